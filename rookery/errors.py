@@ -1,0 +1,96 @@
+"""Every fault Rookery raises on purpose, and how loud each one is.
+
+A bad completion is data (an `Outcome` in a `Verdict`), never one of these.
+
+* RookeryError                500, ERROR
+  x InvalidInput              422, WARNING   the caller's FEN, PGN, adapter or request
+  x NotFound                  404, WARNING
+  x Conflict                  409, WARNING   the same policy version with other bytes, a version of the past
+  x Unavailable               503, ERROR     engine, Redis or a peer is away: retry, never a reward
+    x EngineFault
+    x PeerFault
+  x SetupError                500, CRITICAL  the process cannot start: a port taken, no Stockfish
+  x WireError                 500, ERROR     an entry of a stream that is not what it claims to be
+"""
+
+import logging
+from typing import ClassVar
+
+
+class RookeryError(Exception):
+    """Base of all: carries its HTTP status, gRPC code name and log level once, for every transport."""
+
+    http_status: ClassVar[int] = 500
+    grpc_code: ClassVar[str] = "INTERNAL"
+    log_level: ClassVar[int] = logging.ERROR
+    title: ClassVar[str] = "Internal fault"
+
+    retry_after_s: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """The problem type, as in `urn:rookery:problem:invalid-input`."""
+        name = type(self).__name__
+        return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
+
+
+class InvalidInput(RookeryError):
+    """The caller's mistake; the message quotes the value."""
+
+    http_status = 422
+    grpc_code = "INVALID_ARGUMENT"
+    log_level = logging.WARNING
+    title = "Invalid input"
+
+
+class NotFound(RookeryError):
+    """The named thing does not exist."""
+
+    http_status = 404
+    grpc_code = "NOT_FOUND"
+    log_level = logging.WARNING
+    title = "Not found"
+
+
+class Conflict(RookeryError):
+    """The request contradicts what is already served."""
+
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+    log_level = logging.WARNING
+    title = "Conflict"
+
+
+class Unavailable(RookeryError):
+    """Something this process needs is away: retry later."""
+
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    title = "Unavailable"
+
+    retry_after_s = 1.0
+
+
+class EngineFault(Unavailable):
+    """Stockfish died, hung or answered nonsense."""
+
+    title = "Engine fault"
+
+
+class PeerFault(Unavailable):
+    """Another service did not answer, or answered with a fault of its own."""
+
+    title = "Peer fault"
+
+
+class SetupError(RookeryError):
+    """The process cannot start; the message says what to change."""
+
+    log_level = logging.CRITICAL
+    title = "Set-up error"
+
+
+class WireError(RookeryError):
+    """Bytes that do not decode to the record they claim to be."""
+
+    title = "Wire error"

@@ -1,0 +1,46 @@
+"""Logging set-up: JSON lines in containers, short text in a terminal. Nothing else logs differently."""
+
+import json
+import logging
+import os
+import sys
+import time
+
+_STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; `extra` fields beside the message."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, object] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "service": self._service,
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        entry.update({k: v for k, v in record.__dict__.items() if k not in _STANDARD})
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
+
+
+def configure(service: str, *, level: str = "INFO") -> None:
+    """Sends the root logger to stderr; `ROOKERY_LOGS=json|text` overrides the choice by terminal."""
+    choice = os.environ.get("ROOKERY_LOGS", "text" if sys.stderr.isatty() else "json")
+    handler = logging.StreamHandler()
+    if choice == "json":
+        handler.setFormatter(JsonFormatter(service))
+    else:
+        handler.setFormatter(
+            logging.Formatter(f"%(asctime)s {service:<9} %(levelname)-7s %(message)s", "%H:%M:%S")
+        )
+    logging.basicConfig(level=os.environ.get("ROOKERY_LOG_LEVEL", level), handlers=[handler], force=True)
+    for noisy in ("httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,64 @@
+"""Every Prometheus metric of Rookery, declared once.
+
+Names carry the unit; labels are bounded sets: never a step number, a FEN or an adapter name.
+"""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_FAST_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_SLOW_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+# data
+POSITIONS_SAMPLED = Counter("rookery_positions_sampled_total", "Positions drawn from games", ["phase"])
+GAMES_SKIPPED = Counter("rookery_games_skipped_total", "Games passed over", ["reason"])
+FEED_WAIT_S = Counter("rookery_feed_wait_seconds_total", "Time the feed waited for room in its stream")
+
+# reward
+REWARD_REQUESTS = Counter("rookery_reward_requests_total", "Scoring requests", ["transport", "result"])
+REWARD_OUTCOMES = Counter("rookery_reward_outcomes_total", "Verdicts by outcome", ["outcome"])
+REWARD_SECONDS = Histogram("rookery_reward_seconds", "From request to verdict of one item", buckets=_FAST_S)
+REWARD_QUEUE = Gauge("rookery_reward_queue_depth", "Searches waiting for an engine")
+ENGINES_BUSY = Gauge("rookery_reward_engines_busy", "Engines that search now")
+ENGINES_TOTAL = Gauge("rookery_reward_engines", "Engines of this replica")
+ENGINE_RESTARTS = Counter("rookery_reward_engine_restarts_total", "Engines started again", ["reason"])
+ENGINE_NODES = Counter("rookery_reward_engine_nodes_total", "Nodes searched")
+REWARD_CACHE = Counter("rookery_reward_cache_total", "Cache look-ups", ["result"])
+
+# inference
+RELOADS = Counter("rookery_reloads_total", "Adapter reloads", ["result"])
+RELOAD_SECONDS = Histogram("rookery_reload_seconds", "Adapter reload by stage", ["stage"], buckets=_SLOW_S)
+SERVED_VERSION = Gauge("rookery_policy_version_served", "Version the alias `policy` names")
+
+# rollouts
+ROLLOUT_INFLIGHT = Gauge("rookery_rollout_inflight_groups", "Groups being generated or scored")
+ROLLOUT_GROUPS = Counter("rookery_rollout_groups_total", "Groups by what became of them", ["result"])
+ROLLOUT_TOKENS = Counter("rookery_rollout_tokens_total", "Completion tokens generated")
+ROLLOUT_GENERATION_S = Histogram(
+    "rookery_rollout_generation_seconds", "One group of completions", buckets=_SLOW_S
+)
+ROLLOUT_REWARD_S = Histogram("rookery_rollout_reward_seconds", "One group of verdicts", buckets=_SLOW_S)
+BACKPRESSURE_S = Counter(
+    "rookery_backpressure_seconds_total", "Time rollouts idled because the trainer was behind"
+)
+POSITIONS_WAIT_S = Counter(
+    "rookery_positions_wait_seconds_total", "Time rollouts idled for want of positions"
+)
+
+# trainer
+ROLLOUT_WAIT_S = Counter("rookery_rollout_wait_seconds_total", "Time the trainer idled for want of groups")
+TRAINER_VERSION = Gauge("rookery_policy_version_trained", "Version last committed")
+TRAINER_STEP_S = Histogram(
+    "rookery_trainer_step_seconds", "Training step by phase", ["phase"], buckets=_SLOW_S
+)
+TRAINER_GROUPS = Counter("rookery_trainer_groups_total", "Groups settled", ["result"])
+TRAINER_TOKENS = Counter("rookery_trainer_tokens_total", "Completion tokens trained on")
+TRAINER_LAST_STEP = Gauge("rookery_trainer_last_step_timestamp_seconds", "When the last step ended")
+GROUP_AGE = Histogram(
+    "rookery_group_age_versions", "Versions a group is behind when trained", buckets=(0, 1, 2, 3, 4, 8)
+)
+LEARNING = Gauge("rookery_learning", "Mean of a learning statistic over the last step", ["statistic"])
+
+# streams
+STREAM_LENGTH = Gauge("rookery_stream_length", "Entries in a stream", ["stream"])
+STREAM_PENDING = Gauge("rookery_stream_pending", "Entries delivered, not acknowledged", ["stream"])
+REDIS_RETRIES = Counter("rookery_redis_retries_total", "Calls repeated because Redis was away")

@@ -1,0 +1,258 @@
+"""Runs one service: uvicorn and grpc.aio side by side, probes, metrics, graceful drain.
+
+`fastapi` is imported by the services, not here at module level: this module is shared and light.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from rookery.errors import InvalidInput, RookeryError, SetupError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+logger = logging.getLogger(__name__)
+
+DRAIN_S = 10.0
+"""How long a stopping service waits for requests in flight."""
+
+ReadyCheck = Callable[[], Awaitable[str | None]]
+"""None when ready, else why not."""
+
+
+@dataclass
+class Service:
+    """What a service needs to run: an HTTP app, optionally gRPC servicers and tasks beside them."""
+
+    name: str
+    app: FastAPI
+    host: str
+    port: int
+    port_setting: str
+    grpc_port: int | None = None
+    grpc_port_setting: str = ""
+    add_grpc: Callable[[grpc.aio.Server], None] | None = None
+    grpc_services: tuple[str, ...] = ()
+    background: tuple[Callable[[asyncio.Event], Awaitable[None]], ...] = ()
+    on_stop: Callable[[], Awaitable[None]] | None = None
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def add_probes(app: FastAPI, *, ready: ReadyCheck) -> None:
+    """`/healthz` (alive), `/readyz` (serving, else 503 and why), `/metrics`; problem documents."""
+    from fastapi import Response
+
+    @app.get("/healthz", tags=["probes"])
+    async def healthz() -> dict[str, str]:
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["probes"], responses={503: {"description": "Not ready, and why"}})
+    async def readyz(response: Response) -> dict[str, str]:
+        reason = await ready()
+        if reason is None:
+            return {"status": "ready"}
+        response.status_code = 503
+        return {"status": "not ready", "reason": reason}
+
+    @app.get("/metrics", tags=["probes"], response_class=Response)
+    async def metrics() -> Response:
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def add_problem_handlers(app: FastAPI) -> None:
+    """Every error leaves as an RFC 9457 problem document that quotes the offending value."""
+    from fastapi import Request
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import JSONResponse
+    from starlette.exceptions import HTTPException
+
+    def problem_response(body: dict[str, object], headers: dict[str, str]) -> JSONResponse:
+        return JSONResponse(
+            body,
+            status_code=int(str(body["status"])),
+            media_type="application/problem+json",
+            headers=headers,
+        )
+
+    @app.exception_handler(RookeryError)
+    async def rookery_error(request: Request, error: RookeryError) -> JSONResponse:
+        logger.log(error.log_level, "%s %s: %s", request.method, request.url.path, error)
+        retry = error.retry_after_s
+        headers = {"Retry-After": str(max(1, round(retry)))} if retry is not None else {}
+        return problem_response(problem(error), headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def bad_request(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = [
+            f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']} (got {_short(e.get('input'))})"
+            for e in error.errors()
+        ]
+        return problem_response(problem(InvalidInput("; ".join(first))), {})
+
+    @app.exception_handler(HTTPException)
+    async def http_exception(request: Request, error: HTTPException) -> JSONResponse:
+        body: dict[str, object] = {
+            "type": "about:blank",
+            "title": str(error.detail),
+            "status": error.status_code,
+            "detail": f"{request.method} {request.url.path}",
+        }
+        return problem_response(body, dict(error.headers or {}))
+
+
+def problem(error: RookeryError) -> dict[str, object]:
+    """The RFC 9457 document of an error."""
+    return {
+        "type": f"urn:rookery:problem:{error.kind}",
+        "title": error.title,
+        "status": error.http_status,
+        "detail": str(error),
+    }
+
+
+@asynccontextmanager
+async def grpc_errors(context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
+    """Maps an error raised inside a gRPC method to its status code."""
+    try:
+        yield
+    except RookeryError as error:
+        logger.log(error.log_level, "grpc: %s", error)
+        await context.abort(grpc.StatusCode[error.grpc_code], str(error))
+
+
+async def serve(service: Service) -> None:
+    """Serves until SIGINT or SIGTERM, then drains: no new work, requests in flight finish.
+
+    A background task that ends with an error stops the service with it.
+
+    Raises:
+        SetupError: a port is taken; the message names the setting that changes it.
+    """
+    stopping = service.stopping
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    http_socket = bind(service.host, service.port, setting=service.port_setting)
+    grpc_server = await _start_grpc(service)
+    tasks = [asyncio.create_task(_http(service, http_socket))]
+    tasks += [asyncio.create_task(_guard(task, stopping)) for task in service.background]
+    logger.info(
+        "%s listens on http://%s:%d%s",
+        service.name,
+        service.host,
+        http_socket.getsockname()[1],
+        f" and grpc port {service.grpc_port}" if grpc_server else "",
+    )
+    await stopping.wait()
+    logger.info("%s drains", service.name)
+    if grpc_server:
+        await grpc_server.stop(DRAIN_S)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    if service.on_stop:
+        await service.on_stop()
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+
+
+def bind(host: str, port: int, *, setting: str) -> socket.socket:
+    """A listening socket on `port` (0 picks a free one).
+
+    Raises:
+        SetupError: the port is taken.
+    """
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(2048)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise SetupError(f"port {port} on {host} is taken: choose another with {setting}") from error
+        raise SetupError(f"cannot listen on {host}:{port}: {error} ({setting})") from error
+    sock.setblocking(False)
+    return sock
+
+
+async def _http(service: Service, sock: socket.socket) -> None:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Leaves signals to `serve`, which drains gRPC and HTTP together."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    config = uvicorn.Config(
+        service.app, log_config=None, access_log=False, timeout_graceful_shutdown=int(DRAIN_S)
+    )
+    server = Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    stop = asyncio.create_task(service.stopping.wait())
+    await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
+    service.stopping.set()
+    server.should_exit = True
+    await serving
+
+
+async def _start_grpc(service: Service) -> grpc.aio.Server | None:
+    if service.add_grpc is None or service.grpc_port is None:
+        return None
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", 64 << 20),
+            ("grpc.max_send_message_length", 64 << 20),
+            ("grpc.so_reuseport", 0),
+        ]
+    )
+    service.add_grpc(server)
+    await _add_health_and_reflection(server, service.grpc_services)
+    try:
+        bound = server.add_insecure_port(f"{service.host}:{service.grpc_port}")
+    except RuntimeError as error:
+        raise SetupError(
+            f"grpc port {service.grpc_port} on {service.host} is taken: "
+            f"choose another with {service.grpc_port_setting}"
+        ) from error
+    service.grpc_port = bound
+    await server.start()
+    return server
+
+
+async def _add_health_and_reflection(server: grpc.aio.Server, names: tuple[str, ...]) -> None:
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+    from grpc_health.v1._async import HealthServicer
+    from grpc_reflection.v1alpha import reflection
+
+    servicer = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    for name in ("", *names):
+        await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+
+
+async def _guard(task: Callable[[asyncio.Event], Awaitable[None]], stopping: asyncio.Event) -> None:
+    try:
+        await task(stopping)
+    finally:
+        stopping.set()
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 200 else f"{text[:200]}..."

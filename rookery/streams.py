@@ -1,0 +1,364 @@
+"""Redis streams of one run: positions to rollouts, groups to the trainer, versions to everyone.
+
+The only module that imports redis. Every change of state is one Lua script, so that a retry after a
+lost connection can neither lose nor double anything: a group is published if and only if its
+position was still unacknowledged, and a group is counted if and only if it was still pending.
+
+Keys, all prefixed `rookery:<run>:`
+    positions   stream  entries until their group is published
+    traces      stream  entries until the trainer has committed or dropped them
+    dead        stream  what nobody could handle, with the reason
+    policy      hash    the committed version: number, sha256, path, base_model
+    counts      hash    generated, trained, dropped:<reason>, dead:<stream>
+    feed        hash    cursor of the seeded position order
+    epoch       string  raised by each trainer that starts; fences off the one before
+
+Streams are never trimmed: producers wait for room instead.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import redis
+
+from rookery.codec import decode_group, decode_position, encode_group, encode_position
+from rookery.errors import Conflict, Unavailable, WireError
+from rookery.metrics import REDIS_RETRIES
+from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_DELIVERIES = 5
+"""An entry delivered more often than this is dead-lettered: it kills its readers."""
+
+_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+_FEED = """
+local cursor = tonumber(redis.call('HGET', KEYS[2], 'cursor') or '0')
+if cursor ~= tonumber(ARGV[1]) then return cursor end
+for i = 2, #ARGV, 2 do
+  redis.call('XADD', KEYS[1], '*', 'id', ARGV[i], 'schema', 'rookery.v1.Position', 'data', ARGV[i + 1])
+end
+cursor = cursor + (#ARGV - 1) / 2
+redis.call('HSET', KEYS[2], 'cursor', cursor)
+return cursor
+"""
+
+_PUBLISH_GROUP = """
+if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
+redis.call('XDEL', KEYS[1], ARGV[2])
+redis.call('XADD', KEYS[2], '*', 'id', ARGV[3], 'version', ARGV[4], 'reward', ARGV[5],
+  'schema', 'rookery.v1.TraceGroup', 'data', ARGV[6])
+redis.call('HINCRBY', KEYS[3], 'generated', 1)
+return 1
+"""
+
+_DEAD_LETTER = """
+if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
+local entry = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
+local dead = {'stream', ARGV[3], 'entry', ARGV[2], 'reason', ARGV[4]}
+if entry[1] then
+  for _, value in ipairs(entry[1][2]) do table.insert(dead, value) end
+end
+redis.call('XADD', KEYS[2], '*', unpack(dead))
+redis.call('XDEL', KEYS[1], ARGV[2])
+redis.call('HINCRBY', KEYS[3], 'dead:' .. ARGV[3], 1)
+return 1
+"""
+
+_SETTLE = """
+if redis.call('GET', KEYS[3]) ~= ARGV[2] then return -1 end
+local settled = 0
+for i = 4, #ARGV do
+  if redis.call('XACK', KEYS[1], ARGV[1], ARGV[i]) == 1 then
+    redis.call('XDEL', KEYS[1], ARGV[i])
+    settled = settled + 1
+  end
+end
+if settled > 0 then redis.call('HINCRBY', KEYS[2], ARGV[3], settled) end
+return settled
+"""
+
+_PUBLISH_POLICY = """
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
+redis.call('HSET', KEYS[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4], 'base_model', ARGV[5])
+return 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One stream entry that this consumer holds and must settle."""
+
+    id: str
+    data: bytes
+    deliveries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of every group of the run so far."""
+
+    generated: int
+    trained: int
+    dropped: dict[str, int]
+    dead: dict[str, int]
+
+    @property
+    def accepted(self) -> int:
+        """Groups that count towards admission: generated and not thrown away."""
+        return self.generated - sum(self.dropped.values()) - self.dead.get("traces", 0)
+
+
+class RunStreams:
+    """The streams of one run. Thread-safe; every call waits out an absent Redis and says so.
+
+    A set `stopping` event ends the waiting with `Unavailable`.
+    """
+
+    def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
+        self.run = run
+        self._stopping = stopping or threading.Event()
+        self._redis = redis.Redis.from_url(
+            url, socket_timeout=15.0, socket_connect_timeout=5.0, health_check_interval=30
+        )
+        script = self._redis.register_script
+        self._feed, self._publish_group = script(_FEED), script(_PUBLISH_GROUP)
+        self._dead_letter, self._settle = script(_DEAD_LETTER), script(_SETTLE)
+        self._publish_policy = script(_PUBLISH_POLICY)
+
+    def key(self, name: str) -> str:
+        """The full Redis key of a part of this run."""
+        return f"rookery:{self.run}:{name}"
+
+    def ping(self, *, once: bool = False) -> None:
+        """Returns when Redis answers; with `once`, raises `Unavailable` if it does not now."""
+        if not once:
+            self._call(self._redis.ping)
+            return
+        try:
+            self._redis.ping()
+        except redis.RedisError as error:
+            raise Unavailable(f"redis does not answer: {error}") from error
+
+    # positions
+
+    def feed_cursor(self) -> int:
+        """How many positions of the seeded order were ever added."""
+        return int(self._call(lambda: self._redis.hget(self.key("feed"), "cursor")) or 0)
+
+    def add_positions(self, positions: Sequence[Position], *, cursor: int) -> int:
+        """Adds positions number `cursor` onwards, unless another feed was faster; the new cursor."""
+        payload: list[str | bytes | int] = [cursor]
+        for position in positions:
+            payload += [position.id, encode_position(position)]
+        keys = [self.key("positions"), self.key("feed")]
+        return int(self._call(lambda: self._feed(keys=keys, args=payload)))
+
+    # groups
+
+    def publish_group(self, group: TraceGroup, *, entry_id: str, consumer_group: str) -> bool:
+        """Puts a complete group on `traces` and acknowledges its position; False if someone else did."""
+        rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
+        keys = [self.key("positions"), self.key("traces"), self.key("counts")]
+        args: list[str | bytes | int] = [consumer_group, entry_id, group.id, group.policy.number]
+        args += [rewards, encode_group(group)]
+        return bool(self._call(lambda: self._publish_group(keys=keys, args=args)))
+
+    def settle(self, entry_ids: Sequence[str], *, group: str, result: str, epoch: int) -> int:
+        """Acknowledges and deletes trace entries, counting those that were pending under `result`.
+
+        Raises:
+            Conflict: another trainer has taken over this run.
+        """
+        keys = [self.key("traces"), self.key("counts"), self.key("epoch")]
+        args: list[str | int] = [group, epoch, result, *entry_ids]
+        settled = int(self._call(lambda: self._settle(keys=keys, args=args)))
+        if settled < 0:
+            raise Conflict(f"run {self.run!r}: another trainer has taken over from epoch {epoch}")
+        return settled
+
+    def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
+        """Moves a held entry to `dead` with the reason."""
+        keys = [self.key(stream), self.key("dead"), self.key("counts")]
+        self._call(lambda: self._dead_letter(keys=keys, args=[group, entry_id, stream, reason]))
+        logger.error("dead-lettered entry %s of %s: %s", entry_id, stream, reason)
+
+    # policy
+
+    def take_over(self) -> int:
+        """Starts a trainer's epoch; every call of an earlier trainer is refused from now on."""
+        return int(self._call(lambda: self._redis.incr(self.key("epoch"))))
+
+    def publish_policy(self, adapter: Adapter, *, epoch: int) -> None:
+        """Names the committed version.
+
+        Raises:
+            Conflict: another trainer has taken over this run.
+        """
+        keys = [self.key("policy"), self.key("epoch")]
+        version = adapter.version
+        args: list[str | int] = [epoch, version.number, version.sha256, adapter.path]
+        args.append(adapter.base_model)
+        if int(self._call(lambda: self._publish_policy(keys=keys, args=args))) < 0:
+            raise Conflict(f"run {self.run!r}: another trainer has taken over from epoch {epoch}")
+
+    def policy(self) -> Adapter | None:
+        """The committed version, if any trainer has published one."""
+        raw = self._call(lambda: self._redis.hgetall(self.key("policy")))
+        if not raw:
+            return None
+        fields = {k.decode(): v.decode() for k, v in cast(dict[bytes, bytes], raw).items()}
+        version = PolicyVersion(int(fields["number"]), fields["sha256"])
+        return Adapter(version, fields["path"], fields["base_model"])
+
+    # accounting
+
+    def counts(self) -> Counts:
+        """What became of every group so far."""
+        raw = cast(dict[bytes, bytes], self._call(lambda: self._redis.hgetall(self.key("counts"))))
+        fields = {k.decode(): int(v) for k, v in raw.items()}
+        return Counts(
+            generated=fields.get("generated", 0),
+            trained=fields.get("trained", 0),
+            dropped=_with_prefix(fields, "dropped:"),
+            dead=_with_prefix(fields, "dead:"),
+        )
+
+    def length(self, stream: str) -> int:
+        """Entries in a stream, delivered or not."""
+        return int(self._call(lambda: self._redis.xlen(self.key(stream))))
+
+    def pending(self, stream: str, *, group: str) -> int:
+        """Entries delivered to a consumer of `group` and not yet acknowledged."""
+        try:
+            info = self._call(lambda: self._redis.xpending(self.key(stream), group))
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            return 0
+        return int(info["pending"])
+
+    # reading
+
+    def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:
+        """New entries of a stream for this consumer; empty after `block_s` without any."""
+        return self._read(stream, group, consumer, ">", count, block_s)
+
+    def read_held(self, stream: str, *, group: str, consumer: str, count: int = 1000) -> list[Entry]:
+        """Entries this consumer already holds: what an earlier life left unsettled, oldest first."""
+        entries = self._read(stream, group, consumer, "0", count, None)
+        if not entries:
+            return []
+        details = self._call(
+            lambda: self._redis.xpending_range(
+                self.key(stream), group, "-", "+", count, consumername=consumer
+            )
+        )
+        deliveries = {
+            row["message_id"].decode(): int(row["times_delivered"])
+            for row in cast(list[dict[str, Any]], details)
+        }
+        return [Entry(e.id, e.data, deliveries.get(e.id, 1)) for e in entries]
+
+    def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
+        """Takes over entries whose holder has been silent for `idle_s`: it is gone for good."""
+        self._ensure_group(stream, group)
+        answer = self._call(
+            lambda: self._redis.xautoclaim(
+                self.key(stream), group, consumer, min_idle_time=int(idle_s * 1000), count=16
+            )
+        )
+        return [_entry(row) for row in cast(Any, answer)[1] if row[1]]
+
+    def _read(
+        self, stream: str, group: str, consumer: str, start: str, count: int, block_s: float | None
+    ) -> list[Entry]:
+        block = None if block_s is None else max(1, int(block_s * 1000))
+        try:
+            answer = self._call(
+                lambda: self._redis.xreadgroup(
+                    group, consumer, {self.key(stream): start}, count=count, block=block
+                )
+            )
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            self._ensure_group(stream, group)
+            return []
+        rows = cast(Any, answer)
+        return [_entry(row) for row in rows[0][1] if row[1]] if rows else []
+
+    def _ensure_group(self, stream: str, group: str) -> None:
+        """A Redis that lost its data has lost the group too: begin again from the oldest entry."""
+        try:
+            self._call(lambda: self._redis.xgroup_create(self.key(stream), group, id="0", mkstream=True))
+            logger.info("created consumer group %s on %s", group, self.key(stream))
+        except redis.ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+    def _call(self, call: Callable[[], T]) -> T:
+        attempt = 0
+        while True:
+            try:
+                return call()
+            except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
+                wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
+                attempt += 1
+                REDIS_RETRIES.inc()
+                logger.warning("redis is away (%s); try %d, next in %.1f s", error, attempt, wait_s)
+                if self._stopping.wait(wait_s):
+                    raise Unavailable(f"stopped while redis was away: {error}") from error
+
+
+def decode_held_group(entry: Entry) -> TraceGroup:
+    """The group of a `traces` entry.
+
+    Raises:
+        WireError: it does not decode, or was delivered too often.
+    """
+    _check_deliveries(entry)
+    return decode_group(entry.data)
+
+
+def decode_held_position(entry: Entry) -> Position:
+    """The position of a `positions` entry.
+
+    Raises:
+        WireError: it does not decode, or was delivered too often.
+    """
+    _check_deliveries(entry)
+    return decode_position(entry.data)
+
+
+def _check_deliveries(entry: Entry) -> None:
+    if entry.deliveries > MAX_DELIVERIES:
+        raise WireError(f"entry {entry.id} was delivered {entry.deliveries} times without an end")
+
+
+def _entry(row: Any) -> Entry:
+    entry_id, fields = row
+    return Entry(entry_id.decode(), fields.get(b"data", b""))
+
+
+def _with_prefix(fields: dict[str, int], prefix: str) -> dict[str, int]:
+    return {k.removeprefix(prefix): v for k, v in fields.items() if k.startswith(prefix)}
+
+
+def wait_for(
+    condition: Callable[[], T | None], *, stopping: threading.Event, every_s: float = 0.2
+) -> Iterable[T]:
+    """Polls until `condition` gives something, yielding it once; nothing when stopped first."""
+    while not stopping.is_set():
+        value = condition()
+        if value is not None:
+            yield value
+            return
+        time.sleep(every_s)

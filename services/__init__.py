@@ -1,0 +1,1 @@
+"""The services. Each is a process of its own and imports no other."""

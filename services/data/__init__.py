@@ -1,0 +1,1 @@
+"""PGN to positions: sampling, HTTP and gRPC, and the feed of the `positions` stream."""

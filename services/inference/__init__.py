@@ -1,0 +1,1 @@
+"""The policy served (`server`) and asked (`rollouts`)."""

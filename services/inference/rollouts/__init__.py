@@ -1,0 +1,1 @@
+"""Positions to scored groups of completions. Imports no vllm."""

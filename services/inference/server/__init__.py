@@ -1,0 +1,1 @@
+"""vLLM's own OpenAI server with `/reload` beside it."""

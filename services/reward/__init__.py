@@ -1,0 +1,1 @@
+"""(fen, response) to Verdict: parser, win probability, Stockfish pool, HTTP and gRPC."""

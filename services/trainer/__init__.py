@@ -1,0 +1,1 @@
+"""Traces to gradient to adapter; and the supervised start."""
