@@ -1,0 +1,108 @@
+"""Writes `requirements/cpu.txt`: the exact packages of a CPU machine, taken from this environment.
+
+It walks what the project's extras and vLLM's CPU build require, for every Python and processor the
+lock serves, and pins what is installed here. It resolves nothing itself: to move a version, install
+it, run the tests, run this.
+
+    .venv/bin/python scripts/lock.py > requirements/cpu.txt
+"""
+
+import importlib.metadata
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+
+EXTRAS = {"data", "reward", "inference-cpu", "trainer", "local", "dev"}
+
+# Named by vLLM, yet there is no build of them beside CPU torch that imports; text needs none of them.
+LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
+
+# `scripts/setup.sh` installs torch itself: its CPU build lives on an index of its own.
+APART = {"torch"}
+
+# Needed only where this environment may not be: before Python 3.11.3 (Debian 12), on Python 3.12.
+ELSEWHERE = {"async-timeout": "5.0.1", "six": "1.17.0"}
+
+PLATFORMS = {
+    f'python_version == "{python}" and platform_machine == "{machine}"': {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "platform_machine": machine,
+    }
+    for python in ("3.11", "3.12")
+    for machine in ("x86_64", "aarch64")
+}
+
+HEADER = """\
+# Every package of a CPU machine (Linux, Python 3.11 or 3.12), without torch, which comes from an index
+# of its own. Installed with --no-deps: vLLM's CPU build also names torchvision, torchaudio and
+# torchcodec, which have no working build beside CPU torch and which text does not need.
+# Written by scripts/lock.py; do not edit.
+"""
+
+
+def closure(environment: dict[str, str]) -> set[str]:
+    """Names of all packages that the project needs in `environment`."""
+    waiting = [Requirement(text) for text in asked_for()]
+    seen: set[Requirement] = set()
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if requirement in seen or name in LEFT_OUT:
+            continue
+        seen.add(requirement)
+        if name not in ELSEWHERE:
+            waiting += dependencies(name, {"", *requirement.extras}, environment)
+    return {canonicalize_name(requirement.name) for requirement in seen}
+
+
+def asked_for() -> list[str]:
+    """What pyproject.toml requires, the extras of a CPU machine included."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    return [*project["dependencies"], *(text for name in sorted(EXTRAS) for text in extras[name])]
+
+
+def dependencies(name: str, extras: set[str], environment: dict[str, str]) -> Iterator[Requirement]:
+    """What the installed distribution `name` requires in `environment`, its extras included."""
+    for text in importlib.metadata.requires(name) or []:
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({**environment, "extra": e}) for e in extras):
+            requirement.marker = None
+            yield requirement
+
+
+def main() -> int:
+    """Prints the lock."""
+    needed = {
+        marker: closure({**default_environment(), **values})  # type: ignore[dict-item]
+        for marker, values in PLATFORMS.items()
+    }
+    lines = [HEADER]
+    for name in sorted(set().union(*needed.values()) - APART):
+        version = ELSEWHERE.get(name) or importlib.metadata.version(name)
+        where = [marker for marker, names in needed.items() if name in names]
+        marker = "" if len(where) == len(PLATFORMS) else f" ; {shortest(where)}"
+        lines.append(f"{name}=={version}{marker}\n")
+    sys.stdout.writelines(lines)
+    return 0
+
+
+def shortest(where: list[str]) -> str:
+    """One marker for some of the platforms: by Python or processor alone where that says it all."""
+    for half in {part for marker in where for part in marker.split(" and ")}:
+        if where == [marker for marker in PLATFORMS if half in marker]:
+            return half
+    return " or ".join(f"({marker})" for marker in where)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

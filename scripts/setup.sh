@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Makes this machine ready: .venv with pinned packages, Rookery itself, Stockfish.
+# Does nothing, quickly, when nothing has changed. `make setup` calls it.
+#
+#   PYTHON=...            the interpreter to build .venv from (3.11 or 3.12)
+#   ROOKERY_PROFILE=...   cpu or gpu; default: gpu where nvidia-smi lists one
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+TORCH_VERSION=2.13.0
+TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+STAMP=.venv/rookery-setup
+
+say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# Installs a system package where this user may; otherwise says what to type and fails.
+system_package() {
+  local package=$1 runner=() install
+  if [ "$(id -u)" != 0 ]; then runner=(sudo); fi
+  if command -v brew >/dev/null; then
+    runner=() install=(brew install "$package")
+  elif command -v apt-get >/dev/null; then
+    install=(apt-get install -y --no-install-recommends "$package")
+  elif command -v dnf >/dev/null; then
+    install=(dnf install -y "$package")
+  else
+    die "install $package with your package manager, then type: make setup"
+  fi
+  if [ "${runner[*]}" = sudo ] && ! sudo -n true 2>/dev/null; then
+    die "$package is missing and this user may not install it. Type:
+    sudo ${install[*]}
+    make setup"
+  fi
+  say "installing $package: ${runner[*]} ${install[*]}"
+  if [ "${install[0]}" = apt-get ]; then "${runner[@]}" apt-get update -qq; fi
+  DEBIAN_FRONTEND=noninteractive "${runner[@]}" "${install[@]}" >&2
+}
+
+usable_python() {
+  "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null
+}
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-python3.11 python3.12 python3}; do
+    if usable_python "$candidate"; then echo "$candidate"; return; fi
+  done
+  die "need Python 3.11 or 3.12${PYTHON:+, and PYTHON=$PYTHON is neither}; name one with: make setup PYTHON=/path/to/python3.11"
+}
+
+make_venv() {
+  local python
+  python=$(find_python)
+  if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    # Debian splits venv off Python, under a name with the version in it.
+    system_package "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+  fi
+  say "creating .venv with $("$python" --version)"
+  "$python" -m venv --clear .venv
+}
+
+install_cpu() {
+  local torch="torch==$TORCH_VERSION+cpu"
+  if [ "$(uname -s)" = Darwin ]; then
+    die "vLLM's CPU build has no macOS wheels: run Rookery in a Linux container or machine"
+  fi
+  say "installing $torch"
+  # Indexes that the user configured come first: a mirror may carry the CPU build.
+  pip_quietly "$torch" 2>/dev/null || pip_quietly --index-url "$TORCH_CPU_INDEX" "$torch"
+  say "installing $(grep -c '==' requirements/cpu.txt) pinned packages (about 500 MB to download, a few minutes)"
+  pip_quietly -r requirements/cpu.txt
+}
+
+install_gpu() {
+  say "installing vLLM with CUDA and the trainer (several GB to download)"
+  .venv/bin/python -m pip install -q --disable-pip-version-check \
+    -e '.[data,reward,inference,trainer,local,dev]'
+}
+
+pip_quietly() { .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps "$@"; }
+
+find_stockfish() {
+  # Debian puts it into /usr/games, which not every PATH names.
+  PATH="$PATH:/usr/games:/usr/local/games:/opt/homebrew/bin" command -v stockfish
+}
+
+profile=${ROOKERY_PROFILE:-$(nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu)}
+[ "$profile" = cpu ] || [ "$profile" = gpu ] || die "ROOKERY_PROFILE=$profile: it is cpu or gpu"
+
+# The folder belongs to the key: an environment that was moved does not work.
+key=$({ echo "$profile $PWD"; cat requirements/cpu.txt pyproject.toml scripts/setup.sh; } | sha256sum)
+
+if [ "$(cat "$STAMP" 2>/dev/null)" != "$key" ]; then
+  if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then make_venv; fi
+  "install_$profile"
+  say "installing Rookery itself"
+  pip_quietly -e .
+  echo "$key" >"$STAMP"
+fi
+
+if ! find_stockfish >/dev/null; then system_package stockfish; fi
+find_stockfish >/dev/null || die "stockfish was installed, but is not on the PATH"
+say "ready: .venv ($profile), $(find_stockfish)"
