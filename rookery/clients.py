@@ -9,11 +9,13 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 import httpx
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rookery.codec import verdict_from_proto
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
@@ -22,8 +24,12 @@ from rookery.v1 import reward_pb2, reward_pb2_grpc
 
 logger = logging.getLogger(__name__)
 
+POLICY_TIMEOUT_S = 5.0
+"""`GET /policy` is one dictionary look-up: a server slower than this is as good as away."""
+
 TRIES = 4
 _BACKOFF_S = (0.2, 0.5, 1.0)
+_HEALTH_TIMEOUT_S = 2.0
 
 _ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
@@ -40,11 +46,13 @@ class ScoreItem:
 class RewardClient:
     """gRPC client that spreads calls over every address the target resolves to.
 
-    Use `dns:///reward:50051` so that replicas share the load.
+    Use `dns:///reward:50051` so that replicas share the load. With `wait_for_ready` a call outlives
+    a service that restarts: it waits for a connection, within its timeout, instead of failing at once.
     """
 
-    def __init__(self, target: str, *, timeout_s: float = 60.0) -> None:
+    def __init__(self, target: str, *, timeout_s: float = 60.0, wait_for_ready: bool = False) -> None:
         self._timeout_s = timeout_s
+        self._wait_for_ready = wait_for_ready
         self._channel = grpc.aio.insecure_channel(
             target,
             options=[
@@ -54,6 +62,7 @@ class RewardClient:
             ],
         )
         self._stub = reward_pb2_grpc.RewardServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._health = health_pb2_grpc.HealthStub(self._channel)
 
     async def score(self, items: Sequence[ScoreItem], *, scheme: str = "") -> list[Verdict]:
         """Verdicts in the order of `items`; all or nothing.
@@ -72,7 +81,9 @@ class RewardClient:
         )
         for attempt in range(TRIES):
             try:
-                response = await self._stub.ScoreBatch(request, timeout=self._timeout_s)
+                response = await self._stub.ScoreBatch(
+                    request, timeout=self._timeout_s, wait_for_ready=self._wait_for_ready
+                )
                 return [_verdict(item) for item in response.items]
             except (grpc.aio.AioRpcError, PeerFault) as error:
                 reason = _grpc_reason(error)
@@ -82,6 +93,14 @@ class RewardClient:
                 logger.warning("reward: %s; try %d of %d failed", reason, attempt + 1, TRIES)
                 await asyncio.sleep(_BACKOFF_S[attempt])
         raise PeerFault(f"reward service: {reason} after {TRIES} tries")
+
+    async def ready(self) -> bool:
+        """Whether a replica says now that it is serving."""
+        try:
+            answer = await self._health.Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_TIMEOUT_S)
+        except grpc.aio.AioRpcError:
+            return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     async def close(self) -> None:
         await self._channel.close(grace=None)
@@ -134,17 +153,36 @@ class InferenceClient:
     async def close(self) -> None:
         await self._http.aclose()
 
+    async def adapter(self) -> Adapter | None:
+        """The adapter served now, None while the server is not ready.
+
+        Raises:
+            PeerFault: it does not answer within `POLICY_TIMEOUT_S`.
+        """
+        response = await self._request("GET", "/policy", timeout_s=POLICY_TIMEOUT_S)
+        if response.status_code == 503:
+            return None
+        body = _body(response)
+        version = PolicyVersion(int(body["version"]), str(body["sha256"]))
+        return Adapter(version, str(body["path"]), str(body["base_model"]))
+
     async def policy(self) -> PolicyVersion | None:
         """The version served now, None while the server is not ready.
 
         Raises:
+            PeerFault: it does not answer within `POLICY_TIMEOUT_S`.
+        """
+        adapter = await self.adapter()
+        return adapter.version if adapter else None
+
+    async def served(self) -> dict[str, Path]:
+        """Every model name the server answers to, and where it was loaded from.
+
+        Raises:
             PeerFault: it does not answer.
         """
-        response = await self._request("GET", "/policy")
-        if response.status_code == 503:
-            return None
-        body = _body(response)
-        return PolicyVersion(int(body["version"]), str(body["sha256"]))
+        body = _body(await self._request("GET", "/v1/models"))
+        return {str(card["id"]): Path(card.get("root") or "") for card in body["data"]}
 
     async def complete(
         self, prompt: Prompt, *, model: str, count: int, sampling: Sampling, seed: int
@@ -195,9 +233,12 @@ class InferenceClient:
         }
         return _body(await self._request("POST", "/reload", request))
 
-    async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+    async def _request(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float | None = None
+    ) -> httpx.Response:
+        timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else httpx.Timeout(timeout_s)
         try:
-            return await self._http.request(method, path, json=body)
+            return await self._http.request(method, path, json=body, timeout=timeout)
         except httpx.HTTPError as error:
             raise PeerFault(f"{method} {self.url}{path}: {type(error).__name__} {error}") from error
 

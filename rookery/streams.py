@@ -11,6 +11,7 @@ Keys, all prefixed `rookery:<run>:`
     policy      hash    the committed version: number, sha256, path, base_model
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>
     feed        hash    cursor of the seeded position order
+    terms       hash    sizes that every member of the run must share, set by the first
     epoch       string  raised by each trainer that starts; fences off the one before
 
 Streams are never trimmed: producers wait for room instead.
@@ -19,14 +20,16 @@ Streams are never trimmed: producers wait for room instead.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import redis
 
+from rookery import lua
 from rookery.codec import decode_group, decode_position, encode_group, encode_position
-from rookery.errors import Conflict, Unavailable, WireError
+from rookery.errors import Conflict, SetupError, Unavailable, WireError
 from rookery.metrics import REDIS_RETRIES
 from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
 
@@ -38,58 +41,6 @@ MAX_DELIVERIES = 5
 """An entry delivered more often than this is dead-lettered: it kills its readers."""
 
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-
-_FEED = """
-local cursor = tonumber(redis.call('HGET', KEYS[2], 'cursor') or '0')
-if cursor ~= tonumber(ARGV[1]) then return cursor end
-for i = 2, #ARGV, 2 do
-  redis.call('XADD', KEYS[1], '*', 'id', ARGV[i], 'schema', 'rookery.v1.Position', 'data', ARGV[i + 1])
-end
-cursor = cursor + (#ARGV - 1) / 2
-redis.call('HSET', KEYS[2], 'cursor', cursor)
-return cursor
-"""
-
-_PUBLISH_GROUP = """
-if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
-redis.call('XDEL', KEYS[1], ARGV[2])
-redis.call('XADD', KEYS[2], '*', 'id', ARGV[3], 'version', ARGV[4], 'reward', ARGV[5],
-  'schema', 'rookery.v1.TraceGroup', 'data', ARGV[6])
-redis.call('HINCRBY', KEYS[3], 'generated', 1)
-return 1
-"""
-
-_DEAD_LETTER = """
-if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
-local entry = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
-local dead = {'stream', ARGV[3], 'entry', ARGV[2], 'reason', ARGV[4]}
-if entry[1] then
-  for _, value in ipairs(entry[1][2]) do table.insert(dead, value) end
-end
-redis.call('XADD', KEYS[2], '*', unpack(dead))
-redis.call('XDEL', KEYS[1], ARGV[2])
-redis.call('HINCRBY', KEYS[3], 'dead:' .. ARGV[3], 1)
-return 1
-"""
-
-_SETTLE = """
-if redis.call('GET', KEYS[3]) ~= ARGV[2] then return -1 end
-local settled = 0
-for i = 4, #ARGV do
-  if redis.call('XACK', KEYS[1], ARGV[1], ARGV[i]) == 1 then
-    redis.call('XDEL', KEYS[1], ARGV[i])
-    settled = settled + 1
-  end
-end
-if settled > 0 then redis.call('HINCRBY', KEYS[2], ARGV[3], settled) end
-return settled
-"""
-
-_PUBLISH_POLICY = """
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
-redis.call('HSET', KEYS[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4], 'base_model', ARGV[5])
-return 1
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +80,9 @@ class RunStreams:
             url, socket_timeout=15.0, socket_connect_timeout=5.0, health_check_interval=30
         )
         script = self._redis.register_script
-        self._feed, self._publish_group = script(_FEED), script(_PUBLISH_GROUP)
-        self._dead_letter, self._settle = script(_DEAD_LETTER), script(_SETTLE)
-        self._publish_policy = script(_PUBLISH_POLICY)
+        self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
+        self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
+        self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
 
     def key(self, name: str) -> str:
         """The full Redis key of a part of this run."""
@@ -146,6 +97,23 @@ class RunStreams:
             self._redis.ping()
         except redis.RedisError as error:
             raise Unavailable(f"redis does not answer: {error}") from error
+
+    def agree(self, terms: Mapping[str, int]) -> None:
+        """Makes `terms` hold for the whole run, whoever comes first.
+
+        Raises:
+            SetupError: another member began the run with other values.
+        """
+        args = [part for name, value in sorted(terms.items()) for part in (name, str(value))]
+        differing = self._call(lambda: self._agree(keys=[self.key("terms")], args=args))
+        if not differing:
+            return
+        pairs = [value.decode() for value in cast(list[bytes], differing)]
+        said = "; ".join(
+            f"{name} is {agreed} there and {terms[name]} here"
+            for name, agreed in zip(pairs[::2], pairs[1::2], strict=True)
+        )
+        raise SetupError(f"run {self.run!r} was begun with other sizes: {said}; name another run or agree")
 
     # positions
 
@@ -254,18 +222,7 @@ class RunStreams:
     def read_held(self, stream: str, *, group: str, consumer: str, count: int = 1000) -> list[Entry]:
         """Entries this consumer already holds: what an earlier life left unsettled, oldest first."""
         entries = self._read(stream, group, consumer, "0", count, None)
-        if not entries:
-            return []
-        details = self._call(
-            lambda: self._redis.xpending_range(
-                self.key(stream), group, "-", "+", count, consumername=consumer
-            )
-        )
-        deliveries = {
-            row["message_id"].decode(): int(row["times_delivered"])
-            for row in cast(list[dict[str, Any]], details)
-        }
-        return [Entry(e.id, e.data, deliveries.get(e.id, 1)) for e in entries]
+        return self._with_deliveries(stream, group, consumer, entries)
 
     def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
         """Takes over entries whose holder has been silent for `idle_s`: it is gone for good."""
@@ -275,7 +232,34 @@ class RunStreams:
                 self.key(stream), group, consumer, min_idle_time=int(idle_s * 1000), count=16
             )
         )
-        return [_entry(row) for row in cast(Any, answer)[1] if row[1]]
+        entries = [_entry(row) for row in cast(Any, answer)[1] if row[1]]
+        return self._with_deliveries(stream, group, consumer, entries)
+
+    def keep(self, stream: str, entry_ids: Sequence[str], *, group: str, consumer: str) -> None:
+        """Says that this consumer still works on the entries, so that nobody claims them as idle."""
+        if not entry_ids:
+            return
+        with suppress(redis.ResponseError):  # NOGROUP: the next read heals it
+            self._call(
+                lambda: self._redis.xclaim(
+                    self.key(stream), group, consumer, 0, cast(Any, list(entry_ids)), justid=True
+                )
+            )
+
+    def _with_deliveries(self, stream: str, group: str, consumer: str, entries: list[Entry]) -> list[Entry]:
+        if not entries:
+            return []
+        first, last = entries[0].id, entries[-1].id
+        rows = self._call(
+            lambda: self._redis.xpending_range(
+                self.key(stream), group, first, last, 10_000, consumername=consumer
+            )
+        )
+        deliveries = {
+            row["message_id"].decode(): int(row["times_delivered"])
+            for row in cast(list[dict[str, Any]], rows)
+        }
+        return [Entry(e.id, e.data, deliveries.get(e.id, 1)) for e in entries]
 
     def _read(
         self, stream: str, group: str, consumer: str, start: str, count: int, block_s: float | None
