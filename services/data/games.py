@@ -1,0 +1,229 @@
+"""One game's text to a record that can be replayed in microseconds.
+
+python-chess reads the moves; a game with anything wrong in it is passed over whole, with the reason,
+because half a game may be another game's beginning. Games are kept as two bytes a move, so that
+every game of a sample-sized file fits in memory.
+"""
+
+import io
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import chess
+import chess.pgn
+
+from rookery.trace import Phase, Position
+from services.data.files import Defect, RawGame, Source
+
+Split = Literal["train", "heldout", "all"]
+
+LAST_MOVES = 10
+"""Moves of the game that a Position carries."""
+
+OPENING_PLIES = 24
+"""Half-moves that may belong to the opening."""
+
+ENDGAME_PIECES = 6
+"""Pieces but kings and pawns, both sides together, with which the endgame has begun.
+
+Source: `majorsAndMinors <= 6` of Lichess's game divider (scalachess, `Divider.scala`).
+"""
+
+_PHASES = (Phase.OPENING, Phase.MIDDLEGAME, Phase.ENDGAME)
+_TERMINAL = 255
+_STANDARD_VARIANTS = ("", "?", "standard", "chess", "normal", "from position")
+# Fewer quiet half-moves cannot hold five occurrences of a position.
+_FIVEFOLD_PLIES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedGame:
+    """A game that was passed over, and why."""
+
+    path: str
+    number: int
+    defect: Defect
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.path} game {self.number}: {self.defect}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A sound game of standard chess: `moves` are 16 bits each, `phases` one byte for each ply.
+
+    Ply i is the position before move i, so the position after the last move is never among them.
+    """
+
+    source: str
+    number: int
+    id: str
+    start_fen: str
+    moves: "array[int]"
+    phases: bytes
+    white_elo: int | None = None
+    black_elo: int | None = None
+
+    def plies(self, phase: Phase) -> list[int]:
+        """Plies of that phase, none of them terminal."""
+        code = _PHASES.index(phase)
+        return [ply for ply, value in enumerate(self.phases) if value == code]
+
+    def replay(self) -> Iterator[tuple[int, chess.Board, chess.Move]]:
+        """Each ply with its board, which changes under the reader's feet, and the move played."""
+        board = chess.Board(self.start_fen)
+        for ply, code in enumerate(self.moves):
+            move = _unpack(code)
+            yield ply, board, move
+            board.push(move)
+
+    def position(self, ply: int) -> Position:
+        """The position before move number `ply`."""
+        board = chess.Board(self.start_fen)
+        for code in self.moves[:ply]:
+            board.push(_unpack(code))
+        return self.position_on(board, ply)
+
+    def position_on(self, board: chess.Board, ply: int) -> Position:
+        """The same, from a board that already stands there."""
+        return Position(
+            id=f"{self.source}:{self.number}:{ply}",
+            fen=board.fen(),
+            ply=ply,
+            phase=_PHASES[self.phases[ply]],
+            game_id=self.id,
+            last_moves=tuple(_unpack(code).uci() for code in self.moves[max(0, ply - LAST_MOVES) : ply]),
+            white_elo=self.white_elo,
+            black_elo=self.black_elo,
+        )
+
+
+def in_split(game_id: str, split: Split) -> bool:
+    """Whether a game belongs to the split: held out if its id is in the last twentieth of all ids.
+
+    The id hashes the moves, so copies of a game in any file fall on the same side.
+
+    >>> in_split("f333333333333333", "heldout"), in_split("f333333333333332", "heldout")
+    (True, False)
+    """
+    heldout = int(game_id, 16) * 20 >= 19 << (4 * len(game_id))
+    return split == "all" or heldout == (split == "heldout")
+
+
+def parse(raw: RawGame, source: Source) -> Game | SkippedGame:
+    """The game of a text, or why there is none."""
+    if raw.defect:
+        return SkippedGame(source.path, raw.number, raw.defect, raw.detail)
+    visitor = chess.pgn.read_game(io.StringIO(raw.text), Visitor=_Recorder)
+    if visitor is None:
+        return SkippedGame(source.path, raw.number, Defect.NO_MOVES, "no text of a game")
+    if visitor.defect:
+        return SkippedGame(source.path, raw.number, *visitor.defect)
+    return Game(
+        source=source.sha256[:8],
+        number=raw.number,
+        id=raw.id,
+        start_fen=visitor.start_fen,
+        moves=visitor.moves,
+        phases=bytes(visitor.phases),
+        white_elo=_elo(visitor.tags.get("WhiteElo", "")),
+        black_elo=_elo(visitor.tags.get("BlackElo", "")),
+    )
+
+
+def phase_of(board: chess.Board) -> Phase:
+    """The phase of a position, by the pieces left and the number of the move.
+
+    >>> phase_of(chess.Board()).value, phase_of(chess.Board("4k3/8/8/8/8/8/4P3/R3K3 w Q - 0 9")).value
+    ('opening', 'endgame')
+    """
+    pieces = (board.knights | board.bishops | board.rooks | board.queens).bit_count()
+    if pieces <= ENDGAME_PIECES:
+        return Phase.ENDGAME
+    return Phase.OPENING if board.ply() < OPENING_PLIES else Phase.MIDDLEGAME
+
+
+class _Recorder(chess.pgn.BaseVisitor["_Recorder"]):
+    """Records the main line, and the first thing wrong with it."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, str] = {}
+        self.start_fen = ""
+        self.moves = array("H")
+        self.phases = bytearray()
+        self.defect: tuple[Defect, str] | None = None
+        self._ended = False
+
+    def visit_header(self, tagname: str, tagvalue: str) -> None:
+        self.tags[tagname] = tagvalue
+
+    def end_headers(self) -> chess.pgn.SkipType | None:
+        variant = self.tags.get("Variant", "")
+        if variant.lower() in _STANDARD_VARIANTS:
+            return None
+        return self._give_up(Defect.VARIANT, f"variant {variant!r}")
+
+    def visit_board(self, board: chess.Board) -> None:
+        if self.start_fen:
+            return
+        self.start_fen = board.fen()
+        if board.chess960:
+            self._give_up(Defect.VARIANT, f"Chess960 castling rights in {self.start_fen!r}")
+        elif not board.is_valid():
+            self._give_up(Defect.BAD_START, f"{self.start_fen!r}: {board.status()!r}")
+
+    def begin_variation(self) -> chess.pgn.SkipType:
+        return chess.pgn.SKIP
+
+    def begin_parse_san(self, board: chess.Board, san: str) -> chess.pgn.SkipType | None:
+        return chess.pgn.SKIP if self.defect else None
+
+    def visit_move(self, board: chess.Board, move: chess.Move) -> None:
+        if not move:
+            self._give_up(Defect.NULL_MOVE, f"null move in {board.fen()!r}")
+        elif self._ended:
+            self._give_up(Defect.BAD_MOVE, f"{move.uci()!r} after the result")
+        else:
+            self.phases.append(_TERMINAL if _is_over(board) else _PHASES.index(phase_of(board)))
+            self.moves.append(_pack(move))
+
+    def visit_result(self, result: str) -> None:
+        self._ended = True
+
+    def handle_error(self, error: Exception) -> None:
+        self._give_up(Defect.BAD_MOVE if self.start_fen else Defect.BAD_START, str(error))
+
+    def end_game(self) -> None:
+        if not self.moves:
+            self._give_up(Defect.NO_MOVES, "no moves")
+
+    def result(self) -> "_Recorder":
+        return self
+
+    def _give_up(self, defect: Defect, detail: str) -> chess.pgn.SkipType:
+        self.defect = self.defect or (defect, detail)
+        return chess.pgn.SKIP
+
+
+def _is_over(board: chess.Board) -> bool:
+    """Whether the rules had ended a game that went on: it has a next move, so no mate or stalemate."""
+    if board.is_insufficient_material():
+        return True
+    if board.halfmove_clock < _FIVEFOLD_PLIES:
+        return False
+    return board.is_seventyfive_moves() or board.is_fivefold_repetition()
+
+
+def _pack(move: chess.Move) -> int:
+    return move.from_square | move.to_square << 6 | (move.promotion or 0) << 12
+
+
+def _unpack(code: int) -> chess.Move:
+    return chess.Move(code & 63, code >> 6 & 63, code >> 12 or None)
+
+
+def _elo(tag: str) -> int | None:
+    return int(tag) if tag.isascii() and tag.isdecimal() and 0 < int(tag) < 5000 else None
