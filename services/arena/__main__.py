@@ -1,0 +1,58 @@
+"""`python -m services.arena evaluate | curve`: parses flags first, loads the heavy parts after."""
+
+import asyncio
+import sys
+
+from rookery.errors import RookeryError, SetupError
+from rookery.logs import configure
+from rookery.settings import fail
+from services.arena.settings import CurveSettings, EvaluateSettings
+
+_USAGE = """usage: python -m services.arena {evaluate,curve} ...
+
+evaluate   compare two served policies on held-out positions
+curve      draw the learning curve of a run folder
+
+`python -m services.arena COMMAND --help` lists the flags of each.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if command not in _COMMANDS:
+        asked = command in ("-h", "--help")
+        (sys.stdout if asked else sys.stderr).write(_USAGE)
+        return 0 if asked else 2
+    configure("arena", level="WARNING")
+    try:
+        _COMMANDS[command](rest)
+    except SetupError as error:
+        return fail(error)
+    except RookeryError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _evaluate(arguments: list[str]) -> None:
+    settings = EvaluateSettings.parse(arguments, prog="python -m services.arena evaluate")
+    from services.arena.session import run
+
+    asyncio.run(run(settings))
+
+
+def _curve(arguments: list[str]) -> None:
+    settings = CurveSettings.parse(arguments, prog="python -m services.arena curve")
+    from services.arena.curve import CURVE_FILE, METRICS_FILE, draw, read_metrics
+    from services.arena.report import replace_file
+
+    replace_file(settings.run_dir / CURVE_FILE, draw(read_metrics(settings.run_dir / METRICS_FILE)))
+
+
+_COMMANDS = {"evaluate": _evaluate, "curve": _curve}
+
+if __name__ == "__main__":
+    sys.exit(main())

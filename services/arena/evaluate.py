@@ -1,0 +1,160 @@
+"""Asks two policies the same questions and has every answer judged.
+
+One side after the other, so that a server with few adapter slots never drains one policy for the
+other. Both sides draw sample i of a position with the same seed. A policy that answers with a fault
+stops the evaluation: nothing is guessed, no position silently left out.
+"""
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from rookery.clients import InferenceClient, RewardClient, ScoreItem
+from rookery.errors import NotFound, PeerFault, WireError
+from rookery.prompt import render
+from rookery.trace import Completion, Outcome, Position, Sampling, Trace, Verdict, policy_name
+from services.arena.measures import Answers
+
+TRIES = 3
+_BACKOFF_S = 1.0
+_WEIGHTS = "adapter_model.safetensors"
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A served policy: `sha256` of its adapter, None where this process cannot know it."""
+
+    name: str
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """How every position is asked."""
+
+    style: str
+    samples: int
+    sampling: Sampling
+    seed: int
+
+    @property
+    def greedy(self) -> Sampling:
+        """The same at temperature 0."""
+        return replace(self.sampling, temperature=0.0)
+
+
+async def find_policy(inference: InferenceClient, name: str) -> Policy:
+    """The served policy of that name.
+
+    Raises:
+        NotFound: the server does not serve it; the message lists what it does serve.
+        PeerFault: it does not answer.
+    """
+    served = await inference.served()
+    if name not in served:
+        raise NotFound(f"policy {name!r} is not served at {inference.url}: it serves {', '.join(served)}")
+    current = await inference.policy()
+    if current is not None and name in (current.name, "policy"):
+        return Policy(policy_name(current.number), current.sha256)
+    return Policy(name, _sha256(served[name] / _WEIGHTS))
+
+
+async def ask(
+    positions: Sequence[Position],
+    *,
+    policy: str,
+    questions: Questions,
+    inference: InferenceClient,
+    reward: RewardClient,
+    concurrency: int,
+    answered: Callable[[], None] = lambda: None,
+) -> list[Answers]:
+    """The judged answers of `policy` in the order of `positions`; `answered` is called after each.
+
+    Raises:
+        NotFound: the server no longer serves the policy.
+        InvalidInput: it or the reward service refuses a position.
+        PeerFault: one of them is away for good.
+    """
+    slots = asyncio.Semaphore(concurrency)
+
+    async def one(position: Position) -> Answers:
+        async with slots:
+            answers = await _answers(
+                position, policy=policy, questions=questions, inference=inference, reward=reward
+            )
+        answered()
+        return answers
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(position)) for position in positions]
+    except ExceptionGroup as faults:
+        raise faults.exceptions[0] from faults
+    return [task.result() for task in tasks]
+
+
+async def _answers(
+    position: Position, *, policy: str, questions: Questions, inference: InferenceClient, reward: RewardClient
+) -> Answers:
+    prompt = render(position, style=questions.style)
+    seed = position_seed(position, seed=questions.seed)
+
+    async def complete(count: int, sampling: Sampling) -> tuple[Completion, ...]:
+        generation = await _patiently(
+            lambda: inference.complete(prompt, model=policy, count=count, sampling=sampling, seed=seed)
+        )
+        return generation.completions
+
+    completions = (
+        *await complete(1, questions.greedy),
+        *await complete(questions.samples, questions.sampling),
+    )
+    if len(completions) != 1 + questions.samples:
+        raise PeerFault(f"{policy}: {len(completions)} answers instead of {1 + questions.samples}")
+    items = [ScoreItem(prompt.fen, c.text, truncated=c.truncated) for c in completions]
+    verdicts = [_sound(verdict, fen=prompt.fen) for verdict in await reward.score(items)]
+    greedy, *samples = [
+        Trace(f"{policy}/{position.id}/{'greedy' if i == 0 else i - 1}", completion, verdict)
+        for i, (completion, verdict) in enumerate(zip(completions, verdicts, strict=True))
+    ]
+    return Answers(position, prompt, greedy, tuple(samples))
+
+
+def position_seed(position: Position, *, seed: int) -> int:
+    """Seed of the position's first sample: the same for every policy, whatever else is asked.
+
+    31 bits less room for the samples that count on from it.
+    """
+    digest = hashlib.sha256(f"{seed}:{position.id}:{position.fen}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 2
+
+
+def _sound(verdict: Verdict, *, fen: str) -> Verdict:
+    """Refuses what would poison a mean without a sound."""
+    judged = (verdict.reward, verdict.regret if verdict.outcome is Outcome.LEGAL else 0.0)
+    if any(value is None or not math.isfinite(value) for value in judged):
+        raise WireError(f"verdict on {fen!r} without a finite reward and regret: {verdict!r}")
+    return verdict
+
+
+async def _patiently(call: Callable[[], Awaitable[Result]]) -> Result:
+    for attempt in range(1, TRIES):
+        try:
+            return await call()
+        except PeerFault:
+            await asyncio.sleep(_BACKOFF_S * attempt)
+    return await call()
+
+
+def _sha256(path: Path) -> str | None:
+    """None when the adapter lies on another machine."""
+    if not path.is_absolute() or not path.is_file():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,134 @@
+"""The positions of an evaluation: read, cleaned of doubles and of seen ones, drawn by seed.
+
+Two positions are the same when their first four FEN fields are, seen from the mover: a mirrored
+board with colours swapped asks the same question.
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import chess
+import httpx
+
+from rookery.errors import InvalidInput, PeerFault
+from rookery.prompt import mover_board
+from rookery.trace import Phase, Position
+
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The positions asked about and where from; the hash is None when a service gave them."""
+
+    positions: tuple[Position, ...]
+    source: str
+    file_sha256: str | None
+
+
+def same_question(fen: str) -> str:
+    """What two positions share when they pose the same question.
+
+    >>> same_question("4k3/4p3/8/8/8/8/8/4K3 b - - 0 1") == same_question("4k3/8/8/8/8/8/4P3/4K3 w - - 9 40")
+    True
+    """
+    return " ".join(mover_board(fen).fen().split()[:4])
+
+
+def read_jsonl(path: Path) -> list[Position]:
+    """One position a line, as `python -m services.data sample` writes them.
+
+    Raises:
+        InvalidInput: the file cannot be read, or a line is no position; the message names the line.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"positions {str(path)!r}: {error}") from error
+    return [
+        _position(line, place=f"{path}:{number}")
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
+
+
+async def fetch(url: str, *, count: int, seed: int) -> list[Position]:
+    """Held-out positions of a data service.
+
+    Raises:
+        PeerFault: it does not answer.
+        InvalidInput: it refuses, or answers with something else than positions.
+    """
+    query: dict[str, str | int] = {"count": count, "seed": seed, "split": "heldout"}
+    address = f"{url.rstrip('/')}/v1/positions"
+    try:
+        async with httpx.AsyncClient(timeout=_TIMEOUT_S) as http:
+            response = await http.get(address, params=query)
+    except httpx.HTTPError as error:
+        raise PeerFault(f"GET {address}: {type(error).__name__} {error}") from error
+    if response.status_code >= 500:
+        raise PeerFault(f"GET {response.url}: {response.status_code} {response.text[:300]}")
+    if not response.is_success:
+        raise InvalidInput(f"GET {response.url}: {response.status_code} {response.text[:300]}")
+    return [_parse(item, place=str(response.url)) for item in response.json()["positions"]]
+
+
+def choose(
+    pool: Sequence[Position], *, count: int, seed: int, seen: Iterable[Position] = ()
+) -> list[Position]:
+    """`count` different positions of `pool`, none of them in `seen`; the same seed draws the same.
+
+    Raises:
+        InvalidInput: so many are not there.
+    """
+    taken = {same_question(position.fen) for position in seen}
+    fresh = []
+    for position in pool:
+        question = same_question(position.fen)
+        if question not in taken:
+            taken.add(question)
+            fresh.append(position)
+    if len(fresh) < count:
+        raise InvalidInput(
+            f"{count} positions asked for, {len(fresh)} there: {len(pool) - len(fresh)} of {len(pool)} "
+            "are doubles or excluded"
+        )
+    order = sorted(random.Random(seed).sample(range(len(fresh)), count))
+    return [fresh[i] for i in order]
+
+
+def fens_sha256(positions: Iterable[Position]) -> str:
+    """SHA-256 of the FENs in order, one a line: equal for two evaluations that asked the same."""
+    return hashlib.sha256("".join(f"{p.fen}\n" for p in positions).encode()).hexdigest()
+
+
+def _position(line: str, *, place: str) -> Position:
+    try:
+        return _parse(json.loads(line), place=place)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"{place}: not JSON: {line[:120]!r}") from error
+
+
+def _parse(item: Any, *, place: str) -> Position:
+    try:
+        board = chess.Board(item["fen"])
+        position = Position(
+            id=str(item["id"]),
+            fen=item["fen"],
+            ply=int(item["ply"]),
+            phase=Phase(item["phase"]),
+            game_id=str(item["game_id"]),
+            last_moves=tuple(item.get("last_moves") or ()),
+            white_elo=item.get("white_elo"),
+            black_elo=item.get("black_elo"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(f"{place}: no position: {error!r} in {json.dumps(item)[:200]}") from error
+    if not any(board.legal_moves):
+        raise InvalidInput(f"{place}: no legal move in {item['fen']!r}")
+    return position

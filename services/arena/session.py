@@ -1,0 +1,136 @@
+"""One evaluation from settings to files, with progress in the terminal."""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from rookery.clients import InferenceClient, RewardClient
+from rookery.errors import InvalidInput
+from rookery.prompt import STYLES
+from rookery.trace import Position, Sampling
+from services.arena.evaluate import Policy, Questions, ask, find_policy
+from services.arena.measures import ALL, Answers, Part, measure
+from services.arena.positions import Chosen, choose, fetch, read_jsonl
+from services.arena.report import Evaluation, write
+from services.arena.settings import EvaluateSettings
+from services.arena.stats import Estimate
+from services.arena.wording import NAMES, figure, interval, judgement
+
+_TIMEOUT_S = 120.0
+
+_COLOURS = {"better": "green", "worse": "red", "unclear": "dim"}
+
+
+async def run(settings: EvaluateSettings, *, console: Console | None = None) -> dict[str, Any]:
+    """Evaluates and writes; report.json's content comes back.
+
+    Raises:
+        RookeryError: see `find_policy`, `choose` and `ask`.
+    """
+    console = console or Console()
+    if settings.style not in STYLES:
+        raise InvalidInput(f"no prompt style {settings.style!r}: choose from {', '.join(sorted(STYLES))}")
+    started = time.monotonic()
+    chosen = await _positions(settings)
+    questions = Questions(
+        style=settings.style,
+        samples=settings.samples,
+        sampling=Sampling(max_tokens=settings.max_tokens),
+        seed=settings.seed,
+    )
+    policies, before, after = await _both(settings, chosen.positions, questions, console=console)
+    with console.status("resampling"):
+        parts = measure(before, after, seed=settings.seed)
+    evaluation = Evaluation(
+        chosen=chosen,
+        questions=questions,
+        policies=policies,
+        before=before,
+        after=after,
+        parts=parts,
+        seconds=time.monotonic() - started,
+    )
+    report = write(evaluation, settings.out)
+    console.print(table(policies, parts[ALL]))
+    console.print(f"report: {settings.out / 'report.html'}", soft_wrap=True, highlight=False)
+    return report
+
+
+async def _positions(settings: EvaluateSettings) -> Chosen:
+    seen = read_jsonl(settings.exclude) if settings.exclude else []
+    if settings.positions is not None:
+        pool = read_jsonl(settings.positions)
+        source, digest = settings.positions.name, hashlib.sha256(settings.positions.read_bytes()).hexdigest()
+    else:
+        url = str(settings.data_url)
+        # Doubles and excluded ones leave: ask for room.
+        pool = await fetch(url, count=2 * settings.count, seed=settings.seed)
+        source, digest = url, None
+    positions = choose(pool, count=settings.count, seed=settings.seed, seen=seen)
+    return Chosen(tuple(positions), source, digest)
+
+
+async def _both(
+    settings: EvaluateSettings, positions: Sequence[Position], questions: Questions, *, console: Console
+) -> tuple[tuple[Policy, Policy], list[Answers], list[Answers]]:
+    reward = RewardClient(settings.reward_target, timeout_s=_TIMEOUT_S)
+    try:
+        async with InferenceClient(settings.inference_url, timeout_s=_TIMEOUT_S) as inference:
+            policies = (
+                await find_policy(inference, settings.before),
+                await find_policy(inference, settings.after),
+            )
+            with _progress(console) as progress:
+                sides = []
+                for policy in policies:
+                    bar = progress.add_task(policy.name, total=len(positions))
+                    sides.append(
+                        await ask(
+                            positions,
+                            policy=policy.name,
+                            questions=questions,
+                            inference=inference,
+                            reward=reward,
+                            concurrency=settings.concurrency,
+                            answered=lambda bar=bar: progress.advance(bar),  # type: ignore[misc]
+                        )
+                    )
+    finally:
+        await reward.close()
+    return policies, sides[0], sides[1]
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def table(policies: tuple[Policy, Policy], part: Part) -> Table:
+    """Before, after and difference of every shown metric."""
+    made = Table(title=f"{part.positions:,} held-out positions, 95% intervals", title_justify="left")
+    made.add_column("")
+    for head in (policies[0].name, policies[1].name, "difference"):
+        made.add_column(head, justify="right")
+    made.add_column("")
+    for name, (title, _) in NAMES.items():
+        comparison = part.comparisons[name]
+        verdict = judgement(name, comparison)
+        made.add_row(
+            title,
+            _cell(name, comparison.before),
+            _cell(name, comparison.after),
+            _cell(name, comparison.difference, signed=True),
+            Text(verdict, _COLOURS[verdict]),
+        )
+    return made
+
+
+def _cell(name: str, estimate: Estimate, *, signed: bool = False) -> Text:
+    mean, bounds = figure(name, estimate.mean, signed=signed), interval(name, estimate, signed=signed)
+    return Text.assemble(mean, "\n", (bounds, "dim"))

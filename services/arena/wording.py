@@ -1,0 +1,54 @@
+"""How a metric is named and printed, for the page and the terminal alike."""
+
+from services.arena.stats import Comparison, Estimate
+
+NAMES = {
+    "legal_rate": ("Legal moves", "share of sampled answers"),
+    "legal_rate_greedy": ("Legal moves, greedy", "share of greedy answers"),
+    "reward": ("Mean reward", "over sampled answers"),
+    "regret_legal": ("Regret of legal moves", "every legal sample of either policy"),
+    "regret_both_legal": ("Regret, both legal", "positions where both have a legal sample"),
+    "box_rate": ("Readable box", "share of answers with a move in a closed box"),
+}
+"""Title and explanation of each metric that is shown."""
+
+_SHARES = frozenset({"legal_rate", "legal_rate_greedy", "box_rate"})
+_LOWER_IS_BETTER = frozenset({"regret_legal", "regret_both_legal"})
+
+
+def figure(name: str, value: float | None, *, signed: bool = False) -> str:
+    """One value in the metric's own form.
+
+    >>> figure("legal_rate", 0.875), figure("legal_rate", 0.25, signed=True), figure("reward", None)
+    ('87.5%', '+25.0 pts', '-')
+    >>> figure("reward", -0.25), figure("reward", 0.25, signed=True)
+    ('-0.250', '+0.250')
+    """
+    if value is None:
+        return "-"
+    sign = "+" if signed else ""
+    if name in _SHARES:
+        return f"{100 * value:{sign}.1f}{' pts' if signed else '%'}"
+    return f"{value:{sign}.3f}"
+
+
+def interval(name: str, estimate: Estimate, *, signed: bool = False) -> str:
+    """The interval in brackets, or that there is none.
+
+    >>> interval("legal_rate", Estimate(0.5, (0.45, 0.55)))
+    '[45.0, 55.0]'
+    """
+    if estimate.ci95 is None:
+        return "no interval"
+    scale, digits = (100, 1) if name in _SHARES else (1, 3)
+    sign = "+" if signed else ""
+    low, high = (f"{scale * bound:{sign}.{digits}f}" for bound in estimate.ci95)
+    return f"[{low}, {high}]"
+
+
+def judgement(name: str, comparison: Comparison) -> str:
+    """Whether the difference is settled: its interval lies on one side of zero."""
+    ci95 = comparison.difference.ci95
+    if ci95 is None or ci95[0] <= 0 <= ci95[1]:
+        return "unclear"
+    return "better" if (ci95[0] > 0) != (name in _LOWER_IS_BETTER) else "worse"

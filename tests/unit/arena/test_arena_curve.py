@@ -1,0 +1,55 @@
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.image import imread
+
+from rookery.errors import InvalidInput, NotFound
+from services.arena.curve import draw, read_metrics, smooth
+
+STEPS = [{"step": float(i), "reward": -1 + i / 50, "legal_rate": i / 60} for i in range(50)]
+
+
+def test_a_torn_last_line_and_a_repeated_step(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    lines = [{"step": 1, "reward": -1.0}, {"step": 2, "reward": -0.8}, {"step": 2, "reward": -0.7}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3, "rew')
+    assert read_metrics(path) == [{"step": 1.0, "reward": -1.0}, {"step": 2.0, "reward": -0.7}]
+
+
+def test_what_is_no_number_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1, "run": "x", "kl": NaN, "reward": -1.5}\n')
+    assert read_metrics(path) == [{"step": 1.0, "reward": -1.5}]
+
+
+def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\nnonsense\n{"step": 3}\n')
+    with pytest.raises(InvalidInput, match=r"metrics\.jsonl:2.*nonsense"):
+        read_metrics(path)
+
+
+def test_no_metrics_is_said(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"metrics\.jsonl"):
+        read_metrics(tmp_path / "metrics.jsonl")
+    with pytest.raises(InvalidInput, match="nothing to draw: 1 steps"):
+        draw([{"step": 1.0, "loss": 2.0}])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_curve_is_a_picture_in_its_theme(theme) -> None:
+    picture = imread(io.BytesIO(draw(STEPS, theme=theme)), format="png")
+    assert picture.shape[1] > 800
+    assert (picture[2, 2, :3].mean() > 0.5) == (theme == "light")
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=200))
+def test_smoothing_keeps_length_and_range(values: list[float]) -> None:
+    smoothed = smooth(values)
+    assert len(smoothed) == len(values)
+    assert min(values) - 1e-6 <= min(smoothed)
+    assert max(smoothed) <= max(values) + 1e-6

@@ -1,0 +1,73 @@
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import chess
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.errors import InvalidInput
+from services.arena.positions import choose, read_jsonl, same_question
+
+
+def write(path: Path, positions) -> Path:
+    path.write_text("".join(json.dumps(asdict(p)) + "\n" for p in positions))
+    return path
+
+
+def test_round_trip(tmp_path: Path, positions) -> None:
+    assert read_jsonl(write(tmp_path / "p.jsonl", positions)) == positions
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "p.jsonl:1: not JSON"),
+        ("[]", "p.jsonl:1: no position"),
+        ('{"fen": "nonsense"}', "nonsense"),
+        (json.dumps({"fen": chess.STARTING_FEN, "id": "a"}), "KeyError"),
+        (
+            json.dumps(
+                {
+                    "fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1",
+                    "id": "a",
+                    "ply": 9,
+                    "phase": "endgame",
+                    "game_id": "g",
+                }
+            ),
+            "no legal move in '7k/5Q2",
+        ),
+    ],
+)
+def test_what_is_no_position_is_named(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "p.jsonl").write_text(line + "\n")
+    with pytest.raises(InvalidInput, match=said.replace("[", r"\[")):
+        read_jsonl(tmp_path / "p.jsonl")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"nowhere\.jsonl"):
+        read_jsonl(tmp_path / "nowhere.jsonl")
+
+
+def test_too_few_positions_says_how_many_there_are(positions) -> None:
+    with pytest.raises(InvalidInput, match="5 positions asked for, 3 there: 2 of 5 are doubles or excluded"):
+        choose([*positions, positions[0]], count=5, seed=0, seen=[positions[1]])
+
+
+def test_clocks_and_colours_do_not_make_a_new_question(positions) -> None:
+    board = chess.Board(positions[0].fen)
+    mirrored = replace(positions[0], id="m", fen=board.mirror().fen())
+    later = replace(positions[0], id="l", fen=positions[0].fen.replace("0 1", "12 30"))
+    assert choose([mirrored, later, *positions], count=4, seed=0)[0] == mirrored
+    with pytest.raises(InvalidInput):
+        choose([mirrored, later], count=1, seed=0, seen=[positions[0]])
+
+
+@given(st.integers(0, 2**40), st.integers(1, 4))
+def test_the_seed_decides(positions, seed: int, count: int) -> None:
+    drawn = choose(positions, count=count, seed=seed)
+    assert drawn == choose(positions, count=count, seed=seed)
+    assert len({same_question(position.fen) for position in drawn}) == count
