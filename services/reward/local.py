@@ -1,0 +1,80 @@
+"""The reward as a plain function: no service, no event loop of the caller's.
+
+The first call starts the engines on a thread of their own; they end with the process. A forked child
+starts its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from services.reward.scorer import Item, Scorer
+
+if TYPE_CHECKING:
+    from rookery.trace import Verdict
+    from services.reward.settings import RewardSettings
+
+Result = TypeVar("Result")
+
+
+class LocalScorer:
+    """A `Scorer` on a background thread, callable from any other."""
+
+    def __init__(self, settings: RewardSettings) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="reward", daemon=True)
+        self._thread.start()
+        try:
+            self._scorer = self._run(Scorer.start(settings))
+        except BaseException:
+            self._stop()
+            raise
+
+    def score(self, item: Item) -> Verdict:
+        """The verdict of one answer; raises what `Scorer.score` raises."""
+        return self._run(self._scorer.score(item))
+
+    def close(self) -> None:
+        """Ends the engines and the thread."""
+        if self._loop.is_running():
+            self._run(self._scorer.close())
+            self._stop()
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+_lock = threading.Lock()
+_shared: LocalScorer | None = None
+
+
+def shared() -> LocalScorer:
+    """The scorer of this process, started with the settings of the environment.
+
+    Raises:
+        SetupError: there is no Stockfish.
+    """
+    global _shared
+    with _lock:
+        if _shared is None or _shared.pid != os.getpid():
+            from services.reward.settings import RewardSettings
+
+            _shared = LocalScorer(RewardSettings.parse([], prog="services.reward"))
+            atexit.register(_close, _shared)
+        return _shared
+
+
+def _close(scorer: LocalScorer) -> None:
+    if scorer.pid == os.getpid():
+        scorer.close()

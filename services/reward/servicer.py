@@ -1,0 +1,51 @@
+"""The gRPC face of the reward: `rookery.v1.RewardService`. Wraps the scorer, decides nothing."""
+
+from typing import Any
+
+import grpc
+
+from rookery.codec import verdict_to_proto
+from rookery.errors import InvalidInput, RookeryError
+from rookery.serving import grpc_errors, problem
+from rookery.trace import Verdict
+from rookery.v1 import reward_pb2, reward_pb2_grpc
+from services.reward.bodies import MAX_ITEMS
+from services.reward.counting import counted
+from services.reward.scorer import Item, Scorer
+
+SERVICE_NAME = reward_pb2.DESCRIPTOR.services_by_name["RewardService"].full_name
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class RewardServicer(reward_pb2_grpc.RewardServiceServicer):
+    """Score and ScoreBatch over one scorer."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+
+    async def Score(self, request: reward_pb2.ScoreRequest, context: Context) -> reward_pb2.ScoreResponse:  # noqa: N802
+        async with grpc_errors(context):
+            with counted("grpc"):
+                verdict = await self._scorer.score(_item(request))
+        return reward_pb2.ScoreResponse(verdict=verdict_to_proto(verdict))
+
+    async def ScoreBatch(  # noqa: N802
+        self, request: reward_pb2.ScoreBatchRequest, context: Context
+    ) -> reward_pb2.ScoreBatchResponse:
+        async with grpc_errors(context):
+            with counted("grpc"):
+                if len(request.items) > MAX_ITEMS:
+                    raise InvalidInput(f"{len(request.items)} items in one batch: at most {MAX_ITEMS}")
+                results = await self._scorer.score_batch([_item(item) for item in request.items])
+        return reward_pb2.ScoreBatchResponse(items=[_slot(result) for result in results])
+
+
+def _item(request: reward_pb2.ScoreRequest) -> Item:
+    return Item(request.fen, request.response, request.task, request.scheme, request.truncated)
+
+
+def _slot(result: Verdict | RookeryError) -> reward_pb2.ScoreBatchItem:
+    if isinstance(result, RookeryError):
+        return reward_pb2.ScoreBatchItem(problem=reward_pb2.Problem(**problem(result)))  # type: ignore[arg-type]
+    return reward_pb2.ScoreBatchItem(verdict=verdict_to_proto(result))

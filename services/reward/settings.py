@@ -1,0 +1,44 @@
+"""Settings of the reward service: flags, `REWARD_*` variables or the `[reward]` table of a TOML file."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from rookery.settings import Port, Settings
+from services.reward.winprob import LICHESS_K
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class RewardSettings(Settings):
+    """Nodes, hash, k and scheme decide the reward and stand in `reward_version`; the rest is speed."""
+
+    model_config = SettingsConfigDict(env_prefix="REWARD_")
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Port = 8080
+    """HTTP port; 0 picks a free one."""
+    grpc_port: Port = 50051
+    """gRPC port; 0 picks a free one."""
+    nodes: int = Field(default=1000, ge=1, le=100_000_000)
+    """Nodes per search. 1,000 take about a millisecond and see a lost piece; 100,000 judge like a master."""
+    engines: int = Field(default_factory=_cores, ge=1, le=1024)
+    """Stockfish processes, one thread each. Default: one per core."""
+    engine_path: Path | None = None
+    """The Stockfish binary. Default: `stockfish` on the PATH, then where Debian puts it."""
+    hash_mb: int = Field(default=1, ge=1, le=65536)
+    """Hash table per engine. It is cleared before each search, which costs time by its size."""
+    k: float = Field(default=LICHESS_K, gt=0, le=0.1)
+    """Steepness of the win probability per centipawn; 0.002 suits weak players."""
+    scheme: Literal["delta", "best"] = "delta"
+    """Reward when the caller names none: delta or best."""
+    queue: int = Field(default=4096, ge=1)
+    """Searches that may wait for an engine before callers are told to come back."""
+    deadline_s: float = Field(default=10.0, gt=0)
+    """A search that takes longer has hung: its engine is replaced."""
