@@ -1,0 +1,47 @@
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from services.arena.__main__ import main
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from services.arena.__main__ import main\n"
+        "try: main(['evaluate', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numpy', 'matplotlib', 'torch', 'vllm'} & set(sys.modules)))"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--reward-target" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert time.monotonic() - began < 5
+
+
+def test_curve_draws_into_the_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward": -1}\n{"step": 2, "reward": -0.5}\n')
+    assert main(["curve", str(tmp_path)]) == 0
+    assert (tmp_path / "learning_curve.png").exists()
+
+
+def test_mistakes_are_said_in_a_line(tmp_path: Path, capsys) -> None:
+    assert main(["curve", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("error: no learning curve without ")
+
+
+@pytest.mark.parametrize(("argv", "status"), [([], 2), (["play"], 2), (["--help"], 0)])
+def test_usage(argv: list[str], status: int, capsys) -> None:
+    assert main(argv) == status
+    captured = capsys.readouterr()
+    assert "usage: python -m services.arena {evaluate,curve}" in captured.out + captured.err
+
+
+@pytest.mark.parametrize("source", [[], ["--positions", "p.jsonl", "--data-url", "http://localhost:1"]])
+def test_one_source_of_positions(source: list[str], capsys) -> None:
+    flags = ["--before", "a", "--after", "b", "--out", "runs/x"]
+    assert main(["evaluate", *flags, *source]) == 2
+    assert "exactly one of --positions and --data-url" in capsys.readouterr().err
