@@ -43,6 +43,9 @@ BACKPRESSURE_S = Counter(
 POSITIONS_WAIT_S = Counter(
     "rookery_positions_wait_seconds_total", "Time rollouts idled for want of positions"
 )
+PEERS_WAIT_S = Counter(
+    "rookery_peers_wait_seconds_total", "Time rollouts idled because inference or reward was away"
+)
 
 # trainer
 ROLLOUT_WAIT_S = Counter("rookery_rollout_wait_seconds_total", "Time the trainer idled for want of groups")

@@ -24,12 +24,16 @@ def render(position: Position, *, style: str) -> Prompt:
     """The prompt of `position` in the named style.
 
     Raises:
-        InvalidInput: no such style.
+        InvalidInput: no such style, or the position has no sound FEN.
     """
     try:
-        return STYLES[style](position)
+        write = STYLES[style]
     except KeyError:
         raise InvalidInput(f"no prompt style {style!r}: choose from {', '.join(sorted(STYLES))}") from None
+    try:
+        return write(position)
+    except ValueError as error:
+        raise InvalidInput(f"position {position.id!r}: {error}") from error
 
 
 def piece_list(board: chess.Board) -> str:

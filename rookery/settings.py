@@ -51,7 +51,8 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags win over the environment, the environment over the TOML file."""
         path = os.environ.get(CONFIG_VARIABLE)
-        sources = (init_settings, env_settings)
+        shared = InitSettingsSource(settings_cls, _shared_environment(settings_cls))
+        sources = (init_settings, env_settings, shared)
         if path is None:
             return sources
         table = cls.model_config.get("env_prefix", "").rstrip("_").lower()
@@ -83,12 +84,23 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class RunSettings(Settings):
-    """What every member of a run must agree on."""
+    """What every member of a run must agree on; the environment names both `ROOKERY_...`, for all alike."""
 
-    redis_url: str = Field(default="redis://127.0.0.1:6379/0", validation_alias="ROOKERY_REDIS_URL")
+    redis_url: str = "redis://127.0.0.1:6379/0"
     """Where the streams live."""
-    run: str = Field(default="default", pattern=r"^[A-Za-z0-9._-]+$", validation_alias="ROOKERY_RUN")
+    run: str = Field(default="default", pattern=r"^[A-Za-z0-9._-]+$")
     """Name of the run; prefixes every Redis key and names the folder under `runs/`."""
+
+
+_SHARED = ("redis_url", "run")
+
+
+def _shared_environment(settings_cls: type[BaseSettings]) -> dict[str, Any]:
+    return {
+        name: value
+        for name in _SHARED
+        if name in settings_cls.model_fields and (value := os.environ.get(f"ROOKERY_{name.upper()}"))
+    }
 
 
 def _readable(error: ValidationError) -> str:

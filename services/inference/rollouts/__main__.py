@@ -1,0 +1,81 @@
+"""`python -m services.inference.rollouts`: positions in, scored groups out, until told to stop."""
+
+import asyncio
+import logging
+import sys
+import threading
+
+from rookery.errors import RookeryError, SetupError
+from rookery.logs import configure
+from rookery.settings import fail
+from services.inference.rollouts.settings import RolloutsSettings
+
+logger = logging.getLogger("services.inference.rollouts")
+
+
+def main() -> int:
+    try:
+        settings = RolloutsSettings.parse(sys.argv[1:], prog="rookery serve rollouts")
+    except SetupError as error:
+        return fail(error)
+    configure("rollouts")
+    logger.info("settings %s", settings.model_dump_json())
+    try:
+        asyncio.run(_serve(settings))
+    except SetupError as error:
+        return fail(error)
+    except RookeryError as error:
+        logger.critical("%s", error)
+        return 1
+    return 0
+
+
+async def _serve(settings: RolloutsSettings) -> None:
+    from rookery.clients import InferenceClient, RewardClient
+    from rookery.serving import Service, serve
+    from rookery.streams import RunStreams
+    from services.inference.rollouts.admission import Admission
+    from services.inference.rollouts.app import create_app
+    from services.inference.rollouts.loop import Loop
+    from services.inference.rollouts.peers import Peers
+    from services.inference.rollouts.workshop import Workshop
+
+    given_up = threading.Event()
+    news = asyncio.Event()
+    streams = RunStreams(settings.redis_url, settings.run, stopping=given_up)
+    reward = RewardClient(settings.reward_target, wait_for_ready=True)
+    peers = Peers([InferenceClient(url) for url in settings.urls], reward, news=news)
+    workshop = Workshop(
+        run=settings.run,
+        peers=peers,
+        style=settings.style,
+        group_size=settings.group_size,
+        sampling=settings.sampling,
+        seed=settings.seed,
+    )
+    admission = Admission(settings.batch_groups, settings.staleness, settings.max_inflight)
+    loop = Loop(streams, workshop, admission, consumer=settings.consumer, news=news)
+
+    async def run(stopping: asyncio.Event) -> None:
+        await asyncio.to_thread(streams.agree, settings.terms)
+        await loop.run(stopping)
+
+    async def give_up(stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        given_up.set()
+
+    await serve(
+        Service(
+            name="rollouts",
+            app=create_app(streams, peers),
+            host=settings.host,
+            port=settings.port,
+            port_setting="--port or ROLLOUTS_PORT",
+            background=(give_up, peers.watch, loop.keep, run),
+            on_stop=peers.close,
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""The loop: admits positions, lets the workshop make their groups, settles each exactly once.
+
+What is unpublished stays pending in Redis, so this process may be killed at any point and loses
+nothing but time. Blocking reads have a thread of their own: they never delay a publication.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from prometheus_client import Counter
+
+from rookery.errors import InvalidInput, RookeryError, Unavailable, WireError
+from rookery.metrics import (
+    BACKPRESSURE_S,
+    PEERS_WAIT_S,
+    POSITIONS_WAIT_S,
+    ROLLOUT_GROUPS,
+    ROLLOUT_INFLIGHT,
+    STREAM_LENGTH,
+    STREAM_PENDING,
+)
+from rookery.streams import Entry, RunStreams
+from services.inference.rollouts.admission import Admission, Ledger
+from services.inference.rollouts.held import Held
+from services.inference.rollouts.peers import pause
+from services.inference.rollouts.workshop import Workshop
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+GROUP = "rollouts"
+BLOCK_S = 1.0
+"""How long a read waits for positions; a drain waits for the read."""
+REST_S = 0.2
+"""How long the loop sleeps when nothing wakes it: the trainer's drops arrive without a signal."""
+DRAIN_S = 10.0
+KEEP_EVERY_S = 10.0
+IDLE_S = 60.0
+"""An entry whose holder was silent for this long is taken over: six missed signs of life."""
+HOPELESS = 8
+"""Dead letters in a row without a success: the set-up is wrong, not the positions, and no more may die."""
+
+
+class Loop:
+    """One consumer of the `positions` stream."""
+
+    def __init__(
+        self,
+        streams: RunStreams,
+        workshop: Workshop,
+        admission: Admission,
+        *,
+        consumer: str,
+        news: asyncio.Event,
+    ) -> None:
+        self._streams, self._workshop, self._peers = streams, workshop, workshop.peers
+        self._admission, self._consumer, self._news = admission, consumer, news
+        self._held = Held()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="positions")
+        self._deaths_in_a_row = 0
+        self._failure: BaseException | None = None
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Makes groups until `stopping`, then finishes or abandons those in flight.
+
+        Raises:
+            RookeryError: nothing but dead letters; the message quotes the last one's reason.
+        """
+        try:
+            await self._take_up()
+            while not stopping.is_set() and not self._failure:
+                await self._turn()
+        except Unavailable:
+            if not stopping.is_set():
+                raise
+        finally:
+            await self._drain()
+            self._reader.shutdown(wait=False)
+        if self._failure:
+            raise self._failure
+
+    async def keep(self, stopping: asyncio.Event) -> None:
+        """Signs of life for what is held; takes over what lost its holder, even by our own lost reply."""
+        while not await pause(stopping, KEEP_EVERY_S):
+            try:
+                self._held.add(await asyncio.to_thread(self._keep, self._held.ids))
+            except Unavailable:
+                if not stopping.is_set():
+                    raise
+
+    def _keep(self, held: list[str]) -> list[Entry]:
+        self._streams.keep("positions", held, group=GROUP, consumer=self._consumer)
+        return self._streams.claim_idle("positions", group=GROUP, consumer=self._consumer, idle_s=IDLE_S)
+
+    async def _turn(self) -> None:
+        """Starts what may start, then waits for news; idle time goes to the counter of its cause."""
+        version = self._peers.version
+        if version is None or self._peers.away():
+            return await self._rest(PEERS_WAIT_S)
+        if self._held.running >= self._admission.max_inflight:
+            return await self._rest(None)
+        ledger = await asyncio.to_thread(self._ledger)
+        running = self._held.running
+        room = self._admission.held(ledger, version=version, running=running)
+        self._start(self._held.start(now=time.monotonic(), limit=room))
+        wanted = self._admission.new(ledger, version=version, held=len(self._held))
+        if wanted:
+            return await self._take(wanted)
+        full = self._held.running >= self._admission.max_inflight
+        return await self._rest(None if full else BACKPRESSURE_S)
+
+    def _ledger(self) -> Ledger:
+        # Pending first: a group published in between is then counted twice, never not at all.
+        pending = self._streams.pending("positions", group=GROUP)
+        counts = self._streams.counts()
+        untrained = self._streams.length("traces")
+        STREAM_PENDING.labels("positions").set(pending)
+        STREAM_LENGTH.labels("positions").set(self._streams.length("positions"))
+        STREAM_LENGTH.labels("traces").set(untrained)
+        return Ledger(accepted=counts.accepted, untrained=untrained, pending=pending)
+
+    async def _take_up(self) -> None:
+        held = await self._read(
+            lambda: self._streams.read_held("positions", group=GROUP, consumer=self._consumer)
+        )
+        if held:
+            logger.info("takes up %d positions of an earlier life", len(held))
+        self._held.add(held)
+
+    async def _take(self, count: int) -> None:
+        began = time.monotonic()
+        entries = await self._read(
+            lambda: self._streams.read(
+                "positions", group=GROUP, consumer=self._consumer, count=count, block_s=BLOCK_S
+            )
+        )
+        POSITIONS_WAIT_S.inc(time.monotonic() - began)
+        self._held.add(entries)
+        self._start(self._held.start(now=time.monotonic(), limit=len(entries)))
+
+    async def _read(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._reader, call)
+
+    async def _rest(self, cause: Counter | None) -> None:
+        began = time.monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), REST_S)
+        self._news.clear()
+        if cause:
+            cause.inc(time.monotonic() - began)
+
+    def _start(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            task = asyncio.create_task(self._work(entry), name=f"group-{entry.id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+        ROLLOUT_INFLIGHT.set(self._held.running)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error and not isinstance(error, Unavailable):  # stopped while Redis was away: stays pending
+            self._failure = error
+        ROLLOUT_INFLIGHT.set(self._held.running)
+        self._news.set()
+
+    async def _work(self, entry: Entry) -> None:
+        try:
+            group = await self._workshop.make(entry)
+            published = await asyncio.to_thread(
+                self._streams.publish_group, group, entry_id=entry.id, consumer_group=GROUP
+            )
+        except (InvalidInput, WireError) as error:
+            await self._bury(entry, str(error))
+        except Unavailable as error:
+            await self._postpone(entry, error)
+        else:
+            self._deaths_in_a_row = 0
+            self._held.settle(entry.id)
+            ROLLOUT_GROUPS.labels("published" if published else "superseded").inc()
+
+    async def _postpone(self, entry: Entry, error: Unavailable) -> None:
+        wait_s = self._held.postpone(entry.id, now=time.monotonic())
+        if wait_s is None:
+            return await self._bury(entry, f"out of tries, the last: {error}")
+        ROLLOUT_GROUPS.labels("postponed").inc()
+        logger.warning("entry %s waits %.0f s: %s", entry.id, wait_s, error)
+        return None
+
+    async def _bury(self, entry: Entry, reason: str) -> None:
+        self._deaths_in_a_row += 1
+        if self._deaths_in_a_row > HOPELESS:
+            raise RookeryError(f"{HOPELESS} dead letters in a row; the next would say: {reason}")
+        await asyncio.to_thread(self._streams.dead_letter, "positions", entry.id, group=GROUP, reason=reason)
+        self._held.settle(entry.id)
+        ROLLOUT_GROUPS.labels("dead").inc()
+
+    async def _drain(self) -> None:
+        if not self._tasks:
+            return
+        logger.info("drains %d groups in flight", len(self._tasks))
+        _, abandoned = await asyncio.wait(self._tasks, timeout=DRAIN_S)
+        for task in abandoned:
+            task.cancel()
+        if abandoned:
+            await asyncio.wait(abandoned)
+            logger.warning("abandoned %d groups: their positions stay pending", len(abandoned))

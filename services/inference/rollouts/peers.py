@@ -1,0 +1,125 @@
+"""Who can be asked now: inference servers with the version each serves, and the reward service.
+
+Polls them, remembers the last answer and spreads the work. Makes no completions itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from rookery.clients import InferenceClient, RewardClient
+from rookery.errors import RookeryError, Unavailable
+from rookery.trace import Adapter
+
+logger = logging.getLogger(__name__)
+
+POLICY_POLL_S = 0.1
+REWARD_POLL_S = 1.0
+
+
+@dataclass
+class Server:
+    """One inference server: what it serves, and how many of our groups it works on."""
+
+    client: InferenceClient
+    adapter: Adapter | None = None
+    inflight: int = 0
+    reason: str = "not asked yet"
+
+    @asynccontextmanager
+    async def occupied(self) -> AsyncIterator[None]:
+        """Counts one group in."""
+        self.inflight += 1
+        try:
+            yield
+        finally:
+            self.inflight -= 1
+
+    async def ask(self) -> bool:
+        """Asks which version is served; whether that changed."""
+        before = self.adapter
+        try:
+            self.adapter = await self.client.adapter()
+            self.reason = "" if self.adapter else "not ready"
+        except RookeryError as error:
+            self.adapter, self.reason = None, str(error)
+        return self.adapter != before
+
+
+class Peers:
+    """The inference servers of a run and its reward service; sets `news` whenever the picture changes."""
+
+    def __init__(
+        self, servers: Iterable[InferenceClient], reward: RewardClient, *, news: asyncio.Event
+    ) -> None:
+        self.servers = [Server(client) for client in servers]
+        self.reward = reward
+        self._news = news
+        self._reward_ready = False
+
+    def away(self) -> str | None:
+        """Why no group can be made now."""
+        if self.version is None:
+            reasons = "; ".join(f"{server.client.url}: {server.reason}" for server in self.servers)
+            return f"no inference server is ready ({reasons})"
+        return None if self._reward_ready else "the reward service is not ready"
+
+    @property
+    def version(self) -> int | None:
+        """The newest version that any server serves."""
+        return max((s.adapter.version.number for s in self.servers if s.adapter), default=None)
+
+    def pick(self) -> tuple[Server, Adapter]:
+        """The least busy of the servers on the newest version, and that version.
+
+        Raises:
+            Unavailable: none is ready.
+        """
+        newest = self.version
+        candidates = [
+            (server, server.adapter)
+            for server in self.servers
+            if server.adapter and server.adapter.version.number == newest
+        ]
+        if not candidates:
+            raise Unavailable(self.away())
+        return min(candidates, key=lambda candidate: candidate[0].inflight)
+
+    async def watch(self, stopping: asyncio.Event) -> None:
+        """Keeps the picture fresh: a new version is known within about `POLICY_POLL_S`."""
+        await asyncio.gather(
+            *(self._watch_server(server, stopping) for server in self.servers), self._watch_reward(stopping)
+        )
+
+    async def refresh(self, server: Server) -> None:
+        """Asks one server now."""
+        if await server.ask():
+            served = server.adapter.version.name if server.adapter else f"nothing: {server.reason}"
+            logger.info("%s serves %s", server.client.url, served)
+            self._news.set()
+
+    async def _watch_server(self, server: Server, stopping: asyncio.Event) -> None:
+        while not stopping.is_set():
+            await self.refresh(server)
+            await pause(stopping, POLICY_POLL_S)
+
+    async def _watch_reward(self, stopping: asyncio.Event) -> None:
+        while not stopping.is_set():
+            ready = await self.reward.ready()
+            if ready != self._reward_ready:
+                logger.info("the reward service is %s", "ready" if ready else "away")
+                self._reward_ready = ready
+                self._news.set()
+            await pause(stopping, REWARD_POLL_S)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(server.client.close() for server in self.servers), self.reward.close())
+
+
+async def pause(stopping: asyncio.Event, seconds: float) -> bool:
+    """Waits; whether `stopping` was set meanwhile."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stopping.wait(), seconds)
+    return stopping.is_set()

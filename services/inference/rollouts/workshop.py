@@ -1,0 +1,125 @@
+"""Makes one group: position -> prompt -> completions -> verdicts.
+
+Reads no stream and writes none. A fault leaves as an exception; nothing that went wrong ever
+becomes a reward.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from rookery.clients import Generation, ScoreItem
+from rookery.errors import NotFound, PeerFault
+from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS
+from rookery.prompt import render
+from rookery.streams import Entry, decode_held_position
+from rookery.trace import Adapter, Completion, Position, Prompt, Sampling, Trace, TraceGroup, Verdict
+from services.inference.rollouts.peers import Peers
+
+logger = logging.getLogger(__name__)
+
+RETIRED_TRIES = 3
+"""A version can retire between its choice and the request, but hardly this often in a row."""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Everything a group needs but its position."""
+
+    run: str
+    peers: Peers
+    style: str
+    group_size: int
+    sampling: Sampling
+    seed: int
+
+    async def make(self, entry: Entry) -> TraceGroup:
+        """The complete group of a `positions` entry, from one server and one version.
+
+        Raises:
+            WireError: the entry is no position.
+            InvalidInput: a peer refuses it for good.
+            Unavailable: a peer is away or failed.
+        """
+        position = decode_held_position(entry)
+        prompt = render(position, style=self.style)
+        group_id = group_id_of(self.run, entry.id, position)
+        began = time.monotonic()
+        adapter, generation = await self._generate(prompt, seed=seed_of(self.seed, group_id))
+        generated = time.monotonic()
+        verdicts = await self._score(prompt, generation.completions)
+        scored = time.monotonic()
+        ROLLOUT_GENERATION_S.observe(generated - began)
+        ROLLOUT_REWARD_S.observe(scored - generated)
+        ROLLOUT_TOKENS.inc(sum(len(c.token_ids) for c in generation.completions))
+        return TraceGroup(
+            id=group_id,
+            run=self.run,
+            position=position,
+            prompt=prompt,
+            prompt_token_ids=generation.prompt_token_ids,
+            policy=adapter.version,
+            base_model=adapter.base_model,
+            sampling=self.sampling,
+            traces=tuple(
+                Trace(f"{group_id}-{slot}", completion, verdict)
+                for slot, (completion, verdict) in enumerate(
+                    zip(generation.completions, verdicts, strict=True)
+                )
+            ),
+            created_at=time.time(),
+            generation_s=generated - began,
+            reward_s=scored - generated,
+        )
+
+    async def _generate(self, prompt: Prompt, *, seed: int) -> tuple[Adapter, Generation]:
+        for _ in range(RETIRED_TRIES):
+            server, adapter = self.peers.pick()
+            name = adapter.version.name
+            try:
+                async with server.occupied():
+                    generation = await server.client.complete(
+                        prompt, model=name, count=self.group_size, sampling=self.sampling, seed=seed
+                    )
+            except NotFound:
+                logger.info("%s has retired %s: asking anew", server.client.url, name)
+                await self.peers.refresh(server)
+                continue
+            self._check(generation, f"{server.client.url} {name}")
+            return adapter, generation
+        raise PeerFault(f"{server.client.url} names {name} but does not know it, {RETIRED_TRIES} times")
+
+    def _check(self, generation: Generation, source: str) -> None:
+        completions = generation.completions
+        if len(completions) != self.group_size:
+            raise PeerFault(f"{source}: {len(completions)} completions instead of {self.group_size}")
+        for completion in completions:
+            if len(completion.token_ids) != len(completion.logprobs):
+                raise PeerFault(
+                    f"{source}: {len(completion.token_ids)} tokens, {len(completion.logprobs)} logprobs"
+                )
+            if not all(map(math.isfinite, completion.logprobs)):
+                raise PeerFault(f"{source}: a log-probability of seed {completion.seed} is not finite")
+
+    async def _score(self, prompt: Prompt, completions: Sequence[Completion]) -> list[Verdict]:
+        items = [ScoreItem(prompt.fen, c.text, truncated=c.truncated) for c in completions]
+        verdicts = await self.peers.reward.score(items)
+        if len(verdicts) != len(items):
+            raise PeerFault(f"reward: {len(verdicts)} verdicts for {len(items)} answers")
+        for item, verdict in zip(items, verdicts, strict=True):
+            if not math.isfinite(verdict.reward):
+                raise PeerFault(f"reward {verdict.reward!r} of {item.response!r} in {item.fen!r}")
+        return verdicts
+
+
+def group_id_of(run: str, entry_id: str, position: Position) -> str:
+    """The same for every attempt at the same entry, whoever makes it."""
+    return blake2b(f"{run}/{entry_id}/{position.id}".encode(), digest_size=10).hexdigest()
+
+
+def seed_of(seed: int, group_id: str) -> int:
+    """Seed of a group's first completion, in [0, 2**48)."""
+    return int.from_bytes(blake2b(f"{seed}/{group_id}".encode(), digest_size=6).digest(), "big")

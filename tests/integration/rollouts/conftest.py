@@ -1,0 +1,105 @@
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from rookery.clients import InferenceClient, RewardClient
+from rookery.streams import RunStreams, decode_held_group
+from rookery.trace import Phase, Position, Sampling, TraceGroup
+from services.inference.rollouts import held
+from services.inference.rollouts import loop as loop_module
+from services.inference.rollouts.admission import Admission
+from services.inference.rollouts.loop import Loop
+from services.inference.rollouts.peers import Peers
+from services.inference.rollouts.workshop import Workshop
+from tests.integration.rollouts.standins import Inference, Reward, serve_http, serve_reward
+
+START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+GROUP_SIZE = 2
+BATCH_GROUPS = 4
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "_BACKOFF_S", (0.05,))
+    monkeypatch.setattr(loop_module, "BLOCK_S", 0.1)
+
+
+@pytest.fixture
+def streams(redis_url: str) -> Iterator[RunStreams]:
+    stopping = threading.Event()
+    yield RunStreams(redis_url, "test", stopping=stopping)
+    stopping.set()
+
+
+def feed(streams: RunStreams, count: int, *, fen: str = START) -> None:
+    cursor = streams.feed_cursor()
+    positions = [
+        Position(f"x:0:{cursor + i}", fen, 0, Phase.OPENING, f"game {cursor + i}") for i in range(count)
+    ]
+    streams.add_positions(positions, cursor=cursor)
+
+
+def groups(streams: RunStreams) -> list[TraceGroup]:
+    """All groups not yet settled, through a trainer's eyes."""
+    reading = {"group": "trainer", "consumer": "t"}
+    streams.read("traces", count=100, block_s=0.001, **reading)
+    streams.read("traces", count=100, block_s=0.001, **reading)
+    return [decode_held_group(entry) for entry in streams.read_held("traces", **reading)]
+
+
+def settle(streams: RunStreams, count: int, *, result: str = "trained") -> None:
+    groups(streams)
+    entries = streams.read_held("traces", group="trainer", consumer="t")[:count]
+    epoch = streams.take_over()
+    assert streams.settle([e.id for e in entries], group="trainer", result=result, epoch=epoch) == count
+
+
+async def until(condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not await asyncio.to_thread(condition):
+            await asyncio.sleep(0.02)
+
+
+@dataclass
+class House:
+    """Stand-in peers and the means to run a real loop against them."""
+
+    streams: RunStreams
+    inference: list[Inference]
+    urls: list[str]
+    reward: Reward
+    reward_target: str
+    staleness: int = 0
+    max_inflight: int = 8
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @contextlib.asynccontextmanager
+    async def running(self, *, consumer: str = "r") -> AsyncIterator[Loop]:
+        """A loop at work; drained at the end, its failure raised."""
+        stopping, news = asyncio.Event(), asyncio.Event()
+        reward = RewardClient(self.reward_target)
+        peers = Peers([InferenceClient(url) for url in self.urls], reward, news=news)
+        workshop = Workshop("test", peers, "mover-squares", GROUP_SIZE, Sampling(), seed=7)
+        admission = Admission(BATCH_GROUPS, self.staleness, self.max_inflight)
+        loop = Loop(self.streams, workshop, admission, consumer=consumer, news=news)
+        tasks = [asyncio.create_task(t(stopping)) for t in (peers.watch, loop.keep, loop.run)]
+        try:
+            yield loop
+        finally:
+            stopping.set()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            await peers.close()
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+
+@pytest.fixture
+async def house(streams: RunStreams) -> AsyncIterator[House]:
+    inference, reward = Inference(), Reward()
+    async with serve_http(inference.app()) as url, serve_reward(reward) as (target, _):
+        yield House(streams, [inference], [url], reward, target)

@@ -1,0 +1,131 @@
+"""In-process stand-ins for the two peers, to make them fail on purpose. The real ones meet in tests/e2e."""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import grpc
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+
+from rookery.trace import policy_name
+from rookery.v1 import reward_pb2, reward_pb2_grpc, verdict_pb2
+from tests.conftest import free_port
+
+
+@dataclass
+class Inference:
+    """Answers like the inference server: completions under the versions it still knows."""
+
+    version: int = 0
+    retired: set[int] = field(default_factory=set)
+    ready: bool = True
+    failures: int = 0
+    refuses: bool = False
+    delay_s: float = 0.0
+    requests: list[dict] = field(default_factory=list)
+    working: int = 0
+    most_working: int = 0
+
+    def app(self) -> FastAPI:
+        app = FastAPI()
+
+        @app.get("/policy")
+        async def policy(response: Response) -> dict:
+            if not self.ready:
+                response.status_code = 503
+                return {}
+            name = policy_name(self.version)
+            sha256 = hashlib.sha256(name.encode()).hexdigest()
+            return dict(version=self.version, sha256=sha256, name=name, path=f"/a/{name}", base_model="tiny")
+
+        @app.post("/v1/chat/completions")
+        async def complete(request: Request) -> Response:
+            body = await request.json()
+            self.requests.append(body)
+            self.working += 1
+            self.most_working = max(self.most_working, self.working)
+            try:
+                await asyncio.sleep(self.delay_s)
+            finally:
+                self.working -= 1
+            return self.answer(body)
+
+        return app
+
+    def answer(self, body: dict) -> Response:
+        if self.failures:
+            self.failures -= 1
+            return Response("engine died", status_code=500)
+        if self.refuses:
+            return Response("max_tokens is too large", status_code=400)
+        number = int(body["model"].removeprefix("policy-v"))
+        if number in self.retired or number > self.version:
+            return Response("no such model", status_code=404)
+        choices = [
+            {
+                "index": i,
+                "finish_reason": "stop",
+                "message": {"content": f"\\boxed{{e2e4}} {body['seed'] + i}"},
+                "token_ids": [5, 6, 7],
+                "logprobs": {"content": [{"logprob": -0.5}] * 3},
+            }
+            for i in reversed(range(body["n"]))
+        ]
+        content = json.dumps({"prompt_token_ids": [1, 2], "choices": choices})
+        return Response(content, media_type="application/json")
+
+
+class Reward(reward_pb2_grpc.RewardServiceServicer):
+    """Scores every answer the same, or fails as told."""
+
+    reward = -0.25
+    problem_status = 0
+
+    async def ScoreBatch(self, request, context):  # noqa: N802
+        if self.problem_status:
+            problem = reward_pb2.Problem(title="Told to", status=self.problem_status, detail="so")
+            return reward_pb2.ScoreBatchResponse(
+                items=[reward_pb2.ScoreBatchItem(problem=problem) for _ in request.items]
+            )
+        verdict = verdict_pb2.Verdict(
+            reward=self.reward, outcome=verdict_pb2.OUTCOME_LEGAL, reward_version="test-1"
+        )
+        return reward_pb2.ScoreBatchResponse(
+            items=[reward_pb2.ScoreBatchItem(verdict=verdict) for _ in request.items]
+        )
+
+    def go_blind(self) -> None:
+        self.reward = math.nan
+
+
+@contextlib.asynccontextmanager
+async def serve_http(app: FastAPI) -> AsyncIterator[str]:
+    port = free_port()
+    config = uvicorn.Config(app, port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server._serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    await task
+
+
+@contextlib.asynccontextmanager
+async def serve_reward(reward: Reward) -> AsyncIterator[tuple[str, HealthServicer]]:
+    server = grpc.aio.server()
+    reward_pb2_grpc.add_RewardServiceServicer_to_server(reward, server)
+    health = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    await health.set("", health_pb2.HealthCheckResponse.SERVING)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}", health
+    await server.stop(None)

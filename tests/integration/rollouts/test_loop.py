@@ -1,0 +1,218 @@
+import asyncio
+import contextlib
+
+import pytest
+
+from rookery.errors import RookeryError
+from rookery.streams import MAX_DELIVERIES, RunStreams
+from services.inference.rollouts import loop as loop_module
+from services.inference.rollouts.workshop import seed_of
+from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, feed, groups, settle, until
+from tests.integration.rollouts.standins import Inference, serve_http
+
+pytestmark = pytest.mark.redis
+
+
+async def test_a_position_becomes_a_group_stamped_with_its_policy(house: House) -> None:
+    house.inference[0].version = 3
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 1)
+    (group,) = groups(house.streams)
+    assert (group.run, group.position.id, group.base_model) == ("test", "x:0:0", "tiny")
+    assert (group.policy.number, group.policy.name) == (3, "policy-v000003")
+    assert house.inference[0].requests[0]["model"] == "policy-v000003"
+    assert group.prompt_token_ids == (1, 2)
+    assert group.rewards == (-0.25,) * GROUP_SIZE
+    assert [t.id for t in group.traces] == [f"{group.id}-0", f"{group.id}-1"]
+    first = seed_of(7, group.id)
+    assert [t.completion.seed for t in group.traces] == [first, first + 1]
+    assert [t.completion.text.split()[-1] for t in group.traces] == [str(first), str(first + 1)]
+    assert house.streams.length("positions") == 0
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+async def test_generation_never_runs_further_ahead_than_allowed(house: House, staleness: int) -> None:
+    house.staleness = staleness
+    bound = (staleness + 1) * BATCH_GROUPS
+    feed(house.streams, 2 * bound)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == bound)
+        await asyncio.sleep(0.5)
+        assert house.streams.counts().generated == bound
+        await asyncio.to_thread(settle, house.streams, BATCH_GROUPS)
+        await asyncio.sleep(0.5)
+        assert house.streams.counts().generated == bound, "trained, but the new version is not served yet"
+        house.inference[0].version = 1
+        await until(lambda: house.streams.counts().generated == bound + BATCH_GROUPS)
+
+
+async def test_dropped_groups_are_made_again(house: House) -> None:
+    feed(house.streams, 3 * BATCH_GROUPS)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == BATCH_GROUPS)
+        await asyncio.to_thread(settle, house.streams, 1, result="dropped:stale")
+        await until(lambda: house.streams.counts().generated == BATCH_GROUPS + 1)
+
+
+async def test_in_flight_is_bounded(house: House) -> None:
+    house.staleness, house.max_inflight, house.inference[0].delay_s = 9, 3, 0.05
+    feed(house.streams, 20)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 20)
+    assert house.inference[0].most_working == 3
+
+
+async def test_a_new_version_is_used_at_once(house: House) -> None:
+    house.staleness = 9
+    async with house.running():
+        house.inference[0].version = 1
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(feed, house.streams, 1)
+        await until(lambda: house.streams.counts().generated == 1)
+    assert [g.policy.number for g in groups(house.streams)] == [1]
+
+
+async def test_a_retired_version_is_asked_for_anew(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.inference.rollouts.peers.POLICY_POLL_S", 60.0)
+    inference = house.inference[0]
+    async with house.running():
+        await until(lambda: house.streams.pending("positions", group="rollouts") == 0)
+        await asyncio.sleep(0.3)
+        inference.version, inference.retired = 2, {0, 1}
+        await asyncio.to_thread(feed, house.streams, 1)
+        await until(lambda: house.streams.counts().generated == 1)
+    assert [r["model"] for r in inference.requests] == ["policy-v000000", "policy-v000002"]
+    assert [g.policy.number for g in groups(house.streams)] == [2]
+
+
+async def test_a_fault_is_retried_with_the_same_seed(house: House) -> None:
+    house.inference[0].failures = 2
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 1)
+    assert len(house.inference[0].requests) == 3
+    assert len({r["seed"] for r in house.inference[0].requests}) == 1
+    assert house.streams.counts().dead == {}
+
+
+async def test_an_entry_out_of_tries_is_dead_lettered(house: House) -> None:
+    house.inference[0].failures = 1000
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().dead == {"positions": 1})
+    assert len(house.inference[0].requests) == MAX_DELIVERIES
+    assert reasons(house.streams) == ["out of tries, the last: POST"]
+
+
+async def test_a_refusal_is_dead_lettered_at_once(house: House) -> None:
+    house.inference[0].refuses = True
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().dead == {"positions": 1})
+    assert len(house.inference[0].requests) == 1
+
+
+async def test_a_broken_fen_is_dead_lettered_and_named(house: House) -> None:
+    feed(house.streams, 1, fen="not a board")
+    async with house.running():
+        await until(lambda: house.streams.counts().dead == {"positions": 1})
+    assert "not a board" in dead(house.streams)[0]["reason"]
+
+
+async def test_what_cannot_be_scored_never_becomes_a_reward(house: House) -> None:
+    house.reward.go_blind()
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().dead == {"positions": 1})
+    assert house.streams.counts().generated == 0
+    assert "nan" in dead(house.streams)[0]["reason"]
+
+
+async def test_a_refusal_by_the_reward_service_is_dead_lettered_at_once(house: House) -> None:
+    house.reward.problem_status = 422
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().dead == {"positions": 1})
+    assert len(house.inference[0].requests) == 1
+
+
+async def test_while_a_peer_is_away_no_chance_is_spent(house: House) -> None:
+    house.inference[0].ready = False
+    feed(house.streams, 2)
+    async with house.running():
+        await asyncio.sleep(0.5)
+        assert house.streams.pending("positions", group="rollouts") == 0
+        house.inference[0].ready = True
+        await until(lambda: house.streams.counts().generated == 2)
+
+
+async def test_nothing_but_dead_letters_stops_the_process(house: House) -> None:
+    house.inference[0].refuses, house.staleness = True, 9
+    feed(house.streams, 3 * loop_module.HOPELESS)
+    with pytest.raises(RookeryError, match=f"{loop_module.HOPELESS} dead letters in a row.*too large"):
+        async with house.running():
+            await until(lambda: house.streams.counts().dead.get("positions", 0) == loop_module.HOPELESS)
+            await asyncio.sleep(0.5)
+    assert house.streams.length("positions") == 2 * loop_module.HOPELESS, (
+        "the others wait for a better set-up"
+    )
+
+
+async def test_a_drain_abandons_without_losing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "DRAIN_S", 0.1)
+    house.inference[0].delay_s = 60
+    feed(house.streams, 3)
+    async with house.running():
+        await until(lambda: house.inference[0].working == 3)
+    assert house.streams.pending("positions", group="rollouts") == 3
+    house.inference[0].delay_s = 0
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 3)
+    assert len({g.id for g in groups(house.streams)}) == 3
+
+
+async def test_what_a_dead_consumer_held_is_taken_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "IDLE_S", 0.2)
+    monkeypatch.setattr(loop_module, "KEEP_EVERY_S", 0.1)
+    feed(house.streams, 2)
+    house.streams.read("positions", group="rollouts", consumer="gone", count=2, block_s=0.01)
+    house.streams.read("positions", group="rollouts", consumer="gone", count=2, block_s=0.01)
+    assert house.streams.pending("positions", group="rollouts") == 2
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 2)
+
+
+async def test_work_in_progress_is_not_taken_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "IDLE_S", 0.4)
+    monkeypatch.setattr(loop_module, "KEEP_EVERY_S", 0.1)
+    house.inference[0].delay_s = 1.2
+    feed(house.streams, 2)
+    async with house.running(consumer="a"):
+        await until(lambda: house.inference[0].working == 2)
+        async with house.running(consumer="b"):
+            await until(lambda: house.streams.counts().generated == 2)
+    assert len(house.inference[0].requests) == 2
+
+
+async def test_work_is_spread_over_the_servers_of_the_newest_version(house: House) -> None:
+    house.staleness, house.inference[0].delay_s = 9, 0.1
+    second, behind = Inference(delay_s=0.1), Inference(delay_s=0.1)
+    house.inference[0].version = second.version = 1
+    async with contextlib.AsyncExitStack() as stack:
+        for server in (second, behind):
+            house.urls.append(await stack.enter_async_context(serve_http(server.app())))
+        async with house.running():
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(feed, house.streams, 8)
+            await until(lambda: house.streams.counts().generated == 8)
+    assert (len(house.inference[0].requests), len(second.requests), len(behind.requests)) == (4, 4, 0)
+
+
+def dead(streams: RunStreams) -> list[dict[str, str]]:
+    rows = streams._redis.xrange(streams.key("dead"))
+    return [{k.decode(): v.decode() for k, v in fields.items() if k != b"data"} for _, fields in rows]
+
+
+def reasons(streams: RunStreams) -> list[str]:
+    return [" ".join(row["reason"].split()[:6]) for row in dead(streams)]

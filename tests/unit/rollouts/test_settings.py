@@ -1,0 +1,51 @@
+import subprocess
+import sys
+
+import pytest
+
+from rookery.errors import SetupError
+from services.inference.rollouts.settings import RolloutsSettings
+
+
+def parse(*argv: str) -> RolloutsSettings:
+    return RolloutsSettings.parse(list(argv), prog="rollouts")
+
+
+def test_flags_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLOUTS_GROUP_SIZE", "4")
+    monkeypatch.setenv("ROOKERY_RUN", "from-env")
+    assert parse().group_size == 4
+    assert parse().run == "from-env"
+    assert parse("--group-size", "16", "--run", "mine").group_size == 16
+    assert parse("--run", "mine").run == "mine"
+
+
+def test_several_servers() -> None:
+    assert parse("--inference-urls", "http://a:1, http://b:2").urls == ("http://a:1", "http://b:2")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [
+        ("--style", "runes", "mover-squares"),
+        ("--inference-urls", "localhost:8000", "http://"),
+        ("--group-size", "0", "greater than 0"),
+        ("--run", "a b", "pattern"),
+    ],
+)
+def test_a_wrong_value_is_named(flag: str, value: str, said: str) -> None:
+    with pytest.raises(SetupError, match=said) as caught:
+        parse(flag, value)
+    assert repr(value) in str(caught.value) or value in str(caught.value)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['x', '--help']\n"
+        "from services.inference.rollouts.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('torch', 'vllm', 'transformers', 'grpc', 'fastapi') if m in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.rstrip().endswith("[]")
