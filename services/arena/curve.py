@@ -39,8 +39,8 @@ class Panel:
 PANELS = (
     Panel("Reward", ("reward",)),
     Panel("Share of answers", ("legal_rate", "box_rate"), low=0.0, high=1.03),
-    Panel("Regret of legal moves (win probability)", ("regret",), low=0.0),
-    Panel("Entropy (nats per token)", ("entropy",), low=0.0),
+    Panel("Regret of legal moves", ("regret",), low=0.0),
+    Panel("Entropy, nats per token", ("entropy",), low=0.0),
     Panel("KL to the reference", ("kl",)),
     Panel("Gradient norm", ("grad_norm",), low=0.0),
     Panel("Seconds per step", ("step_s", "rollout_wait_s"), low=0.0),
@@ -55,7 +55,7 @@ _LABELS = {
 _COLOURS: dict[Theme, tuple[str, str]] = {"light": ("#2563a8", "#c2571a"), "dark": ("#7ab3ef", "#f0a268")}
 _INK: dict[Theme, str] = {"light": "#24292f", "dark": "#d7dce2"}
 _PAPER: dict[Theme, str] = {"light": "#ffffff", "dark": "#16191d"}
-_COLUMNS = 3
+_MOST_COLUMNS = 4
 
 
 def read_metrics(path: Path) -> list[Step]:
@@ -103,11 +103,13 @@ def draw(steps: Sequence[Step], *, theme: Theme = "light") -> bytes:
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    columns = min(_COLUMNS, len(panels))
-    rows = math.ceil(len(panels) / columns)
+    rows = math.ceil(len(panels) / _MOST_COLUMNS)
+    columns = math.ceil(len(panels) / rows)
     with mpl.rc_context(_style(theme)):
-        figure = Figure(figsize=(3.9 * columns, 2.6 * rows), layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
+        figure = Figure(figsize=(3.0 * columns, 2.35 * rows), layout=layout)
         FigureCanvasAgg(figure)
         for index, panel in enumerate(panels):
             _panel(figure.add_subplot(rows, columns, index + 1), panel, steps, theme=theme)
@@ -130,7 +132,7 @@ def _panel(axes: "Axes", panel: Panel, steps: Sequence[Step], *, theme: Theme) -
     if panel.high is not None or panel.low is not None:
         axes.set_ylim(bottom=panel.low, top=panel.high)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False)
+        axes.legend(framealpha=0.85, edgecolor="none")
 
 
 def smooth(values: Sequence[float]) -> list[float]:
@@ -153,7 +155,7 @@ def _style(theme: Theme) -> dict[str, Any]:
         "font.size": 8.5,
         "axes.titlesize": 9.5,
         "axes.titlelocation": "left",
-        "axes.titleweight": "semibold",
+        "axes.titleweight": "bold",
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
@@ -162,6 +164,7 @@ def _style(theme: Theme) -> dict[str, Any]:
         "figure.facecolor": paper,
         "savefig.facecolor": paper,
         "axes.facecolor": paper,
+        "legend.facecolor": paper,
         "text.color": ink,
         "axes.labelcolor": ink,
         "axes.edgecolor": ink,

@@ -2,9 +2,12 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -79,31 +82,38 @@ async def _positions(settings: EvaluateSettings) -> Chosen:
 async def _both(
     settings: EvaluateSettings, positions: Sequence[Position], questions: Questions, *, console: Console
 ) -> tuple[tuple[Policy, Policy], list[Answers], list[Answers]]:
-    reward = RewardClient(settings.reward_target, timeout_s=_TIMEOUT_S)
+    async with (
+        InferenceClient(settings.inference_url, timeout_s=_TIMEOUT_S) as inference,
+        _reward_client(settings.reward_target) as reward,
+    ):
+        policies = (
+            await find_policy(inference, settings.before),
+            await find_policy(inference, settings.after),
+        )
+        with _progress(console) as progress:
+            bars = [progress.add_task(policy.name, total=len(positions)) for policy in policies]
+            before, after = [
+                await ask(
+                    positions,
+                    policy=policy.name,
+                    questions=questions,
+                    inference=inference,
+                    reward=reward,
+                    concurrency=settings.concurrency,
+                    answered=partial(progress.advance, bar),
+                )
+                for policy, bar in zip(policies, bars, strict=True)
+            ]
+    return policies, before, after
+
+
+@asynccontextmanager
+async def _reward_client(target: str) -> AsyncIterator[RewardClient]:
+    client = RewardClient(target, timeout_s=_TIMEOUT_S)
     try:
-        async with InferenceClient(settings.inference_url, timeout_s=_TIMEOUT_S) as inference:
-            policies = (
-                await find_policy(inference, settings.before),
-                await find_policy(inference, settings.after),
-            )
-            with _progress(console) as progress:
-                sides = []
-                for policy in policies:
-                    bar = progress.add_task(policy.name, total=len(positions))
-                    sides.append(
-                        await ask(
-                            positions,
-                            policy=policy.name,
-                            questions=questions,
-                            inference=inference,
-                            reward=reward,
-                            concurrency=settings.concurrency,
-                            answered=lambda bar=bar: progress.advance(bar),  # type: ignore[misc]
-                        )
-                    )
+        yield client
     finally:
-        await reward.close()
-    return policies, sides[0], sides[1]
+        await client.close()
 
 
 def _progress(console: Console) -> Progress:
@@ -113,11 +123,17 @@ def _progress(console: Console) -> Progress:
 
 def table(policies: tuple[Policy, Policy], part: Part) -> Table:
     """Before, after and difference of every shown metric."""
-    made = Table(title=f"{part.positions:,} held-out positions, 95% intervals", title_justify="left")
-    made.add_column("")
+    made = Table(
+        title=f"{part.positions:,} held-out positions, 95% intervals",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    made.add_column("", no_wrap=True)
     for head in (policies[0].name, policies[1].name, "difference"):
-        made.add_column(head, justify="right")
-    made.add_column("")
+        made.add_column(head, justify="right", no_wrap=True)
+    made.add_column("", no_wrap=True)
     for name, (title, _) in NAMES.items():
         comparison = part.comparisons[name]
         verdict = judgement(name, comparison)

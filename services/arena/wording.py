@@ -4,11 +4,11 @@ from services.arena.stats import Comparison, Estimate
 
 NAMES = {
     "legal_rate": ("Legal moves", "share of sampled answers"),
-    "legal_rate_greedy": ("Legal moves, greedy", "share of greedy answers"),
+    "legal_rate_greedy": ("Legal, greedy", "share of greedy answers"),
     "reward": ("Mean reward", "over sampled answers"),
-    "regret_legal": ("Regret of legal moves", "every legal sample of either policy"),
-    "regret_both_legal": ("Regret, both legal", "positions where both have a legal sample"),
-    "box_rate": ("Readable box", "share of answers with a move in a closed box"),
+    "regret_legal": ("Regret, legal", "over every legal sample"),
+    "regret_both_legal": ("Regret, paired", "positions where both have a legal sample"),
+    "box_rate": ("Readable box", "share of sampled answers with a move in a closed box"),
 }
 """Title and explanation of each metric that is shown."""
 
@@ -26,10 +26,8 @@ def figure(name: str, value: float | None, *, signed: bool = False) -> str:
     """
     if value is None:
         return "-"
-    sign = "+" if signed else ""
-    if name in _SHARES:
-        return f"{100 * value:{sign}.1f}{' pts' if signed else '%'}"
-    return f"{value:{sign}.3f}"
+    unit = (" pts" if signed else "%") if name in _SHARES else ""
+    return _number(name, value, signed=signed) + unit
 
 
 def interval(name: str, estimate: Estimate, *, signed: bool = False) -> str:
@@ -40,10 +38,14 @@ def interval(name: str, estimate: Estimate, *, signed: bool = False) -> str:
     """
     if estimate.ci95 is None:
         return "no interval"
-    scale, digits = (100, 1) if name in _SHARES else (1, 3)
-    sign = "+" if signed else ""
-    low, high = (f"{scale * bound:{sign}.{digits}f}" for bound in estimate.ci95)
+    low, high = (_number(name, bound, signed=signed) for bound in estimate.ci95)
     return f"[{low}, {high}]"
+
+
+def _number(name: str, value: float, *, signed: bool) -> str:
+    scale, digits = (100, 1) if name in _SHARES else (1, 3)
+    # z: what rounds to zero carries no minus.
+    return f"{scale * value:{'+' if signed else ''}z.{digits}f}"
 
 
 def judgement(name: str, comparison: Comparison) -> str:

@@ -1,4 +1,4 @@
-"""The whole evaluation over real HTTP and gRPC, against a policy server and a judge small enough to read."""
+"""The whole evaluation over real HTTP and gRPC: the real reward service, a policy server in a page."""
 
 import asyncio
 import contextlib
@@ -20,12 +20,17 @@ from rich.console import Console
 
 from rookery.errors import InvalidInput, NotFound, PeerFault
 from rookery.trace import Phase, Position
-from rookery.v1 import reward_pb2, reward_pb2_grpc, verdict_pb2
+from rookery.v1 import reward_pb2_grpc
 from services.arena.session import run
 from services.arena.settings import EvaluateSettings
+from services.reward.scorer import Scorer
+from services.reward.servicer import RewardServicer
+from services.reward.settings import RewardSettings
 
 BEFORE, AFTER = "policy-v000000", "policy-v000001"
 QUIET = Console(quiet=True)
+
+pytestmark = pytest.mark.stockfish
 
 
 @dataclass
@@ -74,30 +79,6 @@ class PolicyServer:
         }
 
 
-class Judge(reward_pb2_grpc.RewardServiceServicer):
-    """Legal or not by the rules of chess, with the alphabet for an engine."""
-
-    async def ScoreBatch(self, request, context):  # noqa: N802
-        items = [reward_pb2.ScoreBatchItem(verdict=self._verdict(item)) for item in request.items]
-        return reward_pb2.ScoreBatchResponse(items=items)
-
-    def _verdict(self, item: reward_pb2.ScoreRequest) -> verdict_pb2.Verdict:
-        board = chess.Board(item.fen)
-        ranked = sorted(board.legal_moves, key=chess.Move.uci)
-        answer = item.response.rpartition("{")[2].rstrip("}")
-        played = [i for i, move in enumerate(ranked) if move.uci() == answer]
-        verdict = verdict_pb2.Verdict(
-            outcome="OUTCOME_LEGAL" if played else "OUTCOME_ILLEGAL", reward=-1.2, reward_version="alphabet-1"
-        )
-        verdict.best.CopyFrom(verdict_pb2.Move(uci=ranked[0].uci(), san=board.san(ranked[0])))
-        if played:
-            move = ranked[played[0]]
-            verdict.move.CopyFrom(verdict_pb2.Move(uci=move.uci(), san=board.san(move)))
-            verdict.regret = played[0] / len(ranked)
-            verdict.reward = -verdict.regret
-        return verdict
-
-
 @contextlib.asynccontextmanager
 async def serving(app: FastAPI) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as sock:
@@ -107,6 +88,19 @@ async def serving(app: FastAPI) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
         server.should_exit = True
         await task
+
+
+@contextlib.asynccontextmanager
+async def judging() -> AsyncIterator[int]:
+    """The port of the real reward service, quick rather than strong."""
+    scorer = await Scorer.start(RewardSettings(engines=1, nodes=100))
+    server = grpc.aio.server()
+    reward_pb2_grpc.add_RewardServiceServicer_to_server(RewardServicer(scorer), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield port
+    await server.stop(None)
+    await scorer.close()
 
 
 @pytest.fixture
@@ -132,11 +126,7 @@ def positions_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def settings(policy_server: PolicyServer, positions_file: Path, tmp_path: Path):
-    judge = grpc.aio.server()
-    reward_pb2_grpc.add_RewardServiceServicer_to_server(Judge(), judge)
-    port = judge.add_insecure_port("127.0.0.1:0")
-    await judge.start()
-    async with serving(policy_server.app()) as url:
+    async with judging() as port, serving(policy_server.app()) as url:
         yield EvaluateSettings(
             inference_url=url,
             reward_target=f"dns:///127.0.0.1:{port}",
@@ -147,7 +137,6 @@ async def settings(policy_server: PolicyServer, positions_file: Path, tmp_path: 
             count=30,
             out=tmp_path / "run",
         )
-    await judge.stop(None)
 
 
 def changed(settings: EvaluateSettings, **values: Any) -> EvaluateSettings:
@@ -161,7 +150,9 @@ async def test_before_and_after(settings, policy_server: PolicyServer) -> None:
     difference = report["metrics"]["legal_rate"]["difference"]
     assert difference["ci95"][0] > 0.2
     assert report["metrics"]["box_rate"]["before"]["mean"] == 1.0
-    assert report["reward_version"] == ["alphabet-1"]
+    assert len(report["reward_version"]) == 1
+    assert report["engine"][0].startswith("Stockfish")
+    assert 0 < report["metrics"]["regret_legal"]["after"]["mean"] < 0.5
     assert report["policies"]["after"]["sha256"] == "f" * 64
     assert report["policies"]["before"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
     assert json.loads((settings.out / "report.json").read_text()) == report
