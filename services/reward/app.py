@@ -79,6 +79,6 @@ def _json(body: BaseModel) -> Response:
 
 def _readiness(scorer: Scorer) -> ReadyCheck:
     async def ready() -> str | None:
-        return None if scorer.pool.alive else "no engine is alive"
+        return None if scorer.pool.ready else "no engine can be started"
 
     return ready

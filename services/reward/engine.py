@@ -28,10 +28,13 @@ MAX_OUTPUT_BYTES = 1 << 20
 
 _USUAL_PLACES = ("/usr/games", "/usr/local/games", "/usr/local/bin", "/opt/homebrew/bin")
 
+# A search that runs out of nodes ends on a line with a bound, not a score: the last exact line counts,
+# and its own first move, because `bestmove` may already be another one without a score.
+# A handful of nodes may not finish even the first iteration; then the bound is all there is.
 _SCORE = re.compile(
-    rb"^info .*?score (cp|mate) (-?\d+)(?! (?:lower|upper)bound) .*?nodes (\d+)", re.MULTILINE
+    rb"^info .*? score (cp|mate) (-?\d+)( \w+bound)? .*? pv ([a-h][1-8][a-h][1-8][qrbn]?)\b", re.MULTILINE
 )
-_BESTMOVE = re.compile(rb"^bestmove (\S+)", re.MULTILINE)
+_NODES = re.compile(rb"^info .*? nodes (\d+)", re.MULTILINE)
 _NAME = re.compile(rb"^id name (.+?)\s*$", re.MULTILINE)
 
 
@@ -50,7 +53,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What one search found: its best move in UCI, the score for the side to move, the nodes it took."""
+    """What the last finished iteration found: the best move in UCI, its score for the side to move.
+
+    `nodes` is what the whole search took.
+    """
 
     best: str
     evaluation: Evaluation
@@ -176,7 +182,7 @@ class _Pipe(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._buffer += data
-        if data.endswith(b"\n") and self._buffer.find(self._last_word, -len(data) - 1) >= 0:
+        if data.endswith(b"\n") and self._last_word in self._buffer:
             self._settle(bytes(self._buffer))
         elif len(self._buffer) > MAX_OUTPUT_BYTES:
             self._settle(EngineFault(f"the engine printed {len(self._buffer)} bytes without an answer"))
@@ -197,9 +203,8 @@ class _Pipe(asyncio.SubprocessProtocol):
 
 def _analysis(output: bytes, query: Query) -> Analysis:
     scores = _SCORE.findall(output)
-    best = _BESTMOVE.search(output)
-    if not scores or not best or best[1] == b"(none)":
+    if not scores:
         raise EngineFault(f"no score from the engine for {query.fen!r}: {output[-200:]!r}")
-    unit, value, nodes = scores[-1]
+    unit, value, _, best = next((score for score in reversed(scores) if not score[2]), scores[-1])
     evaluation = Evaluation(cp=int(value)) if unit == b"cp" else Evaluation(mate=int(value))
-    return Analysis(best=best[1].decode(), evaluation=evaluation, nodes=int(nodes))
+    return Analysis(best=best.decode(), evaluation=evaluation, nodes=int(_NODES.findall(output)[-1]))

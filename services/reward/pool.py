@@ -5,11 +5,11 @@ started again with back-off, and the others go on. Nothing here knows chess.
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Self
 
@@ -20,7 +20,7 @@ from services.reward.engine import Analysis, Engine, Query
 logger = logging.getLogger(__name__)
 
 BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
-"""Pause before an engine is started again, by the number of faults since its last answer."""
+"""Pauses before an engine is started again, by the faults since its last answer; the last one repeats."""
 
 MAX_WAIT_S = 60.0
 """How long a search may wait for an engine before its caller is told to come back."""
@@ -46,6 +46,8 @@ class EnginePool:
         self._work = asyncio.Semaphore(0)
         self._engines: dict[int, Engine] = {}
         self._workers: list[asyncio.Task[None]] = []
+        self._failing: set[int] = set()  # slots whose engine did not even start again
+        self._stopped = False
         self._mean_s = 0.005
         self.engine_id = ""
 
@@ -71,8 +73,10 @@ class EnginePool:
 
         Raises:
             Unavailable: the queue is full, or the search waited too long in it.
-            EngineFault: the engine died or hung over it.
+            EngineFault: the engine died or hung over it, or no engine can be started.
         """
+        if not self.ready:
+            raise EngineFault(f"none of {self._count} engines can be started")
         if len(self._waiting) >= self._limit:
             raise self._busy(f"{len(self._waiting)} searches wait for {self._count} engines")
         job = _Job(query, asyncio.get_running_loop().create_future(), time.monotonic())
@@ -82,9 +86,9 @@ class EnginePool:
         return await job.answer
 
     @property
-    def alive(self) -> int:
-        """How many engines can search now."""
-        return sum(engine.alive for engine in self._engines.values())
+    def ready(self) -> bool:
+        """Whether a search has a chance."""
+        return not self._stopped and len(self._failing) < self._count
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -93,12 +97,11 @@ class EnginePool:
 
     async def close(self) -> None:
         """Ends the engines; searches that still wait fail."""
+        self._stopped = True
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        for job in self._waiting:
-            _fail(job, Unavailable("the reward service stops"))
-        self._waiting.clear()
+        self._fail_waiting(Unavailable("the reward service stops"))
         await asyncio.gather(*(engine.close() for engine in self._engines.values()))
         self._engines.clear()
 
@@ -112,12 +115,12 @@ class EnginePool:
         while True:
             job = await self._next_job()
             try:
-                engine = await self._live_engine(slot, faults)
-                analysis = await self._timed(engine, job.query)
+                analysis = await self._timed(await self._live_engine(slot), job.query)
             except EngineFault as fault:
-                faults += 1
                 logger.error("engine %d: %s at %s", slot, fault, job.query)
                 _fail(job, fault)
+                await self._revive(slot, faults)
+                faults += 1
             except asyncio.CancelledError:
                 _fail(job, Unavailable("the reward service stops"))
                 raise
@@ -146,16 +149,36 @@ class EnginePool:
         metrics.ENGINE_NODES.inc(analysis.nodes)
         return analysis
 
-    async def _live_engine(self, slot: int, faults: int) -> Engine:
-        engine = self._engines[slot]
-        if engine.alive:
-            return engine
-        await engine.close()
-        await asyncio.sleep(BACKOFF_S[min(max(faults - 1, 0), len(BACKOFF_S) - 1)])
-        metrics.ENGINE_RESTARTS.labels("fault" if faults else "died_idle").inc()
+    async def _live_engine(self, slot: int) -> Engine:
+        if not self._engines[slot].alive:
+            logger.warning("engine %d died idle", slot)
+            await self._restart(slot, reason="died_idle")
+        return self._engines[slot]
+
+    async def _revive(self, slot: int, faults: int) -> None:
+        """Starts an engine in `slot` again, however often that takes."""
+        for pause_s in chain(BACKOFF_S[faults:], repeat(BACKOFF_S[-1])):
+            await asyncio.sleep(pause_s)
+            try:
+                await self._restart(slot, reason="fault")
+            except EngineFault as fault:
+                logger.error("engine %d: %s", slot, fault)
+                self._failing.add(slot)
+                if not self.ready:
+                    self._fail_waiting(fault)
+            else:
+                return
+
+    async def _restart(self, slot: int, *, reason: str) -> None:
+        await self._engines[slot].close()
+        metrics.ENGINE_RESTARTS.labels(reason).inc()
         self._engines[slot] = engine = await self._start_engine()
+        self._failing.discard(slot)
         logger.warning("engine %d started again as process %d", slot, engine.pid)
-        return engine
+
+    def _fail_waiting(self, error: Unavailable) -> None:
+        for job in self._waiting:
+            _fail(job, error)
 
     async def _start_engine(self) -> Engine:
         engine = await Engine.start(self._path, hash_mb=self._hash_mb)
@@ -169,5 +192,4 @@ class EnginePool:
 
 def _fail(job: _Job, error: Exception) -> None:
     if not job.answer.done():
-        with contextlib.suppress(asyncio.InvalidStateError):
-            job.answer.set_exception(error)
+        job.answer.set_exception(error)

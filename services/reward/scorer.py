@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import chess
 
 from rookery import metrics
-from rookery.errors import InvalidInput, RookeryError, SetupError
+from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from services.reward.cache import Cache
 from services.reward.engine import Analysis, Query, find_engine
@@ -125,6 +125,8 @@ class Scorer:
     async def _judge(self, position: Position, played: chess.Move, scheme: Scheme) -> Verdict:
         root = await self._search(position)
         best = position.from_engine(root.best)
+        if not position.board.is_legal(best):
+            raise EngineFault(f"the engine plays {best.uci()} at {position.key!r}")
         settled = _settled(position, played)
         own = None if settled or played == best else await self._search(position, played)
         eval_after = settled or (own or root).evaluation
