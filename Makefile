@@ -1,0 +1,49 @@
+# Every verb of this repository. `make help` lists them; each target's line says what it does.
+
+SHELL := /bin/bash
+BIN := .venv/bin
+PY := $(BIN)/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format proto lock bench clean
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install everything into .venv, and Stockfish (PYTHON=python3.12 picks the interpreter)
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+demo: setup ## train the shipped model for some minutes on this machine, before and after (runs/<id>/)
+	$(BIN)/rookery demo
+
+test: setup ## run every test; a missing neighbour skips, ROOKERY_REQUIRE=all makes it fail
+	$(PY) -m pytest
+
+check: setup ## formatting, lint, types, import rules, wire drift, versions, unit tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mypy scripts
+	$(BIN)/lint-imports
+	$(PY) scripts/proto.py --check
+	$(PY) scripts/version.py
+	$(PY) -m pytest -q tests/unit
+
+format: setup ## format the code and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+proto: setup ## generate rookery/v1 from proto/
+	$(PY) scripts/proto.py
+
+lock: setup ## write requirements/cpu.txt from what .venv holds
+	$(PY) scripts/lock.py > requirements/cpu.txt.new
+	mv requirements/cpu.txt.new requirements/cpu.txt
+
+bench: setup ## measure the training loop and the reload (minutes)
+	$(PY) -m bench.loop
+	$(PY) -m bench.reload
+
+clean: ## delete caches and builds; .venv and runs/ stay
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
