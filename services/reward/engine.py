@@ -144,7 +144,7 @@ class Engine:
 
     async def _ask(self, command: bytes, last_word: bytes, *, timeout_s: float) -> bytes:
         if not self.alive:
-            raise EngineFault("the engine is dead")
+            raise EngineFault("the engine died")
         answer = self._pipe.expect(last_word)
         self._stdin.write(command)
         try:

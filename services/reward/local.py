@@ -10,12 +10,13 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from services.reward.scorer import Item, Scorer
 
 if TYPE_CHECKING:
+    from rookery.errors import RookeryError
     from rookery.trace import Verdict
     from services.reward.settings import RewardSettings
 
@@ -39,6 +40,10 @@ class LocalScorer:
     def score(self, item: Item) -> Verdict:
         """The verdict of one answer; raises what `Scorer.score` raises."""
         return self._run(self._scorer.score(item))
+
+    def score_batch(self, items: Sequence[Item]) -> list[Verdict | RookeryError]:
+        """Verdicts in the order of `items`, an error in the slot of an item that cannot be judged."""
+        return self._run(self._scorer.score_batch(items))
 
     def close(self) -> None:
         """Ends the engines and the thread."""

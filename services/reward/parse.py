@@ -28,10 +28,12 @@ _BOX = r"(?:\\b|\x08)oxed\s{0,8}+\{"  # "\b" of "\boxed" becomes a backspace in 
 _CLOSED_BOX = re.compile(rf"{_BOX}({_balanced(MAX_BRACE_DEPTH)})\}}")
 _OPEN_BOX = re.compile(_BOX)
 
+_MANGLED = {r"\boxed": "\boxed", r"\text": "\text", r"\fbox": "\fbox"}  # backspace, tab, form feed
+
 _WRAPPERS = tuple(
     re.compile(pattern, re.DOTALL)
     for pattern in (
-        r"(?:\\[a-zA-Z]+|\x08oxed|\text)\s*\{(.*)\}",  # \text{..}, \mathrm{..}; "\t" mangled to a tab
+        r"\\[a-zA-Z]+\s*\{(.*)\}",  # \text{..}, \mathrm{..}
         r"\{(.*)\}",
         r"\\\((.*)\\\)",
         r"\\\[(.*)\\\]",
@@ -90,6 +92,8 @@ def peel(text: str) -> str:
     >>> peel(r"**$\text{12... Qxf7\#}$**")
     'Qxf7#'
     """
+    for whole, mangled in _MANGLED.items():
+        text = text.replace(mangled, whole)
     text = unicodedata.normalize("NFKC", text)
     while True:
         inner = _unwrapped(text.strip())

@@ -1,0 +1,21 @@
+"""One Stockfish for the whole session, and ways to start others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.reward.local import LocalScorer
+from services.reward.settings import RewardSettings
+
+
+@pytest.fixture(scope="session")
+def engine_settings(stockfish_path: str) -> RewardSettings:
+    return RewardSettings(engine_path=Path(stockfish_path), engines=1, nodes=1000)
+
+
+@pytest.fixture(scope="session")
+def scorer(engine_settings: RewardSettings) -> Iterator[LocalScorer]:
+    scorer = LocalScorer(engine_settings)
+    yield scorer
+    scorer.close()

@@ -1,0 +1,125 @@
+"""Move text: what is read as which move, and what is refused as what."""
+
+import chess
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.trace import Outcome
+from services.reward.notation import Reading, read_move
+
+START = chess.STARTING_FEN
+CASTLE = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
+PROMOTE = "3n3k/4P3/8/8/8/8/8/4K3 w - - 0 1"
+B_PAWN_OR_BISHOP = "4k3/8/8/8/8/2n5/1P1B4/4K3 w - - 0 1"
+TWO_KNIGHTS = "4k3/8/8/8/8/5N2/8/1N2K3 w - - 0 1"
+EN_PASSANT = "4k3/8/8/4Pp2/8/8/8/4K3 w - f6 0 1"
+MATE = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
+
+
+@pytest.mark.parametrize(
+    ("fen", "text", "uci"),
+    [
+        (START, "e4", "e2e4"),
+        (START, "e2e4", "e2e4"),
+        (START, "e2-e4", "e2e4"),
+        (START, "Pe4", "e2e4"),
+        (START, "Nf3", "g1f3"),
+        (START, "nf3", "g1f3"),
+        (START, "b1c3", "b1c3"),
+        (START, "Ng1f3", "g1f3"),
+        (START, "Ng1-f3", "g1f3"),
+        (START, "\u2658f3", "g1f3"),
+        (START, "e2\u2013e4", "e2e4"),
+        (START, "Nf3.", "g1f3"),
+        (START, "Nf3+", "g1f3"),  # superfluous
+        (START, "Nf3 $1", "g1f3"),
+        (START, "Nf3!?", "g1f3"),
+        (START, "Nf3 (g1f3)", "g1f3"),
+        (START, "e4, e2e4", "e2e4"),
+        (MATE, "Qxf7#", "f3f7"),
+        (MATE, "Qxf7", "f3f7"),  # missing
+        (MATE, "Qxf7+!!", "f3f7"),
+        (MATE, "Q:f7", "f3f7"),
+        (MATE, "Qf7#", "f3f7"),
+        (MATE, "f3xf7", "f3f7"),
+        (CASTLE, "O-O", "e1g1"),
+        (CASTLE, "0-0", "e1g1"),
+        (CASTLE, "o-o", "e1g1"),
+        (CASTLE, "O-O-O", "e1c1"),
+        (CASTLE, "0-0-0+", "e1c1"),
+        (CASTLE, "e1g1", "e1g1"),
+        (CASTLE, "e1h1", "e1g1"),
+        (CASTLE, "e1a1", "e1c1"),
+        *((PROMOTE, text, "e7e8q") for text in ("e8=Q", "e8Q", "e8(Q)", "e8/Q", "e8=q", "e8 = Q", "e8=Q+")),
+        *((PROMOTE, text, "e7e8q") for text in ("e7e8q", "e7e8Q", "e7e8=Q", "e7-e8=Q")),
+        (PROMOTE, "e8=N", "e7e8n"),
+        (PROMOTE, "exd8=R", "e7d8r"),
+        (PROMOTE, "e7e8b", "e7e8b"),
+        (B_PAWN_OR_BISHOP, "bxc3", "b2c3"),
+        (B_PAWN_OR_BISHOP, "Bxc3", "d2c3"),
+        (EN_PASSANT, "exf6", "e5f6"),
+        (EN_PASSANT, "exf6 e.p.", "e5f6"),
+        (EN_PASSANT, "exf6e.p", "e5f6"),
+        (TWO_KNIGHTS, "Nbd2", "b1d2"),
+    ],
+)
+def test_reads(fen: str, text: str, uci: str) -> None:
+    assert read_move(text, chess.Board(fen)) == Reading(Outcome.LEGAL, chess.Move.from_uci(uci))
+
+
+@pytest.mark.parametrize(
+    ("fen", "text", "outcome"),
+    [
+        (START, "e5", Outcome.ILLEGAL),
+        (START, "e2e5", Outcome.ILLEGAL),
+        (START, "a1a1", Outcome.ILLEGAL),
+        (START, "O-O", Outcome.ILLEGAL),
+        (START, "Ke2", Outcome.ILLEGAL),
+        (START, "e2e4q", Outcome.ILLEGAL),
+        (PROMOTE, "e8=K", Outcome.ILLEGAL),
+        (B_PAWN_OR_BISHOP, "bc1", Outcome.ILLEGAL),  # a pawn, however much a bishop could
+        (PROMOTE, "e8", Outcome.AMBIGUOUS),
+        (PROMOTE, "e7e8", Outcome.AMBIGUOUS),
+        (PROMOTE, "exd8+", Outcome.AMBIGUOUS),
+        (TWO_KNIGHTS, "Nd2", Outcome.AMBIGUOUS),
+        (START, "Nf3 or e4", Outcome.AMBIGUOUS),
+        (START, "Nf3/e4", Outcome.AMBIGUOUS),
+        (START, "e4 e5", Outcome.AMBIGUOUS),
+        (START, "e4 1... e5", Outcome.AMBIGUOUS),
+        (START, "Nf3 Nc6 Bb5", Outcome.AMBIGUOUS),
+        (START, "d3(d2d4)", Outcome.AMBIGUOUS),
+        *((START, text, Outcome.NULL_MOVE) for text in ("--", "Z0", "0000", "@@@@")),
+        (START, "N@f3", Outcome.UNPARSABLE),
+        (START, "Sf3", Outcome.UNPARSABLE),
+        (START, "Cf3", Outcome.UNPARSABLE),
+        (START, "Nothing fits, I resign", Outcome.UNPARSABLE),
+        (START, "I play Nf3", Outcome.UNPARSABLE),
+        (START, "E2E4", Outcome.UNPARSABLE),
+        (START, "?!", Outcome.UNPARSABLE),
+        (START, "e9", Outcome.UNPARSABLE),
+        (START, "\ud800", Outcome.UNPARSABLE),
+    ],
+)
+def test_refuses(fen: str, text: str, outcome: Outcome) -> None:
+    assert read_move(text, chess.Board(fen)) == Reading(outcome)
+
+
+def test_both_notations_of_every_legal_move_are_that_move() -> None:
+    for fen in (START, CASTLE, PROMOTE, B_PAWN_OR_BISHOP, TWO_KNIGHTS, EN_PASSANT, MATE):
+        board = chess.Board(fen)
+        for move in board.legal_moves:
+            for text in (move.uci(), board.san(move), board.lan(move), board.san(move).rstrip("+#")):
+                assert read_move(text, board) == Reading(Outcome.LEGAL, move), (fen, text)
+
+
+@settings(max_examples=400)
+@given(st.text(alphabet="abcdefgh12345678NBRQKOox=+#-0 .()/:,!?ep$@Z", max_size=12))
+def test_whatever_is_read_is_legal_and_names_its_square(text: str) -> None:
+    board = chess.Board(CASTLE)
+    reading = read_move(text, board)
+    assert (reading.move is None) == (reading.outcome is not Outcome.LEGAL)
+    if reading.move is not None:
+        assert board.is_legal(reading.move)
+        castles = board.is_castling(reading.move)
+        assert castles or chess.square_name(reading.move.to_square) in text
