@@ -20,7 +20,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from rookery.errors import SetupError
+from rookery.errors import RookeryError, SetupError
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
 """Names a TOML file whose table of the same name as the service holds its settings."""
@@ -110,7 +110,7 @@ def _readable(error: ValidationError) -> str:
     )
 
 
-def fail(error: SetupError) -> int:
+def fail(error: RookeryError) -> int:
     """Says on stderr why a process cannot start; the exit status."""
     sys.stderr.write(f"error: {error}\n")
     return 2

@@ -1,22 +1,39 @@
-"""`python -m services.trainer [sft | tiny] ...`: parses first, imports torch only then."""
+"""`python -m services.trainer [sft | tiny] ...`: parses first, imports torch only then.
+
+Without a command it trains on the groups of a run (GRPO).
+"""
 
 import sys
 
-from rookery.errors import SetupError
+from rookery.errors import RookeryError, SetupError
 from rookery.logs import configure
 from rookery.settings import fail
 
 
 def main() -> int:
     argv = sys.argv[1:]
-    command = argv[0] if argv and not argv[0].startswith("-") else "train"
     commands = {"sft": _sft, "tiny": _tiny}
     try:
-        return commands[command](argv[1:])
-    except KeyError:
-        return fail(SetupError(f"no command {command!r}: choose from {', '.join(commands)}"))
-    except SetupError as error:
+        if not argv or argv[0].startswith("-"):
+            return _train(argv)
+        if argv[0] not in commands:
+            raise SetupError(f"no command {argv[0]!r}: choose from {', '.join(commands)}, or none to train")
+        return commands[argv[0]](argv[1:])
+    except RookeryError as error:
         return fail(error)
+
+
+def _train(argv: list[str]) -> int:
+    from services.trainer.settings import TrainerSettings
+
+    settings = TrainerSettings.parse(argv, prog="rookery serve trainer")
+    configure("trainer")
+    import asyncio
+
+    from services.trainer import process
+
+    asyncio.run(process.run(settings))
+    return 0
 
 
 def _sft(argv: list[str]) -> int:

@@ -131,7 +131,10 @@ def _load(settings: SftSettings) -> Any:
 
 
 def _autocast(settings: SftSettings, device: torch.device) -> contextlib.AbstractContextManager[None]:
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=settings.bf16)
+    context: contextlib.AbstractContextManager[None] = torch.autocast(
+        device.type, dtype=torch.bfloat16, enabled=settings.bf16
+    )
+    return context
 
 
 @contextlib.contextmanager
@@ -173,7 +176,8 @@ def _restore(model: Any, optimizer: torch.optim.Optimizer, settings: SftSettings
     state = json.loads((folder / "state.json").read_text())
     if state["fingerprint"] != settings.fingerprint():
         raise InvalidInput(
-            f"{folder} was made with other settings ({state['fingerprint']}): choose another --out or delete it"
+            f"{folder} was made with other settings ({state['fingerprint']}): "
+            "choose another --out or delete it"
         )
     model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     moments: dict[int, dict[str, torch.Tensor]] = {}

@@ -1,0 +1,117 @@
+"""Commits: one immutable directory a version, with all that resuming needs.
+
+    adapters/policy-v000042/
+        adapter_model.safetensors  adapter_config.json   what vLLM loads
+        optimizer.safetensors                            Adam's moments
+        state.json                                       step, ledger, sha256, settings
+
+A version exists once its directory has its final name; everything in it was synced before.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.errors import SetupError
+from rookery.trace import PolicyVersion, policy_name
+
+STATE_VERSION = 1
+
+_LEDGER_SIZE = 8192
+"""Group ids remembered: far more than one batch, for a Redis that lost its last second."""
+
+_MILESTONE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A durable version."""
+
+    version: PolicyVersion
+    folder: Path
+    ledger: tuple[str, ...]
+
+
+def write(
+    root: Path,
+    *,
+    number: int,
+    files: Mapping[str, bytes],
+    ledger: tuple[str, ...],
+    fingerprint: Mapping[str, str],
+) -> Commit:
+    """Makes version `number` durable: write, sync, rename, sync the parent."""
+    final = root / policy_name(number)
+    temporary = root / f".{policy_name(number)}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    version = PolicyVersion(number, hashlib.sha256(files["adapter_model.safetensors"]).hexdigest())
+    ledger = ledger[-_LEDGER_SIZE:]
+    state = {
+        "state_version": STATE_VERSION,
+        "number": number,
+        "sha256": version.sha256,
+        "ledger": ledger,
+        "fingerprint": dict(fingerprint),
+    }
+    for name, data in {**files, "state.json": json.dumps(state).encode()}.items():
+        _write_synced(temporary / name, data)
+    _sync_folder(temporary)
+    if final.exists():
+        # A version that was committed but never acknowledged is not made twice: see `latest`.
+        raise SetupError(f"{final} exists already: two trainers write to one run folder")
+    temporary.rename(final)
+    _sync_folder(root)
+    return Commit(version, final, ledger)
+
+
+def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
+    """The newest committed version.
+
+    Raises:
+        SetupError: it was made with other settings, which are named.
+    """
+    folders = sorted(root.glob("policy-v*"))
+    if not folders:
+        return None
+    state = json.loads((folders[-1] / "state.json").read_text())
+    changed = [
+        f"{key} was {state['fingerprint'].get(key)!r}, is {value!r}"
+        for key, value in fingerprint.items()
+        if state["fingerprint"].get(key) != value
+    ]
+    if changed or state["state_version"] != STATE_VERSION:
+        raise SetupError(f"cannot resume {folders[-1]}: {'; '.join(changed) or 'another format'}")
+    return Commit(PolicyVersion(state["number"], state["sha256"]), folders[-1], tuple(state["ledger"]))
+
+
+def prune(root: Path, *, newest: int, keep: int) -> None:
+    """Deletes what nobody can name any more: old optimizer states, then old adapters.
+
+    A served adapter must never vanish: vLLM re-reads an evicted one from disk, and dies without it.
+    `keep` therefore exceeds the servers' slots by far; version 0 and milestones stay.
+    """
+    previous = root / policy_name(newest - 2) / "optimizer.safetensors"
+    previous.unlink(missing_ok=True)
+    old = newest - keep
+    if old > 0 and old % _MILESTONE:
+        shutil.rmtree(root / policy_name(old), ignore_errors=True)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,121 @@
+"""The training loop, and the order that makes each group count exactly once.
+
+For every batch: optimizer step -> commit -> acknowledge -> publish -> reload. A kill before the commit
+redelivers the batch to the old weights; after it, the ledger in the commit recognises the batch and
+only acknowledges it. So a served version is always durable and no group is trained on twice.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from rookery.streams import RunStreams
+from rookery.trace import Adapter
+from services.trainer import commits
+from services.trainer import optimizer as adam
+from services.trainer.commits import Commit
+from services.trainer.intake import Intake
+from services.trainer.policy import Policy
+from services.trainer.publisher import Publisher
+from services.trainer.report import Report
+from services.trainer.settings import TrainerSettings
+from services.trainer.step import train_step
+
+logger = logging.getLogger(__name__)
+
+
+def train(
+    settings: TrainerSettings,
+    policy: Policy,
+    streams: RunStreams,
+    publisher: Publisher,
+    *,
+    epoch: int,
+    stopping: threading.Event,
+) -> None:
+    """Trains until `max_steps` or `stopping`."""
+    optimizer = adam.build(policy.parameters, lr=settings.lr)
+    commit = _resume(settings, policy, optimizer) or _commit(settings, policy, optimizer, number=0, ledger=())
+    publisher.publish(_adapter(policy, commit))
+    report = Report(settings.run_dir)
+    intake = Intake(
+        streams,
+        batch_groups=settings.batch_groups,
+        max_staleness=settings.max_staleness,
+        ledger=commit.ledger,
+        epoch=epoch,
+        stopping=stopping,
+    )
+    with intake:
+        while not settings.max_steps or commit.version.number < settings.max_steps:
+            batch = intake.next_batch(version=commit.version.number)
+            if batch is None:
+                break
+            groups = [held.group for held in batch]
+            phases = {"rollout_wait": intake.waited_s}
+            with _timed(phases, "train"):
+                result = train_step(policy, optimizer, groups, step=commit.version.number, settings=settings)
+            with _timed(phases, "commit"):
+                commit = _commit(
+                    settings,
+                    policy,
+                    optimizer,
+                    number=commit.version.number + 1,
+                    ledger=(*commit.ledger, *(group.id for group in groups)),
+                )
+            with _timed(phases, "settle"):
+                intake.settle(batch)
+            with _timed(phases, "publish"):
+                publisher.publish(_adapter(policy, commit))
+            report.step(
+                groups,
+                result,
+                version=commit.version.number,
+                phases_s=phases,
+                dropped_stale=intake.dropped_stale,
+            )
+            commits.prune(settings.adapters_dir, newest=commit.version.number, keep=settings.keep)
+    publisher.wait()
+    report.close()
+    logger.info("the trainer ends at version %d", commit.version.number)
+
+
+def _resume(settings: TrainerSettings, policy: Policy, optimizer: torch.optim.Optimizer) -> Commit | None:
+    commit = commits.latest(settings.adapters_dir, fingerprint=settings.fingerprint())
+    if commit is not None:
+        policy.load_adapter(commit.folder)
+        adam.restore(optimizer, commit.folder)
+        logger.info("resumes from %s", commit.folder)
+    return commit
+
+
+def _commit(
+    settings: TrainerSettings,
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    *,
+    number: int,
+    ledger: tuple[str, ...],
+) -> Commit:
+    return commits.write(
+        settings.adapters_dir,
+        number=number,
+        files={**policy.adapter_files(), adam.FILE: adam.dump(optimizer)},
+        ledger=ledger,
+        fingerprint=settings.fingerprint(),
+    )
+
+
+def _adapter(policy: Policy, commit: Commit) -> Adapter:
+    return Adapter(commit.version, str(commit.folder), policy.base_model)
+
+
+@contextmanager
+def _timed(phases: dict[str, float], name: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    phases[name] = time.perf_counter() - started

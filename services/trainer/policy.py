@@ -1,0 +1,111 @@
+"""The policy that learns: a causal LM with a LoRA adapter, and log-probabilities under it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load, save
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM
+
+from services.trainer.settings import TrainerSettings
+from services.trainer.tensors import MicroBatch
+
+_CHUNK_LOGITS = 1 << 26
+"""Logits held at once: 256 MiB in float32."""
+
+
+class Policy:
+    """A frozen base with a trainable adapter in float32."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        self.device = _device(settings.device)
+        self.base_model = str(settings.model)
+        dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
+        torch.manual_seed(settings.seed)
+        base = AutoModelForCausalLM.from_pretrained(settings.model, dtype=dtype, attn_implementation="sdpa")
+        if settings.gradient_checkpointing:
+            base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            base.enable_input_require_grads()
+        config = LoraConfig(
+            r=settings.lora_rank,
+            lora_alpha=settings.lora_alpha,
+            target_modules=settings.lora_targets.split(","),
+            lora_dropout=0.0,
+            bias="none",
+            task_type="CAUSAL_LM",
+        )
+        self.model: Any = get_peft_model(base, config).to(self.device).train()
+        self._causal_lm: Any = self.model.get_base_model()
+
+    @property
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """What the optimizer moves."""
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    def logprobs(self, batch: MicroBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """log p of each completion token and the entropy of its distribution (detached), both [N].
+
+        Only hidden states that predict a completion token reach the head, in chunks that are
+        recomputed in the backward pass: the full logits [B, T, V] never exist.
+        """
+        hidden_BTD = self._causal_lm.model(
+            input_ids=batch.input_ids_BT,
+            position_ids=batch.position_ids_BT,
+            attention_mask=batch.mask_B1TT,
+            use_cache=False,
+        ).last_hidden_state
+        hidden_ND = hidden_BTD.flatten(0, 1)[batch.predictor_N]
+        head = self._causal_lm.get_output_embeddings()
+        size = max(1, _CHUNK_LOGITS // head.weight.shape[0])
+        parts = [
+            _head_chunk(head, hidden_ND[i : i + size], batch.targets_N[i : i + size], batch.temperature)
+            if len(hidden_ND) <= size
+            else checkpoint(
+                _head_chunk,
+                head,
+                hidden_ND[i : i + size],
+                batch.targets_N[i : i + size],
+                batch.temperature,
+                use_reentrant=False,
+            )
+            for i in range(0, len(hidden_ND), size)
+        ]
+        logprobs, entropies = zip(*parts, strict=True)
+        return torch.cat(logprobs), torch.cat(entropies)
+
+    def adapter_files(self) -> dict[str, bytes]:
+        """The adapter as PEFT writes it and vLLM reads it, by file name."""
+        weights = {
+            name: tensor.detach().to("cpu", torch.float32).contiguous()
+            for name, tensor in get_peft_model_state_dict(self.model).items()
+        }
+        config = self.model.peft_config["default"].to_dict()
+        config["base_model_name_or_path"] = self.base_model
+        config["inference_mode"] = True
+        config["target_modules"] = sorted(config["target_modules"])
+        text = json.dumps(config, indent=2, sort_keys=True, default=str)
+        return {"adapter_model.safetensors": save(weights), "adapter_config.json": text.encode()}
+
+    def load_adapter(self, folder: Path) -> None:
+        """Takes the weights of a committed adapter."""
+        weights = load((folder / "adapter_model.safetensors").read_bytes())
+        set_peft_model_state_dict(self.model, weights)
+
+
+def _head_chunk(
+    head: Any, hidden_ND: torch.Tensor, targets_N: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    logits_NV = head(hidden_ND).float() / temperature
+    all_NV = logits_NV.log_softmax(-1)
+    with torch.no_grad():
+        entropy_N = -(all_NV.exp() * all_NV).sum(-1)
+    return all_NV.gather(-1, targets_N[:, None])[:, 0], entropy_N
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(f"cuda:{name}" if name.isdigit() else name)

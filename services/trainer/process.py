@@ -1,0 +1,64 @@
+"""The trainer as a process: training in one thread, probes and reload calls in the event loop."""
+
+import asyncio
+import logging
+import threading
+
+import torch
+from fastapi import FastAPI
+
+from rookery import __version__
+from rookery.serving import Service, add_probes, serve
+from rookery.streams import RunStreams
+from services.trainer.loop import train
+from services.trainer.policy import Policy
+from services.trainer.publisher import Publisher
+from services.trainer.settings import TrainerSettings
+
+logger = logging.getLogger(__name__)
+
+
+async def run(settings: TrainerSettings) -> None:
+    """Trains until done or told to stop."""
+    state = {"reason": "loading the model"}
+    app = FastAPI(title="Rookery trainer", version=__version__)
+
+    async def ready() -> str | None:
+        return state.get("reason")
+
+    async def training(stopping: asyncio.Event) -> None:
+        stop = threading.Event()
+        thread = asyncio.create_task(_train(settings, state, stop))
+        waiting = asyncio.create_task(stopping.wait())
+        await asyncio.wait({thread, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        waiting.cancel()
+        await thread
+
+    add_probes(app, ready=ready)
+    await serve(
+        Service(
+            name="trainer",
+            app=app,
+            host=settings.host,
+            port=settings.port,
+            port_setting="--port or TRAINER_PORT",
+            background=(training,),
+        )
+    )
+
+
+async def _train(settings: TrainerSettings, state: dict[str, str], stop: threading.Event) -> None:
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
+    policy = await asyncio.to_thread(Policy, settings)
+    state["reason"] = "waiting for redis"
+    epoch = await asyncio.to_thread(streams.take_over)
+    urls = [url for url in settings.inference_urls.split(",") if url]
+    publisher = Publisher(streams, urls, epoch=epoch, loop=asyncio.get_running_loop())
+    state.pop("reason")
+    try:
+        await asyncio.to_thread(train, settings, policy, streams, publisher, epoch=epoch, stopping=stop)
+    finally:
+        await publisher.close()

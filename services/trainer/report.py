@@ -1,0 +1,114 @@
+"""What a step says about itself: one JSON line in metrics.jsonl, the gauges, one log line."""
+
+import json
+import logging
+import statistics
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from rookery.metrics import (
+    GROUP_AGE,
+    LEARNING,
+    TRAINER_LAST_STEP,
+    TRAINER_STEP_S,
+    TRAINER_TOKENS,
+    TRAINER_VERSION,
+)
+from rookery.trace import Outcome, TraceGroup
+from services.trainer.advantages import zero_variance
+from services.trainer.step import StepResult
+
+logger = logging.getLogger(__name__)
+
+UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_LONG, Outcome.UNPARSABLE}
+"""Outcomes without a readable move in a box."""
+
+_GAUGES = (
+    "reward",
+    "legal_rate",
+    "box_rate",
+    "regret",
+    "entropy",
+    "grad_norm",
+    "ratio_max",
+    "kl_behaviour",
+    "clip_fraction_low",
+    "clip_fraction_high",
+    "mismatch_age0_max",
+    "zero_variance_groups",
+)
+
+
+class Report:
+    """Appends to `metrics.jsonl` of a run folder."""
+
+    def __init__(self, run_dir: Path) -> None:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        self._file = (run_dir / "metrics.jsonl").open("a", buffering=1)
+
+    def step(
+        self,
+        groups: list[TraceGroup],
+        result: StepResult,
+        *,
+        version: int,
+        phases_s: Mapping[str, float],
+        dropped_stale: int,
+    ) -> None:
+        """`phases_s` are wall-clock seconds of the parts of the step, by name."""
+        ages = [version - 1 - group.policy.number for group in groups]
+        row = (
+            {"time": time.time(), "step": version, "version": version}
+            | describe(groups)
+            | asdict(result)
+            | {"age_mean": statistics.fmean(ages), "age_max": max(ages), "dropped_stale": dropped_stale}
+            | {f"{name}_s": seconds for name, seconds in phases_s.items()}
+            | {"step_s": sum(phases_s.values())}
+        )
+        self._file.write(json.dumps(row) + "\n")
+        self._export(row, ages=ages, phases_s=phases_s)
+        logger.info(
+            "step %d reward %.3f legal %.1f%% regret %.4f loss %.4f age %.1f wait %.2f s of %.2f s",
+            version, row["reward"], 100 * row["legal_rate"], row["regret"], row["loss"],
+            row["age_mean"], phases_s["rollout_wait"], row["step_s"],
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _export(
+        self, row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]
+    ) -> None:
+        for name in _GAUGES:
+            LEARNING.labels(statistic=name).set(row[name])
+        for phase, seconds in phases_s.items():
+            TRAINER_STEP_S.labels(phase=phase).observe(seconds)
+        for age in ages:
+            GROUP_AGE.observe(age)
+        TRAINER_TOKENS.inc(row["tokens"])
+        TRAINER_VERSION.set(row["version"])
+        TRAINER_LAST_STEP.set(row["time"])
+
+
+def describe(groups: list[TraceGroup]) -> dict[str, float]:
+    """Statistics of a batch's verdicts: rates are over completions, regret over legal moves."""
+    traces = [trace for group in groups for trace in group.traces]
+    verdicts = [trace.verdict for trace in traces]
+    regrets = [verdict.regret for verdict in verdicts if verdict.regret is not None]
+    lengths = [len(trace.completion.token_ids) for trace in traces]
+    return {
+        "groups": len(groups),
+        "completions": len(traces),
+        "reward": statistics.fmean(verdict.reward for verdict in verdicts),
+        "reward_std": statistics.fmean(statistics.pstdev(group.rewards) for group in groups),
+        "legal_rate": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
+        "box_rate": statistics.fmean(verdict.outcome not in UNREADABLE for verdict in verdicts),
+        "regret": statistics.fmean(regrets) if regrets else float("nan"),
+        "zero_variance_groups": sum(zero_variance(group.rewards) for group in groups),
+        "truncated": sum(trace.completion.truncated for trace in traces),
+        "completion_length": statistics.fmean(lengths),
+        "generation_s": statistics.fmean(group.generation_s for group in groups),
+        "reward_s": statistics.fmean(group.reward_s for group in groups),
+    }
