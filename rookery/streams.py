@@ -67,6 +67,24 @@ class Counts:
         return self.generated - sum(self.dropped.values()) - self.dead.get("traces", 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A run at one instant: entries in its streams, its counts and its committed version."""
+
+    counts: Counts
+    positions: int
+    traces: int
+    dead: int
+    committed: int | None
+
+    @property
+    def astray(self) -> int:
+        """Groups generated that are neither settled nor in the stream: 0, or something was lost."""
+        counts = self.counts
+        settled = counts.trained + sum(counts.dropped.values()) + counts.dead.get("traces", 0)
+        return counts.generated - settled - self.traces
+
+
 class RunStreams:
     """The streams of one run. Thread-safe; every call waits out an absent Redis and says so.
 
@@ -190,13 +208,22 @@ class RunStreams:
 
     def counts(self) -> Counts:
         """What became of every group so far."""
-        raw = cast(dict[bytes, bytes], self._call(lambda: self._redis.hgetall(self.key("counts"))))
-        fields = {k.decode(): int(v) for k, v in raw.items()}
-        return Counts(
-            generated=fields.get("generated", 0),
-            trained=fields.get("trained", 0),
-            dropped=_with_prefix(fields, "dropped:"),
-            dead=_with_prefix(fields, "dead:"),
+        return _counts(self._call(lambda: self._redis.hgetall(self.key("counts"))))
+
+    def overview(self) -> Overview:
+        """Everything that is counted, read in one transaction."""
+
+        def read() -> list[Any]:
+            together = self._redis.pipeline(transaction=True)
+            together.hgetall(self.key("counts"))
+            together.hget(self.key("policy"), "number")
+            for stream in ("positions", "traces", "dead"):
+                together.xlen(self.key(stream))
+            return together.execute()
+
+        counts, committed, positions, traces, dead = self._call(read)
+        return Overview(
+            _counts(counts), positions, traces, dead, committed=None if committed is None else int(committed)
         )
 
     def length(self, stream: str) -> int:
@@ -330,6 +357,16 @@ def _check_deliveries(entry: Entry) -> None:
 def _entry(row: Any) -> Entry:
     entry_id, fields = row
     return Entry(entry_id.decode(), fields.get(b"data", b""))
+
+
+def _counts(raw: Any) -> Counts:
+    fields = {k.decode(): int(v) for k, v in cast(dict[bytes, bytes], raw).items()}
+    return Counts(
+        generated=fields.get("generated", 0),
+        trained=fields.get("trained", 0),
+        dropped=_with_prefix(fields, "dropped:"),
+        dead=_with_prefix(fields, "dead:"),
+    )
 
 
 def _with_prefix(fields: dict[str, int], prefix: str) -> dict[str, int]:

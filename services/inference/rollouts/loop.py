@@ -119,12 +119,11 @@ class Loop:
     def _ledger(self) -> Ledger:
         # Pending first: a group published in between is then counted twice, never not at all.
         pending = self._streams.pending("positions", group=GROUP)
-        counts = self._streams.counts()
-        untrained = self._streams.length("traces")
+        run = self._streams.overview()
         STREAM_PENDING.labels("positions").set(pending)
-        STREAM_LENGTH.labels("positions").set(self._streams.length("positions"))
-        STREAM_LENGTH.labels("traces").set(untrained)
-        return Ledger(accepted=counts.accepted, untrained=untrained, pending=pending)
+        STREAM_LENGTH.labels("positions").set(run.positions)
+        STREAM_LENGTH.labels("traces").set(run.traces)
+        return Ledger(accepted=run.counts.accepted, untrained=run.traces, pending=pending)
 
     async def _take_up(self) -> None:
         held = await self._read(

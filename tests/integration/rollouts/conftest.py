@@ -60,7 +60,7 @@ def settle(streams: RunStreams, count: int, *, result: str = "trained") -> None:
 
 async def until(condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
     async with asyncio.timeout(timeout_s):
-        while not await asyncio.to_thread(condition):
+        while not await asyncio.to_thread(condition):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

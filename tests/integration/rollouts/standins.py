@@ -43,7 +43,8 @@ class Inference:
                 return {}
             name = policy_name(self.version)
             sha256 = hashlib.sha256(name.encode()).hexdigest()
-            return dict(version=self.version, sha256=sha256, name=name, path=f"/a/{name}", base_model="tiny")
+            path = f"/a/{name}"
+            return {"version": self.version, "sha256": sha256, "name": name, "path": path, "base_model": "tiny"}
 
         @app.post("/v1/chat/completions")
         async def complete(request: Request) -> Response:
@@ -111,7 +112,7 @@ async def serve_http(app: FastAPI) -> AsyncIterator[str]:
     config = uvicorn.Config(app, port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     task = asyncio.create_task(server._serve())
-    while not server.started:
+    while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True

@@ -1,0 +1,147 @@
+"""The `rookery` command: finds the right door and steps aside.
+
+A command that a service answers itself replaces this process by `python -m services.X`, flags
+untouched; nothing of a service is imported here.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from rookery import __version__
+from rookery.errors import RookeryError, SetupError
+from rookery.settings import fail
+
+USAGE = """usage: rookery COMMAND ...
+
+A whole run on this machine
+  demo                    train on the sample games for a few minutes, then compare before with after
+  up                      start every part and train until --steps, --minutes or Ctrl-C
+  status                  what a run is doing: versions, groups, streams, services
+
+Parts
+  serve SERVICE           one service: data, feed, reward, inference, rollouts or trainer
+  score FEN RESPONSE      judge one answer
+  data ...                make positions and data sets from games
+  sft ...                 fine-tune a model on chat examples
+  arena ...               compare policies, draw learning curves
+
+`rookery COMMAND --help` lists the flags of each. A first run:
+
+  rookery demo
+  rookery score "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1" '\\boxed{e4}'
+"""
+
+SERVE_USAGE = """usage: rookery serve SERVICE [flags]
+
+  data        positions over HTTP and gRPC
+  feed        keeps the stream of positions topped up
+  reward      answers -> verdicts, by Stockfish
+  inference   the policy, served by vLLM
+  rollouts    positions -> scored groups of completions
+  trainer     groups -> gradient -> adapter
+
+`rookery serve SERVICE --help` lists the flags.
+"""
+
+SERVICES = {
+    "data": "services.data",
+    "feed": "services.data.feed",
+    "reward": "services.reward",
+    "inference": "services.inference.server",
+    "rollouts": "services.inference.rollouts",
+    "trainer": "services.trainer",
+}
+
+EXTRAS = {
+    "services.data": ("fastapi", "data"),
+    "services.data.feed": ("fastapi", "data"),
+    "services.reward": ("fastapi", "reward"),
+    "services.inference.server": ("vllm", "inference] or rookery[inference-cpu"),
+    "services.inference.rollouts": ("fastapi", "reward"),
+    "services.trainer": ("torch", "trainer"),
+    "services.arena": ("matplotlib", "arena"),
+}
+"""A package that each module cannot do without, and the extra that brings it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; the exit status."""
+    command, *rest = list(sys.argv[1:] if argv is None else argv) or [""]
+    if command in ("-h", "--help", "help"):
+        sys.stdout.write(USAGE)
+        return 0
+    if command == "--version":
+        sys.stdout.write(f"rookery {__version__}\n")
+        return 0
+    if command not in COMMANDS:
+        sys.stderr.write(f"error: no command {command!r}\n\n{USAGE}" if command else USAGE)
+        return 2
+    try:
+        return COMMANDS[command](rest)
+    except SetupError as error:
+        return fail(error)
+    except RookeryError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+
+
+def _serve(rest: list[str]) -> int:
+    service, *flags = rest or [""]
+    if service in ("-h", "--help"):
+        sys.stdout.write(SERVE_USAGE)
+        return 0
+    if service not in SERVICES:
+        said = f"error: no service {service!r}\n\n" if service else ""
+        sys.stderr.write(said + SERVE_USAGE)
+        return 2
+    return _become(SERVICES[service], *flags)
+
+
+def _become(module: str, *arguments: str) -> int:
+    package, extra = EXTRAS[module]
+    if importlib.util.find_spec(package) is None:
+        raise SetupError(f"{module} needs {package}: pip install 'rookery[{extra}]'")
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 - no shell is meant
+
+
+def _up(rest: list[str]) -> int:
+    from rookery.local.settings import UpSettings
+
+    settings = UpSettings.parse(rest, prog="rookery up")
+    from rich.console import Console
+
+    from rookery.local.up import up
+
+    return up(settings, Console())
+
+
+def _demo(rest: list[str]) -> int:
+    from rookery.local.settings import DemoSettings
+
+    settings = DemoSettings.parse(rest, prog="rookery demo")
+    from rich.console import Console
+
+    from rookery.local.demo import demo
+
+    return demo(settings, Console())
+
+
+def _status(rest: list[str]) -> int:
+    from rookery.cli.status import StatusSettings, status
+
+    return status(StatusSettings.parse(rest, prog="rookery status"))
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "serve": _serve,
+    "up": _up,
+    "demo": _demo,
+    "status": _status,
+    "score": lambda rest: _become("services.reward", "score", *rest),
+    "sft": lambda rest: _become("services.trainer", "sft", *rest),
+    "data": lambda rest: _become("services.data", *rest),
+    "arena": lambda rest: _become("services.arena", *rest),
+}

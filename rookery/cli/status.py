@@ -1,0 +1,89 @@
+"""`rookery status`: one look, or a repeated one, at a run on this machine or behind its default ports."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import PositiveFloat
+from pydantic_settings import SettingsConfigDict
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from rookery.errors import SetupError
+from rookery.local import board
+from rookery.local.observer import Observer
+from rookery.local.plan import HOST, PORTS
+from rookery.local.runs import ENDPOINTS_FILE, latest_endpoints
+from rookery.settings import Settings
+
+
+class StatusSettings(Settings):
+    """What a run is doing: versions, groups, streams, services.
+
+    Without flags it looks at the run that `rookery up` began last; with --redis-url at any run, its
+    services expected on their default ports. The exit status is 1 when groups are astray or Redis is away.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="STATUS_")
+
+    run: str | None = None
+    """Name of the run. Default: the last one begun here."""
+    runs_dir: Path = Path("runs")
+    """Where `rookery up` keeps its runs."""
+    redis_url: str | None = None
+    """Redis of the run. Default: what the run's folder says."""
+    watch: bool = False
+    """Look again and again until Ctrl-C."""
+    every_s: PositiveFloat = 2.0
+    """Seconds between two looks of --watch."""
+
+
+def status(settings: StatusSettings, console: Console | None = None) -> int:
+    """Prints; the exit status.
+
+    Raises:
+        SetupError: there is no such run.
+    """
+    console = console or Console()
+    place = _place(settings)
+    observer = Observer(
+        {name: url for name, url in place["probes"].items() if name != "redis"},
+        redis_url=place["redis_url"],
+        run=place["run"],
+        run_dir=settings.runs_dir / place["run"],
+    )
+    if not settings.watch:
+        snapshot = observer.look()
+        console.print(_page(place, snapshot))
+        return 0 if snapshot.overview and not snapshot.overview.astray else 1
+    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+        while True:
+            try:
+                live.update(_page(place, observer.look()), refresh=True)
+                time.sleep(settings.every_s)
+            except KeyboardInterrupt:
+                return 0
+
+
+def _page(place: dict[str, Any], snapshot: Any) -> Group:
+    title = Text(f"run {place['run']} at {place['redis_url']}", "bold")
+    tables = board.side_by_side(board.probes(snapshot.probes), board.flow(snapshot))
+    return Group(title, tables, board.learning(snapshot.steps))
+
+
+def _place(settings: StatusSettings) -> dict[str, Any]:
+    if settings.redis_url is not None:
+        probes = {name: f"http://{HOST}:{ports['port']}/readyz" for name, ports in PORTS.items()}
+        return {"run": settings.run or "default", "redis_url": settings.redis_url, "probes": probes}
+    path = (
+        settings.runs_dir / settings.run / ENDPOINTS_FILE
+        if settings.run
+        else latest_endpoints(settings.runs_dir)
+    )
+    if path is None or not path.exists():
+        sought = f"run {settings.run!r}" if settings.run else "run"
+        raise SetupError(f"no {sought} in {str(settings.runs_dir)!r}: give --run, --runs-dir or --redis-url")
+    place: dict[str, Any] = json.loads(path.read_text())
+    return place

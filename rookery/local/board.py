@@ -1,0 +1,150 @@
+"""What a run looks like in a terminal: tables made of a snapshot. Asks nobody anything."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rookery.local.observer import Snapshot
+from rookery.local.supervisor import Member, State
+from rookery.streams import Overview
+
+WINDOW = 10
+"""Steps averaged at the beginning and at the end."""
+
+_COLOURS = {
+    State.WAITING: "dim",
+    State.STARTING: "yellow",
+    State.READY: "green",
+    State.RESTARTING: "red",
+    State.DONE: "green",
+    State.STOPPED: "dim",
+}
+
+LEARNING = {
+    "reward": "mean reward",
+    "legal_rate": "legal moves",
+    "box_rate": "boxed answers",
+    "loss": "loss",
+    "grad_norm": "gradient norm",
+    "step_s": "seconds a step",
+    "rollout_wait_s": "waited for groups, s",
+}
+"""Statistics of the trainer's records worth a row, when they are there."""
+
+_PERCENT = ("legal_rate", "box_rate")
+
+
+def services(members: Iterable[Member]) -> Table:
+    """Who runs, since when, and what is the matter."""
+    table = _table("service", "state", "for", "restarts", "note", right=("for", "restarts"))
+    now = time.monotonic()
+    for member in members:
+        table.add_row(
+            member.command.name,
+            Text(member.state, _COLOURS[member.state]),
+            duration(now - member.changed_at),
+            str(member.restarts or ""),
+            Text(member.note, "dim", overflow="ellipsis", no_wrap=True),
+        )
+    return table
+
+
+def probes(answers: Mapping[str, str | None]) -> Table:
+    """Who says that it is ready."""
+    table = _table("service", "state", "note")
+    for name, reason in answers.items():
+        state = Text("ready", "green") if reason is None else Text("away", "red")
+        table.add_row(name, state, Text(reason or "", "dim"))
+    return table
+
+
+def flow(snapshot: Snapshot) -> Table:
+    """Where the groups are, and which version is where."""
+    table = _table("groups", "", right=("",))
+    run = snapshot.overview
+    if run is None:
+        table.add_row(Text("redis does not answer", "red"), "")
+        return table
+    for name, value in _flow_rows(run):
+        table.add_row(name, value)
+    table.add_row("version trained / served", f"{_number(run.committed)} / {_number(snapshot.served)}")
+    for name, seconds in snapshot.idle_s.items():
+        table.add_row(f"rollouts idle: {name}", f"{seconds:.0f} s")
+    return table
+
+
+def _flow_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
+    counts = run.counts
+    yield "generated", f"{counts.generated:,}"
+    yield "  trained", f"{counts.trained:,}"
+    for reason, count in counts.dropped.items():
+        yield f"  dropped: {reason}", f"{count:,}"
+    for stream, count in counts.dead.items():
+        yield f"  dead: {stream}", Text(f"{count:,}", "red")
+    yield "  in stream", f"{run.traces:,}"
+    yield "  astray", Text(f"{run.astray:,}", "red" if run.astray else "dim")
+    yield "positions in stream", f"{run.positions:,}"
+
+
+def learning(steps: Sequence[Mapping[str, Any]]) -> Table:
+    """The first steps beside the last ones."""
+    table = _table(
+        "learning", f"first {WINDOW}", f"last {WINDOW}", right=(f"first {WINDOW}", f"last {WINDOW}")
+    )
+    for key, title in LEARNING.items():
+        values = [float(step[key]) for step in steps if isinstance(step.get(key), int | float)]
+        if values:
+            table.add_row(title, _figure(key, values[:WINDOW]), _figure(key, values[-WINDOW:]))
+    return table
+
+
+def side_by_side(*parts: RenderableType) -> Table:
+    """Tables in one row."""
+    grid = Table.grid(padding=(0, 4))
+    grid.add_row(*parts)
+    return grid
+
+
+def screen(title: str, members: Sequence[Member], snapshot: Snapshot) -> Group:
+    """The live screen of `rookery up`."""
+    parts: list[RenderableType] = [Text(title, "bold"), services(members)]
+    if snapshot.steps or (snapshot.overview and snapshot.overview.counts.generated):
+        parts += [Text(), side_by_side(flow(snapshot), learning(snapshot.steps))]
+    return Group(*parts)
+
+
+def step_line(step: Mapping[str, Any]) -> str:
+    """One training step in one line, for terminals that cannot redraw."""
+    shown = [f"{key} {_figure(key, [float(step[key])])}" for key in LEARNING if key in step]
+    return f"step {step.get('step', '?')}: " + ", ".join(shown)
+
+
+def duration(seconds: float) -> str:
+    """Minutes and seconds.
+
+    >>> duration(75)
+    '1:15'
+    """
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def _figure(key: str, values: Sequence[float]) -> str:
+    mean = fmean(values)
+    return f"{mean:.1%}" if key in _PERCENT else f"{mean:.3f}"
+
+
+def _number(version: int | None) -> str:
+    return "-" if version is None else str(version)
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left")
+    return table

@@ -1,0 +1,118 @@
+"""One child process in a group of its own: started, watched, ended with all its descendants."""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rookery.local import watchdog
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Command:
+    """How a service is started; `probe_url` answers 200 when it is ready (none: ready at once)."""
+
+    name: str
+    argv: tuple[str, ...]
+    log: Path
+    probe_url: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Watchdog:
+    """The process that ends our children should we be killed."""
+
+    def __init__(self) -> None:
+        script = str(Path(watchdog.__file__))
+        self._process = subprocess.Popen(
+            [sys.executable, "-S", script], stdin=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def guard(self, group: int) -> None:
+        self._tell(f"+{group}\n")
+
+    def release(self, group: int) -> None:
+        self._tell(f"-{group}\n")
+
+    def close(self) -> None:
+        """Lets it end what is still guarded, and waits for that."""
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _tell(self, line: str) -> None:
+        pipe = self._process.stdin
+        if pipe is None:
+            return
+        try:
+            pipe.write(line)
+            pipe.flush()
+        except BrokenPipeError:
+            logger.warning("the watchdog is gone: a kill -9 of this process would leave its children behind")
+
+
+class Child:
+    """A started command. Its process group bears its pid."""
+
+    def __init__(self, command: Command, guard: Watchdog) -> None:
+        self._guard = guard
+        command.log.parent.mkdir(parents=True, exist_ok=True)
+        with command.log.open("ab") as log:
+            # A group of its own: the terminal's Ctrl-C reaches the supervisor alone, which ends its
+            # children in order, and ending the group ends engines and workers that a crash orphans.
+            self._process = subprocess.Popen(
+                command.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **command.env},
+                process_group=0,
+            )
+        self._released = False
+        guard.guard(self.pid)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Its exit status once it has ended; what it leaves behind ends with it."""
+        status = self._process.poll()
+        if status is not None and not self._released:
+            self._signal(signal.SIGKILL)
+            self._guard.release(self.pid)
+            self._released = True
+        return status
+
+    def terminate(self) -> None:
+        """Asks it to end."""
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """Ends it and its descendants now."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self.poll()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """The end of a log file; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 16384))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-count:]

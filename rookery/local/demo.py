@@ -1,0 +1,110 @@
+"""`rookery demo`: a short run, then the policy it ended with against the one it began with.
+
+Both are asked about the same held-out positions by the inference and reward services still running.
+"""
+
+import asyncio
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from rookery.clients import InferenceClient
+from rookery.errors import RookeryError, SetupError
+from rookery.local.plan import Plan
+from rookery.local.runs import settle_settings
+from rookery.local.session import End, Session
+from rookery.local.settings import DemoSettings
+from rookery.local.up import INTERRUPTED
+from rookery.streams import RunStreams
+from rookery.trace import Adapter, PolicyVersion, policy_name
+
+HELD_OUT_FILE = "heldout.jsonl"
+_WEIGHTS = "adapter_model.safetensors"
+_RELOAD_TIMEOUT_S = 120.0
+
+
+def demo(given: DemoSettings, console: Console) -> int:
+    """Trains, evaluates, reports; the exit status.
+
+    Raises:
+        SetupError: something cannot start; the message says what to change.
+        RookeryError: a service crashed too often, or the evaluation failed.
+    """
+    settings = settle_settings(given)
+    with Session(settings, console) as session:
+        session.say(f"run {settings.run}: everything it writes is in {session.plan.run_dir}")
+        held_out = write_held_out(settings, session.plan.run_dir)
+        end = session.train()
+        if end is End.INTERRUPT:
+            return INTERRUPTED
+        session.say(f"{end} after {session.steps_done} steps; evaluating")
+        session.stop("rollouts", "trainer", "feed")
+        session.pause_display()
+        before, after = serve_both(session.plan, settings.run)
+        status = evaluate(settings, session.plan, held_out, before=before, after=after)
+        if session.interrupts:
+            return INTERRUPTED
+    if status:
+        raise RookeryError(f"the evaluation ended with status {status}")
+    return 0
+
+
+def write_held_out(settings: DemoSettings, run_dir: Path) -> Path:
+    """Positions of games that the feed never draws from."""
+    path = run_dir / HELD_OUT_FILE
+    command = [sys.executable, "-m", "services.data", "sample", "--source", str(settings.source)]
+    command += ["--split", "heldout", "--distinct", "--count", str(settings.eval_positions)]
+    with path.open("w") as file:
+        done = subprocess.run(
+            [*command, "--seed", str(settings.seed)],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise SetupError(f"no held-out positions: {done.stderr.strip()} (see --eval-positions, --source)")
+    return path
+
+
+def serve_both(plan: Plan, run: str) -> tuple[str, str]:
+    """Makes the server answer under the first and the last version's names; the names."""
+    last = RunStreams(plan.redis_url, run).policy()
+    if last is None:
+        raise RookeryError(f"run {run!r} has published no policy")
+    first = Path(last.path).parent / policy_name(0)
+    weights = hashlib.sha256((first / _WEIGHTS).read_bytes()).hexdigest()
+    asyncio.run(
+        _reload(plan.url("inference"), Adapter(PolicyVersion(0, weights), str(first), last.base_model))
+    )
+    return policy_name(0), last.version.name
+
+
+async def _reload(url: str, adapter: Adapter) -> None:
+    # The newest few versions stay served, so the last one does not leave when the first comes back.
+    async with InferenceClient(url, timeout_s=_RELOAD_TIMEOUT_S) as inference:
+        await inference.reload(adapter, rollback=True)
+
+
+def evaluate(settings: DemoSettings, plan: Plan, held_out: Path, *, before: str, after: str) -> int:
+    """Runs the arena in this terminal; its exit status."""
+    flags = {
+        "inference-url": plan.url("inference"),
+        "reward-target": plan.reward_target,
+        "positions": held_out,
+        "before": before,
+        "after": after,
+        "style": settings.style,
+        "count": settings.eval_positions,
+        "samples": settings.eval_samples,
+        "max-tokens": settings.max_tokens,
+        "seed": settings.seed,
+        "out": plan.run_dir,
+    }
+    arguments = [part for key, value in flags.items() for part in (f"--{key}", str(value))]
+    return subprocess.run(
+        [sys.executable, "-m", "services.arena", "evaluate", *arguments], check=False
+    ).returncode

@@ -1,0 +1,36 @@
+"""Which GPU each of the two heavy services gets."""
+
+import shutil
+import subprocess
+
+from rookery.errors import SetupError
+
+_TIMEOUT_S = 10.0
+
+
+def count_gpus() -> int:
+    """GPUs that the NVIDIA driver lists; 0 without a driver."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return 0
+    try:
+        answer = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
+
+
+def place(asked: str, *, preferred: int, gpus: int) -> str:
+    """What to tell a service for `auto`: the preferred GPU, else the last there is, else its own choice.
+
+    >>> [place("auto", preferred=1, gpus=gpus) for gpus in (0, 1, 2)]
+    ['auto', '0', '1']
+
+    Raises:
+        SetupError: there is no such GPU.
+    """
+    if asked == "auto":
+        return str(min(preferred, gpus - 1)) if gpus else "auto"
+    if asked != "cpu" and int(asked) >= gpus:
+        raise SetupError(f"no GPU {asked}: this machine has {gpus} (nvidia-smi -L lists them)")
+    return asked

@@ -1,0 +1,172 @@
+"""Which processes make up a run, with which flags and ports. Decides; starts nothing."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.errors import SetupError
+from rookery.local.child import Command
+from rookery.local.devices import count_gpus, place
+from rookery.local.overrides import Overrides
+from rookery.local.ports import choose_port
+from rookery.local.redis_server import redis_argv
+from rookery.local.settings import UpSettings
+
+HOST = "127.0.0.1"
+
+MODULES = {
+    "feed": "services.data.feed",
+    "data": "services.data",
+    "reward": "services.reward",
+    "inference": "services.inference.server",
+    "trainer": "services.trainer",
+    "rollouts": "services.inference.rollouts",
+}
+
+PORTS = {
+    "feed": {"port": 8005},
+    "data": {"port": 8001, "grpc_port": 50052},
+    "reward": {"port": 8080, "grpc_port": 50051},
+    "inference": {"port": 8000},
+    "trainer": {"port": 8003},
+    "rollouts": {"port": 8004},
+}
+"""Default ports by service and setting."""
+
+STAGES = (("redis",), ("feed", "reward", "inference", "trainer"), ("rollouts",))
+"""A stage starts when the one before is ready; the trainer's first policy makes inference ready."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run ready to be started."""
+
+    run_dir: Path
+    redis_url: str
+    ports: Mapping[str, Mapping[str, int]]
+    commands: Mapping[str, Command]
+
+    @property
+    def stages(self) -> list[list[Command]]:
+        """Commands in the order of starting."""
+        return [[self.commands[name] for name in stage if name in self.commands] for stage in STAGES]
+
+    @property
+    def probe_urls(self) -> dict[str, str]:
+        """Where each service says whether it is ready."""
+        return {name: c.probe_url for name, c in self.commands.items() if c.probe_url}
+
+    def url(self, service: str) -> str:
+        """HTTP address of a service."""
+        return f"http://{HOST}:{self.ports[service]['port']}"
+
+    @property
+    def reward_target(self) -> str:
+        """gRPC address of the reward service."""
+        return f"dns:///{HOST}:{self.ports['reward']['grpc_port']}"
+
+
+def make_plan(settings: UpSettings) -> Plan:
+    """Checks what can be checked before anything starts, and chooses ports.
+
+    Raises:
+        SetupError: a file is missing, a port is taken, a setting contradicts the run's.
+    """
+    _model(settings.model)
+    if not settings.source.exists():
+        raise SetupError(f"no such file: {str(settings.source)!r} (--source)")
+    run_dir = (settings.runs_dir / settings.run).resolve()
+    overrides = Overrides(settings.set)
+    ports = _ports(overrides)
+    redis_port = choose_port(HOST, 6379, asked=None, setting="", taken=_flat(ports))
+    redis_url = settings.redis_url or f"redis://{HOST}:{redis_port}/0"
+    commands = {}
+    if settings.redis_url is None:
+        argv = redis_argv(run_dir / "redis", redis_port)
+        commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
+    draft = Plan(run_dir, redis_url, ports, commands)
+    for name in (name for stage in STAGES for name in stage if name != "redis"):
+        commands[name] = service_command(name, settings, draft, overrides)
+    return draft
+
+
+def _model(name: str) -> str:
+    """Absolute when it is a directory here: vLLM takes a relative path for an id of the Hub."""
+    path = Path(name)
+    if path.is_dir():
+        return str(path.resolve())
+    if path.is_absolute() or path.parent.is_dir():
+        raise SetupError(f"no such model directory: {name!r} (--model)")
+    return name
+
+
+def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> Command:
+    """How one service of the run is started."""
+    governed = _governed(name, settings, plan)
+    flags = [part for key, value in governed.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    argv = (sys.executable, "-m", MODULES[name], *flags, *overrides.flags(name, governed=governed))
+    log = plan.run_dir / "logs" / f"{name}.log"
+    return Command(name, argv, log, probe_url=f"{plan.url(name)}/readyz")
+
+
+def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
+    """What the run decides for a service."""
+    model = _model(settings.model)
+    listening: dict[str, object] = {"host": HOST, **plan.ports[name]}
+    member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
+    if name == "feed":
+        return {**member, "sources": settings.source.resolve(), "seed": settings.seed}
+    if name == "data":
+        return {**listening, "sources": settings.source.resolve()}
+    if name == "reward":
+        engines = {} if settings.engines is None else {"engines": settings.engines}
+        return {**listening, "nodes": settings.nodes, **engines}
+    if name == "inference":
+        adapters = plan.run_dir / "adapters"
+        return {**member, "model": model, "adapter_root": adapters, "device": _device(name, settings)}
+    if name == "trainer":
+        limit = {} if settings.steps is None else {"max_steps": settings.steps}
+        return {
+            **member,
+            **limit,
+            "model": model,
+            "run_dir": plan.run_dir,
+            "inference_urls": plan.url("inference"),
+            "batch_groups": settings.batch_groups,
+            "device": _device(name, settings),
+            "seed": settings.seed,
+        }
+    return {
+        **member,
+        "group_size": settings.group_size,
+        "batch_groups": settings.batch_groups,
+        "staleness": settings.staleness,
+        "inference_urls": plan.url("inference"),
+        "reward_target": plan.reward_target,
+        "style": settings.style,
+        "max_tokens": settings.max_tokens,
+        "seed": settings.seed,
+    }
+
+
+def _device(name: str, settings: UpSettings) -> str:
+    if name == "inference":
+        return place(settings.inference_device, preferred=0, gpus=count_gpus())
+    return place(settings.trainer_device, preferred=1, gpus=count_gpus())
+
+
+def _ports(overrides: Overrides) -> dict[str, dict[str, int]]:
+    chosen: dict[str, dict[str, int]] = {}
+    for service, defaults in PORTS.items():
+        chosen[service] = {}
+        for key, default in defaults.items():
+            asked, setting = overrides.port(service, key)
+            chosen[service][key] = choose_port(
+                HOST, default, asked=asked, setting=setting, taken=_flat(chosen)
+            )
+    return chosen
+
+
+def _flat(ports: Mapping[str, Mapping[str, int]]) -> list[int]:
+    return [port for service in ports.values() for port in service.values()]

@@ -1,0 +1,39 @@
+"""One question to a service: are you ready? HTTP for ours, PING for Redis."""
+
+import socket
+from urllib.parse import urlsplit
+
+import httpx
+
+TIMEOUT_S = 2.0
+
+
+def probe(url: str, http: httpx.Client) -> str | None:
+    """None when ready, else why not."""
+    return _redis(url) if url.startswith("redis://") else _http(url, http)
+
+
+def _http(url: str, http: httpx.Client) -> str | None:
+    try:
+        response = http.get(url, timeout=TIMEOUT_S)
+        if response.is_success:
+            return None
+        return str(response.json().get("reason") or response.status_code)
+    except httpx.ConnectError:
+        return "not listening yet"
+    except (httpx.HTTPError, ValueError) as error:
+        return f"{type(error).__name__} {error}".strip()
+
+
+def _redis(url: str) -> str | None:
+    """Speaks the inline protocol: `rookery.streams` alone may know the client, and it waits where we ask."""
+    address = urlsplit(url)
+    place = (address.hostname or "127.0.0.1", address.port or 6379)
+    try:
+        with socket.create_connection(place, timeout=TIMEOUT_S) as connection:
+            connection.sendall(b"PING\r\n")
+            answer = connection.recv(64)
+    except OSError as error:
+        return str(error)
+    # One that wants a password is alive as well: the services know it.
+    return None if answer.startswith((b"+PONG", b"-NOAUTH")) else answer.decode(errors="replace").strip()

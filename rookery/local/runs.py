@@ -1,0 +1,74 @@
+"""The folder of a run: its name, its lock, the settings it began with, where its services listen."""
+
+import fcntl
+import json
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rookery.errors import SetupError
+from rookery.local.settings import UpSettings
+
+S = TypeVar("S", bound=UpSettings)
+
+SETTINGS_FILE = "settings.json"
+ENDPOINTS_FILE = "endpoints.json"
+_LOCK_FILE = "lock"
+
+_ADJECTIVES = "bold brisk calm clever daring eager frank keen lively patient quick sharp steady swift wise"
+_NOUNS = "bishop castle endgame fianchetto file gambit king knight opening pawn queen rank rook tempo"
+
+
+def new_run_id() -> str:
+    """A name that sorts by time and can be said aloud, as in `20260401-1530-keen-knight`."""
+    words = random.choice(_ADJECTIVES.split()), random.choice(_NOUNS.split())
+    return "-".join((time.strftime("%Y%m%d-%H%M"), *words))
+
+
+def settle_settings(given: S) -> S:
+    """The settings of the run: what was given now, over what the run began with, over the defaults."""
+    if not given.run:
+        return given.model_copy(update={"run": new_run_id()})
+    path = given.runs_dir / given.run / SETTINGS_FILE
+    if not path.exists():
+        return given
+    try:
+        began: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise SetupError(f"{path}: {error}") from error
+    limits = {"steps", "minutes"}  # how long to go on is said anew each time
+    kept = {k: v for k, v in began.items() if k in type(given).model_fields and k not in limits}
+    chosen = given.model_dump(include=given.model_fields_set, mode="json")
+    return type(given).model_validate({**kept, **chosen})
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the run for this process alone.
+
+    Raises:
+        SetupError: another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK_FILE).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise SetupError(f"run {folder.name!r} is in use by another `rookery up`") from error
+        yield
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Replaces a file as a whole: a reader sees the old one or the new one."""
+    fresh = path.with_suffix(".tmp")
+    fresh.write_text(json.dumps(value, indent=2) + "\n")
+    fresh.replace(path)
+
+
+def latest_endpoints(runs_dir: Path) -> Path | None:
+    """The endpoints file written last in any run."""
+    files = sorted(runs_dir.glob(f"*/{ENDPOINTS_FILE}"), key=lambda path: path.stat().st_mtime)
+    return files[-1] if files else None

@@ -1,0 +1,167 @@
+"""One run from start to stop: plan, children, observer and display held together.
+
+Leaving a session ends every child in reverse order, whatever happened inside.
+"""
+
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+from rich.console import Console
+
+from rookery.local import board
+from rookery.local.child import Watchdog
+from rookery.local.observer import Observer
+from rookery.local.plan import Plan, make_plan
+from rookery.local.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
+from rookery.local.settings import UpSettings
+from rookery.local.supervisor import Supervisor
+from rookery.local.terminal import Display, display
+
+TICK_S = 0.2
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class End(StrEnum):
+    """Why training ended."""
+
+    STEPS = "all steps are done"
+    TIME = "time is up"
+    INTERRUPT = "interrupted"
+
+
+class Session:
+    """A run that goes on while the `with` block lasts."""
+
+    plan: Plan
+
+    def __init__(self, settings: UpSettings, console: Console) -> None:
+        self.settings, self.console = settings, console
+        self.interrupts = 0
+        self._exits = ExitStack()
+        self._training_since: float | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as exits:
+            run_dir = self.settings.runs_dir / self.settings.run
+            self.plan = make_plan(self.settings)
+            exits.enter_context(locked(run_dir))
+            exits.enter_context(_logging_to(self.plan))
+            self._remember()
+            exits.enter_context(self._signals())
+            watchdog = Watchdog()
+            exits.callback(watchdog.close)
+            self._supervisor = Supervisor(self.plan.stages, watchdog, finisher="trainer")
+            self._display: Display = display(self.console)
+            exits.enter_context(self._display)
+            exits.callback(self.stop)
+            self._observer = Observer(
+                self.plan.probe_urls,
+                redis_url=self.plan.redis_url,
+                run=self.settings.run,
+                run_dir=self.plan.run_dir,
+            )
+            self._observer.start()
+            exits.callback(self._observer.close)
+            self._exits = exits.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._exits.close()
+
+    def train(self) -> End:
+        """Returns when the trainer has done its steps, time is up, or somebody pressed Ctrl-C.
+
+        Raises:
+            SetupError: a service cannot start.
+            RookeryError: a service crashed too often.
+        """
+        while not self.interrupts:
+            self._supervisor.step(self._observer.snapshot.probes)
+            self._show()
+            if self._supervisor.finished:
+                self._observer.refresh()
+                return End.STEPS
+            if self._time_is_up():
+                return End.TIME
+            time.sleep(TICK_S)
+        return End.INTERRUPT
+
+    def stop(self, *names: str) -> None:
+        """Ends the named services, or all of them; a second interrupt kills them."""
+        self._supervisor.stop(*names, hurry=lambda: self.interrupts > 1, tick=self._show)
+        self._show()
+
+    @property
+    def steps_done(self) -> int:
+        """Training steps of the run so far."""
+        steps = self._observer.snapshot.steps
+        return int(steps[-1].get("step", len(steps))) if steps else 0
+
+    def pause_display(self) -> None:
+        """Leaves the terminal to somebody else from now on."""
+        self._display.pause()
+
+    def say(self, text: str) -> None:
+        """Leaves a line in the terminal."""
+        self._display.say(text)
+
+    def _time_is_up(self) -> bool:
+        if self._training_since is None and self._supervisor.all_ready:
+            self._training_since = time.monotonic()
+        if self._training_since is None or self.settings.minutes is None:
+            return False
+        return time.monotonic() - self._training_since > 60 * self.settings.minutes
+
+    def _show(self) -> None:
+        parts = [f"run {self.settings.run}", f"model {Path(self.settings.model).name}"]
+        goal = f" of {self.settings.steps}" if self.settings.steps else ""
+        parts.append(f"step {self.steps_done}{goal}")
+        if self._training_since is not None:
+            parts.append(board.duration(time.monotonic() - self._training_since))
+        self._display.show("  ".join(parts), self._supervisor.members, self._observer.snapshot)
+
+    def _remember(self) -> None:
+        write_json(self.plan.run_dir / SETTINGS_FILE, self.settings.model_dump(mode="json"))
+        endpoints = {
+            "run": self.settings.run,
+            "redis_url": self.plan.redis_url,
+            "probes": self.plan.probe_urls,
+        }
+        write_json(self.plan.run_dir / ENDPOINTS_FILE, endpoints)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self.interrupts += 1
+
+        before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _logging_to(plan: Plan) -> Iterator[None]:
+    """The terminal belongs to the display: what this process logs goes beside its children's logs."""
+    path = plan.run_dir / "logs" / "up.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

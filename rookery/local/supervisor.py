@@ -1,0 +1,161 @@
+"""Keeps the children of a run: starts them in order of health, restarts what crashes, ends them in reverse.
+
+A state machine without threads or a screen: `step` is called a few times a second with what the
+probes say, and `describe` tells what to show.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from rookery.errors import RookeryError, SetupError
+from rookery.local.child import Child, Command, Watchdog, last_lines
+
+logger = logging.getLogger(__name__)
+
+RESTARTS = 3
+"""Crashes of one service that are forgiven; each is forgotten after `FORGIVE_S` of health."""
+FORGIVE_S = 300.0
+_BACKOFF_S = (1.0, 3.0, 9.0)
+STOP_S = 20.0
+"""How long a service may take to end before it is killed; they drain for 10 s."""
+SETUP_STATUS = 2
+"""Exit status of a process that cannot start: trying again will not help."""
+
+
+class State(StrEnum):
+    """Where a child is in its life."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    RESTARTING = "restarting"
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+@dataclass
+class Member:
+    """One service of the run."""
+
+    command: Command
+    state: State = State.WAITING
+    note: str = ""
+    restarts: int = 0
+    child: Child | None = None
+    changed_at: float = field(default_factory=time.monotonic)
+
+    def enter(self, state: State, note: str = "") -> None:
+        if state is not self.state:
+            self.changed_at = time.monotonic()
+        self.state, self.note = state, note
+
+
+class Supervisor:
+    """Children in stages: a stage starts when the one before is ready. `finisher` may end by itself."""
+
+    def __init__(self, stages: Sequence[Sequence[Command]], watchdog: Watchdog, *, finisher: str) -> None:
+        self._stages = [[Member(command) for command in stage] for stage in stages]
+        self._watchdog = watchdog
+        self._finisher = finisher
+
+    @property
+    def members(self) -> list[Member]:
+        """Every service, in the order of starting."""
+        return [member for stage in self._stages for member in stage]
+
+    @property
+    def all_ready(self) -> bool:
+        return all(member.state in (State.READY, State.DONE) for member in self.members)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the finisher has ended well."""
+        return any(m.command.name == self._finisher and m.state is State.DONE for m in self.members)
+
+    def step(self, probes: Mapping[str, str | None]) -> None:
+        """Starts what may start and looks after what runs; `probes`: None when ready, else why not.
+
+        Raises:
+            SetupError: a service cannot start; the message is its own.
+            RookeryError: a service crashed too often.
+        """
+        for stage in self._stages:
+            for member in stage:
+                self._look_after(member, probes)
+            if not all(member.state in (State.READY, State.DONE) for member in stage):
+                return
+
+    def stop(self, *names: str, hurry: Callable[[], bool], tick: Callable[[], None] = lambda: None) -> None:
+        """Ends the named children, or all, last started first; kills them once `hurry` says so."""
+        for member in reversed(self.members):
+            if not names or member.command.name in names:
+                _stop(member, hurry=hurry, tick=tick)
+
+    def _look_after(self, member: Member, probes: Mapping[str, str | None]) -> None:
+        if member.state in (State.DONE, State.STOPPED):
+            return
+        if member.child is None:
+            if member.state is State.WAITING or self._rested(member):
+                member.child = Child(member.command, self._watchdog)
+                member.enter(State.STARTING)
+            return
+        status = member.child.poll()
+        if status is not None:
+            self._ended(member, status)
+        elif member.command.probe_url is None:
+            member.enter(State.READY)
+        elif member.command.name in probes:
+            reason = probes[member.command.name]
+            member.enter(State.STARTING if reason is not None else State.READY, reason or "")
+
+    def _rested(self, member: Member) -> bool:
+        wait_s = _BACKOFF_S[min(member.restarts, len(_BACKOFF_S)) - 1]
+        return time.monotonic() - member.changed_at >= wait_s
+
+    def _ended(self, member: Member, status: int) -> None:
+        name, log = member.command.name, member.command.log
+        member.child = None
+        if name == self._finisher and status == 0:
+            member.enter(State.DONE)
+            return
+        if status == SETUP_STATUS:
+            raise SetupError(f"{name} cannot start: {' '.join(last_lines(log, 1))} (log: {log})")
+        if member.state is State.READY and time.monotonic() - member.changed_at > FORGIVE_S:
+            member.restarts = 0
+        member.restarts += 1
+        if member.restarts > RESTARTS:
+            raise RookeryError(f"{name} ended {member.restarts} times, now {_how(status)}{_quoted(log)}")
+        logger.warning("%s ended %s: restart %d of %d", name, _how(status), member.restarts, RESTARTS)
+        member.enter(State.RESTARTING, f"ended {_how(status)}")
+
+
+def _how(status: int) -> str:
+    return f"by signal {-status}" if status < 0 else f"with status {status}"
+
+
+def _quoted(log: Path) -> str:
+    lines = "\n".join(f"  | {line}" for line in last_lines(log, 8))
+    return f". The end of {log}:\n{lines}"
+
+
+def _stop(member: Member, *, hurry: Callable[[], bool], tick: Callable[[], None]) -> None:
+    child = member.child
+    if child is None:
+        if member.state is not State.DONE:
+            member.enter(State.STOPPED)
+        return
+    child.terminate()
+    member.note = "stopping"
+    deadline = time.monotonic() + STOP_S
+    while child.poll() is None:
+        if hurry() or time.monotonic() > deadline:
+            child.kill()
+            break
+        tick()
+        time.sleep(0.05)
+    member.child = None
+    member.enter(State.STOPPED)

@@ -1,0 +1,97 @@
+"""Two ways to show a run while it goes on: redrawn in a terminal, line by line anywhere else."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.live import Live
+
+from rookery.local import board
+from rookery.local.observer import Snapshot
+from rookery.local.supervisor import Member, State
+
+LINE_EVERY_S = 5.0
+"""Between two step lines of the plain display."""
+
+
+class Display(Protocol):
+    """Shows the run as it is now; `say` leaves a line that stays, `pause` leaves the screen to others."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
+
+    def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def pause(self) -> None: ...
+
+
+def display(console: Console) -> Display:
+    """The display that suits the console."""
+    return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
+
+
+class LiveDisplay:
+    """Tables redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
+        if self._live.is_started:
+            self._live.update(board.screen(title, members, snapshot), refresh=True)
+
+    def say(self, text: str) -> None:
+        self._live.console.print(text, soft_wrap=True, highlight=False)
+
+    def pause(self) -> None:
+        self._live.stop()
+
+
+class PlainDisplay:
+    """A line for each change of a service, and one every few seconds for the training."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._states: dict[str, State] = {}
+        self._steps = 0
+        self._line_at = -LINE_EVERY_S
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        return None
+
+    def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
+        for member in members:
+            name, state = member.command.name, member.state
+            if self._states.get(name, State.WAITING) is not state:
+                self._states[name] = state
+                self.say(f"{name}: {state} {member.note}".rstrip())
+        if len(snapshot.steps) > self._steps and time.monotonic() - self._line_at >= LINE_EVERY_S:
+            self._steps, self._line_at = len(snapshot.steps), time.monotonic()
+            self.say(board.step_line(snapshot.steps[-1]))
+
+    def say(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, highlight=False)
+
+    def pause(self) -> None:
+        """Lines disturb nobody."""

@@ -1,0 +1,31 @@
+"""`rookery up`: every part of a run on this machine, until steps, time or patience end."""
+
+from rich.console import Console
+
+from rookery.local.runs import settle_settings
+from rookery.local.session import End, Session
+from rookery.local.settings import UpSettings
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells expect it."""
+
+
+def up(given: UpSettings, console: Console) -> int:
+    """Runs, shows, stops; the exit status.
+
+    Raises:
+        SetupError: something cannot start; the message says what to change.
+        RookeryError: a service crashed too often.
+    """
+    settings = settle_settings(given)
+    with Session(settings, console) as session:
+        session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")
+        end = session.train()
+        session.say(f"{end}; stopping")
+        session.stop()
+    console.print(
+        f"{session.steps_done} steps. Go on with: rookery up --run {settings.run}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    return INTERRUPTED if end is End.INTERRUPT else 0

@@ -1,0 +1,48 @@
+"""Outlives the supervisor by a moment: ends every process group that it leaves behind.
+
+Run as a script with a pipe as its stdin. The supervisor writes `+PGID` for each group it starts and
+`-PGID` for each it has ended; when the pipe closes, whatever killed the supervisor, the groups still
+listed get SIGTERM, then SIGKILL. Standard library only: it must start in milliseconds.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+
+GRACE_S = 15.0
+
+
+def main() -> None:
+    """Waits for the pipe to close, then ends what is listed."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    groups: set[int] = set()
+    for line in sys.stdin:
+        change = groups.add if line[0] == "+" else groups.discard
+        change(int(line[1:]))
+    _send(groups, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_S
+    while groups and time.monotonic() < deadline:
+        time.sleep(0.1)
+        groups = {group for group in groups if _alive(group)}
+    _send(groups, signal.SIGKILL)
+
+
+def _send(groups: set[int], number: signal.Signals) -> None:
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, number)
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()
