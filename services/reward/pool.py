@@ -26,6 +26,9 @@ MAX_WAIT_S = 60.0
 """How long a search may wait for an engine before its caller is told to come back."""
 
 
+_STOPS = "the reward service stops"
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     query: Query
@@ -75,6 +78,8 @@ class EnginePool:
             Unavailable: the queue is full, or the search waited too long in it.
             EngineFault: the engine died or hung over it, or no engine can be started.
         """
+        if self._stopped:
+            raise Unavailable(_STOPS)
         if not self.ready:
             raise EngineFault(f"none of {self._count} engines can be started")
         if len(self._waiting) >= self._limit:
@@ -101,7 +106,7 @@ class EnginePool:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        self._fail_waiting(Unavailable("the reward service stops"))
+        self._fail_waiting(Unavailable(_STOPS))
         await asyncio.gather(*(engine.close() for engine in self._engines.values()))
         self._engines.clear()
 
@@ -122,7 +127,7 @@ class EnginePool:
                 await self._revive(slot, faults)
                 faults += 1
             except asyncio.CancelledError:
-                _fail(job, Unavailable("the reward service stops"))
+                _fail(job, Unavailable(_STOPS))
                 raise
             else:
                 faults = 0

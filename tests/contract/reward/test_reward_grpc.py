@@ -1,0 +1,88 @@
+"""The gRPC contract: the same verdicts, errors as status codes, problems in their slots."""
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from rookery.clients import RewardClient, ScoreItem
+from rookery.codec import verdict_from_proto
+from rookery.errors import InvalidInput, PeerFault
+from rookery.trace import Outcome
+from rookery.v1 import reward_pb2, reward_pb2_grpc
+from services.reward.bodies import MAX_ITEMS
+from services.reward.scorer import Item, Scorer
+from services.reward.servicer import RewardServicer
+
+pytestmark = pytest.mark.stockfish
+
+FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
+ANSWERS = [r"\boxed{Qxf7#}", r"\boxed{a3}", r"\boxed{Ke5}", "nothing"]
+
+
+@pytest.fixture
+async def target(scorer: Scorer) -> AsyncIterator[str]:
+    server = grpc.aio.server()
+    reward_pb2_grpc.add_RewardServiceServicer_to_server(RewardServicer(scorer), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(None)
+
+
+@pytest.fixture
+async def stub(target: str) -> AsyncIterator[reward_pb2_grpc.RewardServiceStub]:
+    async with grpc.aio.insecure_channel(target) as channel:
+        yield reward_pb2_grpc.RewardServiceStub(channel)
+
+
+async def test_score_is_the_scorers_verdict(stub: reward_pb2_grpc.RewardServiceStub, scorer: Scorer) -> None:
+    for answer in ANSWERS:
+        response = await stub.Score(reward_pb2.ScoreRequest(fen=FEN, response=answer))
+        assert verdict_from_proto(response.verdict) == await scorer.score(Item(FEN, answer))
+
+
+async def test_errors_are_status_codes(stub: reward_pb2_grpc.RewardServiceStub, scorer: Scorer) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Score(reward_pb2.ScoreRequest(fen="nonsense"))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "'nonsense'" in (caught.value.details() or "")
+    await scorer.close()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Score(reward_pb2.ScoreRequest(fen=FEN, response=ANSWERS[0]))
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_bad_item_fills_its_own_slot(stub: reward_pb2_grpc.RewardServiceStub) -> None:
+    fens = [FEN, "nonsense", FEN]
+    items = [reward_pb2.ScoreRequest(fen=fen, response=r"\boxed{a3}") for fen in fens]
+    response = await stub.ScoreBatch(reward_pb2.ScoreBatchRequest(items=items))
+    assert [item.WhichOneof("result") for item in response.items] == ["verdict", "problem", "verdict"]
+    assert response.items[1].problem.status == 422
+    assert response.items[0] == response.items[2]
+
+
+async def test_too_many_items_are_refused(stub: reward_pb2_grpc.RewardServiceStub) -> None:
+    items = [reward_pb2.ScoreRequest()] * (MAX_ITEMS + 1)
+    with pytest.raises(grpc.aio.AioRpcError, match="at most 1024"):
+        await stub.ScoreBatch(reward_pb2.ScoreBatchRequest(items=items))
+
+
+async def test_the_typed_client(target: str, scorer: Scorer) -> None:
+    client = RewardClient(target)
+    try:
+        verdicts = await client.score([ScoreItem(FEN, answer, truncated=True) for answer in ANSWERS])
+        assert [v.outcome for v in verdicts] == [
+            Outcome.LEGAL,
+            Outcome.LEGAL,
+            Outcome.ILLEGAL,
+            Outcome.TRUNCATED,
+        ]
+        assert verdicts[1] == await scorer.score(Item(FEN, ANSWERS[1]))
+        with pytest.raises(InvalidInput, match="nonsense"):
+            await client.score([ScoreItem("nonsense", "")])
+        await scorer.close()
+        with pytest.raises(PeerFault):
+            await client.score([ScoreItem(FEN, r"\boxed{h4}")])
+    finally:
+        await client.close()

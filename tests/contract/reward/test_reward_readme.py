@@ -1,0 +1,133 @@
+"""The product page tells the truth: every command of it is executed, every field of it exists."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rookery.trace import Outcome
+from services.reward.app import MAX_BODY_BYTES
+from services.reward.bodies import MAX_ITEMS, ScoreRequest, VerdictBody
+from services.reward.parse import MAX_BOX_CHARS
+from services.reward.schemes import PENALTIES, SCHEMES
+from services.reward.settings import RewardSettings
+
+pytestmark = pytest.mark.stockfish
+
+README = Path(__file__).resolve().parents[3] / "services" / "reward" / "README.md"
+TEXT = README.read_text()
+CURLS = re.findall(r"^curl (?:[^'#\n]|'[^']*')*", TEXT, re.MULTILINE)
+JSON = [re.sub(r"\s+//.*", "", block) for block in re.findall(r"```jsonc\n(.*?)```", TEXT, re.DOTALL)]
+
+
+@pytest.fixture
+def curl(service):
+    def run(command: str) -> str:
+        command = command.replace("http://localhost:8080", service.url)
+        return subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+
+    return run
+
+
+def test_every_curl_is_found() -> None:
+    assert len(CURLS) == TEXT.count("curl -s") == 5
+
+
+def test_score(curl) -> None:
+    verdict = json.loads(curl(CURLS[0]))
+    shown = json.loads(JSON[0])
+    assert verdict.keys() == shown.keys() == VerdictBody.model_fields.keys()
+    for field in ("outcome", "move", "best"):
+        assert verdict[field] == shown[field]
+    for field in ("engine", "components", "eval_before"):
+        assert verdict[field].keys() == shown[field].keys()
+    assert -1.0 < verdict["reward"] < -0.1
+
+
+def test_batch(curl) -> None:
+    verdicts = json.loads(curl(CURLS[1]))["verdicts"]
+    for verdict, shown in zip(verdicts, json.loads(JSON[1])["verdicts"], strict=True):
+        for field, value in shown.items():
+            assert verdict[field] == value or str(verdict[field]).startswith(value.rstrip("."))
+
+
+def test_probes(curl) -> None:
+    assert json.loads(curl(CURLS[2])) == {"status": "alive"}
+    assert json.loads(curl(CURLS[3])) == {"status": "ready"}
+    assert "rookery_reward_seconds_bucket" in curl(CURLS[4])
+
+
+def test_docs_are_served(service) -> None:
+    assert "swagger" in httpx.get(f"{service.url}/docs").text
+
+
+def test_the_command(stockfish_path: str) -> None:
+    line = next(line for line in TEXT.splitlines() if " score " in line)
+    arguments = shlex.split(line)[1:]
+    for extra in ([], ["--json"]):
+        done = subprocess.run(
+            [sys.executable, *arguments, *extra],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={"REWARD_ENGINE_PATH": stockfish_path},
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Nxg5" in done.stdout
+    assert json.loads(done.stdout)["reward"] == 0.0
+
+
+def test_the_python_example(stockfish_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from services.reward import local
+
+    monkeypatch.setenv("REWARD_ENGINE_PATH", stockfish_path)
+    example = re.search(r"```python\n(from services.*?)```", TEXT, re.DOTALL)
+    assert example is not None
+    setup, scored, judged = re.fullmatch(
+        r"(.*)\n(reward\(.*?)\n(verdict\(.*?)\n", example[1], re.DOTALL
+    ).groups()
+    names: dict[str, object] = {}
+    try:
+        exec(setup, names)
+        assert eval(scored, names) == 0.0
+        assert eval(judged, names) is Outcome.ILLEGAL
+    finally:
+        local.shared().close()
+        monkeypatch.setattr(local, "_shared", None)
+
+
+def rows(first_cell: str) -> list[list[str]]:
+    """The table whose rows start with `first_cell`, as lists of cells."""
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in TEXT.splitlines()
+        if re.match(rf"\| {first_cell}", line)
+    ]
+
+
+def test_the_tables() -> None:
+    fields = [row[0].strip("`") for row in rows("`[a-z]+` \\| (string|boolean)")]
+    assert fields == list(ScoreRequest.model_fields)
+    prices = {row[0].strip("`"): row[1] for row in rows("`[a-z_]+` \\| -1")}
+    assert prices.pop("legal") == "-1 to 0"
+    assert prices == {outcome.value: str(price) for outcome, price in PENALTIES.items()}
+    settings = {row[1].strip("`"): row[2] for row in rows("`-")}
+    assert list(settings) == [f"REWARD_{name.upper()}" for name in RewardSettings.model_fields]
+    for name, field in RewardSettings.model_fields.items():
+        if name not in ("engines", "engine_path"):
+            assert settings[f"REWARD_{name.upper()}"] == str(field.default).removesuffix(".0"), name
+
+
+def test_the_limits() -> None:
+    assert f"Up to {MAX_ITEMS} items" in TEXT
+    assert f"over {MAX_BODY_BYTES >> 20} MiB" in TEXT
+    assert f"longer than {MAX_BOX_CHARS} characters" in TEXT
+    for scheme in SCHEMES:
+        assert f"`{scheme}`: " in TEXT
