@@ -41,16 +41,21 @@ PANELS = (
     Panel("Share of answers", ("legal_rate", "box_rate"), low=0.0, high=1.03),
     Panel("Regret of legal moves", ("regret",), low=0.0),
     Panel("Entropy, nats per token", ("entropy",), low=0.0),
-    Panel("KL to the reference", ("kl",)),
+    Panel("KL, nats per token", ("kl", "kl_behaviour")),
     Panel("Gradient norm", ("grad_norm",), low=0.0),
     Panel("Seconds per step", ("step_s", "rollout_wait_s"), low=0.0),
+    Panel("Age of groups, versions", ("age_mean", "age_max"), low=0.0),
 )
 
 _LABELS = {
     "legal_rate": "legal move",
     "box_rate": "readable box",
+    "kl": "to the reference",
+    "kl_behaviour": "to the sampling policy",
     "step_s": "whole step",
     "rollout_wait_s": "waiting for rollouts",
+    "age_mean": "mean",
+    "age_max": "oldest",
 }
 _COLOURS: dict[Theme, tuple[str, str]] = {"light": ("#2563a8", "#c2571a"), "dark": ("#7ab3ef", "#f0a268")}
 _INK: dict[Theme, str] = {"light": "#24292f", "dark": "#d7dce2"}

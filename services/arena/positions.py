@@ -20,6 +20,7 @@ from rookery.prompt import mover_board
 from rookery.trace import Phase, Position
 
 _TIMEOUT_S = 60.0
+_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +59,26 @@ def read_jsonl(path: Path) -> list[Position]:
 
 
 async def fetch(url: str, *, count: int, seed: int) -> list[Position]:
-    """Held-out positions of a data service.
+    """The first `count` held-out positions of a data service's order; it may repeat itself.
 
     Raises:
         PeerFault: it does not answer.
         InvalidInput: it refuses, or answers with something else than positions.
     """
-    query: dict[str, str | int] = {"count": count, "seed": seed, "split": "heldout"}
-    address = f"{url.rstrip('/')}/v1/positions"
+    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S) as http:
+        pages = [
+            await _page(http, count=min(_PAGE, count - offset), offset=offset, seed=seed)
+            for offset in range(0, count, _PAGE)
+        ]
+    return [position for page in pages for position in page]
+
+
+async def _page(http: httpx.AsyncClient, *, count: int, offset: int, seed: int) -> list[Position]:
+    query: dict[str, str | int] = {"count": count, "offset": offset, "seed": seed, "split": "heldout"}
     try:
-        async with httpx.AsyncClient(timeout=_TIMEOUT_S) as http:
-            response = await http.get(address, params=query)
+        response = await http.get("/v1/positions", params=query)
     except httpx.HTTPError as error:
-        raise PeerFault(f"GET {address}: {type(error).__name__} {error}") from error
+        raise PeerFault(f"GET {http.base_url}: {type(error).__name__} {error}") from error
     if response.status_code >= 500:
         raise PeerFault(f"GET {response.url}: {response.status_code} {response.text[:300]}")
     if not response.is_success:

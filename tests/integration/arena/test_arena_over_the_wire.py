@@ -23,6 +23,10 @@ from rookery.trace import Phase, Position
 from rookery.v1 import reward_pb2_grpc
 from services.arena.session import run
 from services.arena.settings import EvaluateSettings
+from services.data.app import create_app
+from services.data.archive import Archive
+from services.data.order import Order
+from services.data.sampler import Shares
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
 from services.reward.settings import RewardSettings
@@ -214,3 +218,28 @@ def seen_file(positions_file: Path, tmp_path: Path) -> Path:
 async def test_excluded_positions_are_not_asked(settings, seen_file: Path) -> None:
     report = await run(changed(settings, count=20, exclude=seen_file), console=QUIET)
     assert list(report["by_phase"]) == ["middlegame"]
+
+
+@pytest.fixture
+def games_file(tmp_path: Path) -> Path:
+    """100 games of 40 random moves; a twentieth of them will be held out."""
+    games, rng = [], random.Random(2)
+    for _ in range(100):
+        board = chess.Board()
+        while board.ply() < 40 and any(board.legal_moves):
+            board.push(rng.choice(list(board.legal_moves)))
+        games.append(f'[Result "*"]\n\n{chess.Board().variation_san(board.move_stack)} *\n\n')
+    path = tmp_path / "games.pgn"
+    path.write_text("".join(games))
+    return path
+
+
+async def test_positions_come_from_the_data_service(settings, games_file: Path) -> None:
+    with contextlib.closing(Archive([games_file])) as archive:
+        order = Order(archive, shares=Shares(), split="train")
+        async with serving(create_app(order, seed=0)) as url:
+            asked = changed(settings, positions=None, data_url=url, count=15)
+            report = await run(asked, console=QUIET)
+    assert report["positions"]["count"] == 15
+    assert report["positions"]["source"] == url
+    assert report["positions"]["file_sha256"] is None
