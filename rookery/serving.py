@@ -3,8 +3,6 @@
 `fastapi` is imported by the services, not here at module level: this module is shared and light.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json
@@ -38,7 +36,7 @@ class Service:
     """What a service needs to run: an HTTP app, optionally gRPC servicers and tasks beside them."""
 
     name: str
-    app: FastAPI
+    app: "FastAPI"
     host: str
     port: int
     port_setting: str
@@ -51,7 +49,7 @@ class Service:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-def add_probes(app: FastAPI, *, ready: ReadyCheck) -> None:
+def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
     """`/healthz` (alive), `/readyz` (serving, else 503 and why), `/metrics`; problem documents."""
     from fastapi import Response
 
@@ -72,7 +70,7 @@ def add_probes(app: FastAPI, *, ready: ReadyCheck) -> None:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
-def add_problem_handlers(app: FastAPI) -> None:
+def add_problem_handlers(app: "FastAPI") -> None:
     """Every error leaves as an RFC 9457 problem document that quotes the offending value."""
     from fastapi import Request
     from fastapi.exceptions import RequestValidationError
@@ -146,7 +144,11 @@ async def serve(service: Service) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     http_socket = bind(service.host, service.port, setting=service.port_setting)
-    grpc_server = await _start_grpc(service)
+    try:
+        grpc_server = await _start_grpc(service)
+    except SetupError:
+        http_socket.close()
+        raise
     tasks = [asyncio.create_task(_http(service, http_socket))]
     tasks += [asyncio.create_task(_guard(task, stopping)) for task in service.background]
     logger.info(

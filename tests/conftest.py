@@ -17,10 +17,15 @@ from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
 REDIS_START_S = 10.0
+
+# No test asserts wall-clock time, hypothesis' own limit included: machines are shared.
+settings.register_profile("rookery", deadline=None)
+settings.load_profile("rookery")
 
 
 def require(name: str) -> str:

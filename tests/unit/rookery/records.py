@@ -1,0 +1,141 @@
+"""Hypothesis strategies for the records of `rookery.trace`, and one group with a value everywhere."""
+
+from hypothesis import strategies as st
+
+from rookery.trace import (
+    Completion,
+    EngineStamp,
+    Evaluation,
+    Message,
+    Move,
+    Outcome,
+    Phase,
+    PolicyVersion,
+    Position,
+    Prompt,
+    Sampling,
+    Trace,
+    TraceGroup,
+    Verdict,
+)
+
+uint32 = st.integers(0, 2**32 - 1)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text(max_size=20)
+
+moves = st.builds(Move, uci=texts, san=texts)
+evaluations = st.one_of(
+    st.builds(Evaluation, cp=st.integers(-(2**31), 2**31 - 1)),
+    st.builds(Evaluation, mate=st.integers(-(2**31), 2**31 - 1)),
+)
+positions = st.builds(
+    Position,
+    id=texts,
+    fen=texts,
+    ply=uint32,
+    phase=st.sampled_from(Phase),
+    game_id=texts,
+    last_moves=st.lists(texts, max_size=10).map(tuple),
+    white_elo=st.none() | uint32,
+    black_elo=st.none() | uint32,
+)
+verdicts = st.builds(
+    Verdict,
+    reward=finite,
+    outcome=st.sampled_from(Outcome),
+    reward_version=texts,
+    move=st.none() | moves,
+    best=st.none() | moves,
+    win_before=st.none() | finite,
+    win_after=st.none() | finite,
+    regret=st.none() | finite,
+    eval_before=st.none() | evaluations,
+    eval_after=st.none() | evaluations,
+    components=st.dictionaries(texts, finite, max_size=3),
+    engine=st.none() | st.builds(EngineStamp, id=texts, nodes=st.integers(0, 2**64 - 1)),
+)
+# The wire carries log-probabilities as 32-bit floats, as the server computed them.
+completions = st.lists(st.tuples(uint32, st.floats(width=32, allow_nan=False)), max_size=5).flatmap(
+    lambda tokens: st.builds(
+        Completion,
+        text=texts,
+        token_ids=st.just(tuple(token for token, _ in tokens)),
+        logprobs=st.just(tuple(logprob for _, logprob in tokens)),
+        finish_reason=texts,
+        seed=st.integers(-(2**63), 2**63 - 1),
+    )
+)
+prompts = st.builds(
+    Prompt,
+    style=texts,
+    messages=st.lists(st.builds(Message, role=texts, content=texts), max_size=3).map(tuple),
+    fen=texts,
+)
+groups = st.builds(
+    TraceGroup,
+    id=texts,
+    run=texts,
+    position=positions,
+    prompt=prompts,
+    prompt_token_ids=st.lists(uint32, max_size=5).map(tuple),
+    policy=st.builds(PolicyVersion, number=st.integers(0, 2**64 - 1), sha256=texts),
+    base_model=texts,
+    sampling=st.builds(Sampling, temperature=finite, top_p=finite, top_k=uint32, max_tokens=uint32),
+    traces=st.lists(st.builds(Trace, id=texts, completion=completions, verdict=verdicts), max_size=3).map(
+        tuple
+    ),
+    created_at=finite,
+    generation_s=finite,
+    reward_s=finite,
+)
+
+POSITION = Position(
+    id="1a2b3c4d:7:2",
+    fen="rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2",
+    ply=2,
+    phase=Phase.OPENING,
+    game_id="abcdefgh",
+    last_moves=("e2e4", "e7e5"),
+    white_elo=1500,
+    black_elo=1600,
+)
+
+GROUP = TraceGroup(
+    id="g1",
+    run="r1",
+    position=POSITION,
+    prompt=Prompt("fen", (Message("system", "Play."), Message("user", POSITION.fen)), POSITION.fen),
+    prompt_token_ids=(1, 2, 300),
+    policy=PolicyVersion(42, "ab" * 32),
+    base_model="rook-tiny",
+    sampling=Sampling(temperature=0.9, top_p=0.95, top_k=20, max_tokens=32),
+    traces=(
+        Trace(
+            "g1-0",
+            Completion("\\boxed{Nf3}", (5, 6), (-0.5, -0.25), "stop", 11),
+            Verdict(
+                reward=-0.125,
+                outcome=Outcome.LEGAL,
+                reward_version="delta-1",
+                move=Move("g1f3", "Nf3"),
+                best=Move("d2d4", "d4"),
+                win_before=0.5,
+                win_after=0.375,
+                regret=0.125,
+                eval_before=Evaluation(cp=-30),
+                eval_after=Evaluation(mate=-3),
+                components={"regret": -0.125, "format": 0.0},
+                engine=EngineStamp("Stockfish 17", 2000),
+            ),
+        ),
+        Trace(
+            "g1-1",
+            Completion("e4", (7,), (-2.0,), "length", 12),
+            Verdict(reward=-1.2, outcome=Outcome.NO_BOX, reward_version="delta-1"),
+        ),
+    ),
+    created_at=1700000000.25,
+    generation_s=0.5,
+    reward_s=0.125,
+)
+"""A group in which every field of the wire is set at least once."""

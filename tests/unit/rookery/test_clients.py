@@ -1,0 +1,246 @@
+"""The typed clients: what they ask, what they make of answers, when they try again and when not."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+
+import rookery.clients
+from rookery.clients import TRIES, InferenceClient, RewardClient, ScoreItem
+from rookery.codec import verdict_to_proto
+from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
+from rookery.trace import Adapter, Message, Outcome, PolicyVersion, Prompt, Sampling, Verdict
+from rookery.v1 import reward_pb2, reward_pb2_grpc
+
+ITEMS = [ScoreItem("fen-0", "a"), ScoreItem("fen-1", "b", truncated=True)]
+
+
+@pytest.fixture(autouse=True)
+def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rookery.clients, "_BACKOFF_S", (0.0,) * TRIES)
+
+
+class ScriptedReward(reward_pb2_grpc.RewardServiceServicer):
+    """Fails with the scripted codes, one a call, then judges every item by its place."""
+
+    def __init__(self, *codes: grpc.StatusCode) -> None:
+        self.codes = list(codes)
+        self.requests: list[reward_pb2.ScoreBatchRequest] = []
+        self.problem: reward_pb2.Problem | None = None
+
+    async def ScoreBatch(  # noqa: N802
+        self,
+        request: reward_pb2.ScoreBatchRequest,
+        context: grpc.aio.ServicerContext[reward_pb2.ScoreBatchRequest, reward_pb2.ScoreBatchResponse],
+    ) -> reward_pb2.ScoreBatchResponse:
+        self.requests.append(request)
+        if self.codes:
+            await context.abort(self.codes.pop(0), "as scripted")
+        items = [
+            reward_pb2.ScoreBatchItem(verdict=verdict_to_proto(judged(place)))
+            for place in range(len(request.items))
+        ]
+        if self.problem:
+            items[-1] = reward_pb2.ScoreBatchItem(problem=self.problem)
+        return reward_pb2.ScoreBatchResponse(items=items)
+
+
+def judged(place: int) -> Verdict:
+    return Verdict(reward=-place / 4, outcome=Outcome.LEGAL, reward_version="test")
+
+
+@asynccontextmanager
+async def client_of(servicer: ScriptedReward) -> AsyncIterator[RewardClient]:
+    server = grpc.aio.server()
+    reward_pb2_grpc.add_RewardServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    client = RewardClient(f"127.0.0.1:{port}", timeout_s=5.0)
+    yield client
+    await client.close()
+    await server.stop(None)
+
+
+async def test_verdicts_come_in_the_order_of_the_items() -> None:
+    reward = ScriptedReward()
+    async with client_of(reward) as client:
+        assert await client.score(ITEMS, scheme="best") == [judged(0), judged(1)]
+    sent = [(item.fen, item.response, item.truncated, item.scheme) for item in reward.requests[0].items]
+    assert sent == [("fen-0", "a", False, "best"), ("fen-1", "b", True, "best")]
+
+
+async def test_a_passing_fault_is_tried_again() -> None:
+    reward = ScriptedReward(grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
+    async with client_of(reward) as client:
+        assert len(await client.score(ITEMS)) == 2
+    assert len(reward.requests) == 3
+
+
+async def test_a_lasting_fault_ends_with_its_reason() -> None:
+    reward = ScriptedReward(*[grpc.StatusCode.UNAVAILABLE] * TRIES)
+    async with client_of(reward) as client:
+        with pytest.raises(PeerFault, match=f"reward service: UNAVAILABLE as scripted after {TRIES} tries"):
+            await client.score(ITEMS)
+    assert len(reward.requests) == TRIES
+
+
+async def test_a_refusal_is_not_tried_again() -> None:
+    reward = ScriptedReward(grpc.StatusCode.INVALID_ARGUMENT)
+    async with client_of(reward) as client:
+        with pytest.raises(InvalidInput, match="INVALID_ARGUMENT as scripted"):
+            await client.score(ITEMS)
+    assert len(reward.requests) == 1
+
+
+async def test_a_refused_item_is_quoted_and_not_tried_again() -> None:
+    reward = ScriptedReward()
+    reward.problem = reward_pb2.Problem(title="Invalid input", status=422, detail="no fen 'fen-1'")
+    async with client_of(reward) as client:
+        with pytest.raises(InvalidInput, match="Invalid input: no fen 'fen-1'"):
+            await client.score(ITEMS)
+    assert len(reward.requests) == 1
+
+
+async def test_an_item_whose_engine_died_is_tried_again_and_is_never_a_reward() -> None:
+    reward = ScriptedReward()
+    reward.problem = reward_pb2.Problem(title="Engine fault", status=503, detail="stockfish died")
+    async with client_of(reward) as client:
+        with pytest.raises(PeerFault, match="Engine fault: stockfish died"):
+            await client.score(ITEMS)
+    assert len(reward.requests) == TRIES
+
+
+# inference
+
+Handler = Callable[[httpx.Request], httpx.Response]
+PROMPT = Prompt("fen", (Message("user", "fen-0"),), "fen-0")
+ADAPTER = Adapter(PolicyVersion(7, "ab"), "/adapters/7", "rook-tiny")
+
+
+class ScriptedServer:
+    """Stands where the network is: keeps each request, answers with what it was given."""
+
+    def __init__(self, answer: httpx.Response | httpx.HTTPError) -> None:
+        self.answer = answer
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        if isinstance(self.answer, httpx.HTTPError):
+            raise self.answer
+        return self.answer
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self.requests[-1].content)
+        return body
+
+
+@asynccontextmanager
+async def inference(
+    monkeypatch: pytest.MonkeyPatch, answer: httpx.Response | httpx.HTTPError
+) -> AsyncIterator[tuple[InferenceClient, ScriptedServer]]:
+    server = ScriptedServer(answer)
+    real = httpx.AsyncClient
+
+    def client_on_the_server(**kwargs: Any) -> httpx.AsyncClient:
+        return real(**kwargs, transport=httpx.MockTransport(server))
+
+    monkeypatch.setattr(httpx, "AsyncClient", client_on_the_server)
+    async with InferenceClient("http://inference:8000/") as client:
+        yield client, server
+
+
+def choice(index: int, *, reason: str = "stop") -> dict[str, Any]:
+    return {
+        "index": index,
+        "message": {"content": f"text {index}"},
+        "token_ids": [10 + index, 20],
+        "logprobs": {"content": [{"logprob": -0.5}, {"logprob": -index}]},
+        "finish_reason": reason,
+    }
+
+
+async def test_completions_carry_tokens_logprobs_and_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"prompt_token_ids": [1, 2], "choices": [choice(1, reason="length"), choice(0)]}
+    async with inference(monkeypatch, httpx.Response(200, json=body)) as (client, server):
+        generation = await client.complete(
+            PROMPT, model="policy-v000007", count=2, sampling=Sampling(max_tokens=9), seed=100
+        )
+    assert generation.prompt_token_ids == (1, 2)
+    first, second = generation.completions
+    assert (first.text, first.token_ids, first.logprobs, first.seed) == ("text 0", (10, 20), (-0.5, 0.0), 100)
+    assert (second.text, second.token_ids, second.logprobs, second.seed) == (
+        "text 1",
+        (11, 20),
+        (-0.5, -1.0),
+        101,
+    )
+    assert (first.truncated, second.truncated) == (False, True)
+    sent = server.sent
+    assert sent["model"] == "policy-v000007"
+    assert sent["messages"] == [{"role": "user", "content": "fen-0"}]
+    assert (sent["n"], sent["seed"], sent["max_tokens"]) == (2, 100, 9)
+
+
+async def test_rollouts_sample_from_the_whole_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importance ratios are undefined for tokens that sampling had ruled out."""
+    body = {"prompt_token_ids": [1], "choices": [choice(0)]}
+    async with inference(monkeypatch, httpx.Response(200, json=body)) as (client, server):
+        await client.complete(PROMPT, model="m", count=1, sampling=Sampling(), seed=0)
+    sent = server.sent
+    assert (sent["temperature"], sent["top_p"], sent["top_k"], sent["min_p"]) == (1.0, 1.0, -1, 0.0)
+    assert sent["return_token_ids"] is True
+
+
+async def test_policy_in_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"version": 7, "sha256": "ab", "path": "/adapters/7", "base_model": "rook-tiny"}
+    async with inference(monkeypatch, httpx.Response(200, json=body)) as (client, _):
+        assert await client.adapter() == ADAPTER
+        assert await client.policy() == ADAPTER.version
+
+
+async def test_no_policy_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with inference(monkeypatch, httpx.Response(503)) as (client, _):
+        assert await client.policy() is None
+
+
+async def test_reload_sends_the_whole_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with inference(monkeypatch, httpx.Response(200, json={"load": 0.02})) as (client, server):
+        assert await client.reload(ADAPTER, rollback=True) == {"load": 0.02}
+    assert server.sent == {
+        "version": 7,
+        "path": "/adapters/7",
+        "sha256": "ab",
+        "base_model": "rook-tiny",
+        "rollback": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, InvalidInput),
+        (404, NotFound),
+        (409, Conflict),
+        (422, InvalidInput),
+        (500, PeerFault),
+        (502, PeerFault),
+    ],
+)
+async def test_each_status_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, status: int, error: type[RookeryError]
+) -> None:
+    async with inference(monkeypatch, httpx.Response(status, text="version 7 is taken")) as (client, _):
+        with pytest.raises(error, match=f"POST http://inference:8000/reload: {status} version 7 is taken"):
+            await client.reload(ADAPTER)
+
+
+async def test_silence_is_a_peer_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with inference(monkeypatch, httpx.ConnectTimeout("too long")) as (client, _):
+        with pytest.raises(PeerFault, match="GET http://inference:8000/policy: ConnectTimeout too long"):
+            await client.policy()

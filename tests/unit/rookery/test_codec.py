@@ -1,0 +1,125 @@
+"""The wire: what goes out comes back, its bytes never change, and damage is named."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message as ProtoMessage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.codec import (
+    decode_group,
+    decode_position,
+    encode_group,
+    encode_position,
+    verdict_from_proto,
+    verdict_to_proto,
+)
+from rookery.errors import WireError
+from rookery.trace import Outcome, Phase, Position, TraceGroup, Verdict
+from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
+from tests.unit.rookery.records import GROUP, POSITION, groups, positions, verdicts
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@given(positions)
+def test_a_position_comes_back(position: Position) -> None:
+    assert decode_position(encode_position(position)) == position
+
+
+@given(verdicts)
+def test_a_verdict_comes_back(verdict: Verdict) -> None:
+    proto = verdict_pb2.Verdict.FromString(verdict_to_proto(verdict).SerializeToString())
+    assert verdict_from_proto(proto) == verdict
+
+
+@given(groups)
+def test_a_group_comes_back(group: TraceGroup) -> None:
+    assert decode_group(encode_group(group)) == group
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("position", encode_position(POSITION)), ("trace_group", encode_group(GROUP))]
+)
+def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
+    """A run in flight, or an archive, was written with these: a change of the wire must add, not alter."""
+    assert data.hex() == (GOLDEN / f"{name}_v1.hex").read_text().strip()
+
+
+def test_old_bytes_read_as_they_were_meant() -> None:
+    assert decode_group(bytes.fromhex((GOLDEN / "trace_group_v1.hex").read_text())) == GROUP
+
+
+def test_the_golden_group_sets_every_field_of_the_wire() -> None:
+    unset = set(unset_fields(trace_pb2.TraceGroup.FromString(encode_group(GROUP))))
+    assert unset == set()
+
+
+def unset_fields(message: ProtoMessage) -> list[str]:
+    """Fields without a value in `message` and in every message below it."""
+    set_here = {field.full_name: value for field, value in message.ListFields()}
+    missing = []
+    for field in message.DESCRIPTOR.fields:
+        value = set_here.get(field.full_name)
+        if value is None:
+            missing.append(field.full_name)
+        elif field.type == FieldDescriptor.TYPE_MESSAGE and not field.message_type.GetOptions().map_entry:
+            # Of a repeated field the first is the complete one.
+            missing += unset_fields(value[0] if field.is_repeated else value)
+    # The other half of a oneof.
+    return [
+        name for name in missing if name not in {"rookery.v1.Evaluation.cp", "rookery.v1.Evaluation.mate"}
+    ]
+
+
+@pytest.mark.parametrize("decode", [decode_position, decode_group])
+def test_noise_is_a_wire_error(decode: object) -> None:
+    assert callable(decode)
+    with pytest.raises(WireError, match=r"3 bytes are no rookery\.v1\."):
+        decode(b"\xff\xff\xff")
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_never_escape_as_anything_else(data: bytes) -> None:
+    with contextlib.suppress(WireError):
+        decode_group(data)
+
+
+def test_another_trace_version_is_refused() -> None:
+    proto = trace_pb2.TraceGroup.FromString(encode_group(GROUP))
+    proto.trace_version = 2
+    with pytest.raises(WireError, match="trace version 2 of group 'g1': this process reads 1"):
+        decode_group(proto.SerializeToString())
+
+
+def test_a_token_without_its_logprob_is_refused() -> None:
+    proto = trace_pb2.TraceGroup.FromString(encode_group(GROUP))
+    proto.traces[0].completion.logprobs.pop()
+    with pytest.raises(WireError, match="trace 'g1-0' of group 'g1': 2 tokens but 1 logprobs"):
+        decode_group(proto.SerializeToString())
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), float("-inf")])
+def test_a_reward_that_is_no_number_is_refused(reward: float) -> None:
+    proto = trace_pb2.TraceGroup.FromString(encode_group(GROUP))
+    proto.traces[1].verdict.reward = reward
+    with pytest.raises(WireError, match=r"trace 'g1-1' of group 'g1': reward .* is not finite"):
+        decode_group(proto.SerializeToString())
+
+
+@pytest.mark.parametrize("phase", [0, 99])
+def test_an_unknown_phase_is_refused(phase: int) -> None:
+    proto = position_pb2.Position.FromString(encode_position(POSITION))
+    proto.phase = phase
+    with pytest.raises(WireError, match=f"{phase} is no known value of PHASE"):
+        decode_position(proto.SerializeToString())
+
+
+def test_records_and_wire_know_the_same_values() -> None:
+    assert {f"PHASE_{phase.name}" for phase in Phase} == set(position_pb2.Phase.keys()) - {
+        "PHASE_UNSPECIFIED"
+    }
+    assert {f"OUTCOME_{o.name}" for o in Outcome} == set(verdict_pb2.Outcome.keys()) - {"OUTCOME_UNSPECIFIED"}

@@ -1,0 +1,64 @@
+"""Every fault says once, for all transports, how bad it is."""
+
+import logging
+
+import grpc
+import pytest
+
+import rookery.errors
+from rookery.errors import (
+    Conflict,
+    EngineFault,
+    InvalidInput,
+    NotFound,
+    PeerFault,
+    RookeryError,
+    SetupError,
+    Unavailable,
+    WireError,
+)
+
+ALL = [
+    value
+    for value in vars(rookery.errors).values()
+    if isinstance(value, type) and issubclass(value, RookeryError)
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "level", "kind"),
+    [
+        (RookeryError, 500, "INTERNAL", logging.ERROR, "rookery-error"),
+        (InvalidInput, 422, "INVALID_ARGUMENT", logging.WARNING, "invalid-input"),
+        (NotFound, 404, "NOT_FOUND", logging.WARNING, "not-found"),
+        (Conflict, 409, "FAILED_PRECONDITION", logging.WARNING, "conflict"),
+        (Unavailable, 503, "UNAVAILABLE", logging.ERROR, "unavailable"),
+        (EngineFault, 503, "UNAVAILABLE", logging.ERROR, "engine-fault"),
+        (PeerFault, 503, "UNAVAILABLE", logging.ERROR, "peer-fault"),
+        (SetupError, 500, "INTERNAL", logging.CRITICAL, "setup-error"),
+        (WireError, 500, "INTERNAL", logging.ERROR, "wire-error"),
+    ],
+)
+def test_status_code_level_and_kind(
+    error: type[RookeryError], status: int, code: str, level: int, kind: str
+) -> None:
+    raised = error("what happened")
+    assert (raised.http_status, raised.grpc_code, raised.log_level) == (status, code, level)
+    assert raised.kind == kind
+    assert str(raised) == "what happened"
+
+
+@pytest.mark.parametrize("error", ALL)
+def test_every_code_is_one_of_grpc(error: type[RookeryError]) -> None:
+    assert error.grpc_code in grpc.StatusCode.__members__
+
+
+@pytest.mark.parametrize("error", ALL)
+def test_only_what_may_pass_asks_for_a_retry(error: type[RookeryError]) -> None:
+    assert (error("").retry_after_s is not None) == issubclass(error, Unavailable)
+
+
+@pytest.mark.parametrize("error", ALL)
+def test_the_tree_in_the_docstring_names_every_error(error: type[RookeryError]) -> None:
+    line = next(row for row in str(rookery.errors.__doc__).splitlines() if error.__name__ in row.split())
+    assert str(error.http_status) in line or issubclass(error, Unavailable)

@@ -1,0 +1,85 @@
+"""Prompts: nothing about the board is lost, colour does not matter, the answer is read on `Prompt.fen`."""
+
+import chess
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.errors import InvalidInput
+from rookery.prompt import STYLES, mover_board, piece_list, render, squares
+from rookery.trace import Phase, Position
+from tests.unit.rookery.boards import boards
+
+styles = st.sampled_from(sorted(STYLES))
+mover_styles = st.sampled_from(sorted(name for name in STYLES if name.startswith("mover-")))
+
+
+def position(board: chess.Board) -> Position:
+    last = tuple(move.uci() for move in board.move_stack[-10:])
+    return Position("p", board.fen(), board.ply(), Phase.OPENING, "g", last)
+
+
+@given(boards())
+def test_squares_spell_the_board(board: chess.Board) -> None:
+    read = chess.Board(None)
+    for square, letter in zip(chess.SQUARES, squares(board), strict=True):
+        if letter != ".":
+            read.set_piece_at(square, chess.Piece.from_symbol(letter))
+    assert read.board_fen() == board.board_fen()
+
+
+@given(boards())
+def test_a_piece_list_holds_pieces_rights_and_en_passant(board: chess.Board) -> None:
+    pieces, castling, en_passant = piece_list(board).split(" ")
+    read = chess.Board(None)
+    for i in range(0, len(pieces), 3):
+        read.set_piece_at(chess.parse_square(pieces[i + 1 : i + 3]), chess.Piece.from_symbol(pieces[i]))
+    assert read.board_fen() == board.board_fen()
+    assert castling == board.castling_xfen()
+    assert (en_passant != "-") == board.has_legal_en_passant()
+
+
+@given(boards(), styles)
+def test_the_answers_board_has_the_same_moves(board: chess.Board, style: str) -> None:
+    prompt = render(position(board), style=style)
+    assert prompt.style == style
+    assert chess.Board(prompt.fen).legal_moves.count() == board.legal_moves.count()
+
+
+@given(boards(), mover_styles)
+def test_a_mover_style_shows_white_to_move_and_hides_the_colour(board: chess.Board, style: str) -> None:
+    prompt = render(position(board), style=style)
+    assert chess.Board(prompt.fen).turn == chess.WHITE
+    mirrored = render(position(board.mirror()), style=style)
+    assert mirrored.messages == prompt.messages
+    assert mirrored.fen.split(" ")[:4] == prompt.fen.split(" ")[:4]
+
+
+@given(boards())
+def test_a_mirrored_answer_is_the_mirrored_move(board: chess.Board) -> None:
+    shown = mover_board(board.fen())
+    if board.turn == chess.WHITE:
+        assert shown == board
+        return
+    flipped = {
+        chess.Move(chess.square_mirror(m.from_square), chess.square_mirror(m.to_square), m.promotion)
+        for m in board.legal_moves
+    }
+    assert set(shown.legal_moves) == flipped
+
+
+@given(boards())
+def test_listed_moves_are_all_legal_moves(board: chess.Board) -> None:
+    text = render(position(board), style="fen-moves").messages[-1].content
+    listed = text.split("Legal moves: ")[1].split(" ")
+    assert {board.parse_san(san) for san in listed} == set(board.legal_moves)
+
+
+@given(boards(), styles)
+def test_the_same_position_gives_the_same_prompt(board: chess.Board, style: str) -> None:
+    assert render(position(board), style=style) == render(position(board), style=style)
+
+
+def test_an_unknown_style_is_named_with_the_known_ones() -> None:
+    with pytest.raises(InvalidInput, match="no prompt style 'haiku': choose from board, fen, "):
+        render(position(chess.Board()), style="haiku")

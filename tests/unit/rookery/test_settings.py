@@ -1,0 +1,122 @@
+"""Settings: flags over environment over TOML, and errors that name the value and the field."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import Field, ValidationError
+from pydantic_settings import SettingsConfigDict
+
+from rookery.errors import SetupError
+from rookery.settings import CONFIG_VARIABLE, Port, RunSettings, fail
+
+
+class Bakery(RunSettings):
+    """Settings of a service that does not exist."""
+
+    model_config = SettingsConfigDict(env_prefix="BAKERY_")
+
+    port: Port = 8080
+    """Where it listens."""
+    loaves: int = Field(default=10, gt=0)
+    """Loaves in one batch."""
+    rye: bool = False
+    """Bake with rye."""
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BAKERY_PORT", "BAKERY_LOAVES", "ROOKERY_RUN", "ROOKERY_REDIS_URL", CONFIG_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "run.toml"
+    path.write_text('[bakery]\nport = 3\nloaves = 3\nrye = true\nrun = "from-toml"\n[other]\nx = 1\n')
+    monkeypatch.setenv(CONFIG_VARIABLE, str(path))
+    return path
+
+
+def parse(*argv: str) -> Bakery:
+    return Bakery.parse(list(argv), prog="bakery")
+
+
+def test_defaults() -> None:
+    assert parse() == Bakery(port=8080, loaves=10, rye=False, run="default")
+
+
+def test_flags_win_over_environment_over_toml(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAKERY_PORT", "2")
+    monkeypatch.setenv("BAKERY_LOAVES", "2")
+    settings = parse("--port", "1")
+    assert (settings.port, settings.loaves, settings.rye, settings.run) == (1, 2, True, "from-toml")
+
+
+def test_every_member_of_a_run_reads_the_same_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOKERY_RUN", "quiet-rook")
+    monkeypatch.setenv("ROOKERY_REDIS_URL", "redis://elsewhere:1/2")
+    assert (parse().run, parse().redis_url) == ("quiet-rook", "redis://elsewhere:1/2")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--port", "99999"], r"bakery: port: .*65535 \(got '99999'\)"),
+        (["--loaves", "0"], r"bakery: loaves: .*greater than 0 \(got '0'\)"),
+        (["--run", "a b"], r"bakery: run: .*pattern.* \(got 'a b'\)"),
+        (["--port", "99999", "--loaves", "some"], r"port: .*; loaves: .*got 'some'"),
+    ],
+)
+def test_a_wrong_flag_is_named_with_its_value(argv: list[str], message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        parse(*argv)
+
+
+def test_a_wrong_variable_is_named_with_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAKERY_LOAVES", "many")
+    with pytest.raises(SetupError, match=r"bakery: loaves: .*got 'many'"):
+        parse()
+
+
+def test_an_unknown_key_of_the_file_is_refused(toml: Path) -> None:
+    toml.write_text("[bakery]\nlaoves = 3\n")
+    with pytest.raises(SetupError, match=r"bakery: laoves: Extra inputs are not permitted \(got 3\)"):
+        parse()
+
+
+def test_a_broken_file_is_named(toml: Path) -> None:
+    toml.write_text("[bakery")
+    with pytest.raises(SetupError, match=r"ROOKERY_CONFIG='.*run\.toml': Expected ']'"):
+        parse()
+
+
+def test_a_missing_file_is_named(toml: Path) -> None:
+    toml.unlink()
+    with pytest.raises(SetupError, match=r"ROOKERY_CONFIG='.*run\.toml': .*No such file"):
+        parse()
+
+
+def test_an_unknown_flag_ends_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        parse("--loafs", "3")
+    assert stopped.value.code == 2
+    assert "unrecognized arguments: --loafs 3" in capsys.readouterr().err
+
+
+def test_help_speaks_the_docstrings(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        parse("--help")
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert "Loaves in one batch. (default: 10)" in text
+    assert "--rye, --no-rye" in text
+
+
+def test_settings_do_not_change_once_read() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        parse().port = 1  # type: ignore[misc]
+
+
+def test_failing_to_start_says_why_and_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fail(SetupError("port 80 is taken")) == 2
+    assert capsys.readouterr().err == "error: port 80 is taken\n"
