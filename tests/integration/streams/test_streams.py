@@ -1,0 +1,312 @@
+"""The streams against a real Redis: what a retry, a rival, a crash and a loss of data may not do."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+
+from rookery.errors import Conflict, SetupError, Unavailable, WireError
+from rookery.streams import (
+    MAX_DELIVERIES,
+    Entry,
+    RunStreams,
+    decode_held_group,
+    decode_held_position,
+)
+from rookery.trace import (
+    Adapter,
+    Completion,
+    Outcome,
+    Phase,
+    PolicyVersion,
+    Position,
+    Prompt,
+    Sampling,
+    Trace,
+    TraceGroup,
+    Verdict,
+)
+from tests.conftest import RedisServer
+
+pytestmark = pytest.mark.redis
+
+START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+ROLLOUTS = {"group": "rollouts", "consumer": "r"}
+TRAINER = {"group": "trainer", "consumer": "t"}
+
+
+@pytest.fixture
+def streams(redis_url: str) -> RunStreams:
+    return RunStreams(redis_url, "test")
+
+
+def position(number: int) -> Position:
+    return Position(f"x:0:{number}", START, number, Phase.OPENING, "game")
+
+
+def group(number: int, *, version: int = 0) -> TraceGroup:
+    verdict = Verdict(-0.5, Outcome.LEGAL, "test-1")
+    trace = Trace(f"g{number}-0", Completion("e4", (1,), (-0.5,), "stop", 1), verdict)
+    return TraceGroup(
+        id=f"g{number}",
+        run="test",
+        position=position(number),
+        prompt=Prompt("fen", (), START),
+        prompt_token_ids=(1,),
+        policy=PolicyVersion(version, "aa"),
+        base_model="tiny",
+        sampling=Sampling(),
+        traces=(trace,),
+        created_at=1.0,
+    )
+
+
+def take(streams: RunStreams, count: int) -> list[Entry]:
+    """Feeds `count` positions and holds them as the rollouts would."""
+    cursor = streams.feed_cursor()
+    streams.add_positions([position(cursor + i) for i in range(count)], cursor=cursor)
+    return read(streams, "positions", count, **ROLLOUTS)
+
+
+def read(streams: RunStreams, stream: str, count: int, *, group: str, consumer: str) -> list[Entry]:
+    entries: list[Entry] = []
+    deadline = time.monotonic() + 10
+    while len(entries) < count and time.monotonic() < deadline:
+        entries += streams.read(stream, group=group, consumer=consumer, count=count, block_s=0.05)
+    return entries
+
+
+def publish(streams: RunStreams, entry: Entry, number: int) -> bool:
+    return streams.publish_group(group(number), entry_id=entry.id, consumer_group="rollouts")
+
+
+def generated(streams: RunStreams, count: int) -> list[Entry]:
+    for number, entry in enumerate(take(streams, count)):
+        assert publish(streams, entry, number)
+    return read(streams, "traces", count, **TRAINER)
+
+
+# positions
+
+
+def test_a_position_survives_the_stream(streams: RunStreams) -> None:
+    (entry,) = take(streams, 1)
+    assert decode_held_position(entry) == position(0)
+    assert entry.deliveries == 1
+
+
+def test_of_two_feeds_one_adds(streams: RunStreams) -> None:
+    assert streams.add_positions([position(0), position(1)], cursor=0) == 2
+    assert streams.add_positions([position(0)], cursor=0) == 2
+    assert streams.length("positions") == 2
+    assert streams.feed_cursor() == 2
+
+
+# publishing
+
+
+def test_publishing_twice_is_publishing_once(streams: RunStreams) -> None:
+    (entry,) = take(streams, 1)
+    assert publish(streams, entry, 0)
+    assert not publish(streams, entry, 0)
+    assert (streams.length("traces"), streams.length("positions")) == (1, 0)
+    assert streams.counts().generated == 1
+    assert streams.pending("positions", group="rollouts") == 0
+
+
+def test_of_two_consumers_with_one_entry_the_first_publishes(streams: RunStreams) -> None:
+    (entry,) = take(streams, 1)
+    (claimed,) = streams.claim_idle("positions", group="rollouts", consumer="other", idle_s=0)
+    assert claimed.id == entry.id
+    assert publish(streams, claimed, 0)
+    assert not publish(streams, entry, 0)
+    assert streams.overview().traces == 1
+
+
+def test_many_threads_publish_each_entry_once(streams: RunStreams) -> None:
+    entries = take(streams, 20)
+    with ThreadPoolExecutor(8) as threads:
+        won = list(threads.map(lambda i: publish(streams, entries[i % 20], i % 20), range(80)))
+    assert sum(won) == streams.counts().generated == streams.length("traces") == 20
+
+
+def test_a_group_survives_the_stream(streams: RunStreams) -> None:
+    (entry,) = generated(streams, 1)
+    assert decode_held_group(entry) == group(0)
+
+
+# settling
+
+
+def test_settling_twice_counts_once(streams: RunStreams) -> None:
+    ids = [entry.id for entry in generated(streams, 3)]
+    epoch = streams.take_over()
+    assert streams.settle(ids[:2], group="trainer", result="trained", epoch=epoch) == 2
+    assert streams.settle(ids, group="trainer", result="trained", epoch=epoch) == 1
+    assert streams.counts().trained == 3
+    assert streams.length("traces") == 0
+
+
+def test_a_fenced_trainer_changes_nothing(streams: RunStreams) -> None:
+    ids = [entry.id for entry in generated(streams, 1)]
+    old = streams.take_over()
+    streams.take_over()
+    adapter = Adapter(PolicyVersion(1, "bb"), "/a/1", "tiny")
+    with pytest.raises(Conflict, match="taken over"):
+        streams.settle(ids, group="trainer", result="trained", epoch=old)
+    with pytest.raises(Conflict, match="taken over"):
+        streams.publish_policy(adapter, epoch=old)
+    assert streams.policy() is None
+    assert streams.counts().trained == 0
+    assert streams.pending("traces", group="trainer") == 1
+
+
+def test_a_policy_comes_back_as_it_was_published(streams: RunStreams) -> None:
+    adapter = Adapter(PolicyVersion(7, "cc"), "/a/7", "tiny")
+    streams.publish_policy(adapter, epoch=streams.take_over())
+    assert streams.policy() == adapter
+    assert streams.overview().committed == 7
+
+
+# dead letters
+
+
+def test_a_dead_letter_keeps_the_entry_and_the_reason(streams: RunStreams, redis_url: str) -> None:
+    (entry,) = take(streams, 1)
+    streams.dead_letter("positions", entry.id, group="rollouts", reason="no such move")
+    streams.dead_letter("positions", entry.id, group="rollouts", reason="twice")
+    assert streams.counts().dead == {"positions": 1}
+    assert streams.length("positions") == 0
+    with redis.Redis.from_url(redis_url) as client:
+        ((_, fields),) = client.xrange(streams.key("dead"))
+    assert fields[b"reason"] == b"no such move"
+    assert (fields[b"stream"], fields[b"entry"]) == (b"positions", entry.id.encode())
+    assert fields[b"data"] == entry.data
+
+
+def test_an_entry_delivered_too_often_is_refused(streams: RunStreams) -> None:
+    take(streams, 1)
+    deliveries = [streams.read_held("positions", **ROLLOUTS)[0].deliveries for _ in range(MAX_DELIVERIES)]
+    assert deliveries == list(range(2, MAX_DELIVERIES + 2))
+    (entry,) = streams.read_held("positions", **ROLLOUTS)
+    with pytest.raises(WireError, match=f"{MAX_DELIVERIES + 2} times"):
+        decode_held_position(entry)
+
+
+# the account
+
+
+def test_every_generated_group_is_somewhere(streams: RunStreams) -> None:
+    entries = generated(streams, 10)
+    epoch = streams.take_over()
+    settle = {"trained": entries[:4], "dropped:stale": entries[4:6], "dropped:uniform": entries[6:7]}
+    for result, some in settle.items():
+        streams.settle([e.id for e in some], group="trainer", result=result, epoch=epoch)
+    streams.dead_letter("traces", entries[7].id, group="trainer", reason="poison")
+    run = streams.overview()
+    assert run.astray == 0
+    assert run.counts.dropped == {"stale": 2, "uniform": 1}
+    assert (run.counts.generated, run.counts.trained, run.traces, run.dead) == (10, 4, 2, 1)
+    assert run.counts.accepted == 10 - 3 - 1
+
+
+def test_an_entry_that_vanishes_is_noticed(streams: RunStreams, redis_url: str) -> None:
+    (entry,) = generated(streams, 1)
+    with redis.Redis.from_url(redis_url) as client:
+        client.xdel(streams.key("traces"), entry.id)
+    assert streams.overview().astray == 1
+
+
+# holding
+
+
+def test_a_consumer_finds_what_it_held(streams: RunStreams, redis_url: str) -> None:
+    held = take(streams, 3)
+    reborn = RunStreams(redis_url, "test")
+    assert [e.id for e in reborn.read_held("positions", **ROLLOUTS)] == [e.id for e in held]
+    assert reborn.read_held("positions", group="rollouts", consumer="other") == []
+
+
+def test_a_sign_of_life_keeps_an_entry(streams: RunStreams) -> None:
+    (entry,) = take(streams, 1)
+    time.sleep(0.3)
+    streams.keep("positions", [entry.id], **ROLLOUTS)
+    assert streams.claim_idle("positions", group="rollouts", consumer="other", idle_s=0.25) == []
+    time.sleep(0.3)
+    (claimed,) = streams.claim_idle("positions", group="rollouts", consumer="other", idle_s=0.25)
+    assert (claimed.id, claimed.deliveries) == (entry.id, 2)
+
+
+def test_a_sign_of_life_revives_nothing(streams: RunStreams) -> None:
+    (entry,) = take(streams, 1)
+    publish(streams, entry, 0)
+    streams.keep("positions", [entry.id], **ROLLOUTS)
+    assert streams.pending("positions", group="rollouts") == 0
+
+
+# agreement
+
+
+def test_the_first_member_sets_the_terms(streams: RunStreams) -> None:
+    streams.agree({"group_size": 8, "batch_groups": 32})
+    streams.agree({"batch_groups": 32})
+    streams.agree({"staleness": 2})
+    with pytest.raises(SetupError, match="group_size is 8 there and 4 here"):
+        streams.agree({"group_size": 4, "staleness": 2})
+
+
+# losses
+
+
+def test_a_lost_group_is_made_again(streams: RunStreams, redis_url: str) -> None:
+    (entry,) = take(streams, 1)
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushall()
+    streams.keep("positions", [entry.id], **ROLLOUTS)
+    assert not publish(streams, entry, 0)
+    assert streams.pending("positions", group="rollouts") == 0
+    assert streams.claim_idle("positions", group="rollouts", consumer="r", idle_s=0) == []
+    assert streams.read_held("positions", **ROLLOUTS) == []
+    assert len(take(streams, 2)) == 2
+    assert streams.overview().astray == 0
+
+
+@pytest.fixture
+def patient(redis_server: RedisServer) -> Iterator[RunStreams]:
+    stopping = threading.Event()
+    yield RunStreams(redis_server.url, "test", stopping=stopping)
+    stopping.set()
+
+
+def test_a_blocked_read_outlives_a_restart(patient: RunStreams, redis_server: RedisServer) -> None:
+    take(patient, 1)
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(read, patient, "positions", 1, **ROLLOUTS)
+        time.sleep(0.2)
+        redis_server.stop()
+        time.sleep(0.5)
+        redis_server.start()
+        patient.add_positions([position(7)], cursor=patient.feed_cursor())
+        assert [decode_held_position(e) for e in answer.result(timeout=30)] == [position(7)]
+
+
+def test_scripts_are_known_again_after_a_restart(patient: RunStreams, redis_server: RedisServer) -> None:
+    generated(patient, 1)
+    redis_server.stop()
+    redis_server.start()
+    assert len(generated(patient, 2)) == 2
+    assert patient.overview().counts.generated == 2
+
+
+def test_waiting_for_redis_ends_when_told(redis_server: RedisServer) -> None:
+    stopping = threading.Event()
+    streams = RunStreams(redis_server.url, "test", stopping=stopping)
+    redis_server.stop()
+    with pytest.raises(Unavailable, match="does not answer"):
+        streams.ping(once=True)
+    threading.Timer(0.5, stopping.set).start()
+    with pytest.raises(Unavailable, match="stopped while redis was away"):
+        streams.counts()
