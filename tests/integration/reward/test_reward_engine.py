@@ -65,7 +65,7 @@ async def test_an_engine_that_died_idle_costs_nobody_anything(stockfish_path: st
 async def test_a_hung_search_is_a_fault_and_is_replaced(stockfish_path: str) -> None:
     pool = await pool_of(stockfish_path, deadline_s=0.3).start()
     try:
-        with pytest.raises(EngineFault, match="the engine hung: no bestmove in 0.3 s"):
+        with pytest.raises(EngineFault, match=r"the engine hung: no bestmove in 0\.3 s"):
             await pool.search(Query(SHORT.fen, LONG))
         assert (await pool.search(SHORT)).nodes >= 500
     finally:
@@ -121,7 +121,7 @@ async def test_when_no_engine_starts_again_callers_hear_it_at_once(
             await pool.search(SHORT)
         path.write_text(f'#!/bin/sh\nexec "{stockfish_path}"\n')
         async with asyncio.timeout(10):
-            while not pool.ready:
+            while not pool.ready:  # noqa: ASYNC110 -- seen from outside, as /readyz sees it
                 await asyncio.sleep(0.05)
         assert (await pool.search(SHORT)).nodes >= 500
     finally:
@@ -172,7 +172,7 @@ def test_a_missing_engine_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr("services.reward.engine._USUAL_PLACES", ())
     with pytest.raises(SetupError, match=r"apt-get install stockfish.*brew install.*REWARD_ENGINE_PATH"):
         find_engine(None)
-    with pytest.raises(SetupError, match="REWARD_ENGINE_PATH.* is no program"):
+    with pytest.raises(SetupError, match=r"REWARD_ENGINE_PATH.* is no program"):
         find_engine(tmp_path / "none")
 
 
