@@ -1,0 +1,34 @@
+"""`python -m services.inference.server`: becomes vLLM's OpenAI server with Rookery's routes.
+
+The process image is replaced, so signals go straight to vLLM, which ends its engine with itself.
+"""
+
+import os
+import sys
+
+from rookery.errors import SetupError
+from rookery.settings import fail
+from services.inference.server.settings import ServerSettings
+
+
+def main(argv: list[str]) -> int:
+    try:
+        settings = ServerSettings.parse(argv, prog="python -m services.inference.server")
+        arguments, variables = _prepare(settings)
+    except SetupError as error:
+        return fail(error)
+    return os.execve(arguments[0], arguments, variables)  # noqa: S606 - vLLM is to be this process
+
+
+def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
+    from rookery.serving import bind
+    from services.inference.server import launch
+
+    cpu = launch.runs_on_cpu(settings.device, cpu_build=launch.vllm_is_cpu_build())
+    with bind(settings.host, settings.port, setting="--port or INFERENCE_PORT") as probe:
+        port = int(probe.getsockname()[1])
+    return launch.command(settings, port=port, cpu=cpu), launch.environment(settings, os.environ, cpu=cpu)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""vLLM as the engine of `policies`: adapters by name, a canary, a warm-up.
+
+Runs inside vLLM's API server process and uses its objects: the engine client, and the table of
+adapter names that its OpenAI routes look requests up in. Written for vLLM 0.32.
+"""
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, TypeVar
+
+from vllm import SamplingParams
+from vllm.lora.request import LoRARequest
+from vllm.sampling_params import RequestOutputKind
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from rookery.errors import EngineFault, InvalidInput
+from rookery.trace import Adapter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from vllm.entrypoints.openai.models.serving import OpenAIServingModels
+    from vllm.outputs import RequestOutput
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+T = TypeVar("T")
+
+CANARY_TEXT = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
+
+LOAD_TIMEOUT_S = 120.0
+WARM_UP_TIMEOUT_S = 600.0
+
+_WARM_UP_PROMPTS, _WARM_UP_SAMPLES, _WARM_UP_TOKENS = 8, 8, 16
+
+
+class VllmEngine:
+    """The adapters of one vLLM engine. A name that is routed is a key of vLLM's own table."""
+
+    def __init__(self, client: "AsyncLLM", models: "OpenAIServingModels") -> None:
+        self._client = client
+        self._models = models
+        self._loaded: dict[str, LoRARequest] = {}
+        self._canary_ids = tuple(client.get_tokenizer().encode(CANARY_TEXT))
+
+    async def load(self, adapter: Adapter) -> None:
+        """Reads an adapter into memory, answering to no name yet."""
+        name = adapter.version.name
+        # A fresh id each time and never `load_inplace`: the flag would stick to the request, and vLLM
+        # would read the file again on every step of every request that carries it.
+        request = LoRARequest(name, self._models.lora_id_counter.inc(1), adapter.path)
+        await self._ask(self._client.add_lora(request), f"vLLM cannot load {name} from {adapter.path}")
+        self._loaded[name] = request
+
+    async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
+        """Log-probabilities of a fixed text's tokens, the first excepted, and of one token after it."""
+        params = SamplingParams(
+            temperature=0.0,
+            max_tokens=1,
+            logprobs=0,
+            prompt_logprobs=0,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        lora = self._loaded[adapter.version.name] if adapter else None
+        output = await self._ask(
+            self._generate(list(self._canary_ids), params, lora), "the canary was not answered"
+        )
+        rows = [*output.prompt_logprobs[1:], *output.outputs[0].logprobs]
+        tokens = [*self._canary_ids[1:], *output.outputs[0].token_ids]
+        return tuple(row[token].logprob for row, token in zip(rows, tokens, strict=True))
+
+    async def warm_up(self, adapter: Adapter) -> None:
+        """A burst like that of rollouts, then one request with the truncated sampling of people."""
+        lora = self._loaded[adapter.version.name]
+        burst = [
+            self._generate([*self._canary_ids[i:], *self._canary_ids[:i]], _rollout_params(i), lora)
+            for i in range(_WARM_UP_PROMPTS)
+        ]
+        truncated = SamplingParams(
+            temperature=0.6,
+            top_p=0.95,
+            top_k=20,
+            max_tokens=_WARM_UP_TOKENS,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        async with asyncio.timeout(WARM_UP_TIMEOUT_S):
+            await asyncio.gather(*burst)
+            await self._generate(list(self._canary_ids), truncated, lora)
+
+    def route(self, model: str, adapter: Adapter) -> None:
+        """vLLM resolves a request's model once, on arrival, so requests in flight keep theirs."""
+        self._models.lora_requests[model] = self._loaded[adapter.version.name]
+
+    def unroute(self, model: str) -> None:
+        self._models.lora_requests.pop(model, None)
+
+    def busy(self, adapter: Adapter) -> bool:
+        request = self._loaded[adapter.version.name]
+        states = self._client.output_processor.request_states.values()
+        return any(state.lora_request is request for state in states)
+
+    async def unload(self, adapter: Adapter) -> None:
+        request = self._loaded.pop(adapter.version.name)
+        await self._ask(
+            self._client.remove_lora(request.lora_int_id), f"vLLM cannot unload {request.lora_name}"
+        )
+
+    async def _generate(
+        self, token_ids: list[int], params: SamplingParams, lora: LoRARequest | None
+    ) -> "RequestOutput":
+        stream = self._client.generate(
+            {"prompt_token_ids": token_ids}, params, f"rookery-{uuid.uuid4().hex}", lora_request=lora
+        )
+        outputs = [output async for output in stream]
+        return outputs[-1]
+
+    async def _ask(self, answer: "Awaitable[T]", complaint: str) -> T:
+        """Tells an engine in trouble from one that refuses what it was given."""
+        try:
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                return await answer
+        except TimeoutError as error:
+            raise EngineFault(f"{complaint}: no answer within {LOAD_TIMEOUT_S} s") from error
+        except EngineDeadError as error:
+            raise EngineFault(f"{complaint}: {error}") from error
+        except Exception as error:
+            # vLLM carries the worker's exception across processes as text in a plain Exception.
+            kind = EngineFault if self._client.errored else InvalidInput
+            raise kind(f"{complaint}: {error}") from error
+
+
+def _rollout_params(seed: int) -> SamplingParams:
+    return SamplingParams(
+        n=_WARM_UP_SAMPLES,
+        seed=seed,
+        temperature=1.0,
+        logprobs=0,
+        max_tokens=_WARM_UP_TOKENS,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )

@@ -1,0 +1,195 @@
+"""Rookery's routes on vLLM's own OpenAI server, through its `vllm.endpoint_plugins` door.
+
+Loaded only where `VLLM_PLUGINS` names `rookery`; configured by the `INFERENCE_*` environment. vLLM's
+routes, `/metrics` included, stay as they are. This module wires; `policies` decides.
+"""
+
+import asyncio
+import logging
+import threading
+from argparse import Namespace
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field
+
+from rookery import logs
+from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable
+from rookery.serving import add_problem_handlers
+from rookery.streams import RunStreams
+from rookery.trace import Adapter, PolicyVersion
+from services.inference.server.adapter import AdapterRules
+from services.inference.server.follower import POLL_S, PolicyFollower
+from services.inference.server.policies import Policies
+from services.inference.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from starlette.datastructures import State
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+logger = logging.getLogger(__name__)
+
+
+class NotReady(Unavailable):
+    """Asked before the first policy: expected at every start, so no error in the log."""
+
+    log_level = logging.INFO
+    title = "Not ready"
+
+
+class _Reload(BaseModel):
+    """Body of `POST /reload`."""
+
+    version: int = Field(ge=0)
+    path: str = Field(min_length=1)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    base_model: str = Field(min_length=1)
+    rollback: bool = False
+
+
+class _ProblemRoute(APIRoute):
+    """vLLM installs its own handler for bad bodies; ours answer with a problem document and 422."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_or_refuse(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                first = error.errors()[0]
+                place = ".".join(str(part) for part in first["loc"])
+                raise InvalidInput(
+                    f"{place}: {first['msg']} (got {str(first.get('input'))[:200]!r})"
+                ) from None
+
+        return handle_or_refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What the routes need, kept in the app's state."""
+
+    client: "AsyncLLM"
+    policies: Policies
+    follower: PolicyFollower | None
+    tasks: tuple["asyncio.Task[None]", ...]
+
+    def not_ready(self) -> str | None:
+        """Why requests should go elsewhere, None when they may come."""
+        if self.client.errored:
+            return "vLLM's engine has died"
+        if self.policies.served is not None or self.follower is None:
+            return None
+        return self.follower.waiting_for or "loading the policy"
+
+
+router = APIRouter(route_class=_ProblemRoute, tags=["rookery"])
+
+
+def _serving(request: Request) -> Serving:
+    serving: Serving = request.app.state.rookery
+    return serving
+
+
+@router.post("/reload")
+async def reload(body: _Reload, request: Request) -> dict[str, Any]:
+    """Serves another policy version without pausing the one before."""
+    adapter = Adapter(PolicyVersion(body.version, body.sha256), body.path, body.base_model)
+    done = await _serving(request).policies.reload(adapter, rollback=body.rollback)
+    return {
+        **_description(done.adapter),
+        "changed": done.changed,
+        "seconds": done.seconds,
+        "canary": {"max_difference": done.canary_max_difference},
+    }
+
+
+@router.get("/policy")
+async def policy(request: Request) -> dict[str, Any]:
+    """The version that the alias `policy` names; 503 before the first."""
+    serving = _serving(request)
+    reason = serving.not_ready()
+    if reason or serving.policies.served is None:
+        raise NotReady(reason or "no policy yet: POST /reload")
+    return _description(serving.policies.served)
+
+
+@router.get("/readyz", responses={503: {"description": "Not ready, and why"}})
+async def readyz(request: Request, response: Response) -> dict[str, str]:
+    """200 when warm and on the run's current version."""
+    reason = _serving(request).not_ready()
+    if reason is None:
+        return {"status": "ready"}
+    response.status_code = 503
+    return {"status": "not ready", "reason": reason}
+
+
+@router.get("/healthz")
+async def healthz(request: Request) -> dict[str, str]:
+    """200 while vLLM's engine lives."""
+    if _serving(request).client.errored:
+        raise EngineFault("vLLM's engine has died")
+    return {"status": "alive"}
+
+
+def _description(adapter: Adapter) -> dict[str, Any]:
+    return {
+        "version": adapter.version.number,
+        "sha256": adapter.version.sha256,
+        "name": adapter.version.name,
+        "path": adapter.path,
+        "base_model": adapter.base_model,
+    }
+
+
+class RookeryPlugin:
+    """vLLM's endpoint plugin protocol."""
+
+    name = "rookery"
+    required_tasks = ("generate",)
+
+    def attach_router(self, app: FastAPI) -> None:
+        """Adds the routes. vLLM's handlers, installed later, win for its own errors."""
+        add_problem_handlers(app)
+        app.include_router(router)
+
+    async def init_state(self, engine_client: "AsyncLLM", state: "State", args: Namespace) -> None:
+        """Starts following the policy record."""
+        from services.inference.server.engine import VllmEngine
+
+        logs.configure("inference")
+        settings = ServerSettings()
+        engine = VllmEngine(engine_client, state.openai_serving_models)
+        rules = AdapterRules(settings.adapter_root, settings.base_names, settings.max_lora_rank)
+        policies = Policies(engine, rules, keep=settings.max_loras - 1)
+        tasks = [asyncio.create_task(_tend(policies))]
+        follower = None
+        if settings.follow:
+            stopping = threading.Event()
+            streams = RunStreams(settings.redis_url, settings.run, stopping=stopping)
+            follower = PolicyFollower(streams, policies)
+            tasks.append(asyncio.create_task(_follow(follower, stopping)))
+        state.rookery = Serving(engine_client, policies, follower, tuple(tasks))
+
+
+async def _follow(follower: PolicyFollower, stopping: threading.Event) -> None:
+    try:
+        await follower.run()
+    finally:
+        # A thread that waits for Redis would hold the interpreter's exit up.
+        stopping.set()
+
+
+async def _tend(policies: Policies) -> None:
+    await policies.prepare()
+    while True:
+        await asyncio.sleep(POLL_S)
+        try:
+            await policies.sweep()
+        except RookeryError as error:
+            logger.warning("could not unload retired versions: %s", error)

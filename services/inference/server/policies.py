@@ -1,0 +1,214 @@
+"""Which policy versions are served, and how one takes over from another.
+
+Every version is a LoRA adapter under its own immutable name (`policy-v000042`); the alias `policy`
+moves. A request keeps the adapter it began with, so nothing pauses and nothing is drained for a
+reload. This module decides; it knows neither vLLM nor HTTP nor Redis.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rookery.errors import Conflict, InvalidInput, RookeryError, Unavailable
+from rookery.metrics import RELOAD_SECONDS, RELOADS, SERVED_VERSION
+from rookery.trace import Adapter, PolicyVersion
+from services.inference.server.adapter import AdapterRules, verify
+
+logger = logging.getLogger(__name__)
+
+ALIAS = "policy"
+"""The model name that always means the version served last."""
+
+RETIRE_S = 2.0
+"""A request may have looked its version up but not reached the engine yet: wait this long before
+asking whether anything still uses a version that lost its name."""
+
+
+class Engine(Protocol):
+    """What the policies need of an inference engine. Faults are `Unavailable`."""
+
+    async def load(self, adapter: Adapter) -> None:
+        """Reads an adapter into memory, answering to no name yet; `InvalidInput` if it cannot be."""
+        ...
+
+    async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
+        """Log-probabilities of one fixed text under a loaded adapter, or under the base model."""
+        ...
+
+    async def warm_up(self, adapter: Adapter) -> None:
+        """Makes the first real requests as fast as later ones."""
+        ...
+
+    def route(self, model: str, adapter: Adapter) -> None:
+        """Requests for `model` that arrive from now on are answered by a loaded adapter."""
+        ...
+
+    def unroute(self, model: str) -> None:
+        """Requests for `model` that arrive from now on are refused."""
+        ...
+
+    def busy(self, adapter: Adapter) -> bool:
+        """Whether a request in flight uses the adapter."""
+        ...
+
+    async def unload(self, adapter: Adapter) -> None:
+        """Frees a loaded adapter's memory; its files stay."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a reload did: time of each stage in seconds, and how far the canary moved from the base."""
+
+    adapter: Adapter
+    changed: bool
+    seconds: dict[str, float] = field(default_factory=dict)
+    canary_max_difference: float | None = None
+
+
+class Policies:
+    """The versions held in the engine, and the one that is served. Reloads come one at a time."""
+
+    def __init__(self, engine: Engine, rules: AdapterRules, *, keep: int) -> None:
+        self._engine = engine
+        self._rules = rules
+        self._keep = keep
+        self._lock = asyncio.Lock()
+        self._named: list[Adapter] = []  # the one served last at the end
+        self._retired: dict[int, tuple[Adapter, float]] = {}  # version -> when it lost its name
+        self._sha256: dict[int, str] = {}
+        self._base_canary: tuple[float, ...] | None = None
+        self._warm = False
+
+    @property
+    def served(self) -> Adapter | None:
+        """The version behind the alias, None before the first."""
+        return self._named[-1] if self._named else None
+
+    async def reload(self, adapter: Adapter, *, rollback: bool = False) -> Reloaded:
+        """Serves `adapter` from now on. Whatever goes wrong, the policy served before stays.
+
+        Raises:
+            Conflict: the version is known with other bytes, or is older and this is no rollback.
+            InvalidInput: the adapter is not one that this server can serve.
+            Unavailable: the engine failed; trying again may help.
+        """
+        async with self._lock, _counted():
+            if self.served and self.served.version == adapter.version:
+                RELOADS.labels("unchanged").inc()
+                return Reloaded(self.served, changed=False)
+            self._check_order(adapter.version, rollback=rollback)
+            reloaded = await self._reload(adapter)
+            RELOADS.labels("loaded").inc()
+            return reloaded
+
+    async def prepare(self) -> None:
+        """Asks the base model the canary, which also compiles its kernels: minutes early is seconds saved."""
+        async with self._lock:
+            await self._base()
+
+    async def sweep(self) -> None:
+        """Unloads retired versions that no request uses any more."""
+        async with self._lock:
+            for number, (adapter, since) in list(self._retired.items()):
+                if time.monotonic() - since < RETIRE_S or self._engine.busy(adapter):
+                    continue
+                await self._engine.unload(adapter)
+                del self._retired[number]
+                logger.info("unloaded %s", adapter.version.name)
+
+    def _check_order(self, version: PolicyVersion, *, rollback: bool) -> None:
+        # Names are forever: vLLM's prefix cache is keyed by the adapter's name and path.
+        known = self._sha256.get(version.number, version.sha256)
+        if known != version.sha256:
+            raise Conflict(f"version {version.number} was served with sha256 {known}, not {version.sha256!r}")
+        if self.served and version.number < self.served.version.number and not rollback:
+            raise Conflict(
+                f"version {version.number} is older than {self.served.version.number}: "
+                "set rollback to go back to it"
+            )
+
+    async def _reload(self, adapter: Adapter) -> Reloaded:
+        started, seconds = time.perf_counter(), dict[str, float]()
+        with _stage("verify", seconds):
+            adapter = await asyncio.to_thread(verify, adapter, self._rules)
+        held = self._held(adapter.version)
+        difference = None
+        if held:
+            adapter = held
+        else:
+            difference = await self._load(adapter, seconds)
+        with _stage("flip", seconds):
+            self._serve(adapter)
+        seconds["total"] = time.perf_counter() - started
+        logger.info("serving %s after %.3f s", adapter.version.name, seconds["total"], extra=seconds)
+        return Reloaded(adapter, True, seconds, difference)
+
+    def _held(self, version: PolicyVersion) -> Adapter | None:
+        retired = (adapter for adapter, _ in self._retired.values())
+        return next((a for a in (*self._named, *retired) if a.version == version), None)
+
+    async def _load(self, adapter: Adapter, seconds: dict[str, float]) -> float:
+        base = await self._base()
+        with _stage("load", seconds):
+            await self._engine.load(adapter)
+        try:
+            with _stage("canary", seconds):
+                difference = await self._check_canary(adapter, base)
+            if not self._warm:
+                with _stage("warm_up", seconds):
+                    await self._engine.warm_up(adapter)
+                self._warm = True
+        except BaseException:
+            with suppress(Unavailable):
+                await self._engine.unload(adapter)
+            raise
+        return difference
+
+    async def _base(self) -> tuple[float, ...]:
+        if self._base_canary is None:
+            self._base_canary = await self._engine.canary(None)
+        return self._base_canary
+
+    async def _check_canary(self, adapter: Adapter, base: tuple[float, ...]) -> float:
+        logprobs = await self._engine.canary(adapter)
+        if not logprobs or not all(map(math.isfinite, logprobs)):
+            raise InvalidInput(f"{adapter.version.name} answers the canary with {list(logprobs)}")
+        difference = max(abs(a - b) for a, b in zip(logprobs, base, strict=True))
+        if difference == 0 and adapter.version.number > 0:
+            logger.warning("%s answers the canary exactly as the base model does", adapter.version.name)
+        return difference
+
+    def _serve(self, adapter: Adapter) -> None:
+        self._engine.route(adapter.version.name, adapter)
+        self._engine.route(ALIAS, adapter)
+        self._sha256[adapter.version.number] = adapter.version.sha256
+        self._retired.pop(adapter.version.number, None)
+        self._named = [a for a in self._named if a.version != adapter.version] + [adapter]
+        SERVED_VERSION.set(adapter.version.number)
+        while len(self._named) > self._keep:
+            old = self._named.pop(0)
+            self._engine.unroute(old.version.name)
+            self._retired[old.version.number] = (old, time.monotonic())
+
+
+@contextmanager
+def _stage(name: str, seconds: dict[str, float]) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - started
+    RELOAD_SECONDS.labels(name).observe(seconds[name])
+
+
+@asynccontextmanager
+async def _counted() -> AsyncIterator[None]:
+    try:
+        yield
+    except RookeryError as error:
+        RELOADS.labels(error.kind).inc()
+        raise
