@@ -5,13 +5,13 @@ is mirrored first, so that a position and its mirror image are one question with
 engine promises by itself (its move ordering depends on the numbering of the squares).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import chess
 
 from rookery.errors import InvalidInput
-from rookery.trace import Move
+from rookery.trace import Evaluation, Move
 
 MAX_FEN_CHARS = 128
 """The longest legal FEN has about 90."""
@@ -21,15 +21,33 @@ DRAWN_CLOCK = 100
 
 
 @dataclass(frozen=True, slots=True)
+class Play:
+    """A legal move and, when it ends the game by the rules, its score: mate in 1, or 0 for a draw."""
+
+    move: Move
+    settled: Evaluation | None
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """A board that may be scored. `key` is its engine FEN: White to move, no move number."""
 
     board: chess.Board
     key: str
+    _plays: dict[chess.Move, Play] = field(default_factory=dict)
 
-    def name(self, move: chess.Move) -> Move:
-        """`move` in both notations, on the caller's board."""
-        return Move(uci=move.uci(), san=self.board.san(move))
+    def play(self, move: chess.Move) -> Play:
+        """What `move` is and whether it ends the game. Asked again and again for the moves of a group.
+
+        Raises:
+            chess.IllegalMoveError: it is not legal here.
+        """
+        if (play := self._plays.get(move)) is None:
+            if not self.board.is_legal(move):
+                raise chess.IllegalMoveError(f"illegal move {move.uci()!r} in {self.board.fen()!r}")
+            named = Move(uci=move.uci(), san=self.board.san(move))
+            play = self._plays[move] = Play(named, _settled(self.board, move))
+        return play
 
     def to_engine(self, move: chess.Move) -> str:
         """`move` in UCI on the engine's board."""
@@ -68,6 +86,15 @@ def _board(fen: str) -> chess.Board:
         flaws = ", ".join(flag.name.lower().replace("_", " ") for flag in status if flag.name)
         raise InvalidInput(f"impossible position {fen!r}: {flaws}")
     return board
+
+
+def _settled(board: chess.Board, move: chess.Move) -> Evaluation | None:
+    after = board.copy(stack=False)
+    after.push(move)
+    end = after.outcome()
+    if end is None:
+        return None
+    return Evaluation(cp=0) if end.winner is None else Evaluation(mate=1)
 
 
 def _mirrored(move: chess.Move) -> chess.Move:

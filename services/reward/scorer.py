@@ -21,7 +21,7 @@ from services.reward.engine import Analysis, Query, find_engine
 from services.reward.notation import Reading, read_move
 from services.reward.parse import extract
 from services.reward.pool import EnginePool
-from services.reward.position import Position, read_position
+from services.reward.position import Play, Position, read_position
 from services.reward.schemes import PENALTIES, Scheme, find_scheme
 from services.reward.winprob import CHECKMATE, DRAW, win_probability
 
@@ -122,24 +122,22 @@ class Scorer:
             engine=EngineStamp(self.pool.engine_id, 0),
         )
 
-    async def _judge(self, position: Position, played: chess.Move, scheme: Scheme) -> Verdict:
+    async def _judge(self, position: Position, move: chess.Move, scheme: Scheme) -> Verdict:
         root = await self._search(position)
-        best = position.from_engine(root.best)
-        if not position.board.is_legal(best):
-            raise EngineFault(f"the engine plays {best.uci()} at {position.key!r}")
-        settled = _settled(position, played)
-        own = None if settled or played == best else await self._search(position, played)
-        eval_after = settled or (own or root).evaluation
-        win_before = self._win(position, best, root.evaluation)
-        win_after = self._win(position, played, eval_after)
+        best = _best(position, root)
+        played = position.play(move)
+        own = None if played.settled or played is best else await self._search(position, move)
+        eval_after = played.settled or (own or root).evaluation
+        win_before = self._win(best, root.evaluation)
+        win_after = self._win(played, eval_after)
         regret = max(0.0, win_before - win_after)
         quality = scheme.quality(regret)
         return Verdict(
             reward=quality,
             outcome=Outcome.LEGAL,
             reward_version=self.version(scheme),
-            move=position.name(played),
-            best=position.name(best),
+            move=played.move,
+            best=best.move,
             win_before=win_before,
             win_after=win_after,
             regret=regret,
@@ -153,11 +151,10 @@ class Scorer:
         only = None if move is None else position.to_engine(move)
         return await self._analyses.get(Query(position.key, self._settings.nodes, only))
 
-    def _win(self, position: Position, move: chess.Move, evaluation: Evaluation) -> float:
-        settled = _settled(position, move)
-        if settled is None:
+    def _win(self, play: Play, evaluation: Evaluation) -> float:
+        if play.settled is None:
             return win_probability(evaluation, k=self._settings.k)
-        return CHECKMATE if settled.mate else DRAW
+        return CHECKMATE if play.settled.mate else DRAW
 
 
 def _read(item: Item, position: Position) -> Reading:
@@ -165,11 +162,8 @@ def _read(item: Item, position: Position) -> Reading:
     return Reading(answer.missing) if answer.missing else read_move(answer.text, position.board)
 
 
-def _settled(position: Position, move: chess.Move) -> Evaluation | None:
-    """The score of a move that ends the game by the rules, None when play goes on."""
-    board = position.board.copy(stack=False)
-    board.push(move)
-    end = board.outcome()
-    if end is None:
-        return None
-    return Evaluation(cp=0) if end.winner is None else Evaluation(mate=1)
+def _best(position: Position, root: Analysis) -> Play:
+    try:
+        return position.play(position.from_engine(root.best))
+    except chess.IllegalMoveError as error:
+        raise EngineFault(f"the engine answers nonsense: {error}") from error
