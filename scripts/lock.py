@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 
-EXTRAS = {"data", "reward", "inference-cpu", "trainer", "local", "dev"}
+EXTRAS = {"data", "reward", "rollouts", "inference-cpu", "trainer", "local", "dev"}
 
 # The torch three are named by vLLM, yet no build of them imports beside CPU torch, and text needs none.
 # Triton is named by xgrammar: a GB, which vLLM switches off where there is no GPU.
@@ -49,9 +49,9 @@ HEADER = """\
 """
 
 
-def closure(environment: dict[str, str]) -> set[str]:
-    """Names of all packages that the project needs in `environment`."""
-    waiting = [Requirement(text) for text in asked_for()]
+def closure(extras: set[str], environment: dict[str, str]) -> set[str]:
+    """Names of all packages that the project with these extras needs in `environment`."""
+    waiting = [Requirement(text) for text in asked_for(extras)]
     seen: set[Requirement] = set()
     while waiting:
         requirement = waiting.pop()
@@ -64,11 +64,11 @@ def closure(environment: dict[str, str]) -> set[str]:
     return {canonicalize_name(requirement.name) for requirement in seen}
 
 
-def asked_for() -> list[str]:
-    """What pyproject.toml requires, the extras of a CPU machine included."""
+def asked_for(extras: set[str]) -> list[str]:
+    """What pyproject.toml itself requires with these extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras: dict[str, list[str]] = project["optional-dependencies"]
-    return [*project["dependencies"], *(text for name in sorted(EXTRAS) for text in extras[name])]
+    optional: dict[str, list[str]] = project["optional-dependencies"]
+    return [*project["dependencies"], *(text for name in sorted(extras) for text in optional[name])]
 
 
 def dependencies(name: str, extras: set[str], environment: dict[str, str]) -> Iterator[Requirement]:
@@ -84,7 +84,7 @@ def dependencies(name: str, extras: set[str], environment: dict[str, str]) -> It
 def main() -> int:
     """Prints the lock."""
     needed = {
-        marker: closure({**default_environment(), **values})  # type: ignore[dict-item]
+        marker: closure(EXTRAS, {**default_environment(), **values})  # type: ignore[dict-item]
         for marker, values in PLATFORMS.items()
     }
     lines = [HEADER]
