@@ -25,17 +25,19 @@ _sym_db = _symbol_database.Default()
 from rookery.v1 import position_pb2 as rookery_dot_v1_dot_position__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15rookery/v1/data.proto\x12\nrookery.v1\x1a\x19rookery/v1/position.proto\"E\n\x16SamplePositionsRequest\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x0c\n\x04seed\x18\x02 \x01(\x04\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"A\n\x17SamplePositionsResponse\x12&\n\x08position\x18\x01 \x01(\x0b\x32\x14.rookery.v1.Position2k\n\x0b\x44\x61taService\x12\\\n\x0fSamplePositions\x12\".rookery.v1.SamplePositionsRequest\x1a#.rookery.v1.SamplePositionsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15rookery/v1/data.proto\x12\nrookery.v1\x1a\x19rookery/v1/position.proto\"u\n\x16SamplePositionsRequest\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x11\n\x04seed\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12 \n\x05split\x18\x04 \x01(\x0e\x32\x11.rookery.v1.SplitB\x07\n\x05_seed\"A\n\x17SamplePositionsResponse\x12&\n\x08position\x18\x01 \x01(\x0b\x32\x14.rookery.v1.Position*Q\n\x05Split\x12\x15\n\x11SPLIT_UNSPECIFIED\x10\x00\x12\x0f\n\x0bSPLIT_TRAIN\x10\x01\x12\x11\n\rSPLIT_HELDOUT\x10\x02\x12\r\n\tSPLIT_ALL\x10\x03\x32k\n\x0b\x44\x61taService\x12\\\n\x0fSamplePositions\x12\".rookery.v1.SamplePositionsRequest\x1a#.rookery.v1.SamplePositionsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rookery.v1.data_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_SPLIT']._serialized_start=250
+  _globals['_SPLIT']._serialized_end=331
   _globals['_SAMPLEPOSITIONSREQUEST']._serialized_start=64
-  _globals['_SAMPLEPOSITIONSREQUEST']._serialized_end=133
-  _globals['_SAMPLEPOSITIONSRESPONSE']._serialized_start=135
-  _globals['_SAMPLEPOSITIONSRESPONSE']._serialized_end=200
-  _globals['_DATASERVICE']._serialized_start=202
-  _globals['_DATASERVICE']._serialized_end=309
+  _globals['_SAMPLEPOSITIONSREQUEST']._serialized_end=181
+  _globals['_SAMPLEPOSITIONSRESPONSE']._serialized_start=183
+  _globals['_SAMPLEPOSITIONSRESPONSE']._serialized_end=248
+  _globals['_DATASERVICE']._serialized_start=333
+  _globals['_DATASERVICE']._serialized_end=440
 # @@protoc_insertion_point(module_scope)

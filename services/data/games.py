@@ -6,16 +6,19 @@ every game of a sample-sized file fits in memory.
 """
 
 import io
+import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import chess
 import chess.pgn
 
+from rookery.errors import SetupError
 from rookery.trace import Phase, Position
-from services.data.files import Defect, RawGame, Source
+from services.data.files import Source
+from services.data.splitter import Defect, RawGame
 
 Split = Literal["train", "heldout", "all"]
 
@@ -34,6 +37,9 @@ Source: `majorsAndMinors <= 6` of Lichess's game divider (scalachess, `Divider.s
 _PHASES = (Phase.OPENING, Phase.MIDDLEGAME, Phase.ENDGAME)
 _TERMINAL = 255
 _STANDARD_VARIANTS = ("", "?", "standard", "chess", "normal", "from position")
+# What the movetext parser takes for nothing: numbers, dots, check and annotation marks.
+_UNREAD = re.compile(r"\S*[A-Za-z]\S*")
+_NOT_MOVETEXT = re.compile(r"\{[^}]*\}|;[^\n]*|^\[[^\n]*$|\be\.p\.", re.MULTILINE)
 # Fewer quiet half-moves cannot hold five occurrences of a position.
 _FIVEFOLD_PLIES = 16
 
@@ -113,6 +119,15 @@ def in_split(game_id: str, split: Split) -> bool:
     return split == "all" or heldout == (split == "heldout")
 
 
+def nothing_to_sample(sources: Sequence[Source], split: Split, skipped: Sequence[SkippedGame]) -> SetupError:
+    """The error that names the files and what was skipped in them."""
+    paths = ", ".join(repr(source.path) for source in sources)
+    reasons = "; ".join(str(game) for game in skipped[:3]) or "there are no games of that split"
+    return SetupError(
+        f"nothing to sample in {paths} (split {split!r}): {len(skipped)} games skipped: {reasons}"
+    )
+
+
 def parse(raw: RawGame, source: Source) -> Game | SkippedGame:
     """The game of a text, or why there is none."""
     if raw.defect:
@@ -120,8 +135,11 @@ def parse(raw: RawGame, source: Source) -> Game | SkippedGame:
     visitor = chess.pgn.read_game(io.StringIO(raw.text), Visitor=_Recorder)
     if visitor is None:
         return SkippedGame(source.path, raw.number, Defect.NO_MOVES, "no text of a game")
-    if visitor.defect:
-        return SkippedGame(source.path, raw.number, *visitor.defect)
+    defect = visitor.defect
+    if defect is None or defect[0] is Defect.BAD_MOVE:
+        defect = _unread(raw.text) or defect
+    if defect:
+        return SkippedGame(source.path, raw.number, *defect)
     return Game(
         source=source.sha256[:8],
         number=raw.number,
@@ -144,6 +162,13 @@ def phase_of(board: chess.Board) -> Phase:
     if pieces <= ENDGAME_PIECES:
         return Phase.ENDGAME
     return Phase.OPENING if board.ply() < OPENING_PLIES else Phase.MIDDLEGAME
+
+
+def _unread(text: str) -> tuple[Defect, str] | None:
+    """Words that python-chess overlooks without a word: `Qa9` would leave the moves after it to others."""
+    rest = chess.pgn.MOVETEXT_REGEX.sub(" ", _NOT_MOVETEXT.sub("", text))
+    word = _UNREAD.search(rest)
+    return (Defect.BAD_MOVE, f"no move: {word[0][:40]!r}") if word else None
 
 
 class _Recorder(chess.pgn.BaseVisitor["_Recorder"]):

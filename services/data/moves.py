@@ -27,14 +27,14 @@ import chess
 import zstandard
 
 import rookery
-from rookery.errors import SetupError
 from rookery.prompt import render
 from rookery.trace import Phase, Position, Prompt
-from services.data.files import RawGame, Source, identify, read_raw_games
-from services.data.games import Game, SkippedGame, Split, in_split, parse
+from services.data.files import Source, identify
+from services.data.games import Game, SkippedGame, Split, in_split, nothing_to_sample, parse
 from services.data.jobs import Workers
 from services.data.progress import Progress
 from services.data.sampler import Shares, pick
+from services.data.splitter import RawGame, read_raw_games
 
 GAMES_A_BATCH = 200
 
@@ -73,7 +73,7 @@ def write_moves(
     with Progress() as progress, Workers(jobs) as workers:
         games, skipped = _read(identified, recipe.split, workers, progress)
         if not games:
-            raise SetupError(_nothing(identified, recipe.split, skipped))
+            raise nothing_to_sample(identified, recipe.split, skipped)
         picked = pick(games, count=recipe.count, seed=recipe.seed, shares=recipe.shares)
         out.mkdir(parents=True, exist_ok=True)
         target = out / ("moves.jsonl.zst" if compress else "moves.jsonl")
@@ -111,12 +111,6 @@ def _batches(source: Source, split: Split) -> Iterator[tuple[Source, list[RawGam
 def _parse_batch(work: tuple[Source, list[RawGame]]) -> list[Game | SkippedGame]:
     source, batch = work
     return [parse(raw, source) for raw in batch]
-
-
-def _nothing(sources: Sequence[Source], split: Split, skipped: Sequence[SkippedGame]) -> str:
-    paths = ", ".join(repr(source.path) for source in sources)
-    reasons = "; ".join(str(game) for game in skipped[:3]) or "they hold no games of that split"
-    return f"nothing to sample in {paths} (split {split!r}), {len(skipped)} games skipped: {reasons}"
 
 
 def _write(

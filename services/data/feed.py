@@ -1,0 +1,130 @@
+"""`python -m services.data.feed`: keeps the `positions` stream of a run topped up.
+
+The stream remembers how many positions of the seeded order it was ever given, so a feed that starts
+again, or a second one beside it, goes on where the last one stopped: none twice, none left out.
+"""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from contextlib import closing
+
+from rookery import __version__
+from rookery.errors import SetupError, Unavailable
+from rookery.logs import configure
+from rookery.metrics import FEED_WAIT_S, STREAM_LENGTH
+from rookery.serving import Service, add_probes, serve
+from rookery.settings import fail
+from rookery.streams import RunStreams
+from services.data.archive import Archive
+from services.data.order import Order
+from services.data.settings import FeedSettings
+
+logger = logging.getLogger("services.data.feed")
+
+STREAM = "positions"
+
+_BATCH = 64
+_POLL_S = 0.1
+
+
+class Feed:
+    """Tops up the stream whenever it holds fewer than `depth` entries."""
+
+    def __init__(self, streams: RunStreams, order: Order, *, seed: int, depth: int) -> None:
+        self._streams = streams
+        self._order = order
+        self._seed = seed
+        self._depth = depth
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Feeds until told to stop; waits out an absent Redis."""
+        while not stopping.is_set():
+            try:
+                added = await asyncio.to_thread(self.top_up)
+            except Unavailable:
+                if stopping.is_set():
+                    return
+                raise
+            if not added:
+                await _pause(stopping)
+
+    def top_up(self) -> int:
+        """Adds a batch if there is room; how many entries there was room for.
+
+        The cursor is read before the length: whatever another feed adds in between moves the cursor,
+        and then this batch is refused instead of overfilling the stream.
+        """
+        cursor = self._streams.feed_cursor()
+        length = self._streams.length(STREAM)
+        STREAM_LENGTH.labels(STREAM).set(length)
+        room = min(_BATCH, self._depth - length)
+        if room <= 0:
+            return 0
+        batch = [self._order.position(cursor + i, seed=self._seed) for i in range(room)]
+        self._streams.add_positions(batch, cursor=cursor)
+        return room
+
+
+async def _pause(stopping: asyncio.Event) -> None:
+    start = time.monotonic()
+    try:
+        async with asyncio.timeout(_POLL_S):
+            await stopping.wait()
+    except TimeoutError:
+        pass
+    finally:
+        FEED_WAIT_S.inc(time.monotonic() - start)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Feeds until SIGINT or SIGTERM; the exit status."""
+    try:
+        settings = FeedSettings.parse(
+            sys.argv[1:] if argv is None else argv, prog="python -m services.data.feed"
+        )
+        configure("feed")
+        asyncio.run(_serve(settings))
+    except SetupError as error:
+        return fail(error)
+    return 0
+
+
+async def _serve(settings: FeedSettings) -> None:
+    from fastapi import FastAPI
+
+    given_up = threading.Event()
+    streams = RunStreams(settings.redis_url, settings.run, stopping=given_up)
+
+    async def give_up(stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        given_up.set()
+
+    async def ready() -> str | None:
+        try:
+            await asyncio.to_thread(streams.ping, once=True)
+        except Unavailable as error:
+            return str(error)
+        return None
+
+    app = FastAPI(title="Rookery feed", version=__version__)
+    add_probes(app, ready=ready)
+    with closing(Archive(settings.paths)) as archive:
+        order = Order(archive, shares=settings.shares, split=settings.split)
+        feed = Feed(streams, order, seed=settings.seed, depth=settings.depth)
+        await serve(
+            Service(
+                name="feed",
+                app=app,
+                host=settings.host,
+                port=settings.port,
+                port_setting="--port (FEED_PORT)",
+                background=(give_up, feed.run),
+            )
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

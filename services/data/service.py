@@ -1,0 +1,41 @@
+"""Reads the games and serves positions over HTTP and gRPC until told to stop."""
+
+import asyncio
+from contextlib import closing
+
+from rookery.serving import Service, serve
+from rookery.v1 import data_pb2_grpc
+from services.data.app import create_app
+from services.data.archive import Archive
+from services.data.order import Order
+from services.data.servicer import SERVICE_NAME, DataServicer
+from services.data.settings import DataSettings
+
+
+async def run(settings: DataSettings) -> None:
+    """Serves until SIGINT or SIGTERM; streams end and requests in flight finish.
+
+    Raises:
+        SetupError: nothing to sample, or a port taken.
+    """
+    with closing(Archive(settings.paths)) as archive:
+        order = Order(archive, shares=settings.shares, split=settings.split)
+        await serve(data_service(order, settings))
+
+
+def data_service(order: Order, settings: DataSettings) -> Service:
+    """Both faces of one order."""
+    stopping = asyncio.Event()
+    servicer = DataServicer(order, seed=settings.seed, stopping=stopping)
+    return Service(
+        name="data",
+        app=create_app(order, seed=settings.seed),
+        host=settings.host,
+        port=settings.port,
+        port_setting="--port (DATA_PORT)",
+        grpc_port=settings.grpc_port,
+        grpc_port_setting="--grpc-port (DATA_GRPC_PORT)",
+        add_grpc=lambda server: data_pb2_grpc.add_DataServiceServicer_to_server(servicer, server),  # type: ignore[no-untyped-call]
+        grpc_services=(SERVICE_NAME,),
+        stopping=stopping,
+    )

@@ -1,0 +1,71 @@
+"""The gRPC face of the data service: `rookery.v1.DataService`. Wraps the order, decides nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from typing import Any
+
+import grpc
+
+from rookery.codec import position_to_proto
+from rookery.errors import InvalidInput
+from rookery.serving import grpc_errors
+from rookery.trace import Position
+from rookery.v1 import data_pb2, data_pb2_grpc
+from services.data.games import Split
+from services.data.order import Order
+
+SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
+
+_POSITIONS_A_HOP = 16
+"""Drawn in one visit to a worker thread: a caller who leaves costs no more than these."""
+
+_SPLITS: dict[int, Split] = {
+    data_pb2.SPLIT_TRAIN: "train",
+    data_pb2.SPLIT_HELDOUT: "heldout",
+    data_pb2.SPLIT_ALL: "all",
+}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class DataServicer(data_pb2_grpc.DataServiceServicer):
+    """SamplePositions over one order. Endless streams end when `stopping` is set."""
+
+    def __init__(self, order: Order, *, seed: int, stopping: asyncio.Event) -> None:
+        self._order = order
+        self._seed = seed
+        self._stopping = stopping
+
+    async def SamplePositions(  # noqa: N802
+        self, request: data_pb2.SamplePositionsRequest, context: Context
+    ) -> AsyncIterator[data_pb2.SamplePositionsResponse]:
+        async with grpc_errors(context):
+            split = self._split(request)
+            seed = request.seed if request.HasField("seed") else self._seed
+            for numbers in _hops(request.offset, request.count):
+                if self._stopping.is_set():
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "the service is stopping")
+                for position in await asyncio.to_thread(self._draw, numbers, seed, split):
+                    yield data_pb2.SamplePositionsResponse(position=position_to_proto(position))
+
+    def _draw(self, numbers: range, seed: int, split: Split) -> list[Position]:
+        return [self._order.position(number, seed=seed, split=split) for number in numbers]
+
+    def _split(self, request: data_pb2.SamplePositionsRequest) -> Split:
+        if request.split == data_pb2.SPLIT_UNSPECIFIED:
+            return self._order.split
+        try:
+            return _SPLITS[request.split]
+        except KeyError:
+            raise InvalidInput(f"split {request.split}: choose from SPLIT_TRAIN, _HELDOUT, _ALL") from None
+
+
+def _hops(offset: int, wanted: int) -> Iterator[range]:
+    """Runs of position numbers, the first `wanted` from `offset` on; without end for 0."""
+    for first in count(offset, _POSITIONS_A_HOP):
+        last = first + _POSITIONS_A_HOP
+        if wanted and last >= offset + wanted:
+            yield range(first, offset + wanted)
+            return
+        yield range(first, last)

@@ -1,0 +1,110 @@
+"""Settings of the data service, its feed and its commands.
+
+What decides the positions is shared: the feed reads `DATA_SOURCES`, `DATA_SPLIT`, ... too, unless
+`FEED_...` says otherwise, so that both speak of the same order.
+"""
+
+from pathlib import Path
+
+from pydantic import Field, PositiveInt, ValidationInfo, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from rookery.errors import SetupError
+from rookery.settings import Port, RunSettings, Settings
+from services.data.games import Split
+from services.data.sampler import Shares
+
+SAMPLE = "samples/lichess.pgn.zst"
+"""The games that come with the repository."""
+
+
+class PositionSettings(Settings):
+    """What decides which positions there are, and their order."""
+
+    model_config = SettingsConfigDict(env_prefix="DATA_")
+
+    sources: str = SAMPLE
+    """PGN files (.pgn, .zst, .gz, .bz2) or patterns such as `games/*.pgn.zst`, separated by commas."""
+    split: Split = "train"
+    """Games to draw from: train, heldout (a twentieth, by a hash of the moves) or all."""
+    seed: int = Field(default=0, ge=0, lt=1 << 64)
+    """Order of the positions when a request names none."""
+    opening_share: float = Field(default=0.2, ge=0)
+    """Weight of the first twelve moves among the positions."""
+    middlegame_share: float = Field(default=0.6, ge=0)
+    """Weight of what is neither opening nor endgame."""
+    endgame_share: float = Field(default=0.2, ge=0)
+    """Weight of positions with at most six pieces besides kings and pawns."""
+
+    @field_validator("endgame_share")
+    @classmethod
+    def _some_share(cls, share: float, info: ValidationInfo) -> float:
+        if share + sum(info.data.get(f"{phase}_share", 1.0) for phase in ("opening", "middlegame")) == 0:
+            raise ValueError("one of the three shares must be positive")
+        return share
+
+    @property
+    def shares(self) -> Shares:
+        """The three weights."""
+        return Shares(self.opening_share, self.middlegame_share, self.endgame_share)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that `sources` names, sorted within each pattern.
+
+        Raises:
+            SetupError: a name or pattern matches nothing.
+        """
+        return [path for pattern in self.sources.split(",") for path in _matching(pattern.strip())]
+
+
+class DataSettings(PositionSettings):
+    """Serves positions. Other commands: `moves` writes a data set, `sample` prints positions."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Port = 8001
+    """HTTP port; 0 picks a free one."""
+    grpc_port: Port = 50052
+    """gRPC port; 0 picks a free one."""
+
+
+class FeedSettings(PositionSettings, RunSettings):
+    """Keeps the `positions` stream of a run topped up."""
+
+    model_config = SettingsConfigDict(env_prefix="FEED_")
+
+    depth: PositiveInt = 256
+    """Positions in the stream, taken or not, beyond which the feed waits."""
+    host: str = "127.0.0.1"
+    """Address of the probes and metrics."""
+    port: Port = 8005
+    """Port of the probes and metrics; 0 picks a free one."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Falls back on what the data service is told about positions."""
+        own = super().settings_customise_sources(
+            settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
+        )
+        return (*own, EnvSettingsSource(PositionSettings, env_prefix="DATA_"))
+
+
+def _matching(pattern: str) -> list[Path]:
+    path = Path(pattern)
+    found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))) if pattern else []
+    if not found:
+        raise SetupError(f"no file matches {pattern!r}: set --sources (DATA_SOURCES)")
+    return found
