@@ -1,0 +1,215 @@
+"""The trainer against a real Redis: exactly once, whatever is killed; the same bytes as never stopping."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import Conflict
+from rookery.streams import RunStreams
+from rookery.trace import Position, TraceGroup
+from tests.unit.trainer.groups import make_group
+
+pytestmark = [pytest.mark.redis, pytest.mark.torch]
+
+pytest.importorskip("torch")
+
+from services.trainer import commits, loop  # noqa: E402
+from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.publisher import Publisher  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.tiny import build_tiny  # noqa: E402
+
+BATCH = 3
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny(tmp_path_factory.mktemp("tiny"), seed=3, layers=2)
+
+
+@pytest.fixture
+def event_loop_thread() -> Iterator[asyncio.AbstractEventLoop]:
+    running = asyncio.new_event_loop()
+    thread = threading.Thread(target=running.run_forever)
+    thread.start()
+    yield running
+    running.call_soon_threadsafe(running.stop)
+    thread.join()
+    running.close()
+
+
+class Run:
+    """One run's streams and folder, in which a trainer can be started again and again."""
+
+    def __init__(
+        self, url: str, name: str, folder: Path, model: Path, events: asyncio.AbstractEventLoop
+    ) -> None:
+        self.url, self.name, self.folder, self.model, self.events = url, name, folder, model, events
+        self.streams = RunStreams(url, name)
+
+    def add(self, groups: list[TraceGroup]) -> None:
+        cursor = self.streams.feed_cursor()
+        positions: list[Position] = [group.position for group in groups]
+        self.streams.add_positions(positions, cursor=cursor)
+        entries: list[str] = []
+        while len(entries) < len(groups):
+            read = self.streams.read("positions", group="rollouts", consumer="c", count=99, block_s=0.1)
+            entries += [entry.id for entry in read]
+        for entry_id, group in zip(entries, groups, strict=True):
+            assert self.streams.publish_group(group, entry_id=entry_id, consumer_group="rollouts")
+
+    def settings(self, steps: int) -> TrainerSettings:
+        return TrainerSettings(
+            model=self.model, run_dir=self.folder, device="cpu", max_steps=steps, batch_groups=BATCH,
+            redis_url=self.url, run=self.name, inference_urls="", threads=1,
+        )  # fmt: skip
+
+    def train(self, steps: int) -> None:
+        settings = self.settings(steps)
+        epoch = self.streams.take_over()
+        publisher = Publisher(self.streams, [], epoch=epoch, loop=self.events)
+        stopping = threading.Event()
+        timer = threading.Timer(60.0, stopping.set)
+        timer.start()
+        loop.train(settings, Policy(settings), self.streams, publisher, epoch=epoch, stopping=stopping)
+        timer.cancel()
+
+    def adapter(self, number: int) -> bytes:
+        return (self.folder / "adapters" / f"policy-v{number:06d}" / "adapter_model.safetensors").read_bytes()
+
+    def accounted(self) -> bool:
+        counts = self.streams.counts()
+        settled = counts.trained + sum(counts.dropped.values()) + counts.dead.get("traces", 0)
+        return counts.generated == settled + self.streams.length("traces")
+
+
+@pytest.fixture
+def run(redis_url: str, tmp_path: Path, model: Path, event_loop_thread: asyncio.AbstractEventLoop) -> Run:
+    return Run(redis_url, "one", tmp_path / "one", model, event_loop_thread)
+
+
+def _groups(count: int, *, first: int = 0) -> list[TraceGroup]:
+    return [make_group(first + i, vocabulary=90) for i in range(count)]
+
+
+def test_versions_advance_and_every_group_is_settled(run: Run) -> None:
+    run.add(_groups(2 * BATCH))
+    run.train(2)
+    assert run.streams.counts().trained == 2 * BATCH
+    assert run.streams.length("traces") == 0
+    policy = run.streams.policy()
+    assert policy is not None
+    assert policy.version.number == 2
+    assert Path(policy.path).is_dir()
+    assert run.adapter(0) != run.adapter(2)
+    assert run.accounted()
+
+
+def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(run: Run, tmp_path: Path) -> None:
+    other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    for each in (run, other):
+        each.add(_groups(4 * BATCH))
+    run.train(4)
+    other.train(2)
+    other.train(4)
+    assert other.adapter(4) == run.adapter(4)
+
+
+def test_a_kill_between_commit_and_acknowledgement_trains_nothing_twice(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    for each in (run, undisturbed):
+        each.add(_groups(2 * BATCH))
+    undisturbed.train(2)
+
+    class KilledError(Exception):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr("services.trainer.intake.Intake.settle", killed)
+        run.train(2)
+    assert run.streams.counts().trained == 0
+    run.train(2)
+    assert run.streams.counts().trained == 2 * BATCH
+    assert run.adapter(2) == undisturbed.adapter(2)
+    assert run.accounted()
+
+
+def test_a_kill_before_the_commit_redelivers_the_batch(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    for each in (run, undisturbed):
+        each.add(_groups(BATCH))
+    undisturbed.train(1)
+    real = commits.write
+
+    def full_disk(root: Path, *, number: int, **rest: object) -> commits.Commit:
+        if number:
+            raise OSError(28, "No space left on device")
+        return real(root, number=number, **rest)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(commits, "write", full_disk)
+        run.train(1)
+    policy = run.streams.policy()
+    assert policy is not None
+    assert policy.version.number == 0, "nothing uncommitted was ever published"
+    run.train(1)
+    assert run.adapter(1) == undisturbed.adapter(1)
+
+
+def test_stale_groups_are_dropped_and_counted(run: Run) -> None:
+    fresh = [replace(group, policy=replace(group.policy, number=9)) for group in _groups(BATCH, first=50)]
+    settings = run.settings(1)
+    run.add(_groups(BATCH) + fresh)
+    from services.trainer.intake import Intake
+
+    epoch = run.streams.take_over()
+    stopping = threading.Event()
+    with Intake(
+        run.streams,
+        batch_groups=BATCH,
+        max_staleness=settings.max_staleness,
+        ledger=(),
+        epoch=epoch,
+        stopping=stopping,
+    ) as intake:
+        batch = intake.next_batch(version=9)
+        assert batch is not None
+        assert [held.group.id for held in batch] == [group.id for group in fresh]
+        intake.settle(batch)
+    assert run.streams.counts().dropped == {"stale": BATCH}
+    assert run.accounted()
+
+
+def test_poison_is_dead_lettered_and_the_rest_trained(run: Run) -> None:
+    poison = make_group(99, vocabulary=90)
+    broken = replace(poison.traces[0].completion, logprobs=())
+    poison = replace(poison, traces=(replace(poison.traces[0], completion=broken), *poison.traces[1:]))
+    run.add([poison, *_groups(BATCH)])
+    run.train(1)
+    assert run.streams.counts().dead == {"traces": 1}
+    assert run.streams.counts().trained == BATCH
+    assert run.streams.length("dead") == 1
+    assert run.accounted()
+
+
+def test_a_second_trainer_fences_the_first(run: Run) -> None:
+    run.add(_groups(BATCH))
+    settings = run.settings(1)
+    epoch = run.streams.take_over()
+    publisher = Publisher(run.streams, [], epoch=epoch, loop=run.events)
+    run.streams.take_over()
+    with pytest.raises(Conflict, match="another trainer"):
+        loop.train(
+            settings, Policy(settings), run.streams, publisher, epoch=epoch, stopping=threading.Event()
+        )

@@ -1,0 +1,55 @@
+"""Groups of random tokens with random rewards."""
+
+import random
+
+from rookery.trace import (
+    Completion,
+    Message,
+    Outcome,
+    Phase,
+    PolicyVersion,
+    Position,
+    Prompt,
+    Sampling,
+    Trace,
+    TraceGroup,
+    Verdict,
+)
+
+
+def make_group(
+    number: int,
+    *,
+    version: int = 0,
+    size: int = 4,
+    prompt_length: int = 9,
+    vocabulary: int = 80,
+    finish_reason: str = "stop",
+) -> TraceGroup:
+    """A group of random tokens with random rewards; the same number gives the same group."""
+    rng = random.Random(number)
+
+    def trace(slot: int) -> Trace:
+        length = rng.randint(1, 7)
+        completion = Completion(
+            text="",
+            token_ids=tuple(rng.randrange(1, vocabulary) for _ in range(length)),
+            logprobs=tuple(-rng.random() * 4 for _ in range(length)),
+            finish_reason=finish_reason if slot == 0 else "stop",
+            seed=slot,
+        )
+        verdict = Verdict(reward=-rng.random(), outcome=Outcome.LEGAL, reward_version="t", regret=0.1)
+        return Trace(f"{number}-{slot}", completion, verdict)
+
+    return TraceGroup(
+        id=f"group-{number}",
+        run="test",
+        position=Position(f"p{number}", "8/8/8/8/8/8/8/8 w - - 0 1", 10, Phase.MIDDLEGAME, "g"),
+        prompt=Prompt("mover-squares", (Message("user", "x"),), "8/8/8/8/8/8/8/8 w - - 0 1"),
+        prompt_token_ids=tuple(rng.randrange(1, vocabulary) for _ in range(prompt_length)),
+        policy=PolicyVersion(version, "0" * 64),
+        base_model="tiny",
+        sampling=Sampling(),
+        traces=tuple(trace(slot) for slot in range(size)),
+        created_at=0.0,
+    )

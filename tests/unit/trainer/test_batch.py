@@ -1,0 +1,37 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.trainer.batch import micro_batches, rows
+from tests.unit.trainer.groups import make_group
+
+numbers = st.lists(st.integers(0, 10_000), min_size=1, max_size=12, unique=True)
+
+
+@given(numbers, st.integers(12, 60))
+def test_every_completion_lands_in_exactly_one_row_that_fits(ids: list[int], row_tokens: int) -> None:
+    groups = [make_group(n) for n in ids]
+    made = rows(groups, version=0, normalise=True, mask_truncated=True, row_tokens=row_tokens)
+    expected = sorted(t.completion.token_ids for g in groups for t in g.traces)
+    assert sorted(c.token_ids for row in made for c in row.completions) == expected
+    assert all(row.length <= row_tokens or len(row.completions) == 1 for row in made)
+
+
+@given(numbers, st.integers(20, 400))
+def test_micro_batches_hold_every_row_once_within_the_budget(ids: list[int], tokens: int) -> None:
+    made = rows([make_group(n) for n in ids], version=0, normalise=True, mask_truncated=True, row_tokens=64)
+    cut = micro_batches(made, tokens=tokens)
+    assert sorted(map(id, (row for micro in cut for row in micro))) == sorted(map(id, made))
+    assert all(len(m) == 1 or len(m) * max(r.length for r in m) <= tokens for m in cut)
+
+
+def test_truncated_completions_count_in_the_baseline_but_carry_no_loss() -> None:
+    group = make_group(5, finish_reason="length")
+    kept = rows([group], version=0, normalise=False, mask_truncated=True, row_tokens=999)
+    whole = rows([group], version=0, normalise=False, mask_truncated=False, row_tokens=999)
+    assert len(kept[0].completions) == len(whole[0].completions) - 1
+    assert kept[0].completions == whole[0].completions[1:]
+
+
+def test_ages_count_from_the_trainers_version() -> None:
+    made = rows([make_group(1, version=3)], version=5, normalise=True, mask_truncated=True, row_tokens=99)
+    assert {c.age for row in made for c in row.completions} == {2}

@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import SetupError
+from services.trainer import commits
+
+FILES = {"adapter_model.safetensors": b"weights", "adapter_config.json": b"{}", "optimizer.safetensors": b"m"}
+PRINT = {"model": "tiny", "lora_rank": "16"}
+
+
+def _write(root: Path, number: int, ledger: tuple[str, ...] = ()) -> commits.Commit:
+    return commits.write(root, number=number, files=FILES, ledger=ledger, fingerprint=PRINT)
+
+
+def test_the_latest_commit_is_read_back_whole(tmp_path: Path) -> None:
+    _write(tmp_path, 0)
+    written = _write(tmp_path, 1, ("a", "b"))
+    assert commits.latest(tmp_path, fingerprint=PRINT) == written
+    assert written.folder.name == "policy-v000001"
+
+
+def test_no_commit_is_no_error(tmp_path: Path) -> None:
+    assert commits.latest(tmp_path, fingerprint=PRINT) is None
+
+
+def test_a_torn_write_is_invisible(tmp_path: Path) -> None:
+    kept = _write(tmp_path, 0)
+    torn = tmp_path / ".policy-v000001.tmp"
+    torn.mkdir()
+    (torn / "adapter_model.safetensors").write_bytes(b"wei")
+    assert commits.latest(tmp_path, fingerprint=PRINT) == kept
+    assert _write(tmp_path, 1).version.number == 1
+
+
+def test_other_settings_are_named(tmp_path: Path) -> None:
+    _write(tmp_path, 0)
+    with pytest.raises(SetupError, match="lora_rank was '16', is '8'"):
+        commits.latest(tmp_path, fingerprint={**PRINT, "lora_rank": "8"})
+
+
+def test_a_version_is_never_overwritten(tmp_path: Path) -> None:
+    _write(tmp_path, 4)
+    with pytest.raises(SetupError, match="two trainers"):
+        _write(tmp_path, 4)
+
+
+def test_the_ledger_is_bounded(tmp_path: Path) -> None:
+    ids = tuple(str(i) for i in range(20_000))
+    commit = _write(tmp_path, 1, ids)
+    assert commit.ledger == ids[-len(commit.ledger) :]
+    assert (
+        len(json.loads((commit.folder / "state.json").read_text())["ledger"]) == len(commit.ledger) < 20_000
+    )
+
+
+def test_pruning_keeps_the_newest_the_first_and_the_milestones(tmp_path: Path) -> None:
+    for number in range(130):
+        _write(tmp_path, number)
+        commits.prune(tmp_path, newest=number, keep=20)
+    left = {int(folder.name[-6:]) for folder in tmp_path.glob("policy-v*")}
+    assert left == {0, 100, *range(110, 130)}
+    assert (tmp_path / "policy-v000129" / "optimizer.safetensors").exists()
+    assert not (tmp_path / "policy-v000120" / "optimizer.safetensors").exists()

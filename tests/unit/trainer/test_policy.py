@@ -1,0 +1,117 @@
+"""Numbers of the policy: sharing a prompt, cutting a batch and masking change nothing they should not."""
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer.batch import Row, Scored, micro_batches, rows  # noqa: E402
+from services.trainer.loss import clipped_loss  # noqa: E402
+from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.tensors import collate  # noqa: E402
+from tests.unit.trainer.groups import make_group  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def policy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Policy:
+    settings = TrainerSettings(model=tiny_model, run_dir=tmp_path_factory.mktemp("run"), device="cpu")
+    policy = Policy(settings)
+    with torch.no_grad():
+        for index, parameter in enumerate(policy.parameters):
+            torch.manual_seed(index)
+            parameter.normal_(std=0.05)
+    return policy
+
+
+def _rows(count: int = 6) -> list[Row]:
+    groups = [make_group(n, prompt_length=5 + n) for n in range(count)]
+    return rows(groups, version=1, normalise=True, mask_truncated=True, row_tokens=64)
+
+
+def test_a_shared_prompt_gives_the_logprobs_of_each_sequence_alone(policy: Policy) -> None:
+    row = _rows()[2]
+    shared, _ = policy.logprobs(collate([row]))
+    alone = []
+    for completion in row.completions:
+        ids = torch.tensor([row.prompt_ids + completion.token_ids])
+        logits = policy.model(input_ids=ids).logits[0, len(row.prompt_ids) - 1 : -1].log_softmax(-1)
+        alone.append(logits.gather(-1, torch.tensor(completion.token_ids)[:, None])[:, 0])
+    assert torch.allclose(shared, torch.cat(alone), atol=2e-6)
+
+
+def test_the_gradient_does_not_depend_on_how_the_batch_is_cut(policy: Policy) -> None:
+    assert torch.allclose(_gradient(policy, 10_000), _gradient(policy, 40), atol=1e-6)
+
+
+def _gradient(policy: Policy, tokens: int) -> "torch.Tensor":
+    batch = _rows()
+    total = sum(len(c.token_ids) for row in batch for c in row.completions)
+    policy.model.zero_grad()
+    for micro in micro_batches(batch, tokens=tokens):
+        tensors = collate(micro)
+        logprobs, _ = policy.logprobs(tensors)
+        _loss(logprobs, tensors, total).loss.backward()
+    return torch.cat([p.grad.flatten() for p in policy.parameters])
+
+
+def _loss(logprobs, tensors, total):  # type: ignore[no-untyped-def]
+    return clipped_loss(
+        logprobs, tensors.behaviour_N, tensors.advantages_N, tensors.ages_N,
+        clip_low=0.2, clip_high=0.28, normaliser=total,
+    )  # fmt: skip
+
+
+def test_prompt_tokens_carry_no_loss(policy: Policy) -> None:
+    """The last prompt token predicts the first answer; no prompt token is ever a target."""
+    tensors = collate(_rows())
+    answers = sum(len(c.token_ids) for row in _rows() for c in row.completions)
+    assert tensors.targets_N.numel() == answers
+    starts = {row * tensors.input_ids_BT.shape[1] for row in range(len(_rows()))}
+    inside_prompt = {
+        s + i for s, r in zip(sorted(starts), _rows(), strict=True) for i in range(len(r.prompt_ids) - 1)
+    }
+    assert not inside_prompt & set(tensors.predictor_N.tolist())
+
+
+def test_completions_of_one_prompt_do_not_see_each_other(policy: Policy) -> None:
+    row = _rows()[3]
+    first, *others = row.completions
+    changed = [Scored(tuple(t % 79 + 1 for t in c.token_ids), c.logprobs, c.advantage, c.age) for c in others]
+    before, _ = policy.logprobs(collate([row]))
+    after, _ = policy.logprobs(collate([Row(row.prompt_ids, (first, *changed), 1.0)]))
+    count = len(first.token_ids)
+    assert torch.equal(before[:count], after[:count])
+
+
+def test_gradient_checkpointing_changes_no_gradient(policy: Policy, tiny_model: Path, tmp_path: Path) -> None:
+    settings = TrainerSettings(model=tiny_model, run_dir=tmp_path, device="cpu", gradient_checkpointing=True)
+    other = Policy(settings)
+    for mine, theirs in zip(other.parameters, policy.parameters, strict=True):
+        mine.data.copy_(theirs.data)
+    assert torch.allclose(_gradient(policy, 10_000), _gradient(other, 10_000), atol=1e-6)
+
+
+def test_the_head_in_chunks_gives_the_same_numbers(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, whole_entropy = policy.logprobs(collate(_rows()))
+    monkeypatch.setattr("services.trainer.policy._CHUNK_LOGITS", 96 * 7)
+    parts, parts_entropy = policy.logprobs(collate(_rows()))
+    assert torch.allclose(whole, parts, atol=1e-6)
+    assert torch.allclose(whole_entropy, parts_entropy, atol=1e-6)
+
+
+def test_an_untrained_adapter_is_the_base(tiny_model: Path, tmp_path: Path) -> None:
+    fresh = Policy(TrainerSettings(model=tiny_model, run_dir=tmp_path, device="cpu"))
+    ids = torch.tensor([[5, 9, 33]])
+    with fresh.model.disable_adapter():
+        base = fresh.model(input_ids=ids).logits
+    assert torch.equal(fresh.model(input_ids=ids).logits, base)
+
+
+def test_rows_of_two_temperatures_are_refused() -> None:
+    a, b = _rows()[:2]
+    with pytest.raises(ValueError, match="temperatures"):
+        collate([a, Row(b.prompt_ids, b.completions, 0.5)])
