@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from rookery.errors import SetupError
 from rookery.local import board
-from rookery.local.observer import Observer
+from rookery.local.observer import Observer, Snapshot
 from rookery.local.plan import HOST, PORTS
 from rookery.local.runs import ENDPOINTS_FILE, latest_endpoints
 from rookery.settings import Settings
@@ -54,20 +55,23 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
         run=place["run"],
         run_dir=settings.runs_dir / place["run"],
     )
-    if not settings.watch:
+    with closing(observer):
+        if settings.watch:
+            return _watch(place, observer, console, every_s=settings.every_s)
         snapshot = observer.look()
-        console.print(_page(place, snapshot))
-        return 0 if snapshot.overview and not snapshot.overview.astray else 1
-    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+    console.print(_page(place, snapshot))
+    return 0 if snapshot.overview and not snapshot.overview.astray else 1
+
+
+def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every_s: float) -> int:
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
-            try:
-                live.update(_page(place, observer.look()), refresh=True)
-                time.sleep(settings.every_s)
-            except KeyboardInterrupt:
-                return 0
+            live.update(_page(place, observer.look()), refresh=True)
+            time.sleep(every_s)
+    return 0
 
 
-def _page(place: dict[str, Any], snapshot: Any) -> Group:
+def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
     title = Text(f"run {place['run']} at {place['redis_url']}", "bold")
     tables = board.side_by_side(board.probes(snapshot.probes), board.flow(snapshot))
     return Group(title, tables, board.learning(snapshot.steps))

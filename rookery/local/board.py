@@ -21,6 +21,7 @@ _COLOURS = {
     State.WAITING: "dim",
     State.STARTING: "yellow",
     State.READY: "green",
+    State.UNREADY: "yellow",
     State.RESTARTING: "red",
     State.DONE: "green",
     State.STOPPED: "dim",

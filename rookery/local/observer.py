@@ -17,7 +17,10 @@ from rookery.errors import Unavailable
 from rookery.local.probes import TIMEOUT_S, probe
 from rookery.streams import Overview, RunStreams
 
-PROBE_EVERY_S = 0.5
+STARTING_EVERY_S = 0.5
+READY_EVERY_S = 2.0
+"""Between two looks, while somebody is not ready and when everybody is: looking costs the run its time."""
+
 METRICS_FILE = "metrics.jsonl"
 IDLE_COUNTERS = {
     "rookery_backpressure_seconds_total": "backpressure",
@@ -59,7 +62,7 @@ class StepLog:
 
 
 class Observer:
-    """Looks every `PROBE_EVERY_S` until closed."""
+    """Looks now and then, in a thread of its own, from `start` to `close`."""
 
     def __init__(
         self, probe_urls: Mapping[str, str], *, redis_url: str, run: str, run_dir: Path | None
@@ -69,6 +72,7 @@ class Observer:
         self._streams = RunStreams(redis_url, run, stopping=self._stopping)
         self._log = StepLog(run_dir / METRICS_FILE) if run_dir else None
         self._thread = threading.Thread(target=self._watch, name="observer", daemon=True)
+        self._http = httpx.Client(timeout=TIMEOUT_S)
         self._looking = threading.Lock()
         self.snapshot = Snapshot()
 
@@ -78,19 +82,19 @@ class Observer:
     def close(self) -> None:
         """Returns when it looks no more."""
         self._stopping.set()
-        self._thread.join(timeout=5 * TIMEOUT_S)
+        if self._thread.is_alive():
+            self._thread.join(timeout=5 * TIMEOUT_S)
+        self._http.close()
 
     def look(self) -> Snapshot:
         """Asks everyone once. What does not answer is absent from the snapshot."""
-        with httpx.Client(timeout=TIMEOUT_S) as http:
-            probes = {name: probe(url, http) for name, url in self._probe_urls.items()}
-            return Snapshot(
-                probes=probes,
-                overview=self._overview(),
-                served=self._served(http),
-                steps=self._log.refresh() if self._log else (),
-                idle_s=self._idle(http),
-            )
+        return Snapshot(
+            probes={name: probe(url, self._http) for name, url in self._probe_urls.items()},
+            overview=self._overview(),
+            served=self._served(),
+            steps=self._log.refresh() if self._log else (),
+            idle_s=self._idle(),
+        )
 
     def refresh(self) -> None:
         """Makes `snapshot` of this moment."""
@@ -100,7 +104,8 @@ class Observer:
     def _watch(self) -> None:
         while not self._stopping.is_set():
             self.refresh()
-            self._stopping.wait(PROBE_EVERY_S)
+            ready = not any(self.snapshot.probes.values())
+            self._stopping.wait(READY_EVERY_S if ready else STARTING_EVERY_S)
 
     def _keep_known(self, fresh: Snapshot) -> Snapshot:
         old = self.snapshot
@@ -118,21 +123,21 @@ class Observer:
         except Unavailable:
             return None
 
-    def _served(self, http: httpx.Client) -> int | None:
+    def _served(self) -> int | None:
         url = self._probe_urls.get("inference")
         if url is None:
             return None
         try:
-            return int(http.get(url.replace("/readyz", "/policy")).raise_for_status().json()["version"])
+            return int(self._http.get(url.replace("/readyz", "/policy")).raise_for_status().json()["version"])
         except (httpx.HTTPError, ValueError, KeyError):
             return None
 
-    def _idle(self, http: httpx.Client) -> dict[str, float]:
+    def _idle(self) -> dict[str, float]:
         url = self._probe_urls.get("rollouts")
         if url is None:
             return {}
         try:
-            text = http.get(url.replace("/readyz", "/metrics")).raise_for_status().text
+            text = self._http.get(url.replace("/readyz", "/metrics")).raise_for_status().text
         except httpx.HTTPError:
             return {}
         return dict(_counters(text, IDLE_COUNTERS))

@@ -6,7 +6,7 @@ probes say, and `describe` tells what to show.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -32,12 +32,13 @@ class State(StrEnum):
     WAITING = "waiting"
     STARTING = "starting"
     READY = "ready"
+    UNREADY = "not ready"
     RESTARTING = "restarting"
     DONE = "done"
     STOPPED = "stopped"
 
 
-@dataclass
+@dataclass(eq=False)
 class Member:
     """One service of the run."""
 
@@ -90,10 +91,17 @@ class Supervisor:
                 return
 
     def stop(self, *names: str, hurry: Callable[[], bool], tick: Callable[[], None] = lambda: None) -> None:
-        """Ends the named children, or all, last started first; kills them once `hurry` says so."""
-        for member in reversed(self.members):
-            if not names or member.command.name in names:
-                _stop(member, hurry=hurry, tick=tick)
+        """Ends the named children, or all, in reverse stages; kills them once `hurry` says so."""
+        for wave in self._waves():
+            _stop([m for m in wave if not names or m.command.name in names], hurry=hurry, tick=tick)
+
+    def _waves(self) -> Iterable[list[Member]]:
+        """Stages from the last to the first; the finisher goes first, while it can still reach the others."""
+        finishers = [m for m in self.members if m.command.name == self._finisher]
+        first = [m for m in self._stages[-1] if m not in finishers] + finishers
+        yield first
+        for stage in reversed(self._stages[:-1]):
+            yield [m for m in stage if m not in first]
 
     def _look_after(self, member: Member, probes: Mapping[str, str | None]) -> None:
         if member.state in (State.DONE, State.STOPPED):
@@ -109,8 +117,7 @@ class Supervisor:
         elif member.command.probe_url is None:
             member.enter(State.READY)
         elif member.command.name in probes:
-            reason = probes[member.command.name]
-            member.enter(State.STARTING if reason is not None else State.READY, reason or "")
+            _probed(member, probes[member.command.name])
 
     def _rested(self, member: Member) -> bool:
         wait_s = _BACKOFF_S[min(member.restarts, len(_BACKOFF_S)) - 1]
@@ -133,6 +140,13 @@ class Supervisor:
         member.enter(State.RESTARTING, f"ended {_how(status)}")
 
 
+def _probed(member: Member, reason: str | None) -> None:
+    if reason is None:
+        member.enter(State.READY)
+    else:
+        member.enter(State.STARTING if member.state is State.STARTING else State.UNREADY, reason)
+
+
 def _how(status: int) -> str:
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
@@ -142,20 +156,19 @@ def _quoted(log: Path) -> str:
     return f". The end of {log}:\n{lines}"
 
 
-def _stop(member: Member, *, hurry: Callable[[], bool], tick: Callable[[], None]) -> None:
-    child = member.child
-    if child is None:
-        if member.state is not State.DONE:
-            member.enter(State.STOPPED)
-        return
-    child.terminate()
-    member.note = "stopping"
+def _stop(wave: Sequence[Member], *, hurry: Callable[[], bool], tick: Callable[[], None]) -> None:
+    running = [(member, member.child) for member in wave if member.child]
+    for member, child in running:
+        member.note = "stopping"
+        child.terminate()
     deadline = time.monotonic() + STOP_S
-    while child.poll() is None:
+    while any(child.poll() is None for _, child in running):
         if hurry() or time.monotonic() > deadline:
-            child.kill()
-            break
+            for _, child in running:
+                child.kill()
         tick()
         time.sleep(0.05)
-    member.child = None
-    member.enter(State.STOPPED)
+    for member in wave:
+        member.child = None
+        if member.state is not State.DONE:
+            member.enter(State.STOPPED)

@@ -1,0 +1,105 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rookery import __version__, cli
+from rookery.cli import COMMANDS, EXTRAS, SERVICES, main
+from tests.conftest import ROOT
+
+
+class Become:
+    """Stands where `os.execv` would end the test."""
+
+    def __init__(self) -> None:
+        self.argv: list[str] = []
+
+    def __call__(self, path: str, argv: list[str]) -> int:
+        assert path == sys.executable
+        self.argv = argv[1:]
+        return 0
+
+
+@pytest.fixture
+def become(monkeypatch: pytest.MonkeyPatch) -> Become:
+    stand_in = Become()
+    monkeypatch.setattr(os, "execv", stand_in)
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: object())
+    return stand_in
+
+
+@pytest.mark.parametrize(
+    ("argv", "module"),
+    [
+        ("serve data --port 1", "services.data --port 1"),
+        ("serve feed", "services.data.feed"),
+        ("serve reward --nodes 9", "services.reward --nodes 9"),
+        ("serve inference --help", "services.inference.server --help"),
+        ("serve rollouts", "services.inference.rollouts"),
+        ("serve trainer", "services.trainer"),
+        ("score FEN RESPONSE --json", "services.reward score FEN RESPONSE --json"),
+        ("sft --help", "services.trainer sft --help"),
+        ("data sample --count 3", "services.data sample --count 3"),
+        ("arena evaluate", "services.arena evaluate"),
+    ],
+)
+def test_commands_become_their_module(become: Become, argv: str, module: str) -> None:
+    main(argv.split())
+    assert become.argv == ["-m", *module.split()]
+
+
+def test_every_module_exists_and_has_its_extra() -> None:
+    for module in {*SERVICES.values(), *EXTRAS}:
+        path = ROOT / module.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file(), module
+    assert set(SERVICES.values()) <= set(EXTRAS)
+
+
+def test_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    assert main(["serve", "trainer"]) == 2
+    assert "needs torch: pip install 'rookery[trainer]'" in capsys.readouterr().err
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    words = capsys.readouterr().out.split()
+    assert set(COMMANDS) <= set(words)
+    assert main(["serve", "--help"]) == 0
+    assert set(SERVICES) <= set(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("argv", [["sreve"], ["serve", "rewrd"], ["serve"], []])
+def test_a_wrong_word_is_quoted_beside_the_right_ones(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert "usage: rookery" in said
+    if argv and argv != ["serve"]:
+        assert repr(argv[-1]) in said
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"rookery {__version__}\n"
+
+
+def test_status_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--runs-dir", str(tmp_path)]) == 2
+    assert "give --run, --runs-dir or --redis-url" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["up", "demo", "status"])
+def test_help_of_the_own_commands_is_light(command: str) -> None:
+    code = (
+        "import sys\nfrom rookery.cli import main\n"
+        f"try: main(['{command}', '--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('torch', 'vllm', 'transformers', 'fastapi', 'matplotlib') if m in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.rstrip().endswith("[]")

@@ -1,0 +1,131 @@
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import SetupError
+from rookery.local import plan as plan_module
+from rookery.local.plan import Plan, make_plan
+from rookery.local.settings import UpSettings
+from tests.conftest import free_port
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model and games, no GPU, and no variables of ours."""
+    (tmp_path / "models" / "m").mkdir(parents=True)
+    (tmp_path / "games.pgn").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plan_module, "count_gpus", lambda: 0)
+    for variable in ("REWARD_PORT", "TRAINER_PORT", "ROOKERY_CONFIG"):
+        monkeypatch.delenv(variable, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def busy_port() -> Iterator[int]:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        yield sock.getsockname()[1]
+
+
+def plan(*argv: str) -> Plan:
+    given = UpSettings.parse(["--model", "models/m", "--source", "games.pgn", *argv], prog="rookery up")
+    return make_plan(given.model_copy(update={"run": "r"}))
+
+
+def flags(plan: Plan, service: str) -> dict[str, str]:
+    argv = plan.commands[service].argv[3:]
+    return dict(zip(argv[::2], argv[1::2], strict=True))
+
+
+def test_everyone_agrees(house: Path) -> None:
+    made = plan(
+        "--group-size", "4", "--batch-groups", "16", "--staleness", "1", "--steps", "9", "--seed", "5"
+    )
+    members = {name: flags(made, name) for name in ("feed", "inference", "trainer", "rollouts")}
+    assert {m["--run"] for m in members.values()} == {"r"}
+    assert {m["--redis-url"] for m in members.values()} == {made.redis_url}
+    rollouts, trainer = members["rollouts"], members["trainer"]
+    assert (rollouts["--group-size"], rollouts["--batch-groups"], rollouts["--staleness"]) == ("4", "16", "1")
+    assert (trainer["--batch-groups"], trainer["--max-steps"]) == ("16", "9")
+    assert rollouts["--inference-urls"] == trainer["--inference-urls"] == made.url("inference")
+    assert rollouts["--reward-target"] == f"dns:///127.0.0.1:{flags(made, 'reward')['--grpc-port']}"
+    assert members["inference"]["--adapter-root"] == str(Path(trainer["--run-dir"]) / "adapters")
+    assert trainer["--model"] == members["inference"]["--model"] == str(house / "models" / "m")
+
+
+def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
+    names = [[command.name for command in stage] for stage in plan().stages]
+    assert names == [["redis"], ["feed", "reward", "inference", "trainer"], ["rollouts"]]
+
+
+def test_a_given_redis_is_used(house: Path) -> None:
+    made = plan("--redis-url", "redis://elsewhere:1/0")
+    assert "redis" not in made.commands
+    assert flags(made, "feed")["--redis-url"] == "redis://elsewhere:1/0"
+
+
+def test_no_port_is_given_out_twice(house: Path) -> None:
+    made = plan()
+    ports = [port for service in made.ports.values() for port in service.values()]
+    ports.append(int(made.redis_url.rsplit(":", 1)[1].split("/")[0]))
+    assert len(set(ports)) == len(ports)
+
+
+def test_a_taken_default_is_avoided(house: Path, busy_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plan_module.PORTS, "reward", {"port": busy_port, "grpc_port": free_port()})
+    assert plan().ports["reward"]["port"] != busy_port
+
+
+@pytest.mark.parametrize("way", ["flag", "environment", "toml"])
+def test_a_taken_port_that_was_asked_for_is_an_error_that_names_the_setting(
+    house: Path, busy_port: int, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = ["--set", f"reward.port={busy_port}"] if way == "flag" else []
+    if way == "environment":
+        monkeypatch.setenv("REWARD_PORT", str(busy_port))
+    if way == "toml":
+        (house / "run.toml").write_text(f"[reward]\nport = {busy_port}\n")
+        monkeypatch.setenv("ROOKERY_CONFIG", "run.toml")
+    with pytest.raises(SetupError, match=rf"port {busy_port}.*--set reward.port=PORT or REWARD_PORT"):
+        plan(*argv)
+
+
+def test_overrides_reach_their_service(house: Path) -> None:
+    made = plan("--set", "trainer.lr=5e-4", "--set", "trainer.normalise=false", "--set", "reward.k=0.002")
+    assert made.commands["trainer"].argv[-3:] == ("--lr", "5e-4", "--no-normalise")
+    assert flags(made, "reward")["--k"] == "0.002"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--set", "trainer.batch_groups=4"], "trainer.batch_groups: the run decides"),
+        (["--set", "trainr.lr=1"], "SERVICE.SETTING=VALUE for one of feed"),
+        (["--set", "reward.port=eighty"], "'eighty' is no port"),
+        (["--model", "models/none"], "no such model directory: 'models/none'"),
+        (["--source", "none.pgn"], "no such file: 'none.pgn'"),
+        (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
+        (["--trainer-device", "tpu"], "index of a GPU"),
+        (["--style", "runes"], "mover-squares"),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(house: Path, argv: list[str], said: str) -> None:
+    with pytest.raises(SetupError, match=said):
+        plan(*argv)
+
+
+def test_a_hub_id_is_passed_on(house: Path) -> None:
+    assert flags(plan("--model", "Qwen/Qwen3-4B"), "trainer")["--model"] == "Qwen/Qwen3-4B"
+
+
+@pytest.mark.parametrize(("gpus", "places"), [(0, ("auto", "auto")), (1, ("0", "0")), (2, ("0", "1"))])
+def test_the_second_gpu_trains(
+    house: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, places: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(plan_module, "count_gpus", lambda: gpus)
+    made = plan()
+    assert (flags(made, "inference")["--device"], flags(made, "trainer")["--device"]) == places
