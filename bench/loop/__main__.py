@@ -1,0 +1,142 @@
+"""`python -m bench.loop`: both sides in turn, round by round, then a table and a JSON file.
+
+Everything is started fresh, and the two never run at the same time.
+"""
+
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import PositiveInt
+from rich.console import Console
+from rich.table import Table
+
+from bench.loop.ours import PHASES, Ours, run_ours
+from bench.loop.peer_env import peer_python
+from bench.loop.workload import Workload, endless_model, write_prompts
+from rookery.errors import SetupError
+from rookery.settings import Settings, fail
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class BenchSettings(Settings):
+    """Samples trained per second, ours against TRL's GRPOTrainer."""
+
+    model: Path = Path("models/rook-tiny")
+    """Model directory."""
+    source: Path = Path("samples/lichess.pgn.zst")
+    """Games to draw positions from."""
+    steps: PositiveInt = 40
+    """Measured optimizer steps of each round."""
+    warmup_steps: PositiveInt = 8
+    """Steps before them: ours fills its pipeline, theirs its caches."""
+    rounds: PositiveInt = 2
+    """Each round runs both."""
+    out: Path = Path("runs/bench-loop")
+    """Receives logs, adapters, the peer's environment and report.json."""
+
+
+def main(argv: list[str]) -> int:
+    """Measures and prints."""
+    try:
+        settings = BenchSettings.parse(argv, prog="python -m bench.loop")
+        if not (settings.model / "config.json").exists():
+            raise SetupError(f"no model in {str(settings.model)!r} (--model)")
+    except SetupError as error:
+        return fail(error)
+    logging.basicConfig(level=logging.WARNING)
+    console = Console()
+    folder = settings.out / time.strftime("%Y%m%d-%H%M%S")
+    folder.mkdir(parents=True)
+    python = peer_python(settings.out / "trl-env")
+    work = Workload(
+        model=endless_model(settings.model, folder / "model"),
+        source=settings.source.resolve(),
+        steps=settings.steps,
+        warmup_steps=settings.warmup_steps,
+    )
+    (folder / "work.json").write_text(json.dumps(asdict(work), default=str))
+    write_prompts(work, folder / "prompts.jsonl")
+    ours, theirs = [], []
+    for number in range(settings.rounds):
+        with console.status(f"round {number + 1} of {settings.rounds}: TRL"):
+            theirs.append(run_theirs(python, folder, number))
+        with console.status(f"round {number + 1} of {settings.rounds}: Rookery"):
+            ours.append(run_ours(work, folder.resolve(), f"rookery-{number}"))
+    report = {
+        "work": asdict(work),
+        "cores": os.cpu_count(),
+        "ours": [asdict(result) for result in ours],
+        "trl": theirs,
+    }
+    (folder / "report.json").write_text(json.dumps(report, indent=2, default=str) + "\n")
+    show(console, work, ours, theirs)
+    return 0
+
+
+def run_theirs(python: Path, folder: Path, number: int) -> dict[str, float]:
+    """One round of TRL, its chatter in a log.
+
+    Raises:
+        SetupError: it failed; the message ends with its last words.
+    """
+    files = [str((folder / name).absolute()) for name in ("work.json", "prompts.jsonl")]
+    done = subprocess.run(
+        [str(python.absolute()), "-m", "bench.loop.peer", *files],
+        cwd=ROOT,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    (folder / f"trl-{number}.log").write_text(done.stdout + done.stderr)
+    if done.returncode:
+        raise SetupError(f"TRL ended with {done.returncode}: {done.stderr[-500:]}")
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def show(console: Console, work: Workload, ours: list[Ours], theirs: list[dict[str, float]]) -> None:
+    """The figures of every round, their ratio, and where our time goes."""
+    console.print(
+        f"{work.samples} samples a step ({work.batch_groups} groups of {work.group_size}), {work.tokens} "
+        f"tokens each, LoRA r={work.lora_rank}, {work.steps} steps a round, {os.cpu_count()} cores"
+    )
+    table = Table("round", "Rookery samples/s", "TRL samples/s", "ratio", "tokens each, ours / TRL's")
+    for number, (mine, peer) in enumerate(zip(ours, theirs, strict=True)):
+        table.add_row(
+            str(number + 1),
+            f"{mine.samples_per_s:.1f}",
+            f"{peer['samples_per_s']:.1f}",
+            f"{mine.samples_per_s / peer['samples_per_s']:.2f}",
+            f"{mine.tokens:.1f} / {peer['tokens']:.1f}",
+        )
+    console.print(table)
+    ratio = mean(ours, "samples_per_s") / statistics.fmean(peer["samples_per_s"] for peer in theirs)
+    console.print(f"ratio {ratio:.2f}")
+    step_s = mean(ours, "step_s")
+    phases = {phase: statistics.fmean(result.phases_s[phase] for result in ours) for phase in PHASES}
+    phases["other"] = step_s - sum(phases.values())
+    parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in phases.items())
+    console.print(f"our trainer's step, {step_s:.3f} s: {parts}")
+    console.print(f"our rollouts wait for the trainer {100 * mean(ours, 'rollouts_idle'):.0f}% of the time")
+    cores = {name: statistics.fmean(r.cpu_cores[name] for r in ours) for name in ours[0].cpu_cores}
+    busy = ", ".join(f"{name} {value:.2f}" for name, value in cores.items() if value >= 0.005)
+    console.print(f"our cores in use: {busy}; groups are {mean(ours, 'age'):.1f} versions old when trained")
+
+
+def mean(results: list[Ours], name: str) -> float:
+    """Of one figure over the rounds."""
+    values: list[Any] = [getattr(result, name) for result in results]
+    return statistics.fmean(values)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

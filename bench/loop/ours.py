@@ -1,0 +1,129 @@
+"""Our side: the services of a run as `rookery up` starts them, with a reward that costs nothing."""
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.loop.workload import STYLE, Workload
+from rookery.local.child import Watchdog
+from rookery.local.observer import Observer
+from rookery.local.plan import Plan, make_plan
+from rookery.local.settings import UpSettings
+from rookery.local.supervisor import Supervisor
+
+PHASES = ("rollout_wait", "train", "commit", "settle", "publish")
+"""Parts of the trainer's step, as metrics.jsonl names them; the rest is reading and reporting."""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Seconds are means over the measured steps; `cpu_cores` is the processor time of each service."""
+
+    samples_per_s: float
+    step_s: float
+    tokens: float
+    phases_s: Mapping[str, float]
+    rollouts_idle: float
+    cpu_cores: Mapping[str, float]
+    age: float
+    completions: int
+
+
+def run_ours(work: Workload, runs: Path, name: str) -> Ours:
+    """Trains `warmup_steps`, then measures `steps`."""
+    plan = _plan(work, runs, name)
+    with _started(plan) as (supervisor, observer):
+        before = _wait(supervisor, observer, steps=work.warmup_steps)
+        after = _wait(supervisor, observer, steps=work.warmup_steps + work.steps)
+    rows = after.rows[work.warmup_steps : work.warmup_steps + work.steps]
+    wall_s = rows[-1]["time"] - after.rows[work.warmup_steps - 1]["time"]
+    watched_s = after.at - before.at
+    return Ours(
+        samples_per_s=sum(row["completions"] for row in rows) / wall_s,
+        step_s=wall_s / len(rows),
+        tokens=statistics.fmean(row["completion_length"] for row in rows),
+        phases_s={phase: statistics.fmean(row[f"{phase}_s"] for row in rows) for phase in PHASES},
+        rollouts_idle=(after.backpressure_s - before.backpressure_s) / watched_s,
+        cpu_cores={n: (after.cpu_s[n] - before.cpu_s.get(n, 0.0)) / watched_s for n in after.cpu_s},
+        age=statistics.fmean(row["age_mean"] for row in rows),
+        completions=sum(row["completions"] for row in rows),
+    )
+
+
+def _plan(work: Workload, runs: Path, name: str) -> Plan:
+    settings = UpSettings(
+        model=str(work.model),
+        source=work.source,
+        run=name,
+        runs_dir=runs,
+        group_size=work.group_size,
+        batch_groups=work.batch_groups,
+        max_tokens=work.tokens,
+        style=STYLE,
+        seed=work.seed,
+        set=(
+            f"trainer.lr={work.lr}",
+            f"trainer.lora_rank={work.lora_rank}",
+            f"trainer.lora_alpha={work.lora_alpha}",
+            f"trainer.lora_targets={','.join(work.lora_targets)}",
+            # Every completion is cut at the limit here; none may be left out of the loss.
+            "trainer.mask_truncated=false",
+        ),
+    )
+    plan = make_plan(settings)
+    ports = plan.ports["reward"]
+    free = [sys.executable, "-m", "bench.loop.reward"]
+    flags = [f"--port={ports['port']}", f"--grpc-port={ports['grpc_port']}"]
+    reward = replace(plan.commands["reward"], argv=(*free, *flags))
+    return replace(plan, commands={**plan.commands, "reward": reward})
+
+
+@contextmanager
+def _started(plan: Plan) -> Iterator[tuple[Supervisor, Observer]]:
+    with ExitStack() as exits:
+        watchdog = Watchdog()
+        exits.callback(watchdog.close)
+        supervisor = Supervisor(plan.stages, watchdog, finisher="trainer")
+        exits.callback(lambda: supervisor.stop(hurry=lambda: False))
+        observer = Observer(
+            plan.probe_urls, redis_url=plan.redis_url, run=plan.run_dir.name, run_dir=plan.run_dir
+        )
+        observer.start()
+        exits.callback(observer.close)
+        yield supervisor, observer
+
+
+@dataclass(frozen=True)
+class _Moment:
+    at: float
+    rows: tuple[Mapping[str, Any], ...]
+    backpressure_s: float
+    cpu_s: Mapping[str, float]
+
+
+def _wait(supervisor: Supervisor, observer: Observer, *, steps: int) -> _Moment:
+    """The state of affairs once so many steps are done."""
+    while len(observer.snapshot.steps) < steps:
+        supervisor.step(observer.snapshot.probes)
+        time.sleep(0.2)
+    snapshot = observer.snapshot
+    return _Moment(
+        at=time.monotonic(),
+        rows=snapshot.steps,
+        backpressure_s=snapshot.idle_s.get("backpressure", 0.0),
+        cpu_s={m.command.name: _cpu_s(m.child.pid) for m in supervisor.members if m.child},
+    )
+
+
+def _cpu_s(pid: int) -> float:
+    """Processor seconds of a service and its descendants so far."""
+    process = psutil.Process(pid)
+    times = [p.cpu_times() for p in (process, *process.children(recursive=True))]
+    return float(sum(t.user + t.system for t in times))

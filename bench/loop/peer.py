@@ -1,0 +1,81 @@
+"""Their side: TRL's GRPOTrainer on the same work. Runs in the environment that `peer_env` makes.
+
+Its own generation (transformers) rather than vLLM: on a CPU that is what GRPOTrainer has. Settings
+that would only cost it time are off: gradient checkpointing, saving, reporting.
+"""
+
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from bench.loop.reward import free_reward
+
+
+def main(argv: list[str]) -> int:
+    """`peer.py WORK.json PROMPTS.jsonl`: prints one JSON object."""
+    warnings.filterwarnings("ignore")
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    work = json.loads(Path(argv[0]).read_text())
+    prompts = [json.loads(line) for line in Path(argv[1]).read_text().splitlines()]
+    samples = work["batch_groups"] * work["group_size"]
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        """When each step ended."""
+
+        ended: list[float] = []  # noqa: RUF012
+
+        def on_step_end(self, args: object, state: object, control: object, **more: object) -> None:
+            self.ended.append(time.perf_counter())
+
+    def reward(completions: list[list[dict[str, str]]], **more: object) -> list[float]:
+        return [free_reward(completion[0]["content"]) for completion in completions]
+
+    trainer = GRPOTrainer(
+        model=work["model"],
+        reward_funcs=reward,
+        train_dataset=Dataset.from_list(prompts),
+        callbacks=[Clock()],
+        peft_config=LoraConfig(
+            r=work["lora_rank"], lora_alpha=work["lora_alpha"], target_modules=list(work["lora_targets"])
+        ),
+        args=GRPOConfig(
+            output_dir=str(Path(argv[0]).parent / "trl"),
+            max_steps=work["warmup_steps"] + work["steps"],
+            per_device_train_batch_size=samples,
+            num_generations=work["group_size"],
+            max_completion_length=work["tokens"],
+            temperature=1.0,
+            learning_rate=work["lr"],
+            lr_scheduler_type="constant",
+            gradient_checkpointing=False,
+            shuffle_dataset=False,
+            use_cpu=True,
+            bf16=False,
+            seed=work["seed"],
+            logging_steps=1,
+            disable_tqdm=True,
+            save_strategy="no",
+            report_to="none",
+        ),
+    )
+    trainer.train()
+    logged = [row for row in trainer.state.log_history if "completions/mean_length" in row]
+    logged = logged[work["warmup_steps"] :]
+    wall_s = Clock.ended[-1] - Clock.ended[work["warmup_steps"] - 1]
+    result = {
+        "samples_per_s": samples * work["steps"] / wall_s,
+        "step_s": wall_s / work["steps"],
+        "tokens": sum(row["completions/mean_length"] for row in logged) / len(logged),
+    }
+    sys.stdout.write(f"\n{json.dumps(result)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""The work that both sides do, down to the bytes of the model and the order of the positions."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.prompt import render
+from services.data.archive import Archive
+from services.data.order import Order
+from services.data.sampler import Shares
+
+STYLE = "mover-squares"
+NEVER = "<|unk|>"
+"""A token that rook-tiny was never taught to write: as end of sequence it is never reached."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One optimizer step trains on `batch_groups * group_size` completions of `tokens` tokens each."""
+
+    model: Path
+    source: Path
+    steps: int
+    warmup_steps: int
+    batch_groups: int = 8
+    group_size: int = 8
+    tokens: int = 32
+    lr: float = 1e-4
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    lora_targets: tuple[str, ...] = (
+        "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+    )  # fmt: skip
+    seed: int = 0
+
+    @property
+    def samples(self) -> int:
+        """Completions a step."""
+        return self.batch_groups * self.group_size
+
+
+def endless_model(model: Path, out: Path) -> Path:
+    """A copy of `model` that never ends a completion by itself, so that all have the same length."""
+    shutil.copytree(model, out, dirs_exist_ok=True)
+    tokenizer = json.loads((out / "tokenizer.json").read_text())
+    (token_id,) = [t["id"] for t in tokenizer["added_tokens"] if t["content"] == NEVER]
+    for name in ("config.json", "generation_config.json"):
+        _edit(out / name, eos_token_id=token_id)
+    _edit(out / "tokenizer_config.json", eos_token=NEVER)
+    return out.resolve()
+
+
+def write_prompts(work: Workload, path: Path) -> None:
+    """The chat prompts of the positions that our feed would send, in its order, as JSONL."""
+    archive = Archive([work.source])
+    try:
+        order = Order(archive, shares=Shares(), split="train")
+        with path.open("w") as file:
+            for number in range(work.batch_groups * work.steps):
+                prompt = render(order.position(number, seed=work.seed), style=STYLE)
+                messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
+                file.write(json.dumps({"prompt": messages}) + "\n")
+    finally:
+        archive.close()
+
+
+def _edit(path: Path, **values: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}, indent=2) + "\n")
