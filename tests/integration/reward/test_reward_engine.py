@@ -63,9 +63,9 @@ async def test_an_engine_that_died_idle_costs_nobody_anything(stockfish_path: st
 
 
 async def test_a_hung_search_is_a_fault_and_is_replaced(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path, deadline_s=0.3).start()
+    pool = await pool_of(stockfish_path, deadline_s=2.0).start()
     try:
-        with pytest.raises(EngineFault, match=r"the engine hung: no bestmove in 0\.3 s"):
+        with pytest.raises(EngineFault, match=r"the engine hung: no bestmove in 2 s"):
             await pool.search(Query(SHORT.fen, LONG))
         assert (await pool.search(SHORT)).nodes >= 500
     finally:
@@ -96,7 +96,7 @@ async def test_an_abandoned_search_gives_its_place_away(stockfish_path: str) -> 
         await asyncio.sleep(0)
         for search in abandoned:
             search.cancel()
-        assert (await asyncio.wait_for(pool.search(SHORT), 5.0)).nodes >= 500
+        assert (await asyncio.wait_for(pool.search(SHORT), 60.0)).nodes >= 500
     finally:
         await pool.close()
 
@@ -115,12 +115,12 @@ async def test_when_no_engine_starts_again_callers_hear_it_at_once(
         os.kill(pid, signal.SIGKILL)
         for search in (doomed, waiting):
             with pytest.raises(EngineFault):
-                await asyncio.wait_for(search, 5.0)
+                await asyncio.wait_for(search, 60.0)
         assert not pool.ready
         with pytest.raises(EngineFault, match="none of 1 engines can be started"):
             await pool.search(SHORT)
         path.write_text(f'#!/bin/sh\nexec "{stockfish_path}"\n')
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not pool.ready:  # noqa: ASYNC110 -- seen from outside, as /readyz sees it
                 await asyncio.sleep(0.05)
         assert (await pool.search(SHORT)).nodes >= 500
@@ -141,17 +141,17 @@ async def test_stopping_fails_what_waits(stockfish_path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "start_s", "why"),
     [
-        ("exit 3", "the engine died"),
-        ("cat > /dev/null", "the engine hung: no readyok"),
-        ("yes", "printed .* bytes without an answer"),
+        ("exit 3", 60.0, "the engine died"),
+        ("cat > /dev/null", 0.5, "the engine hung: no readyok"),
+        ("yes", 60.0, "printed .* bytes without an answer"),
     ],
 )
 async def test_a_program_that_is_no_engine_is_a_set_up_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, start_s: float, why: str
 ) -> None:
-    monkeypatch.setattr("services.reward.engine.START_S", 0.5)
+    monkeypatch.setattr("services.reward.engine.START_S", start_s)
     with pytest.raises(SetupError, match=why):
         await Scorer.start(RewardSettings(engine_path=script(tmp_path, text), engines=1))
 
@@ -188,7 +188,7 @@ def test_engines_die_with_their_parent_even_by_sigkill(stockfish_path: str) -> N
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         parent.kill()
     assert len(pids) == 2
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while any(running(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(running(pid) for pid in pids)
