@@ -44,6 +44,7 @@ LIGHT: dict[str, tuple[set[str], list[str]]] = {
     "services.data": ({"data"}, HEAVY),
     "services.reward": ({"reward"}, HEAVY),
     "services.inference.rollouts": ({"rollouts"}, HEAVY),
+    "services.arena": ({"arena"}, HEAVY),
 }
 """Package: the extras it may lean on, the modules it must not bring."""
 
