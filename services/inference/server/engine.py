@@ -30,6 +30,7 @@ CANARY_TEXT = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
 LOAD_TIMEOUT_S = 120.0
 WARM_UP_TIMEOUT_S = 600.0
 
+_CANARY_TOKENS = 4
 _WARM_UP_PROMPTS, _WARM_UP_SAMPLES, _WARM_UP_TOKENS = 8, 8, 16
 
 
@@ -52,21 +53,22 @@ class VllmEngine:
         self._loaded[name] = request
 
     async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
-        """Log-probabilities of a fixed text's tokens, the first excepted, and of one token after it."""
+        """Log-probabilities of the likeliest continuation of a fixed text, token by token."""
+        # No prompt_logprobs: with an adapter and other requests in the batch, vLLM's CPU punica
+        # wrapper mixes up the rows of the two and the engine dies.
         params = SamplingParams(
             temperature=0.0,
-            max_tokens=1,
+            max_tokens=_CANARY_TOKENS,
+            ignore_eos=True,
             logprobs=0,
-            prompt_logprobs=0,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         lora = self._loaded[adapter.version.name] if adapter else None
         output = await self._ask(
             self._generate(list(self._canary_ids), params, lora), "the canary was not answered"
         )
-        rows = [*output.prompt_logprobs[1:], *output.outputs[0].logprobs]
-        tokens = [*self._canary_ids[1:], *output.outputs[0].token_ids]
-        return tuple(row[token].logprob for row, token in zip(rows, tokens, strict=True))
+        answer = output.outputs[0]
+        return tuple(row[token].logprob for row, token in zip(answer.logprobs, answer.token_ids, strict=True))
 
     async def warm_up(self, adapter: Adapter) -> None:
         """A burst like that of rollouts, then one request with the truncated sampling of people."""
