@@ -59,7 +59,7 @@ EXTRAS = {
     "services.data.feed": ("fastapi", "data"),
     "services.reward": ("fastapi", "reward"),
     "services.inference.server": ("vllm", "inference] or rookery[inference-cpu"),
-    "services.inference.rollouts": ("fastapi", "reward"),
+    "services.inference.rollouts": ("fastapi", "rollouts"),
     "services.trainer": ("torch", "trainer"),
     "services.arena": ("matplotlib", "arena"),
 }

@@ -94,10 +94,10 @@ def make_plan(settings: UpSettings) -> Plan:
 def _model(name: str) -> str:
     """Absolute when it is a directory here: vLLM takes a relative path for an id of the Hub."""
     path = Path(name)
-    if path.is_dir():
+    if (path / "config.json").is_file():
         return str(path.resolve())
-    if path.is_absolute() or path.parent.is_dir():
-        raise SetupError(f"no such model directory: {name!r} (--model)")
+    if path.exists() or path.is_absolute() or path.parent.is_dir():
+        raise SetupError(f"{name!r} is no model directory: it has no config.json (--model)")
     return name
 
 

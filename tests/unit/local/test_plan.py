@@ -15,6 +15,7 @@ from tests.conftest import free_port
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a model and games, no GPU, and no variables of ours."""
     (tmp_path / "models" / "m").mkdir(parents=True)
+    (tmp_path / "models" / "m" / "config.json").touch()
     (tmp_path / "games.pgn").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plan_module, "count_gpus", lambda: 0)
@@ -106,7 +107,7 @@ def test_overrides_reach_their_service(house: Path) -> None:
         (["--set", "trainer.batch_groups=4"], "trainer.batch_groups: the run decides"),
         (["--set", "trainr.lr=1"], "SERVICE.SETTING=VALUE for one of feed"),
         (["--set", "reward.port=eighty"], "'eighty' is no port"),
-        (["--model", "models/none"], "no such model directory: 'models/none'"),
+        (["--model", "models/none"], "'models/none' is no model directory"),
         (["--source", "none.pgn"], "no such file: 'none.pgn'"),
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
         (["--trainer-device", "tpu"], "index of a GPU"),
