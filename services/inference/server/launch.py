@@ -81,6 +81,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         # A seeded request whose prompt is split over two steps kills vLLM's CPU worker ("CPU
         # Generator does not use offset"); whole prompts only.
         flags += ["--enforce-eager", "--no-enable-chunked-prefill"]
+        arguments["distributed-executor-backend"] = "uni"
     values = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
     return [sys.executable, "-m", LAUNCHER, *values, *flags]
 
@@ -100,6 +101,9 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
         variables |= {"HF_HUB_OFFLINE": "1"}
     if cpu:
         variables |= {"VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib), **_threads(base)}
+        # With this the model runs inside the engine's process (the server keeps its own): vLLM's two
+        # processes would wait for each other by spinning, on the cores that trainer and Stockfish need.
+        variables |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     elif settings.device != "auto":
         variables |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": settings.device}
     return variables
