@@ -5,6 +5,7 @@ After a restart this is how the server finds its version again. It reads; it nev
 
 import asyncio
 import logging
+import math
 import time
 from typing import Protocol
 
@@ -41,7 +42,7 @@ class PolicyFollower:
         self._seen: Adapter | None = None
         self._rollback = False
         self._settled = False
-        self._retry_at = 0.0
+        self._refused_at = -math.inf
 
     async def run(self) -> None:
         """Follows until cancelled."""
@@ -64,13 +65,13 @@ class PolicyFollower:
         if adapter != self._seen:
             # Going back, the record says that a trainer resumed from an older commit: that is the truth.
             self._rollback = self._seen is not None and adapter.version.number < self._seen.version.number
-            self._seen, self._settled, self._retry_at = adapter, False, 0.0
-        if self._settled or time.monotonic() < self._retry_at:
+            self._seen, self._settled, self._refused_at = adapter, False, -math.inf
+        if self._settled or time.monotonic() - self._refused_at < REFUSED_RETRY_S:
             return
         try:
             await self._policies.reload(adapter, rollback=self._rollback)
         except (InvalidInput, Conflict) as error:
-            self._retry_at = time.monotonic() + REFUSED_RETRY_S
+            self._refused_at = time.monotonic()
             self._wait(f"{adapter.version.name} is refused: {error}")
         else:
             self._settled, self.waiting_for = True, ""

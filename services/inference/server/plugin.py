@@ -83,8 +83,10 @@ class Serving:
         """Why requests should go elsewhere, None when they may come."""
         if self.client.errored:
             return "vLLM's engine has died"
-        if self.policies.served is not None or self.follower is None:
+        if self.policies.served is not None:
             return None
+        if self.follower is None:
+            return None if self.policies.prepared else "warming up"
         return self.follower.waiting_for or "loading the policy"
 
 
@@ -186,10 +188,10 @@ async def _follow(follower: PolicyFollower, stopping: threading.Event) -> None:
 
 
 async def _tend(policies: Policies) -> None:
-    await policies.prepare()
     while True:
-        await asyncio.sleep(POLL_S)
         try:
+            await policies.prepare()
             await policies.sweep()
         except RookeryError as error:
-            logger.warning("could not unload retired versions: %s", error)
+            logger.warning("could not tend the policies: %s", error)
+        await asyncio.sleep(POLL_S)

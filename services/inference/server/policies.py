@@ -90,6 +90,11 @@ class Policies:
         """The version behind the alias, None before the first."""
         return self._named[-1] if self._named else None
 
+    @property
+    def prepared(self) -> bool:
+        """Whether the base model has answered."""
+        return self._base_canary is not None
+
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> Reloaded:
         """Serves `adapter` from now on. Whatever goes wrong, the policy served before stays.
 
@@ -108,7 +113,7 @@ class Policies:
             return reloaded
 
     async def prepare(self) -> None:
-        """Asks the base model the canary, which also compiles its kernels: minutes early is seconds saved."""
+        """Asks the base model the canary ahead of the first reload: it compiles kernels for seconds."""
         async with self._lock:
             await self._base()
 

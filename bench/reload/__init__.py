@@ -1,0 +1,1 @@
+"""From an adapter on disk to the first token under it, while the server answers rollouts."""

@@ -1,0 +1,350 @@
+"""The real vLLM with the real Redis: versions, reloads under load, restarts. One server for the module."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import chess
+import httpx
+import pytest
+
+from bench.noise_adapter import write_adapter
+from rookery.clients import InferenceClient
+from rookery.errors import Conflict, InvalidInput, NotFound
+from rookery.prompt import render
+from rookery.streams import RunStreams
+from rookery.trace import Adapter, Phase, PolicyVersion, Position, Prompt, Sampling
+from tests.conftest import RedisServer, free_port
+
+pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
+
+START_S = 300.0
+ROLLOUT = Sampling(temperature=1.0, max_tokens=12)
+
+
+@dataclass
+class Server:
+    """A server process of one run, to stop and start again."""
+
+    model: Path
+    root: Path
+    redis_url: str
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "services.inference.server", "--model", str(self.model)]
+        command += ["--host", "127.0.0.1", "--port", str(self.port), "--adapter-root", str(self.root)]
+        command += [
+            "--redis-url",
+            self.redis_url,
+            "--run",
+            "served",
+            "--max-loras",
+            "3",
+            "--max-lora-rank",
+            "8",
+        ]
+        with (self.root / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        self.wait_for("/healthz", 200)
+
+    def wait_for(self, path: str, status: int, *, timeout_s: float = START_S) -> httpx.Response:
+        assert self.process
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(httpx.TransportError):
+                response = httpx.get(self.url + path, timeout=10.0)
+                if response.status_code == status:
+                    return response
+            time.sleep(0.2)
+        log = (self.root / "server.log").read_text()[-4000:]
+        pytest.fail(
+            f"{path} did not answer {status} within {timeout_s} s (exit {self.process.poll()}):\n{log}"
+        )
+
+    def processes(self) -> list[str]:
+        """Everything alive in the server's session."""
+        assert self.process
+        listed = subprocess.run(["ps", "-o", "stat=,args=", "-s", str(self.process.pid)], capture_output=True)
+        return [line for line in listed.stdout.decode().splitlines() if not line.startswith("Z")]
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        if self.process:
+            self.process.send_signal(number)
+            self.process.wait(30)
+
+    def kill(self) -> None:
+        """Ends whatever a failed test has left running."""
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    redis = RedisServer(tmp_path_factory.mktemp("redis"))
+    redis.start()
+    yield redis.url
+    redis.stop()
+
+
+@pytest.fixture(scope="module")
+def streams(redis_url: str) -> RunStreams:
+    return RunStreams(redis_url, "served")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[Server]:
+    from services.trainer.tiny import build_tiny
+
+    model = build_tiny(
+        tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
+    )
+    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[InferenceClient]:
+    async with InferenceClient(server.url, timeout_s=120.0) as client:
+        yield client
+
+
+def adapter(server: Server, version: int, *, name: str = "", scale: float = 0.1, **config: object) -> Adapter:
+    folder = server.root / (name or f"v{version}")
+    return write_adapter(folder, server.model, version=version, scale=scale, config=config)
+
+
+def prompt(fen: str = chess.STARTING_FEN) -> Prompt:
+    return render(Position("p", fen, 0, Phase.OPENING, "g"), style="mover-squares")
+
+
+def fens(count: int) -> list[str]:
+    """Different positions of one random game."""
+    board, rng = chess.Board(), random.Random(0)
+    found = []
+    while len(found) < count:
+        board.push(rng.choice(list(board.legal_moves)))
+        found.append(board.fen())
+    return found
+
+
+def test_not_ready_before_a_policy_is_published(server: Server) -> None:
+    ready = server.wait_for("/readyz", 503)
+
+    assert ready.json() == {"status": "not ready", "reason": "no policy published yet"}
+    assert httpx.get(f"{server.url}/policy").status_code == 503
+
+
+async def test_the_published_policy_is_loaded_and_then_ready(
+    server: Server, streams: RunStreams, client: InferenceClient
+) -> None:
+    base = adapter(server, 0, scale=0.0)
+    streams.publish_policy(base, epoch=streams.take_over())
+
+    server.wait_for("/readyz", 200)
+
+    assert await client.policy() == base.version
+    assert server.wait_for("/policy", 200).json() == {
+        "version": 0,
+        "sha256": base.version.sha256,
+        "name": "policy-v000000",
+        "path": base.path,
+        "base_model": "tiny",
+    }
+
+
+async def test_a_group_comes_with_its_tokens_logprobs_and_seeds(client: InferenceClient) -> None:
+    ask = {"model": "policy-v000000", "count": 4, "sampling": ROLLOUT}
+
+    one, again = [await client.complete(prompt(), **ask, seed=7) for _ in range(2)]
+    shifted = await client.complete(prompt(), **ask, seed=8)
+
+    assert one == again
+    assert [c.text for c in shifted.completions[:3]] == [c.text for c in one.completions[1:]]
+    assert len(one.prompt_token_ids) > 64
+    for completion in one.completions:
+        assert len(completion.token_ids) == len(completion.logprobs) > 0
+        assert all(logprob <= 0.0 for logprob in completion.logprobs)
+
+
+async def test_a_new_version_answers_differently_and_the_alias_moves(
+    server: Server, client: InferenceClient
+) -> None:
+    done = await client.reload(adapter(server, 1))
+
+    assert done["changed"]
+    assert done["canary"]["max_difference"] > 0.0
+    assert {"verify", "load", "canary", "flip", "total"} == set(done["seconds"])
+    greedy = Sampling(temperature=0.0, max_tokens=12)
+    answers = {
+        model: (await client.complete(prompt(), model=model, count=1, sampling=greedy, seed=0)).completions[0]
+        for model in ("tiny", "policy-v000000", "policy-v000001", "policy")
+    }
+    assert answers["policy-v000000"].logprobs == answers["tiny"].logprobs
+    assert answers["policy-v000001"].logprobs != answers["tiny"].logprobs
+    assert answers["policy"] == answers["policy-v000001"]
+
+
+async def test_refusals_keep_the_old_policy(server: Server, client: InferenceClient) -> None:
+    served = await client.policy()
+    assert served
+    first = Adapter(PolicyVersion(0, "0" * 64), str(server.root / "v0"), "tiny")
+    current = Adapter(served, str(server.root / "v1"), "tiny")
+    fine = adapter(server, 2)
+
+    assert (await client.reload(current))["changed"] is False
+    for conflicting in (
+        first,
+        Adapter(PolicyVersion(1, "0" * 64), current.path, "tiny"),
+    ):
+        with pytest.raises(Conflict):
+            await client.reload(conflicting)
+    for bad in (
+        adapter(server, 2, name="dora", use_dora=True),
+        Adapter(fine.version, "/etc", "tiny"),
+        Adapter(fine.version, fine.path, "another"),
+        Adapter(PolicyVersion(2, "0" * 64), fine.path, "tiny"),
+        adapter(server, 2, name="nan", scale=float("nan")),
+    ):
+        with pytest.raises(InvalidInput):
+            await client.reload(bad)
+
+    assert await client.policy() == served
+    with pytest.raises(NotFound):
+        await client.complete(prompt(), model="policy-v000002", count=1, sampling=ROLLOUT, seed=0)
+    await client.complete(prompt(), model="policy", count=1, sampling=ROLLOUT, seed=0)
+
+
+async def test_weights_that_only_vllm_refuses_keep_the_old_policy(
+    server: Server, client: InferenceClient, tmp_path: Path
+) -> None:
+    from services.trainer.tiny import build_tiny
+
+    other = build_tiny(tmp_path / "wide", hidden_size=96, layers=2, intermediate_size=160)
+    wrong = write_adapter(server.root / "wide", other, version=2)
+
+    with pytest.raises(InvalidInput, match="vLLM cannot load policy-v000002"):
+        await client.reload(Adapter(wrong.version, wrong.path, "tiny"))
+
+    assert (await client.policy() or PolicyVersion(-1, "")).number == 1
+    await client.complete(prompt(), model="policy", count=1, sampling=ROLLOUT, seed=0)
+
+
+async def test_reloads_under_load_fail_no_request(server: Server, client: InferenceClient) -> None:
+    boards = fens(64)
+    stop = asyncio.Event()
+    answered = 0
+
+    async def ask() -> None:
+        nonlocal answered
+        while not stop.is_set():
+            version = await client.policy()
+            assert version
+            group = await client.complete(
+                prompt(boards[answered % 64]), model=version.name, count=8, sampling=ROLLOUT, seed=answered
+            )
+            assert len(group.completions) == 8
+            answered += 1
+
+    callers = [asyncio.create_task(ask()) for _ in range(6)]
+    for number in range(3, 11):
+        await client.reload(adapter(server, number))
+        await asyncio.sleep(0.3)
+    stop.set()
+    await asyncio.gather(*callers)
+
+    assert answered > 8
+    assert (await client.policy() or PolicyVersion(-1, "")).number == 10
+
+
+async def test_a_burst_larger_than_a_batch_survives(client: InferenceClient) -> None:
+    """Seeded prompts cut in two by the token budget kill vLLM's CPU worker: ours are never cut."""
+    groups = await asyncio.gather(
+        *(
+            client.complete(prompt(fen), model="policy", count=8, sampling=ROLLOUT, seed=seed)
+            for seed, fen in enumerate(fens(64))
+        )
+    )
+
+    assert len(groups) == 64
+
+
+async def test_only_the_newest_versions_keep_their_names(server: Server) -> None:
+    async def listed() -> set[str]:
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            return {card["id"] for card in (await http.get("/v1/models")).json()["data"]}
+
+    assert await listed() == {"tiny", "policy-v000009", "policy-v000010"}
+
+
+async def test_a_missed_reload_is_caught_up_from_the_record(
+    server: Server, streams: RunStreams, client: InferenceClient
+) -> None:
+    missed = adapter(server, 11)
+    streams.publish_policy(missed, epoch=streams.take_over())
+
+    for _ in range(100):
+        if await client.policy() == missed.version:
+            return
+        await asyncio.sleep(0.1)
+    pytest.fail("version 11 was never served")
+
+
+def test_our_metrics_stand_beside_vllms(server: Server) -> None:
+    text = httpx.get(f"{server.url}/metrics").text
+
+    assert "rookery_policy_version_served 11.0" in text
+    assert 'rookery_reloads_total{result="loaded"}' in text
+    assert 'rookery_reloads_total{result="invalid-input"}' in text
+    assert 'rookery_reload_seconds_count{stage="load"}' in text
+    assert "vllm:num_requests_running" in text
+
+
+def test_a_bad_body_gets_a_problem_document(server: Server) -> None:
+    answer = httpx.post(f"{server.url}/reload", json={"version": -1})
+
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "body.version" in answer.json()["detail"]
+
+
+async def test_stopped_cleanly_it_comes_back_on_the_current_version(
+    server: Server, client: InferenceClient
+) -> None:
+    before = await client.policy()
+
+    server.stop()
+    assert server.processes() == []
+    server.start()
+    server.wait_for("/readyz", 200)
+
+    assert await client.policy() == before
+
+
+def test_killed_it_leaves_no_engine_behind(server: Server) -> None:
+    server.stop(signal.SIGKILL)
+
+    for _ in range(100):
+        if not server.processes():
+            return
+        time.sleep(0.1)
+    pytest.fail(f"left behind: {server.processes()}")

@@ -1,0 +1,137 @@
+"""vLLM's command line and environment, and what a wrong set-up is told."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import SetupError
+from services.inference.server import launch
+from services.inference.server.settings import ServerSettings
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 384}))
+    return folder
+
+
+def settings(*flags: str) -> ServerSettings:
+    return ServerSettings.parse(list(flags), prog="server")
+
+
+def option(command: list[str], name: str) -> str:
+    return command[command.index(name) + 1]
+
+
+def test_on_cpu_prompts_stay_whole_and_numbers_exact(model: Path) -> None:
+    command = launch.command(settings("--model", str(model)), port=8123, cpu=True)
+
+    assert option(command, "--dtype") == "float32"
+    assert option(command, "--logprobs-mode") == "processed_logprobs"
+    assert option(command, "--max-model-len") == "384"
+    assert option(command, "--port") == "8123"
+    assert {"--enforce-eager", "--no-enable-chunked-prefill", "--enable-prefix-caching"} <= set(command)
+
+
+def test_on_gpu_the_type_is_bfloat16_and_the_card_is_the_one_asked_for(model: Path) -> None:
+    chosen = settings("--model", str(model), "--device", "1")
+    variables = launch.environment(chosen, {}, cpu=False)
+
+    assert option(launch.command(chosen, port=1, cpu=False), "--dtype") == "bfloat16"
+    assert variables["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "--enforce-eager" not in launch.command(chosen, port=1, cpu=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("qwen3-thinking", {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0}),
+        ("qwen3-non-thinking", {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.0}),
+        ("neutral", {}),
+    ],
+)
+def test_sampling_defaults_go_by_name(model: Path, name: str, expected: dict[str, float]) -> None:
+    command = launch.command(settings("--model", str(model), "--sampling", name), port=1, cpu=True)
+
+    assert option(command, "--generation-config") == "vllm"
+    assert json.loads(option(command, "--override-generation-config")) == expected
+
+
+def test_the_plugin_reads_back_every_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = settings(
+        "--model", str(model), "--no-follow", "--max-loras", "6", "--max-lora-rank", "32", "--run", "r1"
+    )
+    for name, value in launch.environment(chosen, {}, cpu=True).items():
+        monkeypatch.setenv(name, value)
+
+    assert ServerSettings() == chosen
+    assert os.environ["VLLM_PLUGINS"] == "rookery"
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
+
+
+def test_a_model_that_is_neither_here_nor_on_the_hub_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="nowhere/at/all"):
+        _ = settings("--model", "nowhere/at/all").served_name
+    with pytest.raises(SetupError, match=r"config\.json is missing"):
+        _ = settings("--model", str(tmp_path)).served_name
+    assert settings("--model", "Qwen/Qwen3-4B").served_name == "Qwen/Qwen3-4B"
+
+
+@pytest.mark.parametrize(
+    ("device", "cpu_build", "expected"),
+    [("auto", True, True), ("auto", False, False), ("cpu", True, True), ("0", False, False)],
+)
+def test_the_device_agrees_with_the_build(device: str, cpu_build: bool, expected: bool) -> None:
+    assert launch.runs_on_cpu(device, cpu_build=cpu_build) is expected
+
+
+@pytest.mark.parametrize(("device", "cpu_build"), [("cpu", False), ("0", True)])
+def test_a_device_the_build_cannot_use_is_refused(device: str, cpu_build: bool) -> None:
+    with pytest.raises(SetupError, match=f"--device {device}.*pip install"):
+        launch.runs_on_cpu(device, cpu_build=cpu_build)
+
+
+def test_a_missing_vllm_is_told_how_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: None)
+
+    with pytest.raises(SetupError, match="pip install"):
+        launch.vllm_is_cpu_build()
+
+
+def test_help_imports_neither_vllm_nor_torch() -> None:
+    probe = (
+        "import sys\n"
+        "from services.inference.server.__main__ import main\n"
+        "try:\n    main(['--help'])\n"
+        "except SystemExit:\n    pass\n"
+        "print('heavy:', [m for m in ('vllm', 'torch', 'transformers') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+
+    assert "--adapter-root" in done.stdout
+    assert "heavy: []" in done.stdout
+
+
+def test_a_taken_port_names_its_setting(model: Path) -> None:
+    pytest.importorskip("vllm")
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = str(sock.getsockname()[1])
+        command = [sys.executable, "-m", "services.inference.server", "--model", str(model)]
+        done = subprocess.run(
+            [*command, "--host", "127.0.0.1", "--port", port],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert f"port {port} on 127.0.0.1 is taken: choose another with --port" in done.stderr

@@ -1,0 +1,243 @@
+"""The version rules, on an engine that only remembers what it was told."""
+
+import asyncio
+import dataclasses
+import json
+import math
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from bench.noise_adapter import write_adapter
+from rookery.errors import Conflict, EngineFault, InvalidInput, RookeryError
+from rookery.trace import Adapter, PolicyVersion
+from services.inference.server import policies as policies_module
+from services.inference.server.adapter import AdapterRules
+from services.inference.server.policies import ALIAS, Policies
+
+MODEL = {
+    "num_hidden_layers": 1,
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 4,
+}
+
+
+class MemoryEngine:
+    """An engine of names: adapters in memory, routes to them, and requests in flight."""
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+        self.routes: dict[str, str] = {}
+        self.in_flight: set[str] = set()
+        self.warm_ups = 0
+        self.fault: RookeryError | None = None
+        self.answers: dict[str | None, tuple[float, ...]] = {}
+
+    async def load(self, adapter: Adapter) -> None:
+        await asyncio.sleep(0)
+        if self.fault:
+            raise self.fault
+        assert adapter.version.name not in self.loaded
+        self.loaded.append(adapter.version.name)
+
+    async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
+        return self.answers.get(adapter.version.name if adapter else None, (-1.0, -2.0))
+
+    async def warm_up(self, adapter: Adapter) -> None:
+        assert ALIAS not in self.routes
+        self.warm_ups += 1
+
+    def route(self, model: str, adapter: Adapter) -> None:
+        assert adapter.version.name in self.loaded
+        self.routes[model] = adapter.version.name
+
+    def unroute(self, model: str) -> None:
+        del self.routes[model]
+
+    def busy(self, adapter: Adapter) -> bool:
+        return adapter.version.name in self.in_flight
+
+    async def unload(self, adapter: Adapter) -> None:
+        assert adapter.version.name not in self.routes.values()
+        self.loaded.remove(adapter.version.name)
+
+
+@pytest.fixture
+def engine() -> MemoryEngine:
+    return MemoryEngine()
+
+
+@pytest.fixture
+def policies(engine: MemoryEngine, tmp_path: Path) -> Policies:
+    return Policies(engine, AdapterRules(tmp_path, frozenset({"tiny"}), max_rank=8), keep=3)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[int], Adapter]:
+    model = tmp_path / "tiny"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(MODEL))
+    return lambda version: write_adapter(tmp_path / f"v{version}", model, version=version, rank=4)
+
+
+@pytest.fixture
+def serve(policies: Policies, make: Callable[[int], Adapter]) -> Callable[..., Awaitable[list[Adapter]]]:
+    async def reload_all(*versions: int) -> list[Adapter]:
+        adapters = [make(version) for version in versions]
+        for adapter in adapters:
+            await policies.reload(adapter)
+        return adapters
+
+    return reload_all
+
+
+async def test_the_alias_moves_and_earlier_versions_keep_their_names(
+    policies: Policies, engine: MemoryEngine, make: Callable[[int], Adapter]
+) -> None:
+    first, second = make(0), make(1)
+
+    done = await policies.reload(first)
+    await policies.reload(second)
+
+    assert done.changed
+    assert done.canary_max_difference == 0.0
+    assert {"verify", "load", "canary", "warm_up", "flip", "total"} == set(done.seconds)
+    assert policies.served == second
+    assert engine.routes == {
+        "policy-v000000": "policy-v000000",
+        "policy-v000001": "policy-v000001",
+        ALIAS: "policy-v000001",
+    }
+
+
+async def test_the_first_load_warms_up_before_anything_is_routed(engine: MemoryEngine, serve) -> None:
+    await serve(0, 1, 2)
+
+    assert engine.warm_ups == 1
+
+
+async def test_the_same_version_and_bytes_again_change_nothing(
+    policies: Policies, engine: MemoryEngine, serve
+) -> None:
+    (adapter,) = await serve(3)
+
+    done = await policies.reload(dataclasses.replace(adapter, path="anywhere"))
+
+    assert (done.changed, done.adapter, engine.loaded) == (False, adapter, ["policy-v000003"])
+
+
+async def test_the_same_version_with_other_bytes_conflicts(policies: Policies, serve) -> None:
+    (adapter,) = await serve(3)
+    other = dataclasses.replace(adapter, version=PolicyVersion(3, "0" * 64))
+
+    with pytest.raises(Conflict, match="served with sha256"):
+        await policies.reload(other)
+    with pytest.raises(Conflict, match="served with sha256"):
+        await policies.reload(other, rollback=True)
+
+
+async def test_an_older_version_needs_rollback(policies: Policies, engine: MemoryEngine, serve) -> None:
+    first, second = await serve(1, 2)
+
+    with pytest.raises(Conflict, match="version 1 is older than 2"):
+        await policies.reload(first)
+    done = await policies.reload(first, rollback=True)
+
+    assert policies.served == first
+    assert "load" not in done.seconds, "it was still held"
+    assert engine.routes[ALIAS] == "policy-v000001"
+    assert (await policies.reload(second)).changed
+
+
+async def test_bytes_of_a_version_long_gone_are_remembered(
+    policies: Policies, engine: MemoryEngine, serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies_module, "RETIRE_S", 0.0)
+    first, *_ = await serve(0, 1, 2, 3)
+    await policies.sweep()
+    assert "policy-v000000" not in engine.loaded
+
+    with pytest.raises(Conflict, match="served with sha256"):
+        await policies.reload(dataclasses.replace(first, version=PolicyVersion(0, "1" * 64)), rollback=True)
+
+
+async def test_a_bad_adapter_leaves_the_old_policy(policies: Policies, engine: MemoryEngine, serve) -> None:
+    (adapter,) = await serve(1)
+    bad = Adapter(PolicyVersion(2, "0" * 64), "nowhere", "tiny")
+
+    with pytest.raises(InvalidInput, match="nowhere"):
+        await policies.reload(bad)
+
+    assert policies.served == adapter
+    assert engine.routes[ALIAS] == "policy-v000001"
+
+
+@pytest.mark.parametrize("answer", [(), (math.nan, -1.0), (-math.inf, -1.0)])
+async def test_a_canary_that_dies_leaves_the_old_policy(
+    policies: Policies, engine: MemoryEngine, serve, make: Callable[[int], Adapter], answer: tuple[float, ...]
+) -> None:
+    (adapter,) = await serve(1)
+    engine.answers["policy-v000002"] = answer
+
+    with pytest.raises(InvalidInput, match="policy-v000002 answers the canary with"):
+        await policies.reload(make(2))
+
+    assert (policies.served, engine.loaded) == (adapter, ["policy-v000001"])
+
+
+async def test_a_fault_of_the_engine_can_be_tried_again(
+    policies: Policies, engine: MemoryEngine, make: Callable[[int], Adapter]
+) -> None:
+    adapter = make(1)
+    engine.fault = EngineFault("no answer")
+
+    with pytest.raises(EngineFault):
+        await policies.reload(adapter)
+    engine.fault = None
+
+    assert (await policies.reload(adapter)).changed
+
+
+async def test_retired_versions_lose_their_name_then_their_memory_once_unused(
+    policies: Policies, engine: MemoryEngine, serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.in_flight = {"policy-v000000"}
+    await serve(0, 1, 2, 3)
+    assert "policy-v000000" not in engine.routes
+
+    await policies.sweep()
+    assert "policy-v000000" in engine.loaded, "a request may have looked the name up just before"
+    monkeypatch.setattr(policies_module, "RETIRE_S", 0.0)
+    await policies.sweep()
+    assert "policy-v000000" in engine.loaded, "a request still uses it"
+    engine.in_flight.clear()
+    await policies.sweep()
+
+    assert engine.loaded == ["policy-v000001", "policy-v000002", "policy-v000003"]
+
+
+async def test_a_retired_version_still_held_comes_back_without_loading(
+    policies: Policies, engine: MemoryEngine, serve
+) -> None:
+    first, *_ = await serve(0, 1, 2, 3)
+
+    await policies.reload(first, rollback=True)
+    await policies.sweep()
+
+    assert engine.routes[ALIAS] == "policy-v000000"
+    assert engine.loaded.count("policy-v000000") == 1
+
+
+async def test_reloads_at_the_same_time_queue_up(
+    policies: Policies, engine: MemoryEngine, make: Callable[[int], Adapter]
+) -> None:
+    adapter = make(5)
+
+    done = await asyncio.gather(*(policies.reload(adapter) for _ in range(8)))
+
+    assert sorted(d.changed for d in done) == [False] * 7 + [True]
+    assert engine.loaded == ["policy-v000005"]
