@@ -41,7 +41,6 @@ def train(
     optimizer = adam.build(policy.parameters, lr=settings.lr)
     commit = _resume(settings, policy, optimizer) or _commit(settings, policy, optimizer, number=0, ledger=())
     publisher.publish(_adapter(policy, commit))
-    report = Report(settings.run_dir)
     intake = Intake(
         streams,
         batch_groups=settings.batch_groups,
@@ -50,7 +49,7 @@ def train(
         epoch=epoch,
         stopping=stopping,
     )
-    with intake:
+    with Report(settings.run_dir) as report, intake:
         while not settings.max_steps or commit.version.number < settings.max_steps:
             batch = intake.next_batch(version=commit.version.number)
             if batch is None:
@@ -80,7 +79,6 @@ def train(
             )
             commits.prune(settings.adapters_dir, newest=commit.version.number, keep=settings.keep)
     publisher.wait()
-    report.close()
     logger.info("the trainer ends at version %d", commit.version.number)
 
 

@@ -9,6 +9,7 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft
 from safetensors.torch import load, save
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from services.trainer.settings import TrainerSettings
 from services.trainer.tensors import MicroBatch
@@ -25,6 +26,7 @@ class Policy:
         self.base_model = str(settings.model)
         dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
         torch.manual_seed(settings.seed)
+        disable_progress_bar()  # the run has its own; in a log it is noise
         base = AutoModelForCausalLM.from_pretrained(settings.model, dtype=dtype, attn_implementation="sdpa")
         if settings.gradient_checkpointing:
             base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

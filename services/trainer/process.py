@@ -54,6 +54,7 @@ async def _train(settings: TrainerSettings, state: dict[str, str], stop: threadi
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
     policy = await asyncio.to_thread(Policy, settings)
     state["reason"] = "waiting for redis"
+    await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
     epoch = await asyncio.to_thread(streams.take_over)
     urls = [url for url in settings.inference_urls.split(",") if url]
     publisher = Publisher(streams, urls, epoch=epoch, loop=asyncio.get_running_loop())

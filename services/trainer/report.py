@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Self
 
 from rookery.metrics import (
     GROUP_AGE,
@@ -42,7 +43,7 @@ _GAUGES = (
 
 
 class Report:
-    """Appends to `metrics.jsonl` of a run folder."""
+    """Appends to `metrics.jsonl` of a run folder. Use as a context manager."""
 
     def __init__(self, run_dir: Path) -> None:
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,10 @@ class Report:
             row["age_mean"], phases_s["rollout_wait"], row["step_s"],
         )  # fmt: skip
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def _export(

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from rookery.errors import InvalidInput
 from services.trainer.examples import ChatFile, Example, batches
@@ -32,6 +33,7 @@ IGNORE = -100
 def run(settings: SftSettings) -> Path:
     """Trains `settings.model` on `settings.data`; the directory of the result."""
     torch.manual_seed(settings.seed)
+    disable_progress_bar()  # ours is below
     if settings.threads:
         torch.set_num_threads(settings.threads)
     tokenizer = AutoTokenizer.from_pretrained(settings.model)

@@ -1,0 +1,174 @@
+"""The whole loop, real in every part: PGN, Redis, vLLM, Stockfish, gradients, and back into vLLM."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+import redis
+
+from rookery.codec import decode_group
+from rookery.trace import Outcome, TraceGroup
+from tests.conftest import ROOT, RedisServer, free_port
+
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.stockfish,
+    pytest.mark.torch,
+    pytest.mark.vllm,
+    pytest.mark.timeout(900),
+]
+
+STEPS = 4
+BATCH_GROUPS = 6
+GROUP_SIZE = 4
+
+
+@dataclass
+class Loop:
+    """A running `rookery up` and what was seen on its `traces` stream."""
+
+    process: subprocess.Popen[bytes]
+    run_dir: Path
+    inference: str
+    groups: list[TraceGroup] = field(default_factory=list)
+
+    def metrics(self) -> list[dict[str, float]]:
+        file = self.run_dir / "metrics.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def until(self, condition: Callable[[], bool], *, within_s: float = 600.0) -> None:
+        deadline = time.monotonic() + within_s
+        while not condition():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                logs = {p.name: p.read_text()[-1500:] for p in (self.run_dir / "logs").glob("*.log")}
+                pytest.fail(f"the loop ended or stalled, status {self.process.poll()}: {logs}")
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
+    folder = tmp_path_factory.mktemp("e2e")
+    port = free_port()
+    server = RedisServer(folder)
+    server.start()
+    command = [sys.executable, "-m", "rookery.cli", "up", "--run", "e2e", "--runs-dir", str(folder)]
+    command += ["--redis-url", server.url]
+    command += ["--batch-groups", str(BATCH_GROUPS), "--group-size", str(GROUP_SIZE), "--nodes", "200"]
+    command += ["--set", f"inference.port={port}"]
+    with (folder / "up.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+    loop = Loop(process, folder / "e2e", f"http://127.0.0.1:{port}")
+    watching = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(server.url, loop, watching))
+    watcher.start()
+    loop.until(lambda: len(loop.metrics()) >= STEPS)
+    yield loop
+    watching.set()
+    watcher.join()
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    server.stop()
+
+
+def _watch(url: str, loop: Loop, stop: threading.Event) -> None:
+    """Copies every group the moment it is published: settled ones leave the stream."""
+    last = b"0"
+    client = redis.Redis.from_url(url)
+    while not stop.is_set():
+        for _, entries in client.xread({"rookery:e2e:traces": last}, block=200):  # type: ignore[union-attr]
+            for entry_id, fields in entries:
+                last = entry_id
+                loop.groups.append(decode_group(fields[b"data"]))
+    client.close()
+
+
+def test_versions_advance_one_a_step(loop: Loop) -> None:
+    assert [row["version"] for row in loop.metrics()[:STEPS]] == list(range(1, STEPS + 1))
+
+
+def test_groups_are_complete_and_scored(loop: Loop) -> None:
+    assert len(loop.groups) >= STEPS * BATCH_GROUPS
+    assert len({group.id for group in loop.groups}) == len(loop.groups)
+    for group in loop.groups:
+        assert len(group.traces) == GROUP_SIZE
+        assert len({trace.completion.seed for trace in group.traces}) == GROUP_SIZE
+        for trace in group.traces:
+            verdict = trace.verdict
+            assert (verdict.outcome is Outcome.LEGAL) == (verdict.regret is not None)
+            assert verdict.reward_version
+
+
+def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: Path) -> None:
+    """The named adapter gives the server's log-probabilities to 1e-5, its neighbours do not."""
+    import torch
+
+    from services.trainer.batch import rows
+    from services.trainer.policy import Policy
+    from services.trainer.settings import TrainerSettings
+    from services.trainer.tensors import collate
+
+    policy = Policy(TrainerSettings(model=ROOT / "models/rook-tiny", run_dir=tmp_path, device="cpu"))
+
+    def distance(group: TraceGroup, number: int) -> float:
+        policy.load_adapter(loop.run_dir / "adapters" / f"policy-v{number:06d}")
+        made = rows([group], version=number, normalise=True, mask_truncated=False, row_tokens=4096)
+        batch = collate(made)
+        with torch.no_grad():
+            logprobs, _ = policy.logprobs(batch)
+        return float((logprobs - batch.behaviour_N).abs().max())
+
+    seen = {group.policy.number for group in loop.groups}
+    assert len(seen) >= 2, "a new version was picked up while the loop ran"
+    for group in loop.groups[: STEPS * BATCH_GROUPS]:
+        assert distance(group, group.policy.number) < 1e-5, group.id
+    last = max((g for g in loop.groups[: STEPS * BATCH_GROUPS]), key=lambda g: g.policy.number)
+    assert distance(last, last.policy.number - 1) > 1e-4
+
+
+def test_the_trainer_saw_no_mismatch_at_age_zero(loop: Loop) -> None:
+    assert max(row["mismatch_age0_max"] for row in loop.metrics()) < 1e-5
+
+
+def test_the_adapter_that_answers_is_not_the_base(loop: Loop) -> None:
+    served = httpx.get(f"{loop.inference}/policy").json()
+    assert served["version"] >= 1
+    models = {card["id"] for card in httpx.get(f"{loop.inference}/v1/models").json()["data"]}
+    assert served["name"] in models
+    base = next(name for name in models if not name.startswith("policy"))
+    board = loop.groups[0].prompt.messages[-1].content
+    answers = {
+        model: httpx.post(
+            f"{loop.inference}/v1/chat/completions",
+            json={
+                "model": model,
+                "messages": [{"role": "user", "content": board}],
+                "temperature": 0,
+                "max_tokens": 8,
+                "logprobs": True,
+            },
+            timeout=60,
+        ).json()["choices"][0]["logprobs"]["content"]
+        for model in (served["name"], base)
+    }
+    first, second = ([token["logprob"] for token in answer] for answer in answers.values())
+    assert first != second
+
+
+def test_ctrl_c_ends_cleanly_and_leaves_nothing(loop: Loop) -> None:
+    """Runs last: it ends the loop."""
+    loop.process.send_signal(signal.SIGINT)
+    assert loop.process.wait(timeout=120) in (0, 130)
+    leftovers = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(loop.run_dir) not in leftovers
+    counts = loop.metrics()[-1]
+    assert counts["step"] >= STEPS
