@@ -7,7 +7,8 @@ refusal of our input as `InvalidInput`; nothing here turns either into a reward.
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rookery.codec import verdict_from_proto
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
+from rookery.lanes import Lanes
 from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling, Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 
@@ -135,12 +137,9 @@ class Generation:
 class InferenceClient:
     """HTTP client of one inference server."""
 
-    def __init__(self, url: str, *, timeout_s: float = 600.0, connections: int = 256) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 600.0) -> None:
         self.url = url.rstrip("/")
-        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-        self._http = httpx.AsyncClient(
-            base_url=self.url, timeout=httpx.Timeout(timeout_s, connect=5.0), limits=limits
-        )
+        self._http = Lanes(self.url, timeout_s=timeout_s)
 
     async def __aenter__(self) -> Self:
         return self
@@ -162,9 +161,10 @@ class InferenceClient:
         response = await self._request("GET", "/policy", timeout_s=POLICY_TIMEOUT_S)
         if response.status_code == 503:
             return None
-        body = _body(response)
-        version = PolicyVersion(int(body["version"]), str(body["sha256"]))
-        return Adapter(version, str(body["path"]), str(body["base_model"]))
+        with _understanding(response):
+            body = _body(response)
+            version = PolicyVersion(int(body["version"]), str(body["sha256"]))
+            return Adapter(version, str(body["path"]), str(body["base_model"]))
 
     async def policy(self) -> PolicyVersion | None:
         """The version served now, None while the server is not ready.
@@ -209,12 +209,14 @@ class InferenceClient:
             "return_token_ids": True,
             "skip_special_tokens": False,
         }
-        body = _body(await self._request("POST", "/v1/chat/completions", request))
-        choices = sorted(body["choices"], key=lambda choice: int(choice["index"]))
-        return Generation(
-            prompt_token_ids=tuple(body["prompt_token_ids"]),
-            completions=tuple(_completion(c, seed=seed) for c in choices),
-        )
+        response = await self._request("POST", "/v1/chat/completions", request)
+        with _understanding(response):
+            body = _body(response)
+            choices = sorted(body["choices"], key=lambda choice: int(choice["index"]))
+            return Generation(
+                prompt_token_ids=tuple(body["prompt_token_ids"]),
+                completions=tuple(_completion(c, seed=seed) for c in choices),
+            )
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> dict[str, Any]:
         """Makes the server answer with `adapter`; its stage timings in seconds.
@@ -244,6 +246,16 @@ class InferenceClient:
 
 
 _ERRORS: dict[int, type[RookeryError]] = {400: InvalidInput, 404: NotFound, 409: Conflict, 422: InvalidInput}
+
+
+@contextmanager
+def _understanding(response: httpx.Response) -> Iterator[None]:
+    """An answer of another shape than agreed is the peer's fault."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        request = response.request
+        raise PeerFault(f"{request.method} {request.url}: cannot read the answer: {error!r}") from error
 
 
 def _body(response: httpx.Response) -> dict[str, Any]:

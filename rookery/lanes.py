@@ -1,0 +1,38 @@
+"""HTTP to one server over as many connections as there are requests at once.
+
+Each has an httpx client of its own: httpx's connection pool looks at every connection for every
+request, which at 64 requests at once took three quarters of a rollouts process's CPU time.
+"""
+
+import asyncio
+from typing import Any
+
+import httpx
+
+
+class Lanes:
+    """Connections to the server at `url`, opened when needed and kept."""
+
+    def __init__(self, url: str, *, timeout_s: float) -> None:
+        self._url, self._timeout = url, httpx.Timeout(timeout_s, connect=5.0)
+        self._tls = httpx.create_ssl_context()
+        self._all: list[httpx.AsyncClient] = []
+        self._idle: list[httpx.AsyncClient] = []
+
+    async def request(self, method: str, path: str, **how: Any) -> httpx.Response:
+        """As `httpx.AsyncClient.request`."""
+        lane = self._idle.pop() if self._idle else self._open()
+        try:
+            return await lane.request(method, path, **how)
+        finally:
+            self._idle.append(lane)
+
+    def _open(self) -> httpx.AsyncClient:
+        # uvicorn closes an idle connection after 5 s: never be the one who finds out by using it.
+        limits = httpx.Limits(max_connections=1, keepalive_expiry=4.0)
+        lane = httpx.AsyncClient(base_url=self._url, timeout=self._timeout, limits=limits, verify=self._tls)
+        self._all.append(lane)
+        return lane
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(lane.aclose() for lane in self._all))
