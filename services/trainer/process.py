@@ -49,8 +49,8 @@ async def run(settings: TrainerSettings) -> None:
 
 
 async def _train(settings: TrainerSettings, state: dict[str, str], stop: threading.Event) -> None:
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
+    # A thread that finds no core makes all others wait at the next barrier: fewer are faster.
+    torch.set_num_threads(settings.threads or max(1, torch.get_num_threads() // 2))
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
     policy = await asyncio.to_thread(Policy, settings)
     state["reason"] = "waiting for redis"

@@ -27,7 +27,7 @@ class TrainerSettings(RunSettings):
     device: str = "auto"
     """`cpu`, the index of a GPU, or `auto`."""
     threads: int = 0
-    """CPU threads; 0 leaves torch's choice."""
+    """CPU threads; 0 takes half of the cores: vLLM and Stockfish want the others."""
 
     max_steps: int = 0
     """Ends the run after so many optimizer steps; 0 goes on."""
