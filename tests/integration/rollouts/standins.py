@@ -44,7 +44,13 @@ class Inference:
             name = policy_name(self.version)
             sha256 = hashlib.sha256(name.encode()).hexdigest()
             path = f"/a/{name}"
-            return {"version": self.version, "sha256": sha256, "name": name, "path": path, "base_model": "tiny"}
+            return {
+                "version": self.version,
+                "sha256": sha256,
+                "name": name,
+                "path": path,
+                "base_model": "tiny",
+            }
 
         @app.post("/v1/chat/completions")
         async def complete(request: Request) -> Response:

@@ -1,0 +1,101 @@
+"""The process as an operator meets it: started by flags, killed, told to stop."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from tests.conftest import free_port
+from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, feed, groups, until
+
+pytestmark = pytest.mark.redis
+
+
+@contextlib.asynccontextmanager
+async def process(house: House, redis_url: str, *flags: str) -> AsyncIterator[tuple[Process, str]]:
+    port = free_port()
+    command = [sys.executable, "-m", "services.inference.rollouts", "--run", "test", "--redis-url", redis_url]
+    command += ["--inference-urls", house.urls[0], "--reward-target", house.reward_target]
+    command += ["--group-size", str(GROUP_SIZE), "--batch-groups", str(BATCH_GROUPS)]
+    command += ["--host", "127.0.0.1", "--port", str(port), *flags]
+    started = await asyncio.create_subprocess_exec(*command, stderr=PIPE, stdout=DEVNULL)
+    try:
+        yield started, f"http://127.0.0.1:{port}"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            started.kill()
+        await started.communicate()
+
+
+async def stop(started: Process) -> str:
+    started.send_signal(signal.SIGTERM)
+    _, said = await asyncio.wait_for(started.communicate(), 30)
+    assert started.returncode == 0, said
+    return said.decode()
+
+
+async def test_told_to_stop_it_finishes_what_is_in_work(house: House, redis_url: str) -> None:
+    house.inference[0].delay_s = 1.0
+    feed(house.streams, 3)
+    async with process(house, redis_url) as (started, _):
+        await until(lambda: house.inference[0].working == 3, timeout_s=60)
+        await stop(started)
+    assert house.streams.counts().generated == 3
+    assert house.streams.pending("positions", group="rollouts") == 0
+
+
+async def test_killed_it_takes_up_what_it_held(house: House, redis_url: str) -> None:
+    house.inference[0].delay_s = 60
+    feed(house.streams, 3)
+    async with process(house, redis_url) as (started, _):
+        await until(lambda: house.inference[0].working == 3, timeout_s=60)
+        started.kill()
+        await started.wait()
+    assert house.streams.pending("positions", group="rollouts") == 3
+    house.inference[0].delay_s = 0
+    async with process(house, redis_url) as (started, _):
+        await until(lambda: house.streams.counts().generated == 3, timeout_s=60)
+        said = await stop(started)
+    assert "takes up 3 positions of an earlier life" in said
+    assert len({group.id for group in groups(house.streams)}) == 3
+    assert house.streams.overview().astray == 0
+
+
+async def test_probes_and_metrics_say_what_is_the_matter(house: House, redis_url: str) -> None:
+    house.inference[0].ready = False
+    async with process(house, redis_url) as (started, url), httpx.AsyncClient(base_url=url) as http:
+
+        async def answer(path: str) -> httpx.Response:
+            async with asyncio.timeout(60):
+                while True:
+                    with contextlib.suppress(httpx.ConnectError):
+                        return await http.get(path)
+                    await asyncio.sleep(0.05)
+
+        assert (await answer("/healthz")).status_code == 200
+        ready = await answer("/readyz")
+        assert ready.status_code == 503
+        assert "no inference server is ready" in ready.text
+        house.inference[0].ready = True
+        async with asyncio.timeout(30):
+            while (await answer("/readyz")).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        feed(house.streams, 1)
+        await until(lambda: house.streams.counts().generated == 1)
+        metrics = (await answer("/metrics")).text
+        await stop(started)
+    assert 'rookery_rollout_groups_total{result="published"} 1.0' in metrics
+    assert "rookery_positions_wait_seconds_total" in metrics
+
+
+async def test_other_sizes_than_the_run_s_are_refused(house: House, redis_url: str) -> None:
+    house.streams.agree({"group_size": 16})
+    async with process(house, redis_url) as (started, _):
+        _, said = await asyncio.wait_for(started.communicate(), 60)
+    assert started.returncode == 2
+    assert f"group_size is 16 there and {GROUP_SIZE} here" in said.decode()
