@@ -1,0 +1,121 @@
+"""The front page tells the truth: its commands exist, its requests get the answers it shows."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bench.noise_adapter import write_adapter
+from rookery.clients import InferenceClient
+from rookery.local.settings import UpSettings
+from rookery.settings import Settings
+from services.inference.rollouts.settings import RolloutsSettings
+from services.inference.server.settings import ServerSettings
+from services.trainer.settings import TrainerSettings
+from tests.conftest import ROOT, free_port
+from tests.curl import curls, run_curl
+
+README = ROOT / "README.md"
+TEXT = README.read_text()
+POSITIONS, VERDICT, MOVE = curls(README)
+SHOWN = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)]
+
+START_S = 240.0
+
+
+@contextlib.contextmanager
+def serving(*command: str, log: Path, ready: str) -> Iterator[str]:
+    """The address of `python -m services.X` on a free port, once `ready` answers 200."""
+    port = free_port()
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command, "--host", "127.0.0.1", "--port", str(port)],
+            cwd=ROOT,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + START_S
+        while process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(url + ready).is_success:
+                    break
+            time.sleep(0.1)
+        else:
+            pytest.fail(f"{command} did not start: {log.read_text()[-2000:]}")
+        yield url
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
+
+
+def test_the_positions_are_those_shown(tmp_path: Path) -> None:
+    with serving("services.data", "--grpc-port", "0", log=tmp_path / "log", ready="/readyz") as url:
+        assert run_curl(POSITIONS, {"http://localhost:8001": url}).json() == SHOWN[0]
+
+
+def test_the_verdict_is_the_one_shown(tmp_path: Path, stockfish_path: str) -> None:
+    flags = ["--grpc-port", "0", "--engines", "1", "--engine-path", stockfish_path]
+    with serving("services.reward", *flags, log=tmp_path / "log", ready="/readyz") as url:
+        verdict = run_curl(VERDICT, {"http://localhost:8080": url}).json()
+    shown = SHOWN[1]
+    assert verdict.keys() == shown.keys()
+    if verdict["reward_version"] == shown["reward_version"]:
+        assert verdict == shown
+    # Another Stockfish has other numbers, but the same opinion.
+    assert [verdict[key] for key in ("outcome", "move", "best")] == [
+        shown[key] for key in ("outcome", "move", "best")
+    ]
+
+
+@pytest.mark.vllm
+async def test_the_policy_answers_with_a_move(tmp_path: Path) -> None:
+    adapter = write_adapter(tmp_path / "v0", ROOT / "models" / "rook-tiny", version=0, scale=0.0)
+    flags = ["--no-follow", "--adapter-root", str(tmp_path)]
+    with serving("services.inference.server", *flags, log=tmp_path / "log", ready="/readyz") as url:
+        async with InferenceClient(url) as client:
+            await client.reload(adapter)
+        answer = run_curl(MOVE, {"http://localhost:8000": url}).json()
+    content = answer["choices"][0]["message"]["content"]
+    assert re.fullmatch(r"<think>[^<]*</think>\\boxed\{[a-h][1-8][a-h][1-8]\}", content)
+    assert content == SHOWN[2]["choices"][0]["message"]["content"]
+
+
+def test_make_knows_every_target_named() -> None:
+    named = set(re.findall(r"\bmake ([a-z]+)", TEXT + (ROOT / "CONTRIBUTING.md").read_text()))
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+def test_links_lead_somewhere() -> None:
+    for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"):
+        for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / document).read_text()):
+            assert (ROOT / link).exists(), f"{document} links to {link}"
+
+
+def test_every_flag_named_exists() -> None:
+    known = flags(UpSettings) | flags(RolloutsSettings) | {"--run", "--help"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w-])", TEXT)) <= known
+
+
+def test_every_override_named_exists() -> None:
+    services = {"inference": ServerSettings, "trainer": TrainerSettings}
+    for service, name in re.findall(r"--set (\w+)\.(\w+)=", TEXT):
+        assert name in services[service].model_fields
+
+
+def flags(settings: type[Settings]) -> set[str]:
+    """The flags of a settings class."""
+    return {f"--{name.replace('_', '-')}" for name in settings.model_fields}
