@@ -28,7 +28,8 @@ PAUSE_S = 0.3
 BLOCK = 5
 """Ours and vLLM's route take turns in blocks of this many versions: both see the same machine."""
 
-Loader = Callable[[Adapter], Awaitable[None]]
+Loader = Callable[[Adapter], Awaitable[dict[str, float]]]
+"""Loads an adapter; the seconds of its stages, where the server tells them."""
 
 
 def main() -> None:
@@ -63,6 +64,7 @@ def _random_model(root: Path) -> Path:
 
 async def _measure(url: str, adapters: list[Adapter], arguments: argparse.Namespace) -> dict[str, Any]:
     times: dict[str, list[tuple[float, float, float]]] = {"reload": [], "load_lora_adapter": []}
+    stages: list[dict[str, float]] = []
     async with InferenceClient(url) as client, httpx.AsyncClient(base_url=url, timeout=60.0) as http:
         await client.reload(adapters[0])
         load = Load(client, arguments.callers, arguments.group, arguments.max_tokens, "policy")
@@ -76,7 +78,7 @@ async def _measure(url: str, adapters: list[Adapter], arguments: argparse.Namesp
         for index, adapter in enumerate(adapters[1:]):
             route = list(loaders)[index // BLOCK % 2]
             started = time.perf_counter()
-            await loaders[route](adapter)
+            stages.append(await loaders[route](adapter))
             loaded = time.perf_counter()
             await _first_token(http, adapter.version.name)
             times[route].append((started, loaded, time.perf_counter()))
@@ -84,16 +86,18 @@ async def _measure(url: str, adapters: list[Adapter], arguments: argparse.Namesp
             await asyncio.sleep(PAUSE_S)
         stop.set()
         await calling
-    return {"times": times, "load": load}
+    return {"times": times, "load": load, "stages": [told for told in stages if told]}
 
 
-async def _reload(client: InferenceClient, adapter: Adapter) -> None:
-    await client.reload(adapter)
+async def _reload(client: InferenceClient, adapter: Adapter) -> dict[str, float]:
+    seconds: dict[str, float] = (await client.reload(adapter))["seconds"]
+    return seconds
 
 
-async def _load_lora_adapter(http: httpx.AsyncClient, adapter: Adapter) -> None:
+async def _load_lora_adapter(http: httpx.AsyncClient, adapter: Adapter) -> dict[str, float]:
     body = {"lora_name": adapter.version.name, "lora_path": adapter.path}
     (await http.post("/v1/load_lora_adapter", json=body)).raise_for_status()
+    return {}
 
 
 async def _first_token(http: httpx.AsyncClient, model: str) -> None:
@@ -107,37 +111,41 @@ async def _first_token(http: httpx.AsyncClient, model: str) -> None:
 
 
 def _report(result: dict[str, Any]) -> None:
-    load: Load = result["load"]
     figures: dict[str, Any] = {"restart_s": round(result["restart_s"], 2)}
     for route, spans in result["times"].items():
         figures[route] = {
-            "versions": len(spans),
             "loaded_s": _spread([loaded - started for started, loaded, _ in spans]),
             "first_token_s": _spread([first - started for started, _, first in spans]),
         }
+    figures["reload"]["stages_p50_s"] = {
+        stage: round(statistics.median(told[stage] for told in result["stages"]), 4)
+        for stage in ("verify", "load", "canary", "flip")
+    }
     windows = [(started, first) for spans in result["times"].values() for started, _, first in spans]
+    figures["requests"] = _requests(result["load"], windows)
+    ours, peer = (figures[route]["first_token_s"]["p50"] for route in ("reload", "load_lora_adapter"))
+    figures["ratios"] = {
+        "reload_to_load_lora_adapter": round(ours / peer, 2),
+        "reload_to_restart": round(ours / figures["restart_s"], 4),
+    }
+    print(json.dumps(figures, indent=2))
+
+
+def _requests(load: Load, windows: list[tuple[float, float]]) -> dict[str, Any]:
+    """Whether a request that lived through a reload took longer than one that did not."""
     during: list[float] = []
     between: list[float] = []
     for begin, end, _ in load.spans:
         overlaps = any(begin < last and first < end for first, last in windows)
         (during if overlaps else between).append(end - begin)
     seconds = load.spans[-1][1] - load.spans[0][0]
-    ours, peer = (
-        figures["reload"]["first_token_s"]["p50"],
-        figures["load_lora_adapter"]["first_token_s"]["p50"],
-    )
-    figures["requests"] = {
+    return {
         "answered": len(load.spans),
         "failed": len(load.failures),
         "tokens_per_s": round(sum(tokens for *_, tokens in load.spans) / seconds),
         "latency_during_a_reload_s": _spread(during),
         "latency_otherwise_s": _spread(between),
     }
-    figures["ratios"] = {
-        "reload_to_load_lora_adapter": round(ours / peer, 2),
-        "reload_to_restart": round(ours / figures["restart_s"], 4),
-    }
-    print(json.dumps(figures, indent=2))
 
 
 def _spread(values: list[float]) -> dict[str, float | int]:

@@ -64,9 +64,8 @@ class VllmEngine:
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         lora = self._loaded[adapter.version.name] if adapter else None
-        output = await self._ask(
-            self._generate(list(self._canary_ids), params, lora), "the canary was not answered"
-        )
+        answer = self._generate(list(self._canary_ids), params, lora, priority=-1)
+        output = await self._ask(answer, "the canary was not answered")
         answer = output.outputs[0]
         return tuple(row[token].logprob for row, token in zip(answer.logprobs, answer.token_ids, strict=True))
 
@@ -107,10 +106,19 @@ class VllmEngine:
         )
 
     async def _generate(
-        self, token_ids: list[int], params: SamplingParams, lora: LoRARequest | None
+        self,
+        token_ids: list[int],
+        params: SamplingParams,
+        lora: LoRARequest | None,
+        *,
+        priority: int = 0,
     ) -> "RequestOutput":
         stream = self._client.generate(
-            {"prompt_token_ids": token_ids}, params, f"rookery-{uuid.uuid4().hex}", lora_request=lora
+            {"prompt_token_ids": token_ids},
+            params,
+            f"rookery-{uuid.uuid4().hex}",
+            lora_request=lora,
+            priority=priority,
         )
         outputs = [output async for output in stream]
         return outputs[-1]

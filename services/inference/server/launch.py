@@ -63,6 +63,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "max-cpu-loras": settings.max_loras,
         "max-lora-rank": settings.max_lora_rank,
         "max-num-seqs": settings.max_num_seqs,
+        # The canary of a new version goes before the rollouts that wait.
+        "scheduling-policy": "priority",
         # Log-probabilities of the distribution that was sampled from, which is what ratios need.
         "logprobs-mode": "processed_logprobs",
         # Otherwise the model's own sampling defaults would apply without a word.
