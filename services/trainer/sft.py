@@ -116,7 +116,7 @@ def schedule(step: int, steps: int, warmup: int) -> float:
     """Linear warm-up, then cosine down to a hundredth.
 
     >>> [round(schedule(s, 100, 10), 2) for s in (0, 9, 10, 55, 100)]
-    [0.1, 1.0, 1.0, 0.5, 0.01]
+    [0.1, 1.0, 1.0, 0.51, 0.01]
     """
     if step < warmup:
         return (step + 1) / warmup
