@@ -9,7 +9,7 @@ from rookery.errors import SetupError
 from rookery.local.child import Command
 from rookery.local.devices import count_gpus, place
 from rookery.local.overrides import Overrides
-from rookery.local.ports import choose_port
+from rookery.local.ports import Ports
 from rookery.local.redis_server import redis_argv
 from rookery.local.settings import UpSettings
 
@@ -33,6 +33,8 @@ PORTS = {
     "rollouts": {"port": 8004},
 }
 """Default ports by service and setting."""
+
+REDIS_PORT = 6379
 
 STAGES = (("redis",), ("feed", "reward", "inference", "trainer"), ("rollouts",))
 """A stage starts when the one before is ready; the trainer's first policy makes inference ready."""
@@ -67,7 +69,7 @@ class Plan:
         return f"dns:///{HOST}:{self.ports['reward']['grpc_port']}"
 
 
-def make_plan(settings: UpSettings) -> Plan:
+def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     """Checks what can be checked before anything starts, and chooses ports.
 
     Raises:
@@ -78,14 +80,14 @@ def make_plan(settings: UpSettings) -> Plan:
         raise SetupError(f"no such file: {str(settings.source)!r} (--source)")
     run_dir = (settings.runs_dir / settings.run).resolve()
     overrides = Overrides(settings.set)
-    ports = _ports(overrides)
-    redis_port = choose_port(HOST, 6379, asked=None, setting="", taken=_flat(ports))
-    redis_url = settings.redis_url or f"redis://{HOST}:{redis_port}/0"
     commands = {}
-    if settings.redis_url is None:
+    redis_url = settings.redis_url
+    if redis_url is None:
+        redis_port = ports.choose(REDIS_PORT)
+        redis_url = f"redis://{HOST}:{redis_port}/0"
         argv = redis_argv(run_dir / "redis", redis_port)
         commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
-    draft = Plan(run_dir, redis_url, ports, commands)
+    draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
     for name in (name for stage in STAGES for name in stage if name != "redis"):
         commands[name] = service_command(name, settings, draft, overrides)
     return draft
@@ -156,17 +158,11 @@ def _device(name: str, settings: UpSettings) -> str:
     return place(settings.trainer_device, preferred=1, gpus=count_gpus())
 
 
-def _ports(overrides: Overrides) -> dict[str, dict[str, int]]:
+def _ports(ports: Ports, overrides: Overrides) -> dict[str, dict[str, int]]:
     chosen: dict[str, dict[str, int]] = {}
     for service, defaults in PORTS.items():
         chosen[service] = {}
         for key, default in defaults.items():
             asked, setting = overrides.port(service, key)
-            chosen[service][key] = choose_port(
-                HOST, default, asked=asked, setting=setting, taken=_flat(chosen)
-            )
+            chosen[service][key] = ports.choose(default, asked=asked, setting=setting)
     return chosen
-
-
-def _flat(ports: Mapping[str, Mapping[str, int]]) -> list[int]:
-    return [port for service in ports.values() for port in service.values()]

@@ -18,7 +18,8 @@ from rich.console import Console
 from rookery.local import board
 from rookery.local.child import Watchdog
 from rookery.local.observer import Observer
-from rookery.local.plan import Plan, make_plan
+from rookery.local.plan import HOST, Plan, make_plan
+from rookery.local.ports import Ports
 from rookery.local.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
 from rookery.local.settings import UpSettings
 from rookery.local.supervisor import Supervisor
@@ -50,7 +51,7 @@ class Session:
     def __enter__(self) -> Self:
         with ExitStack() as exits:
             run_dir = self.settings.runs_dir / self.settings.run
-            self.plan = make_plan(self.settings)
+            self.plan = make_plan(self.settings, exits.enter_context(Ports(HOST)))
             exits.enter_context(locked(run_dir))
             exits.enter_context(_logging_to(self.plan))
             self._remember()

@@ -1,4 +1,5 @@
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -6,7 +7,8 @@ import pytest
 
 from rookery.errors import SetupError
 from rookery.local import plan as plan_module
-from rookery.local.plan import Plan, make_plan
+from rookery.local.plan import HOST, Plan, make_plan
+from rookery.local.ports import Ports
 from rookery.local.settings import UpSettings
 from tests.conftest import free_port
 
@@ -34,7 +36,8 @@ def busy_port() -> Iterator[int]:
 
 def plan(*argv: str) -> Plan:
     given = UpSettings.parse(["--model", "models/m", "--source", "games.pgn", *argv], prog="rookery up")
-    return make_plan(given.model_copy(update={"run": "r"}))
+    with Ports(HOST) as ports:
+        return make_plan(given.model_copy(update={"run": "r"}), ports)
 
 
 def flags(plan: Plan, service: str) -> dict[str, str]:
@@ -79,6 +82,17 @@ def test_no_port_is_given_out_twice(house: Path) -> None:
 def test_a_taken_default_is_avoided(house: Path, busy_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(plan_module.PORTS, "reward", {"port": busy_port, "grpc_port": free_port()})
     assert plan().ports["reward"]["port"] != busy_port
+
+
+def test_a_chosen_port_is_kept_for_the_child() -> None:
+    with Ports(HOST) as mine, Ports(HOST) as another:
+        port = mine.choose(free_port())
+        if sys.platform == "linux":
+            assert another.choose(port) != port
+        with socket.socket() as child:
+            child.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            child.bind((HOST, port))
+            child.listen()
 
 
 @pytest.mark.parametrize("way", ["flag", "environment", "toml"])

@@ -1,0 +1,111 @@
+"""`rookery up` with its own Redis: killed outright it leaves nobody behind, and the run goes on after."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.stockfish,
+    pytest.mark.torch,
+    pytest.mark.vllm,
+    pytest.mark.timeout(900),
+]
+
+ROOKERY = (sys.executable, "-m", "rookery.cli")
+
+
+class Up:
+    """A running `rookery up`; whatever it starts inherits a mark in its environment."""
+
+    def __init__(self, runs: Path, *flags: str) -> None:
+        command = (*ROOKERY, "up", "--runs-dir", str(runs), "--run", "r", *flags)
+        self.run = runs / "r"
+        self._said = (runs / "said").open("ab")
+        self._mark = f"ROOKERY_TEST_RUN={runs}"
+        environment = {**os.environ, "ROOKERY_TEST_RUN": str(runs)}
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=self._said, stderr=self._said
+        )
+
+    def steps(self) -> list[int]:
+        file = self.run / "metrics.jsonl"
+        return [json.loads(line)["step"] for line in file.read_text().splitlines()] if file.exists() else []
+
+    def until(self, condition: Callable[[], object], *, within_s: float = 600.0) -> None:
+        deadline = time.monotonic() + within_s
+        while not condition():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail((self.run.parent / "said").read_text()[-3000:])
+            time.sleep(0.2)
+
+    def children(self) -> list[str]:
+        """Living processes of the run but the supervisor."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                marked = self._mark.encode() in (process / "environ").read_bytes().split(b"\0")
+                if marked and int(process.name) != self.process.pid:
+                    found.append(f"{process.name}: {(process / 'cmdline').read_bytes()[:200]!r}")
+        return found
+
+    def gone(self, *, within_s: float = 60.0) -> bool:
+        deadline = time.monotonic() + within_s
+        while self.children() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return not self.children()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._said.close()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Path]:
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("finds processes by /proc")
+    yield tmp_path
+
+
+def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
+    sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
+    first = Up(runs, *sizes)
+    try:
+        first.until(lambda: len(first.steps()) >= 2)
+        assert len(first.children()) >= 6
+        os.kill(first.process.pid, signal.SIGKILL)
+        assert first.gone(), first.children()
+    finally:
+        first.close()
+    done = first.steps()[-1]
+    second = Up(runs)
+    try:
+        second.until(lambda: second.steps()[-1] >= done + 2)
+        status = subprocess.run(
+            [*ROOKERY, "status", "--runs-dir", str(runs)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert status.returncode == 0, status.stdout + status.stderr
+        second.process.send_signal(signal.SIGINT)
+        assert second.process.wait(timeout=120) == 130
+        assert second.gone(within_s=5), second.children()
+    finally:
+        second.close()
+    steps = second.steps()
+    assert steps == list(range(1, len(steps) + 1)), "each step once, none left out"
+    assert json.loads((second.run / "settings.json").read_text())["batch_groups"] == 4
