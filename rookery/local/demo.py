@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -71,22 +72,26 @@ def write_held_out(settings: DemoSettings, run_dir: Path) -> Path:
 
 
 def serve_both(plan: Plan, run: str) -> tuple[str, str]:
-    """Makes the server answer under the first and the last version's names; the names."""
+    """Makes the server answer under the first and the last version's names; the names.
+
+    Raises:
+        RookeryError: there is no second version, or the server refuses one of them.
+    """
     last = RunStreams(plan.redis_url, run).policy()
-    if last is None:
-        raise RookeryError(f"run {run!r} has published no policy")
+    if last is None or last.version.number == 0:
+        raise RookeryError(f"run {run!r} has not finished a single step: give it more --minutes")
     first = Path(last.path).parent / policy_name(0)
     weights = hashlib.sha256((first / _WEIGHTS).read_bytes()).hexdigest()
-    asyncio.run(
-        _reload(plan.url("inference"), Adapter(PolicyVersion(0, weights), str(first), last.base_model))
-    )
+    both = last, Adapter(PolicyVersion(0, weights), str(first), last.base_model)
+    asyncio.run(_reload(plan.url("inference"), both))
     return policy_name(0), last.version.name
 
 
-async def _reload(url: str, adapter: Adapter) -> None:
-    # The newest few versions stay served, so the last one does not leave when the first comes back.
+async def _reload(url: str, adapters: Iterable[Adapter]) -> None:
+    # The newest few loaded stay served, so the last version does not leave when the first comes back.
     async with InferenceClient(url, timeout_s=_RELOAD_TIMEOUT_S) as inference:
-        await inference.reload(adapter, rollback=True)
+        for adapter in adapters:
+            await inference.reload(adapter, rollback=True)
 
 
 def evaluate(settings: DemoSettings, plan: Plan, held_out: Path, *, before: str, after: str) -> int:
