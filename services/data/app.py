@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rookery import __version__
 from rookery.serving import add_probes, add_problem_handlers
@@ -19,10 +19,25 @@ _LAST = (1 << 64) - 1
 _PROBLEMS: dict[int | str, dict[str, Any]] = {422: {"description": "A parameter out of range, quoted"}}
 
 
+class PositionsQuery(BaseModel):
+    """What to draw; an unknown parameter is refused, because a mistyped offset would repeat positions."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    count: int = Field(default=1, ge=1, le=MAX_COUNT)
+    """How many positions."""
+    seed: int | None = Field(default=None, ge=0, le=_LAST)
+    """Which order; the service's own when left out."""
+    offset: int = Field(default=0, ge=0, le=_LAST)
+    """Positions of the order to leave out first."""
+    split: Split | None = None
+    """Games to draw from: train, heldout or all; the service's own when left out."""
+
+
 class PositionBody(BaseModel):
     """A board from a real game, never terminal."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
 
     id: str
     """Source SHA-256 (8 hex digits), number of the game in its file, ply."""
@@ -53,26 +68,22 @@ def create_app(order: Order, *, seed: int) -> FastAPI:
     app = FastAPI(title="Rookery data", version=__version__, summary="Positions from real games, by seed.")
     add_problem_handlers(app)
     add_probes(app, ready=_always_ready)
-    default_seed = seed
 
     @app.get("/v1/positions", responses=_PROBLEMS, tags=["positions"])
-    def positions(
-        count: Annotated[int, Query(ge=1, le=MAX_COUNT)] = 1,
-        seed: Annotated[int, Query(ge=0, le=_LAST)] = default_seed,
-        offset: Annotated[int, Query(ge=0, le=_LAST)] = 0,
-        split: Split = order.split,
-    ) -> PositionsBody:
+    def positions(query: Annotated[PositionsQuery, Query()]) -> PositionsBody:
         """`count` positions of the seeded order: the same request gives the same positions."""
-        numbers = range(offset, offset + count)
+        chosen = seed if query.seed is None else query.seed
+        split = query.split or order.split
+        end = query.offset + query.count
         return PositionsBody(
             positions=[
-                PositionBody.model_validate(order.position(number, seed=seed, split=split))
-                for number in numbers
+                PositionBody.model_validate(order.position(number, seed=chosen, split=split))
+                for number in range(query.offset, end)
             ],
-            seed=seed,
+            seed=chosen,
             split=split,
-            offset=offset,
-            next_offset=offset + count,
+            offset=query.offset,
+            next_offset=end,
         )
 
     return app

@@ -1,7 +1,7 @@
 """A PGN file on disk to lines of text, whatever it is compressed with and however it is encoded.
 
 Never holds more than a block and a line: a file larger than memory is fine. A damaged file raises
-one of `DAMAGE` at the damaged place, after every line before it.
+one of `DAMAGE` at the damaged place, after every whole line before it.
 """
 
 import bz2
@@ -80,8 +80,9 @@ def _blocks(path: Path) -> Iterator[bytes]:
             yield from _plain_blocks(file)
 
 
-def _plain_blocks(file: IO[bytes] | gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
-    while block := file.read(_BLOCK_BYTES):
+def _plain_blocks(file: io.BufferedIOBase) -> Iterator[bytes]:
+    # Not `read`, which gathers several reads and loses the good ones when the last one fails.
+    while block := file.read1(_BLOCK_BYTES):
         yield block
 
 

@@ -87,7 +87,7 @@ class Game:
             board.push(move)
 
     def position(self, ply: int) -> Position:
-        """The position before move number `ply`."""
+        """The position before move `ply`, one of `plies`."""
         board = chess.Board(self.start_fen)
         for code in self.moves[:ply]:
             board.push(_unpack(code))
@@ -112,7 +112,7 @@ def in_split(game_id: str, split: Split) -> bool:
 
     The id hashes the moves, so copies of a game in any file fall on the same side.
 
-    >>> in_split("f333333333333333", "heldout"), in_split("f333333333333332", "heldout")
+    >>> in_split("f333333333333334", "heldout"), in_split("f333333333333333", "heldout")
     (True, False)
     """
     heldout = int(game_id, 16) * 20 >= 19 << (4 * len(game_id))
@@ -122,7 +122,7 @@ def in_split(game_id: str, split: Split) -> bool:
 def nothing_to_sample(sources: Sequence[Source], split: Split, skipped: Sequence[SkippedGame]) -> SetupError:
     """The error that names the files and what was skipped in them."""
     paths = ", ".join(repr(source.path) for source in sources)
-    reasons = "; ".join(str(game) for game in skipped[:3]) or "there are no games of that split"
+    reasons = "; ".join(str(game) for game in skipped[:3]) or "no position to give"
     return SetupError(
         f"nothing to sample in {paths} (split {split!r}): {len(skipped)} games skipped: {reasons}"
     )

@@ -26,8 +26,9 @@ _LETTER = re.compile(r"[A-Za-z]")
 _FIRST_MOVE = re.compile(r"\s*1\s*\.(?!\.)")
 _RESULTS = ("1-0", "0-1", "1/2-1/2", "*")
 
-# Everything but moves: comments, rest-of-line comments, tag pairs other than FEN.
-_NOT_MOVES = re.compile(r"\{[^}]*\}|;[^\n]*|^\[(?!FEN)[^\n]*$", re.MULTILINE)
+# Everything but moves: comments, rest-of-line comments, tag pairs.
+_NOT_MOVES = re.compile(r"\{[^}]*\}|;[^\n]*|^\[[^\n]*$", re.MULTILINE)
+_START = re.compile(r'^\[FEN\s+"([^"\n]*)"', re.MULTILINE)
 # A move without its check and annotation marks.
 _MOVE_WORD = re.compile(r"[a-hKQRBNO][a-h1-8xKQRBNO=-]+")
 
@@ -56,12 +57,12 @@ class RawGame:
 
     @property
     def id(self) -> str:
-        """16 hex digits that depend on the moves alone: the same game in two files has one id.
+        """16 hex digits that depend on start and moves alone: the same game in two files has one id.
 
         >>> RawGame(1, '[White "A"]\\n1. e4 {best by test} e5 2. Nf3+ *').id == RawGame(7, "e4 e5 Nf3").id
         True
         """
-        words = _MOVE_WORD.findall(_NOT_MOVES.sub("", self.text))
+        words = _START.findall(self.text) + _MOVE_WORD.findall(_NOT_MOVES.sub("", self.text))
         return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
 
 
@@ -77,7 +78,7 @@ def read_raw_games(path: Path) -> Iterator[RawGame]:
             if game:
                 yield game
     except DAMAGE as error:
-        yield splitter.abandon(f"{type(error).__name__}: {error}; what came before it is kept")
+        yield from splitter.abandon(f"{type(error).__name__}: {error}; what came before it is kept")
         return
     last = splitter.finish()
     if last:
@@ -124,10 +125,13 @@ class _Splitter:
         self._reset()
         return game
 
-    def abandon(self, detail: str) -> RawGame:
-        """The game gathered so far, which nobody can trust to be whole."""
-        game = self.finish() or RawGame(self._number + 1, "")
-        return replace(game, defect=Defect.DAMAGED_FILE, detail=detail)
+    def abandon(self, detail: str) -> Iterator[RawGame]:
+        """The game gathered so far if its result was read, then the one that nobody can trust to be whole."""
+        whole = self.finish() if self._ended else None
+        if whole:
+            yield whole
+        broken = self.finish() or RawGame(self._number + 1, "")
+        yield replace(broken, defect=Defect.DAMAGED_FILE, detail=detail)
 
     def _begins_game(self, line: str, tag: re.Match[str] | None) -> bool:
         if tag:
@@ -138,7 +142,7 @@ class _Splitter:
 
     def _add(self, line: str, tag: re.Match[str] | None) -> None:
         self._blank = False
-        self._chars += len(line)
+        self._chars += len(line) + 1
         if self._chars <= MAX_GAME_CHARS:
             self._lines.append(line)
         if not self._has_moves and not self._in_comment and line.startswith("["):

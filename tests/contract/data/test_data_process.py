@@ -1,0 +1,109 @@
+"""Both processes from outside: they start, refuse to start, stop."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+
+from rookery.streams import RunStreams, decode_held_position
+from rookery.v1 import data_pb2, data_pb2_grpc
+from tests.conftest import RedisServer
+from tests.contract.data.conftest import START_S, RunningService
+
+Start = Callable[..., RunningService]
+
+GAME = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *\n"
+
+
+def test_stopping_ends_an_endless_stream(start_data: Start) -> None:
+    service = start_data("services.data", "--split", "heldout")
+    service.wait_ready()
+
+    async def listen() -> grpc.StatusCode:
+        async with grpc.aio.insecure_channel(service.grpc_target) as channel:
+            call = data_pb2_grpc.DataServiceStub(channel).SamplePositions(data_pb2.SamplePositionsRequest())
+            await anext(aiter(call))
+            stopped = asyncio.create_task(asyncio.to_thread(service.stop))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                async for _ in call:
+                    pass
+            await stopped
+            return caught.value.code()
+
+    start = time.monotonic()
+    assert asyncio.run(listen()) is grpc.StatusCode.UNAVAILABLE
+    assert time.monotonic() - start < 15
+    assert service.stop()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "0 games skipped: no position to give"),
+        ("1. e5 *\n", "1 games skipped: games.pgn game 1: bad_move: illegal san: 'e5'"),
+    ],
+)
+def test_nothing_to_sample_is_an_error_at_start(
+    start_data: Start, tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "games.pgn"
+    path.write_text(text)
+    for module in ("services.data", "services.data.feed"):
+        service = start_data(module, "--sources", str(path), "--split", "all")
+        assert service.process.wait(START_S) == 2
+        said_here = service.stop()[1].replace(str(path), "games.pgn")
+        assert "error: nothing to sample in 'games.pgn' (split 'all'): " + said in said_here
+
+
+def test_a_taken_port_is_named(start_data: Start) -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        for module, setting in (
+            ("services.data", "--port (DATA_PORT)"),
+            ("services.data.feed", "--port (FEED_PORT)"),
+        ):
+            service = start_data(module, "--port", str(port))
+            assert service.process.wait(START_S) == 2
+            assert f"port {port} on 127.0.0.1 is taken: choose another with {setting}" in service.stop()[1]
+
+
+@pytest.mark.redis
+def test_the_feed_feeds_what_the_service_serves(
+    start_data: Start, data_service: RunningService, redis_url: str
+) -> None:
+    feed = start_data("services.data.feed", "--redis-url", redis_url, "--depth", "20", "--seed", "4")
+    feed.wait_ready()
+    streams = RunStreams(redis_url, "default")
+    entries, deadline = [], time.monotonic() + START_S
+    while len(entries) < 20 and time.monotonic() < deadline:
+        entries += streams.read("positions", group="rollouts", consumer="c", count=50, block_s=0.5)
+    served = httpx.get(f"{data_service.url}/v1/positions?count=20&seed=4", timeout=60).json()["positions"]
+    assert [decode_held_position(entry).id for entry in entries] == [position["id"] for position in served]
+    assert "rookery_feed_wait_seconds_total" in httpx.get(f"{feed.url}/metrics").text
+    assert feed.stop()[0] == 0
+
+
+@pytest.mark.redis
+def test_the_feed_is_not_ready_while_redis_is_away(start_data: Start, redis_server: RedisServer) -> None:
+    feed = start_data("services.data.feed", "--redis-url", redis_server.url)
+    feed.wait_ready()
+    redis_server.stop()
+    answer = httpx.get(f"{feed.url}/readyz")
+    assert answer.status_code == 503
+    assert "redis does not answer" in answer.json()["reason"]
+    assert httpx.get(f"{feed.url}/healthz").is_success
+    redis_server.start()
+    feed.wait_ready()
+    redis_server.stop()
+    watch = threading.Timer(25, feed.process.kill)
+    watch.start()
+    assert feed.stop()[0] == 0
+    watch.cancel()

@@ -1,0 +1,124 @@
+"""The service's page tells the truth: every command of it is executed, every field of it exists."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from services.data.app import MAX_COUNT, PositionBody, PositionsBody, PositionsQuery
+from services.data.settings import DataSettings, FeedSettings
+from services.data.splitter import Defect
+from tests.conftest import ROOT
+from tests.contract.data.conftest import RunningService
+
+TEXT = (ROOT / "services" / "data" / "README.md").read_text()
+CURLS = re.findall(r"^curl .*$", TEXT, re.MULTILINE)
+COMMANDS = re.findall(r"^python -m services\.data (?:sample|moves).*$", TEXT, re.MULTILINE)
+SHOWN = json.loads(re.sub(r"\s+//.*", "", re.findall(r"```jsonc\n(.*?)```", TEXT, re.DOTALL)[0]))
+
+
+@pytest.fixture
+def curl(data_service: RunningService) -> Callable[[str], str]:
+    def run(command: str) -> str:
+        command = command.replace("http://localhost:8001", data_service.url)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    return run
+
+
+def test_every_curl_is_found() -> None:
+    assert len(CURLS) == TEXT.count("curl -s") == 7
+
+
+def test_the_answer_is_the_one_shown(curl: Callable[[str], str]) -> None:
+    answer = json.loads(curl(CURLS[0]))
+    assert answer == SHOWN
+    assert answer.keys() == PositionsBody.model_fields.keys()
+    assert answer["positions"][0].keys() == PositionBody.model_fields.keys()
+
+
+def test_an_offset_goes_on(curl: Callable[[str], str]) -> None:
+    assert json.loads(curl(CURLS[1]))["positions"] == SHOWN["positions"][1:]
+
+
+def test_held_out(curl: Callable[[str], str]) -> None:
+    answer = json.loads(curl(CURLS[2]))
+    assert answer["split"] == "heldout"
+    assert len(answer["positions"]) == 100
+
+
+def test_the_problem(curl: Callable[[str], str]) -> None:
+    shown = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)[0]
+    assert json.loads(curl(CURLS[3])) == json.loads(shown)
+
+
+def test_the_probes(curl: Callable[[str], str]) -> None:
+    assert json.loads(curl(CURLS[4])) == {"status": "alive"}
+    assert json.loads(curl(CURLS[5])) == {"status": "ready"}
+    assert "rookery_positions_sampled_total{" in curl(CURLS[6])
+
+
+def test_docs_are_served(data_service: RunningService) -> None:
+    assert "swagger" in httpx.get(f"{data_service.url}/docs").text
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    sample, moves = COMMANDS
+    printed = _run(sample, tmp_path).splitlines()
+    assert len(printed) == 500
+    assert json.loads(printed[0]).keys() == PositionBody.model_fields.keys()
+    _run(moves, tmp_path)
+    manifest = json.loads((tmp_path / "runs" / "moves" / "manifest.json").read_text())
+    assert manifest["lines"] == 5000
+    assert 2800 < manifest["by_kind"]["move"] < 3200
+
+
+def _run(command: str, folder: Path) -> str:
+    """The command in an empty folder that has nothing but the samples."""
+    (folder / "samples").exists() or (folder / "samples").symlink_to(ROOT / "samples")
+    argv = [sys.executable, *shlex.split(command)[1:]]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=250, cwd=folder, env={"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(first_cell: str) -> list[list[str]]:
+    """The rows of the tables whose first cell fits, as lists of cells."""
+    return [
+        [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        for line in TEXT.splitlines()
+        if re.match(rf"\| {first_cell}", line)
+    ]
+
+
+def test_the_parameters() -> None:
+    parameters = {row[0]: row[2] for row in rows(r"`\w+` \| (integer|string)")}
+    assert list(parameters) == list(PositionsQuery.model_fields)
+    for name, field in PositionsQuery.model_fields.items():
+        shown = "the service's" if field.default is None else str(field.default)
+        assert parameters[name] == shown
+    assert f"at most {MAX_COUNT}." in TEXT
+
+
+def test_the_reasons() -> None:
+    assert {row[0] for row in rows(r"`\w+` \| [A-Z]") if len(row) == 2} == {defect.value for defect in Defect}
+
+
+def test_the_settings() -> None:
+    shown: dict[str, Any] = {row[1]: row[2] for row in rows("`--")}
+    fields = {f"DATA_{name.upper()}": field for name, field in DataSettings.model_fields.items()}
+    for name, field in FeedSettings.model_fields.items():
+        prefix = "ROOKERY" if name in ("redis_url", "run") else "FEED"
+        if name not in DataSettings.model_fields or name in ("host", "port"):
+            fields[f"{prefix}_{name.upper()}"] = field
+    assert shown == {name: str(field.default) for name, field in fields.items()}

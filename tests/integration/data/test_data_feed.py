@@ -1,0 +1,182 @@
+"""The feed against a real Redis: bounded, resumable, patient."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+
+from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES, STREAM_LENGTH
+from rookery.streams import RunStreams, decode_held_position
+from rookery.trace import Position
+from services.data.archive import Archive
+from services.data.feed import Feed
+from services.data.order import Order
+from services.data.sampler import Shares
+from tests.conftest import ROOT, RedisServer
+
+pytestmark = pytest.mark.redis
+
+GROUP = "rollouts"
+SEED = 3
+
+
+@pytest.fixture(scope="module")
+def order() -> Iterator[Order]:
+    with contextlib.closing(Archive([ROOT / "samples" / "lichess.pgn.zst"])) as archive:
+        yield Order(archive, shares=Shares(), split="heldout")
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[str], RunStreams]]:
+    stopping = threading.Event()
+    yield lambda url: RunStreams(url, "test", stopping=stopping)
+    stopping.set()
+
+
+@pytest.fixture
+def streams(redis_url: str, connect: Callable[[str], RunStreams]) -> RunStreams:
+    return connect(redis_url)
+
+
+def feed(streams: RunStreams, order: Order, *, depth: int = 256) -> Feed:
+    return Feed(streams, order, seed=SEED, depth=depth)
+
+
+def fill(feed: Feed) -> None:
+    while feed.top_up():
+        pass
+
+
+def take(streams: RunStreams, count: int) -> list[Position]:
+    """Reads positions and has done with them, as rollouts do."""
+    taken: list[Position] = []
+    while len(taken) < count:
+        wanted = count - len(taken)
+        for entry in streams.read("positions", group=GROUP, consumer="c", count=wanted, block_s=5.0):
+            streams.dead_letter("positions", entry.id, group=GROUP, reason="taken")
+            taken.append(decode_held_position(entry))
+    return taken
+
+
+def expected(order: Order, numbers: range) -> list[Position]:
+    return [order.position(number, seed=SEED) for number in numbers]
+
+
+@contextlib.asynccontextmanager
+async def running(feed: Feed) -> AsyncIterator[asyncio.Task[None]]:
+    stopping = asyncio.Event()
+    task = asyncio.create_task(feed.run(stopping))
+    yield task
+    stopping.set()
+    await asyncio.wait_for(task, timeout=10)
+
+
+async def until(condition: Callable[[], bool], *, timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not await asyncio.to_thread(condition):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("depth", [1, 64, 100, 256])
+def test_the_stream_is_filled_to_its_depth_and_no_further(
+    streams: RunStreams, order: Order, depth: int
+) -> None:
+    fill(feed(streams, order, depth=depth))
+    assert streams.length("positions") == streams.feed_cursor() == depth
+    assert STREAM_LENGTH.labels("positions")._value.get() == depth
+
+
+def test_positions_come_in_the_seeded_order(streams: RunStreams, order: Order) -> None:
+    fill(feed(streams, order, depth=20))
+    assert take(streams, 20) == expected(order, range(20))
+
+
+def test_a_feed_that_starts_again_goes_on(streams: RunStreams, order: Order) -> None:
+    fill(feed(streams, order, depth=10))
+    first = take(streams, 7)
+    fill(feed(streams, order, depth=10))
+    assert first + take(streams, 10) == expected(order, range(17))
+
+
+def test_what_a_consumer_holds_counts(streams: RunStreams, order: Order) -> None:
+    fill(feed(streams, order, depth=10))
+    streams.read("positions", group=GROUP, consumer="c", count=10, block_s=1.0)
+    assert feed(streams, order, depth=10).top_up() == 0
+
+
+def test_two_feeds_share_one_order(
+    redis_url: str, connect: Callable[[str], RunStreams], streams: RunStreams, order: Order
+) -> None:
+    feeds = [feed(connect(redis_url), order, depth=100) for _ in range(2)]
+    stop = threading.Event()
+    overfilled = []
+
+    def work(feed: Feed) -> None:
+        while not stop.is_set():
+            feed.top_up()
+            if streams.length("positions") > 100:
+                overfilled.append(streams.length("positions"))
+
+    with ThreadPoolExecutor() as pool:
+        working = [pool.submit(work, feed) for feed in feeds]
+        try:
+            taken = take(streams, 300)
+        finally:
+            stop.set()
+    assert all(future.exception() is None for future in working)
+    assert taken == expected(order, range(300))
+    assert not overfilled
+
+
+async def test_a_full_stream_is_waited_for(streams: RunStreams, order: Order) -> None:
+    waited = FEED_WAIT_S._value.get()
+    async with running(feed(streams, order, depth=5)):
+        await until(lambda: streams.length("positions") == 5)
+        await until(lambda: FEED_WAIT_S._value.get() > waited + 0.1)
+        assert await asyncio.to_thread(take, streams, 5) == expected(order, range(5))
+        await until(lambda: streams.length("positions") == 5)
+    assert streams.feed_cursor() == 10
+
+
+async def test_an_absent_redis_is_waited_for(
+    redis_server: RedisServer,
+    connect: Callable[[str], RunStreams],
+    order: Order,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    streams = connect(redis_server.url)
+    redis_server.stop()
+    retries = REDIS_RETRIES._value.get()
+    async with running(feed(streams, order, depth=5)):
+        await until(lambda: REDIS_RETRIES._value.get() > retries)
+        assert any("redis is away" in message for message in caplog.messages)
+        await asyncio.to_thread(redis_server.start)
+        await until(lambda: streams.length("positions") == 5)
+
+
+async def test_a_redis_that_lost_everything_is_filled_again(
+    redis_server: RedisServer, connect: Callable[[str], RunStreams], order: Order
+) -> None:
+    streams = connect(redis_server.url)
+    async with running(feed(streams, order, depth=5)):
+        await until(lambda: streams.length("positions") == 5)
+        with contextlib.closing(redis.Redis.from_url(redis_server.url)) as client:
+            client.flushall()
+        await until(lambda: streams.length("positions") == 5)
+        assert await asyncio.to_thread(take, streams, 5) == expected(order, range(5))
+
+
+async def test_stopping_ends_a_feed_that_waits_for_redis(redis_server: RedisServer, order: Order) -> None:
+    given_up = threading.Event()
+    streams = RunStreams(redis_server.url, "test", stopping=given_up)
+    redis_server.stop()
+    retries = REDIS_RETRIES._value.get()
+    async with running(feed(streams, order)):
+        await until(lambda: REDIS_RETRIES._value.get() > retries)
+        asyncio.get_running_loop().call_later(0.1, given_up.set)

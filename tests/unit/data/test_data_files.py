@@ -1,0 +1,126 @@
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.errors import SetupError
+from services.data.files import MAX_LINE_CHARS, decode, identify, read_lines
+from services.data.games import Game
+from services.data.splitter import Defect, read_raw_games
+from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, raw_games, read
+
+THREE = (game(RUY) + game(MATE) + game(RUY, White="X")).encode()
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+def test_every_compression_gives_the_same_games(tmp_path: Path, suffix: str) -> None:
+    plain = raw_games(tmp_path / "plain.pgn", THREE)
+    assert raw_games(tmp_path / f"games{suffix}", COMPRESSORS[suffix](THREE)) == plain
+    assert len(plain) == 3
+
+
+@pytest.mark.parametrize("suffix", [".pgn.zst", ".pgn.gz", ".pgn.bz2"])
+def test_appended_frames_are_one_file(tmp_path: Path, suffix: str) -> None:
+    compress = COMPRESSORS[suffix]
+    data = compress(game(RUY).encode()) + compress(b"") + compress(game(MATE).encode())
+    assert len(raw_games(tmp_path / f"games{suffix}", data)) == 2
+
+
+@pytest.mark.parametrize("suffix", [".pgn.zst", ".pgn.gz", ".pgn.bz2"])
+def test_a_cut_tail_keeps_what_came_before_and_says_so(tmp_path: Path, suffix: str) -> None:
+    compress = COMPRESSORS[suffix]
+    data = compress(THREE) + compress(game(MATE).encode() * 50)[:-9]
+    games = raw_games(tmp_path / f"games{suffix}", data)
+    assert [g.defect for g in games[:3]] == [None] * 3
+    assert games[-1].defect is Defect.DAMAGED_FILE
+    assert games[-1].number == len(games)
+    assert "what came before it is kept" in games[-1].detail
+    assert sum(g.defect is not None for g in games) == 1
+
+
+def test_a_file_cut_between_games_loses_none(tmp_path: Path) -> None:
+    compress = COMPRESSORS[".pgn.zst"]
+    whole, broken = raw_games(
+        tmp_path / "games.pgn.zst", compress(game(RUY).encode()) + compress(b"\n\n")[:-1]
+    )
+    assert whole == raw_games(tmp_path / "whole.pgn", game(RUY))[0]
+    assert (broken.number, broken.text) == (2, "")
+
+
+def test_the_game_under_the_cut_is_given_up(tmp_path: Path) -> None:
+    compress = COMPRESSORS[".pgn.zst"]
+    cut = compress(game(RUY).encode() + b'[Event "cut"]\n\n1. e4') + compress(b" e5 *\n" * 9)[:-5]
+    whole, broken = raw_games(tmp_path / "games.pgn.zst", cut)
+    assert whole.defect is None
+    assert (broken.number, broken.defect) == (2, Defect.DAMAGED_FILE)
+    assert broken.text == '[Event "cut"]\n'
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), suffix=st.sampled_from(sorted(COMPRESSORS)))
+def test_no_damage_stops_the_reader(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, suffix: str
+) -> None:
+    stored = bytearray(COMPRESSORS[suffix](THREE))
+    for _ in range(data.draw(st.integers(1, 3))):
+        stored[data.draw(st.integers(0, len(stored) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.getbasetemp() / f"damaged{suffix}"
+    path.write_bytes(stored[: data.draw(st.integers(0, len(stored)))])
+    parsed = read(path)
+    assert [g.number for g in parsed] == list(range(1, len(parsed) + 1))
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_newlines(tmp_path: Path, newline: bytes) -> None:
+    games = raw_games(tmp_path / "games.pgn", THREE.replace(b"\n", newline))
+    assert games == raw_games(tmp_path / "other.pgn", THREE)
+
+
+def test_byte_order_mark(tmp_path: Path) -> None:
+    assert raw_games(tmp_path / "a.pgn", b"\xef\xbb\xbf" + THREE) == raw_games(tmp_path / "b.pgn", THREE)
+
+
+def test_encodings_may_change_from_game_to_game(tmp_path: Path) -> None:
+    utf8, latin1 = game(White="R\u00e9ti").encode(), game(White="R\u00e9ti").encode("latin-1")
+    first, second = raw_games(tmp_path / "games.pgn", utf8 + latin1)
+    assert '[White "R\u00e9ti"]' in first.text
+    assert second.text == first.text
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8")))
+def test_decode_undoes_the_carrier(text: str) -> None:
+    assert decode(text.encode().decode("latin-1")) == text
+
+
+def test_an_endless_line_comes_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "line.pgn"
+    path.write_bytes(b"x" * (3 * MAX_LINE_CHARS))
+    assert max(map(len, read_lines(path))) < 2 * MAX_LINE_CHARS
+
+
+def test_identify(tmp_path: Path) -> None:
+    path = tmp_path / "games.pgn"
+    path.write_bytes(THREE)
+    source = identify(path)
+    assert (source.path, source.size) == (str(path), len(THREE))
+    assert source.sha256 == hashlib.sha256(THREE).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["missing.pgn", "."])
+def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SetupError, match=f"cannot read '{tmp_path / name}'"):
+        identify(tmp_path / name)
+
+
+def test_a_file_of_nonsense_gives_no_game(tmp_path: Path) -> None:
+    path = tmp_path / "nonsense.pgn"
+    path.write_bytes(bytes(range(256)) * 100)
+    assert not [g for g in read(path) if isinstance(g, Game)]
+
+
+def test_an_empty_file_has_no_games(tmp_path: Path) -> None:
+    path = tmp_path / "empty.pgn"
+    path.touch()
+    assert list(read_raw_games(path)) == []

@@ -1,0 +1,56 @@
+from itertools import chain
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.trace import Phase
+from services.data.games import Game
+from services.data.sampler import Shares, pick
+from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game, sound
+
+OPENING = sound(game(RUY))
+ENDGAME = sound(game(ENDING, FEN=ENDING_FEN))
+
+GAMES = st.lists(st.sampled_from([OPENING, ENDGAME]), min_size=1, max_size=12)
+WEIGHTS = st.floats(0.01, 10)
+
+
+def chosen(games: list[Game], picked: list[list[int]], phase: Phase) -> int:
+    return sum(ply in game.plies(phase) for game, plies in zip(games, picked, strict=True) for ply in plies)
+
+
+@given(games=GAMES, count=st.integers(0, 100), seed=st.integers(), opening=WEIGHTS, endgame=WEIGHTS)
+@settings(deadline=None)
+def test_shares_are_kept_while_there_is_enough(
+    games: list[Game], count: int, seed: int, opening: float, endgame: float
+) -> None:
+    shares = Shares(opening, 0.0, endgame)
+    picked = pick(games, count=count, seed=seed, shares=shares)
+    for phase in Phase:
+        there = sum(len(game.plies(phase)) for game in games)
+        assert chosen(games, picked, phase) == min(there, round(count * shares.of(phase)))
+
+
+@given(games=GAMES, count=st.integers(0, 100), seed=st.integers())
+@settings(deadline=None)
+def test_no_ply_is_picked_twice_and_the_seed_decides(games: list[Game], count: int, seed: int) -> None:
+    picked = pick(games, count=count, seed=seed, shares=Shares())
+    assert all(plies == sorted(set(plies)) for plies in picked)
+    assert picked == pick(games, count=count, seed=seed, shares=Shares())
+
+
+def test_every_ply_has_the_same_chance() -> None:
+    games = [OPENING] * 10
+    counts = [0] * 10
+    for seed in range(200):
+        for ply in chain.from_iterable(pick(games, count=10, seed=seed, shares=Shares(1, 0, 0))):
+            counts[ply] += 1
+    assert sum(counts) == 2000
+    assert 140 < min(counts) <= max(counts) < 260
+
+
+def test_shares_need_not_add_up_to_one() -> None:
+    shares = Shares(1, 2, 1)
+    assert [shares.of(phase) for phase in Phase] == [0.25, 0.5, 0.25]
+    assert sum(Shares().of(phase) for phase in Phase) == pytest.approx(1)

@@ -1,0 +1,56 @@
+"""Games to be broken, and ways to put them into files."""
+
+import bz2
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import zstandard
+
+from services.data.files import Source, identify
+from services.data.games import Game, SkippedGame, parse
+from services.data.splitter import RawGame, read_raw_games
+
+RUY = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 1/2-1/2"
+MATE = "1. f3 e5 2. g4 Qh4# 0-1"
+ENDING = "1. Kd2 Kd7 2. Kd3 Kd6 3. Kd4 Ke6 *"
+ENDING_FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
+
+SOURCE = Source("games.pgn", 1, "0123456789abcdef" * 4)
+
+
+def game(moves: str = RUY, **tags: str) -> str:
+    """A game as it stands in a file."""
+    headers = "".join(f'[{name} "{value}"]\n' for name, value in {"Event": "test", **tags}.items())
+    return f"{headers}\n{moves}\n\n"
+
+
+def _zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(data)
+
+
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    ".pgn": bytes,
+    ".pgn.zst": _zstd,
+    ".pgn.gz": gzip.compress,
+    ".pgn.bz2": bz2.compress,
+}
+
+
+def raw_games(path: Path, data: bytes | str) -> list[RawGame]:
+    """What a file of these bytes gives."""
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return list(read_raw_games(path))
+
+
+def read(path: Path) -> list[Game | SkippedGame]:
+    """Every game of a file, parsed."""
+    source = identify(path)
+    return [parse(raw, source) for raw in read_raw_games(path)]
+
+
+def sound(text: str) -> Game:
+    """The game of a text that has one."""
+    parsed = parse(RawGame(1, text), SOURCE)
+    assert isinstance(parsed, Game), parsed
+    return parsed
