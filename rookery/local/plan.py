@@ -10,6 +10,7 @@ from rookery.local.child import Command
 from rookery.local.devices import count_gpus, place
 from rookery.local.overrides import Overrides
 from rookery.local.ports import Ports
+from rookery.local.probes import probe_redis
 from rookery.local.redis_server import redis_argv
 from rookery.local.settings import UpSettings
 
@@ -87,6 +88,8 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         redis_url = f"redis://{HOST}:{redis_port}/0"
         argv = redis_argv(run_dir / "redis", redis_port)
         commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
+    elif redis_url.startswith("redis://") and (reason := probe_redis(redis_url)):
+        raise SetupError(f"no Redis at {redis_url!r}: {reason} (--redis-url; without it one is started)")
     draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
     for name in (name for stage in STAGES for name in stage if name != "redis"):
         commands[name] = service_command(name, settings, draft, overrides)

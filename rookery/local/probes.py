@@ -10,7 +10,7 @@ TIMEOUT_S = 2.0
 
 def probe(url: str, http: httpx.Client) -> str | None:
     """None when ready, else why not."""
-    return _redis(url) if url.startswith("redis://") else _http(url, http)
+    return probe_redis(url) if url.startswith("redis://") else _http(url, http)
 
 
 def _http(url: str, http: httpx.Client) -> str | None:
@@ -25,8 +25,8 @@ def _http(url: str, http: httpx.Client) -> str | None:
         return f"{type(error).__name__} {error}".strip()
 
 
-def _redis(url: str) -> str | None:
-    """Speaks the inline protocol: `rookery.streams` alone may know the client, and it waits where we ask."""
+def probe_redis(url: str) -> str | None:
+    """None when Redis answers, else why not; no client of `rookery.streams`, which would wait for it."""
     address = urlsplit(url)
     place = (address.hostname or "127.0.0.1", address.port or 6379)
     try:

@@ -66,10 +66,17 @@ def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
     assert names == [["redis"], ["feed", "reward", "inference", "trainer"], ["rollouts"]]
 
 
-def test_a_given_redis_is_used(house: Path) -> None:
-    made = plan("--redis-url", "redis://elsewhere:1/0")
+@pytest.mark.redis
+def test_a_given_redis_is_used(house: Path, redis_url: str) -> None:
+    made = plan("--redis-url", redis_url)
     assert "redis" not in made.commands
-    assert flags(made, "feed")["--redis-url"] == "redis://elsewhere:1/0"
+    assert flags(made, "feed")["--redis-url"] == redis_url
+
+
+def test_a_given_redis_that_is_not_there_is_named(house: Path) -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    with pytest.raises(SetupError, match=f"no Redis at '{url}': .*refused"):
+        plan("--redis-url", url)
 
 
 def test_no_port_is_given_out_twice(house: Path) -> None:
