@@ -204,6 +204,26 @@ async def test_a_new_version_answers_differently_and_the_alias_moves(
     assert answers["policy"] == answers["policy-v000001"]
 
 
+async def test_its_logprobs_are_those_of_peft(server: Server, client: InferenceClient) -> None:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(server.model, dtype=torch.float32)
+    model = PeftModel.from_pretrained(base, server.root / "v1").eval()
+    for seed, fen in enumerate(fens(4)):
+        group = await client.complete(
+            prompt(fen), model="policy-v000001", count=4, sampling=ROLLOUT, seed=seed
+        )
+        asked = len(group.prompt_token_ids)
+        for completion in group.completions:
+            ids = torch.tensor([group.prompt_token_ids + completion.token_ids])
+            with torch.no_grad():
+                logprobs = model(ids).logits.log_softmax(-1)[0, asked - 1 : -1]
+            ours = logprobs.gather(1, ids[0, asked:, None])[:, 0]
+            assert torch.allclose(ours, torch.tensor(completion.logprobs), rtol=0.0, atol=1e-5)
+
+
 async def test_refusals_keep_the_old_policy(server: Server, client: InferenceClient) -> None:
     served = await client.policy()
     assert served
