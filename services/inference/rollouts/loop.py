@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from prometheus_client import Counter
 
-from rookery.errors import InvalidInput, RookeryError, Unavailable, WireError
+from rookery.errors import RookeryError, Unavailable
 from rookery.metrics import (
     BACKPRESSURE_S,
     PEERS_WAIT_S,
@@ -176,10 +176,10 @@ class Loop:
             published = await asyncio.to_thread(
                 self._streams.publish_group, group, entry_id=entry.id, consumer_group=GROUP
             )
-        except (InvalidInput, WireError) as error:
-            await self._bury(entry, str(error))
         except Unavailable as error:
             await self._postpone(entry, error)
+        except RookeryError as error:  # asked again it would be the same
+            await self._bury(entry, str(error))
         else:
             self._deaths_in_a_row = 0
             self._held.settle(entry.id)
