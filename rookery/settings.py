@@ -111,6 +111,6 @@ def _readable(error: ValidationError) -> str:
 
 
 def fail(error: RookeryError) -> int:
-    """Says on stderr why a process cannot start; the exit status."""
+    """Says on stderr why a process ends; its exit status: 2 when no retry can help, else 1."""
     sys.stderr.write(f"error: {error}\n")
-    return 2
+    return 2 if isinstance(error, SetupError) else 1

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import torch
 
+from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
 from services.trainer import commits
@@ -40,6 +41,7 @@ def train(
     """Trains until `max_steps` or `stopping`."""
     optimizer = adam.build(policy.parameters, lr=settings.lr)
     commit = _resume(settings, policy, optimizer) or _commit(settings, policy, optimizer, number=0, ledger=())
+    _check_record(streams.policy(), commit)
     publisher.publish(_adapter(policy, commit))
     intake = Intake(
         streams,
@@ -80,6 +82,15 @@ def train(
             commits.prune(settings.adapters_dir, newest=commit.version.number, keep=settings.keep)
     publisher.wait()
     logger.info("the trainer ends at version %d", commit.version.number)
+
+
+def _check_record(published: Adapter | None, commit: Commit) -> None:
+    """Redis and the run folder must tell one story: a lost folder must not restart the numbers."""
+    if published is not None and published.version.number > commit.version.number:
+        raise SetupError(
+            f"the run has published {published.version.name} from {published.path!r}, but the newest here is "
+            f"{commit.folder}: bring the folder back, or choose another --run"
+        )
 
 
 def _resume(settings: TrainerSettings, policy: Policy, optimizer: torch.optim.Optimizer) -> Commit | None:

@@ -68,7 +68,9 @@ class Report:
             | {f"{name}_s": seconds for name, seconds in phases_s.items()}
             | {"step_s": sum(phases_s.values())}
         )
-        self._file.write(json.dumps(row) + "\n")
+        # JSON has no NaN: a batch without any legal move has no regret.
+        written = {key: None if value != value else value for key, value in row.items()}
+        self._file.write(json.dumps(written, allow_nan=False) + "\n")
         self._export(row, ages=ages, phases_s=phases_s)
         logger.info(
             "step %d reward %.3f legal %.1f%% regret %.4f loss %.4f age %.1f wait %.2f s of %.2f s",

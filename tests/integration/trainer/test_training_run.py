@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.errors import Conflict
+from rookery.errors import Conflict, SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Position, TraceGroup
 from tests.unit.trainer.groups import make_group
@@ -213,3 +213,11 @@ def test_a_second_trainer_fences_the_first(run: Run) -> None:
         loop.train(
             settings, Policy(settings), run.streams, publisher, epoch=epoch, stopping=threading.Event()
         )
+
+
+def test_a_lost_run_folder_does_not_restart_the_numbers(run: Run, tmp_path: Path) -> None:
+    run.add(_groups(BATCH))
+    run.train(1)
+    run.folder = tmp_path / "empty"
+    with pytest.raises(SetupError, match=r"has published policy-v000001 .* choose another --run"):
+        run.train(2)
