@@ -17,7 +17,7 @@ def curls(document: Path) -> list[str]:
 
 def run_curl(command: str, moved: Mapping[str, str]) -> httpx.Response:
     """The answer to a curl command of `-s`, `-H`, `-d` and an address; `moved` replaces addresses."""
-    words = shlex.split(command.replace("\\\n", " "))
+    words = shlex.split(command.replace("\\\n", " "), comments=True)
     address, headers, body = "", {}, None
     rest = iter(words[1:])
     for word in rest:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 import redis
 
@@ -168,7 +169,7 @@ def test_ctrl_c_ends_cleanly_and_leaves_nothing(loop: Loop) -> None:
     """Runs last: it ends the loop."""
     loop.process.send_signal(signal.SIGINT)
     assert loop.process.wait(timeout=120) in (0, 130)
-    leftovers = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(loop.run_dir) not in leftovers
+    running = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    assert [line for line in running if str(loop.run_dir) in line] == []
     counts = loop.metrics()[-1]
     assert counts["step"] >= STEPS

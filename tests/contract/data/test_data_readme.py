@@ -17,6 +17,7 @@ from services.data.settings import DataSettings, FeedSettings
 from services.data.splitter import Defect
 from tests.conftest import ROOT
 from tests.contract.data.conftest import RunningService
+from tests.curl import run_curl
 
 TEXT = (ROOT / "services" / "data" / "README.md").read_text()
 CURLS = re.findall(r"^curl .*$", TEXT, re.MULTILINE)
@@ -27,9 +28,7 @@ SHOWN = json.loads(re.sub(r"\s+//.*", "", re.findall(r"```jsonc\n(.*?)```", TEXT
 @pytest.fixture
 def curl(data_service: RunningService) -> Callable[[str], str]:
     def run(command: str) -> str:
-        command = command.replace("http://localhost:8001", data_service.url)
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
-        return done.stdout
+        return run_curl(command, {"http://localhost:8001": data_service.url}).text
 
     return run
 

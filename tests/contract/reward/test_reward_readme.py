@@ -16,6 +16,7 @@ from services.reward.bodies import MAX_ITEMS, ScoreRequest, VerdictBody
 from services.reward.parse import MAX_BOX_CHARS
 from services.reward.schemes import PENALTIES, SCHEMES
 from services.reward.settings import RewardSettings
+from tests.curl import run_curl
 
 pytestmark = pytest.mark.stockfish
 
@@ -28,10 +29,7 @@ JSON = [re.sub(r"\s+//.*", "", block) for block in re.findall(r"```jsonc\n(.*?)`
 @pytest.fixture
 def curl(service):
     def run(command: str) -> str:
-        command = command.replace("http://localhost:8080", service.url)
-        return subprocess.run(
-            ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True
-        ).stdout
+        return run_curl(command, {"http://localhost:8080": service.url}).text
 
     return run
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import chess
 import httpx
+import psutil
 import pytest
 
 from bench.noise_adapter import write_adapter
@@ -78,8 +79,11 @@ class Server:
     def processes(self) -> list[str]:
         """Everything alive in the server's session."""
         assert self.process
-        listed = subprocess.run(["ps", "-o", "stat=,args=", "-s", str(self.process.pid)], capture_output=True)
-        return [line for line in listed.stdout.decode().splitlines() if not line.startswith("Z")]
+        return [
+            " ".join(process.info["cmdline"] or [])
+            for process in psutil.process_iter(["cmdline", "status"])
+            if process.info["status"] != psutil.STATUS_ZOMBIE and _session(process.pid) == self.process.pid
+        ]
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self.process:
@@ -92,6 +96,13 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
 
 
 @pytest.fixture(scope="module")
