@@ -69,14 +69,22 @@ def rows(
 
 
 def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
-    """Rows of like length together, at most `tokens` padded tokens each (one row at least)."""
+    """Rows of one temperature and like length together, at most `tokens` padded tokens each (or one row).
+
+    Rollouts that start again with another temperature leave groups of the old one in the stream.
+    """
     batches: list[list[Row]] = []
-    for row in sorted(rows, key=lambda row: row.length, reverse=True):
-        if batches and batches[-1][0].length * (len(batches[-1]) + 1) <= tokens:
+    for row in sorted(rows, key=lambda row: (row.temperature, row.length), reverse=True):
+        if batches and _fits(row, batches[-1], tokens):
             batches[-1].append(row)
         else:
             batches.append([row])
     return batches
+
+
+def _fits(row: Row, batch: Sequence[Row], tokens: int) -> bool:
+    longest = batch[0]
+    return row.temperature == longest.temperature and longest.length * (len(batch) + 1) <= tokens
 
 
 def _parts(scored: Sequence[Scored], tokens: int) -> list[tuple[Scored, ...]]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,3 +37,11 @@ def test_truncated_completions_count_in_the_baseline_but_carry_no_loss() -> None
 def test_ages_count_from_the_trainers_version() -> None:
     made = rows([make_group(1, version=3)], version=5, normalise=True, mask_truncated=True, row_tokens=99)
     assert {c.age for row in made for c in row.completions} == {2}
+
+
+def test_a_micro_batch_holds_one_temperature_even_when_the_rollouts_changed_theirs() -> None:
+    old, new = make_group(1), make_group(2)
+    new = replace(new, sampling=replace(new.sampling, temperature=0.8))
+    made = rows([old, new], version=0, normalise=True, mask_truncated=True, row_tokens=999)
+    cut = micro_batches(made, tokens=8192)
+    assert [{row.temperature for row in micro} for micro in cut] == [{1.0}, {0.8}]
