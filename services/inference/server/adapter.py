@@ -71,10 +71,14 @@ def verify(adapter: Adapter, rules: AdapterRules) -> Adapter:
     """
     if adapter.base_model not in rules.base_names:
         raise InvalidInput(f"base model {adapter.base_model!r}: this server has {sorted(rules.base_names)}")
-    folder = _inside(adapter.path, rules.root)
-    _check_config(folder / CONFIG_FILE, rules)
-    _check_tensors(folder / WEIGHTS_FILE, rules)
-    _check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
+    try:
+        folder = _inside(adapter.path, rules.root)
+        _check_config(folder / CONFIG_FILE, rules)
+        _check_tensors(folder / WEIGHTS_FILE, rules)
+        _check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
+    except (OSError, ValueError) as error:
+        # Files of another user, a name too long or with a zero byte, a folder pruned half-way.
+        raise InvalidInput(f"adapter path {adapter.path[:200]!r}: {error}") from error
     return replace(adapter, path=str(folder))
 
 
@@ -144,7 +148,7 @@ def _header(path: Path) -> tuple[Mapping[str, _Tensor], int]:
         return _HEADER.validate_python(header), path.stat().st_size - 8 - size
     except ValidationError as error:
         raise InvalidInput(f"{path}: {_readable(error)}") from error
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise InvalidInput(f"{path} is no safetensors file: {error}") from error
 
 

@@ -161,3 +161,18 @@ def test_any_json_is_refused_as_config_not_crashed_on(
 
     with pytest.raises(InvalidInput):
         verify(adapter, rules)
+
+
+@pytest.mark.parametrize("path", ["v\0", "v" * 5000])
+def test_a_path_that_no_file_can_have_is_refused(adapter: Adapter, rules: AdapterRules, path: str) -> None:
+    with pytest.raises(InvalidInput, match="adapter path"):
+        verify(dataclasses.replace(adapter, path=path), rules)
+
+
+@pytest.mark.parametrize("header", [b"[]", b"3", b"[" * 100_000])
+def test_a_header_that_is_no_table_is_refused(adapter: Adapter, rules: AdapterRules, header: bytes) -> None:
+    weights = rules.root / "v1" / "adapter_model.safetensors"
+    weights.write_bytes(len(header).to_bytes(8, "little") + header)
+
+    with pytest.raises(InvalidInput, match="no safetensors file"):
+        verify(adapter, rules)
