@@ -20,6 +20,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -156,12 +157,9 @@ def game_lines(game: Game, plies: Sequence[int], recipe: Recipe) -> Iterator[Lin
     """One line for each of the plies. What is random depends on the seed and the game alone."""
     rng = random.Random(f"{recipe.seed}:{game.source}:{game.number}")
     wanted = set(plies)
-    last = max(wanted)
-    for ply, board, move in game.replay():
+    for ply, board, move in islice(game.replay(), max(wanted) + 1):
         if ply in wanted:
             yield _line(game.position_on(board, ply), board, move, recipe, rng)
-        if ply == last:
-            return
 
 
 def _line(

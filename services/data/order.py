@@ -71,11 +71,11 @@ class Order:
 
     def _draw_phase(self, rng: random.Random) -> Phase:
         point = rng.random()
-        for phase in Phase:
+        for phase in (Phase.OPENING, Phase.MIDDLEGAME):
             point -= self._shares.of(phase)
             if point < 0:
                 return phase
-        return phase
+        return Phase.ENDGAME
 
     def _of_phase(self, phase: Phase, rng: random.Random, split: Split) -> Position | None:
         members = self._archive.members(split)

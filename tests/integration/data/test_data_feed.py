@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
+from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES, STREAM_LENGTH
 from rookery.streams import RunStreams, decode_held_position
 from rookery.trace import Position
@@ -32,10 +33,16 @@ def order() -> Iterator[Order]:
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[[str], RunStreams]]:
-    stopping = threading.Event()
-    yield lambda url: RunStreams(url, "test", stopping=stopping)
-    stopping.set()
+def given_up() -> Iterator[threading.Event]:
+    """Ends whatever still waits for Redis."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def connect(given_up: threading.Event) -> Callable[[str], RunStreams]:
+    return lambda url: RunStreams(url, "test", stopping=given_up)
 
 
 @pytest.fixture
@@ -68,15 +75,18 @@ def expected(order: Order, numbers: range) -> list[Position]:
 
 
 @contextlib.asynccontextmanager
-async def running(feed: Feed) -> AsyncIterator[asyncio.Task[None]]:
+async def running(feed: Feed, given_up: threading.Event) -> AsyncIterator[None]:
     stopping = asyncio.Event()
     task = asyncio.create_task(feed.run(stopping))
-    yield task
-    stopping.set()
-    await asyncio.wait_for(task, timeout=10)
+    try:
+        yield
+    finally:
+        stopping.set()
+        given_up.set()
+        await task
 
 
-async def until(condition: Callable[[], bool], *, timeout_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not await asyncio.to_thread(condition):
         assert time.monotonic() < deadline
@@ -134,26 +144,28 @@ def test_two_feeds_share_one_order(
     assert not overfilled
 
 
-async def test_a_full_stream_is_waited_for(streams: RunStreams, order: Order) -> None:
+async def test_a_full_stream_is_waited_for(
+    streams: RunStreams, order: Order, given_up: threading.Event
+) -> None:
     waited = FEED_WAIT_S._value.get()
-    async with running(feed(streams, order, depth=5)):
+    async with running(feed(streams, order, depth=5), given_up):
         await until(lambda: streams.length("positions") == 5)
         await until(lambda: FEED_WAIT_S._value.get() > waited + 0.1)
         assert await asyncio.to_thread(take, streams, 5) == expected(order, range(5))
-        await until(lambda: streams.length("positions") == 5)
-    assert streams.feed_cursor() == 10
+        await until(lambda: streams.feed_cursor() == 10)
 
 
 async def test_an_absent_redis_is_waited_for(
     redis_server: RedisServer,
     connect: Callable[[str], RunStreams],
+    given_up: threading.Event,
     order: Order,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     streams = connect(redis_server.url)
     redis_server.stop()
     retries = REDIS_RETRIES._value.get()
-    async with running(feed(streams, order, depth=5)):
+    async with running(feed(streams, order, depth=5), given_up):
         await until(lambda: REDIS_RETRIES._value.get() > retries)
         assert any("redis is away" in message for message in caplog.messages)
         await asyncio.to_thread(redis_server.start)
@@ -161,10 +173,13 @@ async def test_an_absent_redis_is_waited_for(
 
 
 async def test_a_redis_that_lost_everything_is_filled_again(
-    redis_server: RedisServer, connect: Callable[[str], RunStreams], order: Order
+    redis_server: RedisServer,
+    connect: Callable[[str], RunStreams],
+    given_up: threading.Event,
+    order: Order,
 ) -> None:
     streams = connect(redis_server.url)
-    async with running(feed(streams, order, depth=5)):
+    async with running(feed(streams, order, depth=5), given_up):
         await until(lambda: streams.length("positions") == 5)
         with contextlib.closing(redis.Redis.from_url(redis_server.url)) as client:
             client.flushall()
@@ -172,11 +187,19 @@ async def test_a_redis_that_lost_everything_is_filled_again(
         assert await asyncio.to_thread(take, streams, 5) == expected(order, range(5))
 
 
-async def test_stopping_ends_a_feed_that_waits_for_redis(redis_server: RedisServer, order: Order) -> None:
-    given_up = threading.Event()
-    streams = RunStreams(redis_server.url, "test", stopping=given_up)
+async def test_stopping_ends_a_feed_that_waits_for_redis(
+    redis_server: RedisServer, connect: Callable[[str], RunStreams], given_up: threading.Event, order: Order
+) -> None:
     redis_server.stop()
     retries = REDIS_RETRIES._value.get()
-    async with running(feed(streams, order)):
+    async with running(feed(connect(redis_server.url), order), given_up):
         await until(lambda: REDIS_RETRIES._value.get() > retries)
-        asyncio.get_running_loop().call_later(0.1, given_up.set)
+
+
+async def test_a_feed_nobody_stopped_does_not_give_up_quietly(
+    redis_server: RedisServer, connect: Callable[[str], RunStreams], given_up: threading.Event, order: Order
+) -> None:
+    redis_server.stop()
+    given_up.set()
+    with pytest.raises(Unavailable, match="stopped while redis was away"):
+        await feed(connect(redis_server.url), order).run(asyncio.Event())
