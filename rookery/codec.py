@@ -144,6 +144,10 @@ def decode_group(data: bytes) -> TraceGroup:
         raise WireError(
             f"trace version {proto.trace_version} of group {proto.id!r}: this process reads {TRACE_VERSION}"
         )
+    if not proto.traces or not proto.prompt_token_ids:
+        raise WireError(
+            f"group {proto.id!r}: {len(proto.traces)} traces and {len(proto.prompt_token_ids)} prompt tokens"
+        )
     return TraceGroup(
         id=proto.id,
         run=proto.run,
@@ -191,6 +195,8 @@ def _trace(proto: trace_pb2.Trace, *, group_id: str) -> Trace:
             f"trace {proto.id!r} of group {group_id!r}: {len(completion.token_ids)} tokens "
             f"but {len(completion.logprobs)} logprobs"
         )
+    if not all(map(math.isfinite, completion.logprobs)):
+        raise WireError(f"trace {proto.id!r} of group {group_id!r}: a log-probability is not finite")
     if not math.isfinite(proto.verdict.reward):
         raise WireError(
             f"trace {proto.id!r} of group {group_id!r}: reward {proto.verdict.reward!r} is not finite"

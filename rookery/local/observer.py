@@ -4,6 +4,7 @@ A thread refreshes one immutable `Snapshot`; screens and the supervisor only eve
 """
 
 import json
+import logging
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from rookery.errors import Unavailable
 from rookery.local.probes import TIMEOUT_S, probe
 from rookery.streams import Overview, RunStreams
+
+logger = logging.getLogger(__name__)
 
 STARTING_EVERY_S = 0.5
 READY_EVERY_S = 2.0
@@ -103,7 +106,10 @@ class Observer:
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
-            self.refresh()
+            try:
+                self.refresh()
+            except Exception:  # the boundary of the thread: a strange answer must not blind the supervisor
+                logger.exception("could not look at the run")
             ready = not any(self.snapshot.probes.values())
             self._stopping.wait(READY_EVERY_S if ready else STARTING_EVERY_S)
 

@@ -139,6 +139,8 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             "run_dir": plan.run_dir,
             "inference_urls": plan.url("inference"),
             "batch_groups": settings.batch_groups,
+            # One version is being published, one is in work: what admission let through is never stale.
+            "max_staleness": settings.staleness + 2,
             "device": _device(name, settings),
             "seed": settings.seed,
         }

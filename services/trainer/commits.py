@@ -8,11 +8,13 @@
 A version exists once its directory has its final name; everything in it was synced before.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +36,24 @@ class Commit:
     version: PolicyVersion
     folder: Path
     ledger: tuple[str, ...]
+
+
+@contextmanager
+def sole_writer(root: Path) -> Iterator[None]:
+    """Holds `root` for one trainer: Redis refuses a second one's words, this refuses its files.
+
+    Raises:
+        SetupError: another trainer on this machine writes there.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SetupError(
+                f"another trainer writes to {root}: stop it, or choose another --run-dir"
+            ) from error
+        yield
 
 
 def write(

@@ -1,19 +1,22 @@
 """Groups from the `traces` stream, in order, each exactly once into a batch.
 
 A thread of its own reads and decodes ahead, so that a step never waits for the network when
-groups are there. What it hands out stays pending in Redis until `settle`.
+groups are there. What it hands out stays pending in Redis until `settle`. Who has had which group is
+decided in one place, `next_batch`, because a Redis that lost its last second delivers again.
 """
 
 import logging
 import queue
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
+from rookery.codec import decode_group
 from rookery.errors import Unavailable, WireError
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
-from rookery.streams import Entry, RunStreams, decode_held_group
+from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 
 logger = logging.getLogger(__name__)
@@ -22,7 +25,12 @@ STREAM = "traces"
 GROUP = "trainer"
 CONSUMER = "trainer"
 
-_BLOCK_S = 0.5
+BLOCK_S = 0.5
+KEEP_EVERY_S = 10.0
+IDLE_S = 60.0
+"""A pending entry nobody held for so long was delivered to nobody: its delivery was lost on the way."""
+REPORT_S = 5.0
+"""How often a wait for groups is accounted for, and its caller told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,84 +50,108 @@ class Intake:
         *,
         batch_groups: int,
         max_staleness: int,
-        ledger: Collection[str],
+        ledger: Sequence[str],
         epoch: int,
         stopping: threading.Event,
     ) -> None:
         self._streams = streams
         self._batch_groups = batch_groups
         self._max_staleness = max_staleness
-        self._ledger = set(ledger)
+        self._ledger = ledger
         self._epoch = epoch
         self._stopping = stopping
         self._ready: queue.Queue[Held] = queue.Queue(maxsize=2 * batch_groups)
+        self._holding: set[str] = set()  # entries read and not settled; written by both threads
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self.waited_s = 0.0
         self.dropped_stale = 0
 
-    def __enter__(self) -> "Intake":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        self._thread.join(timeout=5 * _BLOCK_S)
+        self._thread.join(timeout=5 * BLOCK_S)
 
-    def next_batch(self, *, version: int) -> list[Held] | None:
-        """The next groups fresh enough for a trainer at `version`; None once stopping."""
-        batch: list[Held] = []
-        stale: list[str] = []
-        started = time.perf_counter()
+    def next_batch(self, *, version: int, while_waiting: Callable[[], None]) -> list[Held] | None:
+        """The next groups fresh enough for a trainer at `version`; None once stopping.
+
+        `while_waiting` is called every few seconds as long as no group comes.
+        """
+        batch: dict[str, Held] = {}
+        trained = set(self._ledger)
+        self.dropped_stale, self.waited_s = 0, 0.0
         while len(batch) < self._batch_groups:
-            held = self._take()
+            held = self._take(while_waiting)
             if held is None:
                 return None
-            if version - held.group.policy.number > self._max_staleness:
-                stale.append(held.entry_id)
+            if held.group.id in trained:
+                # Committed before a crash and never acknowledged: its effect is in the weights.
+                self._settle([held.entry_id], "trained", label="redelivered")
+            elif held.group.id in batch:
+                self._forget_double(held, batch[held.group.id])
+            elif version - held.group.policy.number > self._max_staleness:
+                self.dropped_stale += 1
+                self._settle([held.entry_id], "dropped:stale", label="stale")
             else:
-                batch.append(held)
-        self.waited_s = time.perf_counter() - started
-        ROLLOUT_WAIT_S.inc(self.waited_s)
-        self._drop_stale(stale, version=version)
-        return batch
+                batch[held.group.id] = held
+        if self.dropped_stale:
+            logger.warning("dropped %d groups too old for version %d", self.dropped_stale, version)
+        return list(batch.values())
 
-    def settle(self, batch: list[Held]) -> None:
-        """Acknowledges a committed batch."""
-        ids = [held.entry_id for held in batch]
-        self._streams.settle(ids, group=GROUP, result="trained", epoch=self._epoch)
-        self._ledger.update(held.group.id for held in batch)
-        TRAINER_GROUPS.labels(result="trained").inc(len(ids))
+    def settle(self, batch: Sequence[Held], *, ledger: Sequence[str]) -> None:
+        """Acknowledges a committed batch; `ledger` is the commit's."""
+        self._ledger = ledger
+        self._settle([held.entry_id for held in batch], "trained", label="trained")
 
-    def _drop_stale(self, entry_ids: list[str], *, version: int) -> None:
-        self.dropped_stale = len(entry_ids)
-        if entry_ids:
-            logger.warning(
-                "dropped %d groups over %d versions old at %d", len(entry_ids), self._max_staleness, version
-            )
-            self._streams.settle(entry_ids, group=GROUP, result="dropped:stale", epoch=self._epoch)
-            TRAINER_GROUPS.labels(result="stale").inc(len(entry_ids))
+    def _forget_double(self, held: Held, first: Held) -> None:
+        if held.entry_id != first.entry_id:
+            self._settle([held.entry_id], "dropped:double", label="double")
 
-    def _take(self) -> Held | None:
-        while not self._stopping.is_set():
-            if self._fault is not None:
-                raise self._fault
-            try:
-                return self._ready.get(timeout=0.2)
-            except queue.Empty:
-                continue
-        return None
+    def _settle(self, entry_ids: list[str], result: str, *, label: str) -> None:
+        settled = self._streams.settle(entry_ids, group=GROUP, result=result, epoch=self._epoch)
+        if settled < len(entry_ids):
+            logger.warning("%d of %d %s entries were settled already", settled, len(entry_ids), label)
+        self._holding.difference_update(entry_ids)
+        TRAINER_GROUPS.labels(result=label).inc(len(entry_ids))
+
+    def _take(self, while_waiting: Callable[[], None]) -> Held | None:
+        began = reported = time.perf_counter()
+        try:
+            while not self._stopping.is_set():
+                if self._fault is not None:
+                    raise self._fault
+                try:
+                    return self._ready.get(timeout=0.2)
+                except queue.Empty:
+                    now = time.perf_counter()
+                if now - reported >= REPORT_S:
+                    ROLLOUT_WAIT_S.inc(now - reported)
+                    reported = now
+                    logger.info("waits for groups since %.0f s", now - began)
+                    while_waiting()
+            return None
+        finally:
+            now = time.perf_counter()
+            ROLLOUT_WAIT_S.inc(now - reported)
+            self.waited_s += now - began
 
     def _run(self) -> None:
         try:
             # What an earlier life of this trainer read and never acknowledged comes first.
-            self._hand_out(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER))
+            self._hand_out(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000))
+            kept = time.monotonic()
             while not self._stopping.is_set():
                 self._hand_out(
                     self._streams.read(
-                        STREAM, group=GROUP, consumer=CONSUMER, count=self._batch_groups, block_s=_BLOCK_S
+                        STREAM, group=GROUP, consumer=CONSUMER, count=self._batch_groups, block_s=BLOCK_S
                     )
                 )
+                if time.monotonic() - kept >= KEEP_EVERY_S:
+                    self._hand_out(self._astray())
+                    kept = time.monotonic()
         except Unavailable:
             if not self._stopping.is_set():
                 raise
@@ -127,26 +159,27 @@ class Intake:
             self._fault = error
             raise
 
+    def _astray(self) -> list[Entry]:
+        """Entries that are pending although this trainer does not know them."""
+        self._streams.keep(STREAM, list(self._holding), group=GROUP, consumer=CONSUMER)
+        entries = self._streams.claim_idle(STREAM, group=GROUP, consumer=CONSUMER, idle_s=IDLE_S)
+        return [entry for entry in entries if entry.id not in self._holding]
+
     def _hand_out(self, entries: list[Entry]) -> None:
         for entry in entries:
-            held = self._open(entry)
-            while held is not None and not self._stopping.is_set():
-                try:
-                    self._ready.put(held, timeout=0.2)
-                    break
-                except queue.Full:
-                    continue
+            try:
+                held = Held(entry.id, decode_group(entry.data))
+            except WireError as error:
+                self._streams.dead_letter(STREAM, entry.id, group=GROUP, reason=str(error))
+                TRAINER_GROUPS.labels(result="dead").inc()
+                continue
+            self._holding.add(entry.id)
+            self._put(held)
 
-    def _open(self, entry: Entry) -> Held | None:
-        try:
-            group = decode_held_group(entry)
-        except WireError as error:
-            self._streams.dead_letter(STREAM, entry.id, group=GROUP, reason=str(error))
-            TRAINER_GROUPS.labels(result="dead").inc()
-            return None
-        if group.id in self._ledger:
-            # Committed before the crash, never acknowledged: its effect is already in the weights.
-            self._streams.settle([entry.id], group=GROUP, result="trained", epoch=self._epoch)
-            TRAINER_GROUPS.labels(result="redelivered").inc()
-            return None
-        return Held(entry.id, group)
+    def _put(self, held: Held) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._ready.put(held, timeout=0.2)
+            except queue.Full:
+                continue
+            return

@@ -40,8 +40,10 @@ def train(
 ) -> None:
     """Trains until `max_steps` or `stopping`."""
     optimizer = adam.build(policy.parameters, lr=settings.lr)
-    commit = _resume(settings, policy, optimizer) or _commit(settings, policy, optimizer, number=0, ledger=())
-    _check_record(streams.policy(), commit)
+    commit = _resume(settings, policy, optimizer)
+    _check_record(streams.policy(), commit, settings)
+    if commit is None:
+        commit = _commit(settings, policy, optimizer, number=0, ledger=())
     publisher.publish(_adapter(policy, commit))
     intake = Intake(
         streams,
@@ -53,7 +55,11 @@ def train(
     )
     with Report(settings.run_dir) as report, intake:
         while not settings.max_steps or commit.version.number < settings.max_steps:
-            batch = intake.next_batch(version=commit.version.number)
+            adapter = _adapter(policy, commit)
+            batch = intake.next_batch(
+                version=commit.version.number,
+                while_waiting=lambda adapter=adapter: publisher.republish(adapter),  # type: ignore[misc]
+            )
             if batch is None:
                 break
             groups = [held.group for held in batch]
@@ -69,7 +75,7 @@ def train(
                     ledger=(*commit.ledger, *(group.id for group in groups)),
                 )
             with _timed(phases, "settle"):
-                intake.settle(batch)
+                intake.settle(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(policy, commit))
             report.step(
@@ -84,12 +90,21 @@ def train(
     logger.info("the trainer ends at version %d", commit.version.number)
 
 
-def _check_record(published: Adapter | None, commit: Commit) -> None:
+def _check_record(published: Adapter | None, commit: Commit | None, settings: TrainerSettings) -> None:
     """Redis and the run folder must tell one story: a lost folder must not restart the numbers."""
-    if published is not None and published.version.number > commit.version.number:
+    if published is None:
+        return
+    own = commit.version if commit else None
+    story = f"run {settings.run!r} has published {published.version.name} from {published.path!r}"
+    if own is None or own.number < published.version.number:
+        newest = own.name if own else "none"
         raise SetupError(
-            f"the run has published {published.version.name} from {published.path!r}, but the newest here is "
-            f"{commit.folder}: bring the folder back, or choose another --run"
+            f"{story}, but the newest in {settings.adapters_dir} is {newest}: "
+            "bring it back, or choose another --run"
+        )
+    if own.number == published.version.number and own.sha256 != published.version.sha256:
+        raise SetupError(
+            f"{story}, sha256 {published.version.sha256}, but here it has {own.sha256}: choose another --run"
         )
 
 

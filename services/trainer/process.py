@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from rookery import __version__
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
+from services.trainer import commits
 from services.trainer.loop import train
 from services.trainer.policy import Policy
 from services.trainer.publisher import Publisher
@@ -60,6 +61,7 @@ async def _train(settings: TrainerSettings, state: dict[str, str], stop: threadi
     publisher = Publisher(streams, urls, epoch=epoch, loop=asyncio.get_running_loop())
     state.pop("reason")
     try:
-        await asyncio.to_thread(train, settings, policy, streams, publisher, epoch=epoch, stopping=stop)
+        with commits.sole_writer(settings.adapters_dir):
+            await asyncio.to_thread(train, settings, policy, streams, publisher, epoch=epoch, stopping=stop)
     finally:
         await publisher.close()

@@ -8,7 +8,7 @@ import logging
 from concurrent.futures import Future
 
 from rookery.clients import InferenceClient
-from rookery.errors import Conflict, PeerFault, RookeryError
+from rookery.errors import PeerFault, RookeryError
 from rookery.metrics import RELOADS
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
@@ -36,6 +36,13 @@ class Publisher:
         self._streams.publish_policy(adapter, epoch=self._epoch)
         self._last = asyncio.run_coroutine_threadsafe(self._announce(adapter), self._loop)
 
+    def republish(self, adapter: Adapter) -> None:
+        """Mends a record that Redis has lost: without it, servers fall back to an older version."""
+        published = self._streams.policy()
+        if published is None or published.version != adapter.version:
+            logger.warning("the policy record says %s: publishing %s again", published, adapter.version.name)
+            self.publish(adapter)
+
     def wait(self) -> None:
         """Returns when every server has answered for the last version, well or ill."""
         if self._last is not None:
@@ -56,10 +63,6 @@ class Publisher:
         except PeerFault as error:
             RELOADS.labels(result="away").inc()
             logger.warning("%s not told of %s: %s", client.url, adapter.version.name, error)
-        except Conflict as error:
-            # It followed the record faster than we could tell it.
-            RELOADS.labels(result="conflict").inc()
-            logger.info("%s: %s", client.url, error)
         except RookeryError as error:
             RELOADS.labels(result="refused").inc()
             logger.error("%s refuses %s: %s", client.url, adapter.version.name, error)

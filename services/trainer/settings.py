@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
 from rookery.settings import Port, RunSettings, Settings
@@ -29,15 +29,15 @@ class TrainerSettings(RunSettings):
     threads: int = 0
     """CPU threads; 0 takes half of the cores: vLLM and Stockfish want the others."""
 
-    max_steps: int = 0
+    max_steps: NonNegativeInt = 0
     """Ends the run after so many optimizer steps; 0 goes on."""
     batch_groups: PositiveInt = 32
     """Groups a step; the rollouts' admission must be told the same."""
-    max_staleness: int = 4
+    max_staleness: NonNegativeInt = 4
     """Groups more versions behind than this are dropped, and counted."""
     lr: PositiveFloat = 1e-3
     """Learning rate after the warm-up: constant."""
-    warmup_steps: int = 5
+    warmup_steps: NonNegativeInt = 5
     """Steps of linear warm-up."""
     clip_low: PositiveFloat = 0.2
     """Importance ratios are clipped to [1 - clip_low, 1 + clip_high]."""
@@ -65,7 +65,7 @@ class TrainerSettings(RunSettings):
 
     seed: int = 0
     """Of the adapter's first weights."""
-    keep: PositiveInt = 20
+    keep: int = Field(default=20, ge=8)
     """Newest adapters kept on disk; version 0 and every hundredth stay for ever."""
 
     @property

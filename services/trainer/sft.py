@@ -1,6 +1,6 @@
 """Supervised fine-tuning: cross-entropy on the assistant's tokens. A policy must start somewhere.
 
-Whole weights by default, LoRA when a rank is given. Resumes from its own checkpoint; writes a model
+Trains all weights. Resumes from its own checkpoint; writes a model
 directory that vLLM and the trainer load.
 """
 
@@ -45,6 +45,10 @@ def run(settings: SftSettings) -> Path:
         weight_decay=settings.weight_decay,
         fused=True,
     )
+    if (settings.out / "model").exists():
+        raise InvalidInput(
+            f"{settings.out / 'model'} exists: it is finished; choose another --out or delete it"
+        )
     settings.out.mkdir(parents=True, exist_ok=True)
     step = _restore(model, optimizer, settings)
     file = ChatFile(settings.data)
@@ -154,7 +158,7 @@ def _progress(steps: int, start: int) -> Iterator[Any]:
 
 
 def _save_checkpoint(model: Any, optimizer: torch.optim.Optimizer, step: int, settings: SftSettings) -> None:
-    """Weights and Adam moments as safetensors; renamed into place, so a kill leaves the old one."""
+    """Weights and Adam moments as safetensors, renamed into place when complete."""
     final = settings.out / "checkpoint"
     temporary = settings.out / "checkpoint.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -167,12 +171,18 @@ def _save_checkpoint(model: Any, optimizer: torch.optim.Optimizer, step: int, se
     }
     save_file(moments, temporary / "optimizer.safetensors")
     (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": settings.fingerprint()}))
-    shutil.rmtree(final, ignore_errors=True)
+    # A kill between the two leaves the old one under its second name, where `_restore` finds it.
+    old = settings.out / "checkpoint.old"
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
     temporary.rename(final)
 
 
 def _restore(model: Any, optimizer: torch.optim.Optimizer, settings: SftSettings) -> int:
     folder = settings.out / "checkpoint"
+    if not folder.exists():
+        folder = settings.out / "checkpoint.old"
     if not folder.exists():
         return 0
     state = json.loads((folder / "state.json").read_text())
@@ -206,6 +216,7 @@ def _export(model: Any, tokenizer: Any, settings: SftSettings) -> Path:
     out = settings.out / "model"
     model.to(getattr(torch, settings.save_dtype)).save_pretrained(out)
     tokenizer.save_pretrained(out)
-    shutil.rmtree(settings.out / "checkpoint", ignore_errors=True)
+    for name in ("checkpoint", "checkpoint.old"):
+        shutil.rmtree(settings.out / name, ignore_errors=True)
     logger.info("wrote %s", out)
     return out

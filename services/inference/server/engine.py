@@ -100,10 +100,11 @@ class VllmEngine:
         return any(state.lora_request is request for state in states)
 
     async def unload(self, adapter: Adapter) -> None:
-        request = self._loaded.pop(adapter.version.name)
+        request = self._loaded[adapter.version.name]
         await self._ask(
             self._client.remove_lora(request.lora_int_id), f"vLLM cannot unload {request.lora_name}"
         )
+        del self._loaded[adapter.version.name]
 
     async def _generate(
         self,

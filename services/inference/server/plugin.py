@@ -83,6 +83,8 @@ class Serving:
         """Why requests should go elsewhere, None when they may come."""
         if self.client.errored:
             return "vLLM's engine has died"
+        if any(task.done() for task in self.tasks):
+            return "a background task of the server has ended: see the log, and restart it"
         if self.policies.served is not None:
             return None
         if self.follower is None:
@@ -176,7 +178,14 @@ class RookeryPlugin:
             streams = RunStreams(settings.redis_url, settings.run, stopping=stopping)
             follower = PolicyFollower(streams, policies)
             tasks.append(asyncio.create_task(_follow(follower, stopping)))
+        for task in tasks:
+            task.add_done_callback(_say_why)
         state.rookery = Serving(engine_client, policies, follower, tuple(tasks))
+
+
+def _say_why(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()):
+        logger.critical("a background task ended: %s", error, exc_info=error)
 
 
 async def _follow(follower: PolicyFollower, stopping: threading.Event) -> None:

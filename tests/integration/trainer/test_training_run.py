@@ -1,12 +1,15 @@
 """The trainer against a real Redis: exactly once, whatever is killed; the same bytes as never stopping."""
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import redis
 
 from rookery.errors import Conflict, SetupError
 from rookery.streams import RunStreams
@@ -18,6 +21,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.torch]
 pytest.importorskip("torch")
 
 from services.trainer import commits, loop  # noqa: E402
+from services.trainer.intake import Intake  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.publisher import Publisher  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
@@ -169,24 +173,11 @@ def test_a_kill_before_the_commit_redelivers_the_batch(
 
 def test_stale_groups_are_dropped_and_counted(run: Run) -> None:
     fresh = [replace(group, policy=replace(group.policy, number=9)) for group in _groups(BATCH, first=50)]
-    settings = run.settings(1)
     run.add(_groups(BATCH) + fresh)
-    from services.trainer.intake import Intake
-
-    epoch = run.streams.take_over()
-    stopping = threading.Event()
-    with Intake(
-        run.streams,
-        batch_groups=BATCH,
-        max_staleness=settings.max_staleness,
-        ledger=(),
-        epoch=epoch,
-        stopping=stopping,
-    ) as intake:
-        batch = intake.next_batch(version=9)
-        assert batch is not None
-        assert [held.group.id for held in batch] == [group.id for group in fresh]
-        intake.settle(batch)
+    reader = Reader(run)
+    with reader.intake:
+        assert reader.batch(version=9) == [group.id for group in fresh]
+        reader.intake.settle(reader.held, ledger=())
     assert run.streams.counts().dropped == {"stale": BATCH}
     assert run.accounted()
 
@@ -219,5 +210,106 @@ def test_a_lost_run_folder_does_not_restart_the_numbers(run: Run, tmp_path: Path
     run.add(_groups(BATCH))
     run.train(1)
     run.folder = tmp_path / "empty"
-    with pytest.raises(SetupError, match=r"has published policy-v000001 .* choose another --run"):
+    with pytest.raises(SetupError, match=r"has published policy-v000001(.|\n)* choose another --run"):
         run.train(2)
+
+
+class Reader:
+    """An intake of its own, without a trainer."""
+
+    def __init__(self, run: Run, *, ledger: tuple[str, ...] = ()) -> None:
+        self.stopping = threading.Event()
+        self.intake = Intake(
+            run.streams,
+            batch_groups=BATCH,
+            max_staleness=4,
+            ledger=ledger,
+            epoch=run.streams.take_over(),
+            stopping=self.stopping,
+        )
+
+    def batch(self, *, version: int = 0) -> list[str]:
+        timer = threading.Timer(30.0, self.stopping.set)
+        timer.start()
+        batch = self.intake.next_batch(version=version, while_waiting=lambda: None)
+        timer.cancel()
+        assert batch is not None
+        self.held = batch
+        return [held.group.id for held in batch]
+
+
+def test_a_group_that_redis_delivers_again_is_in_the_batch_once(run: Run, redis_url: str) -> None:
+    """As when Redis comes back without its last second: the same entry is new once more."""
+    groups = _groups(BATCH)
+    run.add(groups[:2])
+    reader = Reader(run)
+    with reader.intake, contextlib.closing(redis.Redis.from_url(redis_url)) as client:
+        until(lambda: run.streams.pending("traces", group="trainer") == 2)
+        client.xgroup_setid(run.streams.key("traces"), "trainer", "0")
+        until(lambda: reader.intake._ready.qsize() == 4)
+        run.add(groups[2:])
+        assert reader.batch() == [group.id for group in groups]
+
+
+def test_a_group_published_twice_is_trained_once_and_settled(run: Run) -> None:
+    groups = _groups(BATCH)
+    run.add([groups[0], groups[0], *groups[1:]])
+    reader = Reader(run)
+    with reader.intake:
+        assert reader.batch() == [group.id for group in groups]
+        reader.intake.settle(reader.held, ledger=())
+    assert run.streams.counts().dropped == {"double": 1}
+    assert run.streams.length("traces") == 0
+    assert run.accounted()
+
+
+def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pending under the trainer's name, yet never seen by it."""
+    monkeypatch.setattr("services.trainer.intake.KEEP_EVERY_S", 0.1)
+    monkeypatch.setattr("services.trainer.intake.IDLE_S", 0.3)
+    groups = _groups(BATCH)
+    run.add(groups[:1])
+    reader = Reader(run)
+    with reader.intake:
+        until(lambda: reader.intake._ready.qsize() == 1)
+        run.add(groups[1:])
+        lost = run.streams.read("traces", group="trainer", consumer="trainer", count=9, block_s=0.1)
+        assert set(reader.batch()) == {group.id for group in groups}
+        reader.intake.settle(reader.held, ledger=())
+    assert len(lost) <= 2
+    assert run.accounted()
+
+
+def test_stale_groups_are_dropped_before_the_batch_is_full(run: Run) -> None:
+    run.add(_groups(BATCH))
+    reader = Reader(run)
+    with reader.intake:
+        waiting = threading.Thread(
+            target=reader.intake.next_batch, kwargs={"version": 9, "while_waiting": int}
+        )
+        waiting.start()
+        until(lambda: run.streams.counts().dropped == {"stale": BATCH})
+        reader.stopping.set()
+        waiting.join()
+    assert run.streams.counts().accepted == 0
+
+
+def test_a_policy_record_that_redis_lost_is_published_again(run: Run, redis_url: str) -> None:
+    run.add(_groups(BATCH))
+    run.train(1)
+    adapter = run.streams.policy()
+    assert adapter is not None
+    epoch = run.streams.take_over()
+    publisher = Publisher(run.streams, [], epoch=epoch, loop=run.events)
+    with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
+        client.delete(run.streams.key("policy"))
+    publisher.republish(adapter)
+    publisher.wait()
+    assert run.streams.policy() == adapter
+
+
+def until(condition: Callable[[], bool], *, within_s: float = 20.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)

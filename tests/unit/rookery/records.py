@@ -55,7 +55,9 @@ verdicts = st.builds(
     engine=st.none() | st.builds(EngineStamp, id=texts, nodes=st.integers(0, 2**64 - 1)),
 )
 # The wire carries log-probabilities as 32-bit floats, as the server computed them.
-completions = st.lists(st.tuples(uint32, st.floats(width=32, allow_nan=False)), max_size=5).flatmap(
+completions = st.lists(
+    st.tuples(uint32, st.floats(width=32, allow_nan=False, allow_infinity=False)), max_size=5
+).flatmap(
     lambda tokens: st.builds(
         Completion,
         text=texts,
@@ -77,13 +79,13 @@ groups = st.builds(
     run=texts,
     position=positions,
     prompt=prompts,
-    prompt_token_ids=st.lists(uint32, max_size=5).map(tuple),
+    prompt_token_ids=st.lists(uint32, min_size=1, max_size=5).map(tuple),
     policy=st.builds(PolicyVersion, number=st.integers(0, 2**64 - 1), sha256=texts),
     base_model=texts,
     sampling=st.builds(Sampling, temperature=finite, top_p=finite, top_k=uint32, max_tokens=uint32),
-    traces=st.lists(st.builds(Trace, id=texts, completion=completions, verdict=verdicts), max_size=3).map(
-        tuple
-    ),
+    traces=st.lists(
+        st.builds(Trace, id=texts, completion=completions, verdict=verdicts), min_size=1, max_size=3
+    ).map(tuple),
     created_at=finite,
     generation_s=finite,
     reward_s=finite,

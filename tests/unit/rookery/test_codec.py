@@ -1,6 +1,7 @@
 """The wire: what goes out comes back, its bytes never change, and damage is named."""
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,22 @@ def test_records_and_wire_know_the_same_values() -> None:
         "PHASE_UNSPECIFIED"
     }
     assert {f"OUTCOME_{o.name}" for o in Outcome} == set(verdict_pb2.Outcome.keys()) - {"OUTCOME_UNSPECIFIED"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"traces": ()}, "0 traces"),
+        ({"prompt_token_ids": ()}, "0 prompt tokens"),
+    ],
+)
+def test_a_group_without_traces_or_prompt_is_no_group(change: dict[str, object], message: str) -> None:
+    with pytest.raises(WireError, match=message):
+        decode_group(encode_group(replace(GROUP, **change)))  # type: ignore[arg-type]
+
+
+def test_a_logprob_that_is_no_number_is_refused() -> None:
+    trace = GROUP.traces[0]
+    broken = replace(trace.completion, token_ids=(1,), logprobs=(float("nan"),))
+    with pytest.raises(WireError, match="log-probability is not finite"):
+        decode_group(encode_group(replace(GROUP, traces=(replace(trace, completion=broken),))))
