@@ -23,7 +23,7 @@ check: setup ## formatting, lint, types, import rules, wire drift, versions, uni
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy scripts
+	$(BIN)/mypy scripts bench
 	$(BIN)/lint-imports
 	$(PY) scripts/proto.py --check
 	$(PY) scripts/version.py

@@ -14,7 +14,8 @@ import psutil
 from bench.loop.workload import STYLE, Workload
 from rookery.local.child import Watchdog
 from rookery.local.observer import Observer
-from rookery.local.plan import Plan, make_plan
+from rookery.local.plan import HOST, Plan, make_plan
+from rookery.local.ports import Ports
 from rookery.local.settings import UpSettings
 from rookery.local.supervisor import Supervisor
 
@@ -38,8 +39,7 @@ class Ours:
 
 def run_ours(work: Workload, runs: Path, name: str) -> Ours:
     """Trains `warmup_steps`, then measures `steps`."""
-    plan = _plan(work, runs, name)
-    with _started(plan) as (supervisor, observer):
+    with Ports(HOST) as ports, _started(_plan(work, runs, name, ports)) as (supervisor, observer):
         before = _wait(supervisor, observer, steps=work.warmup_steps)
         after = _wait(supervisor, observer, steps=work.warmup_steps + work.steps)
     rows = after.rows[work.warmup_steps : work.warmup_steps + work.steps]
@@ -57,7 +57,7 @@ def run_ours(work: Workload, runs: Path, name: str) -> Ours:
     )
 
 
-def _plan(work: Workload, runs: Path, name: str) -> Plan:
+def _plan(work: Workload, runs: Path, name: str, ports: Ports) -> Plan:
     settings = UpSettings(
         model=str(work.model),
         source=work.source,
@@ -77,11 +77,11 @@ def _plan(work: Workload, runs: Path, name: str) -> Plan:
             "trainer.mask_truncated=false",
         ),
     )
-    plan = make_plan(settings)
-    ports = plan.ports["reward"]
-    free = [sys.executable, "-m", "bench.loop.reward"]
-    flags = [f"--port={ports['port']}", f"--grpc-port={ports['grpc_port']}"]
-    reward = replace(plan.commands["reward"], argv=(*free, *flags))
+    plan = make_plan(settings, ports)
+    listening = plan.ports["reward"]
+    flags = [f"--port={listening['port']}", f"--grpc-port={listening['grpc_port']}"]
+    argv = (sys.executable, "-m", "bench.loop.reward", *flags)
+    reward = replace(plan.commands["reward"], argv=argv)
     return replace(plan, commands={**plan.commands, "reward": reward})
 
 
