@@ -29,10 +29,11 @@ class Overrides:
         """
         flags: list[str] = []
         for key, value in self._values.get(service, {}).items():
+            if key in ("port", "grpc_port"):
+                continue  # `port` hands these to the plan
             if key in governed:
                 raise SetupError(f"--set {service}.{key}: the run decides this; see `rookery up --help`")
-            if key not in ("port", "grpc_port"):
-                flags += _flag(key, value)
+            flags += _flag(key, value)
         return flags
 
     def port(self, service: str, key: str) -> tuple[int | None, str]:

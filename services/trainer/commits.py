@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rookery.errors import SetupError
 from rookery.trace import PolicyVersion, policy_name
@@ -36,6 +37,8 @@ class Commit:
     version: PolicyVersion
     folder: Path
     ledger: tuple[str, ...]
+    row: Mapping[str, Any] | None = None
+    """What the step that made it measured."""
 
 
 @contextmanager
@@ -63,6 +66,7 @@ def write(
     files: Mapping[str, bytes],
     ledger: tuple[str, ...],
     fingerprint: Mapping[str, str],
+    row: Mapping[str, Any] | None = None,
 ) -> Commit:
     """Makes version `number` durable: write, sync, rename, sync the parent."""
     final = root / policy_name(number)
@@ -77,6 +81,7 @@ def write(
         "sha256": version.sha256,
         "ledger": ledger,
         "fingerprint": dict(fingerprint),
+        "row": row,
     }
     for name, data in {**files, "state.json": json.dumps(state).encode()}.items():
         _write_synced(temporary / name, data)
@@ -86,7 +91,7 @@ def write(
         raise SetupError(f"{final} exists already: two trainers write to one run folder")
     temporary.rename(final)
     _sync_folder(root)
-    return Commit(version, final, ledger)
+    return Commit(version, final, ledger, row)
 
 
 def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
@@ -106,7 +111,8 @@ def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
     ]
     if changed or state["state_version"] != STATE_VERSION:
         raise SetupError(f"cannot resume {folders[-1]}: {'; '.join(changed) or 'another format'}")
-    return Commit(PolicyVersion(state["number"], state["sha256"]), folders[-1], tuple(state["ledger"]))
+    version = PolicyVersion(state["number"], state["sha256"])
+    return Commit(version, folders[-1], tuple(state["ledger"]), state.get("row"))
 
 
 def prune(root: Path, *, newest: int, keep: int) -> None:

@@ -8,8 +8,9 @@ only acknowledges it. So a served version is always durable and no group is trai
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ from services.trainer.commits import Commit
 from services.trainer.intake import Intake
 from services.trainer.policy import Policy
 from services.trainer.publisher import Publisher
-from services.trainer.report import Report
+from services.trainer.report import Report, ages_of, describe_step, strict
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
 
@@ -54,6 +55,7 @@ def train(
         stopping=stopping,
     )
     with Report(settings.run_dir) as report, intake:
+        report.recover(commit.row)
         while not settings.max_steps or commit.version.number < settings.max_steps:
             adapter = _adapter(policy, commit)
             batch = intake.next_batch(
@@ -66,25 +68,16 @@ def train(
             phases = {"rollout_wait": intake.waited_s}
             with _timed(phases, "train"):
                 result = train_step(policy, optimizer, groups, step=commit.version.number, settings=settings)
+            number = commit.version.number + 1
+            row = describe_step(groups, result, version=number, dropped_stale=intake.dropped_stale)
+            ledger = (*commit.ledger, *(group.id for group in groups))
             with _timed(phases, "commit"):
-                commit = _commit(
-                    settings,
-                    policy,
-                    optimizer,
-                    number=commit.version.number + 1,
-                    ledger=(*commit.ledger, *(group.id for group in groups)),
-                )
+                commit = _commit(settings, policy, optimizer, number=number, ledger=ledger, row=row)
             with _timed(phases, "settle"):
                 intake.settle(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(policy, commit))
-            report.step(
-                groups,
-                result,
-                version=commit.version.number,
-                phases_s=phases,
-                dropped_stale=intake.dropped_stale,
-            )
+            report.step(row, phases_s=phases, ages=ages_of(groups, version=number))
             commits.prune(settings.adapters_dir, newest=commit.version.number, keep=settings.keep)
     publisher.wait()
     logger.info("the trainer ends at version %d", commit.version.number)
@@ -124,6 +117,7 @@ def _commit(
     *,
     number: int,
     ledger: tuple[str, ...],
+    row: Mapping[str, Any] | None = None,
 ) -> Commit:
     return commits.write(
         settings.adapters_dir,
@@ -131,6 +125,7 @@ def _commit(
         files={**policy.adapter_files(), adam.FILE: adam.dump(optimizer)},
         ledger=ledger,
         fingerprint=settings.fingerprint(),
+        row=None if row is None else strict(row),
     )
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rookery.metrics import (
     GROUP_AGE,
@@ -47,36 +47,28 @@ class Report:
 
     def __init__(self, run_dir: Path) -> None:
         run_dir.mkdir(parents=True, exist_ok=True)
-        self._file = (run_dir / "metrics.jsonl").open("a", buffering=1)
+        self._path = run_dir / "metrics.jsonl"
+        self._file = self._path.open("a", buffering=1)
 
-    def step(
-        self,
-        groups: list[TraceGroup],
-        result: StepResult,
-        *,
-        version: int,
-        phases_s: Mapping[str, float],
-        dropped_stale: int,
-    ) -> None:
-        """`phases_s` are wall-clock seconds of the parts of the step, by name."""
-        ages = [version - 1 - group.policy.number for group in groups]
-        row = (
-            {"time": time.time(), "step": version, "version": version}
-            | describe(groups)
-            | asdict(result)
-            | {"age_mean": statistics.fmean(ages), "age_max": max(ages), "dropped_stale": dropped_stale}
-            | {f"{name}_s": seconds for name, seconds in phases_s.items()}
-            | {"step_s": sum(phases_s.values())}
-        )
-        # JSON has no NaN: a batch without any legal move has no regret.
-        written = {key: None if value != value else value for key, value in row.items()}
-        self._file.write(json.dumps(written, allow_nan=False) + "\n")
+    def recover(self, row: Mapping[str, Any] | None) -> None:
+        """Writes the row of a step that was committed and then killed before it was written."""
+        if row and row["step"] > _last_step(self._path):
+            self._write({**row, "recovered": True})
+
+    def step(self, row: Mapping[str, Any], *, phases_s: Mapping[str, float], ages: Iterable[int]) -> None:
+        """`row` is `describe_step`'s; `phases_s` are wall-clock seconds of the parts of the step, by name."""
+        row = {**row, **{f"{name}_s": seconds for name, seconds in phases_s.items()}}
+        row["step_s"] = sum(phases_s.values())
+        self._write(row)
         self._export(row, ages=ages, phases_s=phases_s)
         logger.info(
             "step %d reward %.3f legal %.1f%% regret %.4f loss %.4f age %.1f wait %.2f s of %.2f s",
-            version, row["reward"], 100 * row["legal_rate"], row["regret"], row["loss"],
+            row["step"], row["reward"], 100 * row["legal_rate"], row["regret"], row["loss"],
             row["age_mean"], phases_s["rollout_wait"], row["step_s"],
         )  # fmt: skip
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(strict(row), allow_nan=False) + "\n")
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +88,34 @@ class Report:
         TRAINER_TOKENS.inc(row["tokens"])
         TRAINER_VERSION.set(row["version"])
         TRAINER_LAST_STEP.set(row["time"])
+
+
+def describe_step(
+    groups: list[TraceGroup], result: StepResult, *, version: int, dropped_stale: int
+) -> dict[str, Any]:
+    """What is known of a step before its commit, which keeps it; `version` is the one it makes."""
+    ages = ages_of(groups, version=version)
+    return (
+        {"time": time.time(), "step": version, "version": version}
+        | describe(groups)
+        | asdict(result)
+        | {"age_mean": statistics.fmean(ages), "age_max": max(ages), "dropped_stale": dropped_stale}
+    )
+
+
+def ages_of(groups: list[TraceGroup], *, version: int) -> list[int]:
+    """How many versions behind each group was when `version` was made from it."""
+    return [version - 1 - group.policy.number for group in groups]
+
+
+def strict(row: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN: a batch without any legal move has no regret."""
+    return {key: None if value != value else value for key, value in row.items()}
+
+
+def _last_step(path: Path) -> int:
+    lines = path.read_text().splitlines()
+    return int(json.loads(lines[-1])["step"]) if lines else 0
 
 
 def describe(groups: list[TraceGroup]) -> dict[str, float]:

@@ -50,7 +50,8 @@ class Loop:
         deadline = time.monotonic() + within_s
         while not condition():
             if self.process.poll() is not None or time.monotonic() > deadline:
-                logs = {p.name: p.read_text()[-1500:] for p in (self.run_dir / "logs").glob("*.log")}
+                files = (self.run_dir.parent / "up.log", *(self.run_dir / "logs").glob("*.log"))
+                logs = {file.name: file.read_text()[-1500:] for file in files}
                 pytest.fail(f"the loop ended or stalled, status {self.process.poll()}: {logs}")
             time.sleep(0.2)
 
@@ -71,14 +72,16 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     watching = threading.Event()
     watcher = threading.Thread(target=_watch, args=(server.url, loop, watching))
     watcher.start()
-    loop.until(lambda: len(loop.metrics()) >= STEPS)
-    yield loop
-    watching.set()
-    watcher.join()
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        loop.until(lambda: len(loop.metrics()) >= STEPS)
+        yield loop
+    finally:
+        watching.set()
+        watcher.join()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    server.stop()
+        server.stop()
 
 
 def _watch(url: str, loop: Loop, stop: threading.Event) -> None:
