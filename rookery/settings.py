@@ -88,7 +88,7 @@ class RunSettings(Settings):
 
     redis_url: str = "redis://127.0.0.1:6379/0"
     """Where the streams live."""
-    run: str = Field(default="default", pattern=r"^[A-Za-z0-9._-]+$")
+    run: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Name of the run; prefixes every Redis key and names the folder under `runs/`."""
 
 

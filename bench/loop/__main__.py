@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     except SetupError as error:
         return fail(error)
     logging.basicConfig(level=logging.WARNING)
-    console = Console()
+    console = Console(soft_wrap=True)
     folder = settings.out / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
     python = peer_python(settings.out / "trl-env")
@@ -126,10 +126,14 @@ def show(console: Console, work: Workload, ours: list[Ours], theirs: list[dict[s
     phases["other"] = step_s - sum(phases.values())
     parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in phases.items())
     console.print(f"our trainer's step, {step_s:.3f} s: {parts}")
-    console.print(f"our rollouts wait for the trainer {100 * mean(ours, 'rollouts_idle'):.0f}% of the time")
+    bound = 100 * mean(ours, "at_bound")
+    console.print(
+        f"our rollouts are as far ahead as staleness lets them {bound:.0f}% of the time; "
+        f"groups are {mean(ours, 'age'):.1f} versions old when trained"
+    )
     cores = {name: statistics.fmean(r.cpu_cores[name] for r in ours) for name in ours[0].cpu_cores}
     busy = ", ".join(f"{name} {value:.2f}" for name, value in cores.items() if value >= 0.005)
-    console.print(f"our cores in use: {busy}; groups are {mean(ours, 'age'):.1f} versions old when trained")
+    console.print(f"our cores in use: {busy}")
 
 
 def mean(results: list[Ours], name: str) -> float:

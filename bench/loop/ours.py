@@ -25,13 +25,16 @@ PHASES = ("rollout_wait", "train", "commit", "settle", "publish")
 
 @dataclass(frozen=True)
 class Ours:
-    """Seconds are means over the measured steps; `cpu_cores` is the processor time of each service."""
+    """Seconds are means over the measured steps; `cpu_cores` is the processor time of each service.
+
+    `at_bound` is the share of time in which no further group might start.
+    """
 
     samples_per_s: float
     step_s: float
     tokens: float
     phases_s: Mapping[str, float]
-    rollouts_idle: float
+    at_bound: float
     cpu_cores: Mapping[str, float]
     age: float
     completions: int
@@ -50,7 +53,7 @@ def run_ours(work: Workload, runs: Path, name: str) -> Ours:
         step_s=wall_s / len(rows),
         tokens=statistics.fmean(row["completion_length"] for row in rows),
         phases_s={phase: statistics.fmean(row[f"{phase}_s"] for row in rows) for phase in PHASES},
-        rollouts_idle=(after.backpressure_s - before.backpressure_s) / watched_s,
+        at_bound=(after.backpressure_s - before.backpressure_s) / watched_s,
         cpu_cores={n: (after.cpu_s[n] - before.cpu_s.get(n, 0.0)) / watched_s for n in after.cpu_s},
         age=statistics.fmean(row["age_mean"] for row in rows),
         completions=sum(row["completions"] for row in rows),

@@ -33,7 +33,7 @@ class UpSettings(Settings):
     """Model to start from: a directory, or a Hugging Face id."""
     source: Path = Path("samples/lichess.pgn.zst")
     """Games to draw positions from: .pgn, .pgn.zst, .gz or .bz2."""
-    run: str = Field(default="", pattern=r"^[A-Za-z0-9._-]*$")
+    run: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
     """Name of the run. An existing one is resumed; a new name is made up when none is given."""
     runs_dir: Path = Path("runs")
     """Folder that holds a folder for each run."""
@@ -43,7 +43,7 @@ class UpSettings(Settings):
     """Stop after this many training steps, counted from the run's beginning."""
     minutes: PositiveFloat | None = None
     """Stop after this many minutes of training."""
-    group_size: PositiveInt = 8
+    group_size: int = Field(default=8, ge=2)
     """Completions of each position."""
     batch_groups: PositiveInt = 32
     """Positions a training step."""

@@ -21,7 +21,7 @@ class RolloutsSettings(RunSettings):
     """Inference servers, separated by commas; each group goes to the least busy one."""
     reward_target: str = "dns:///127.0.0.1:50051"
     """gRPC target of the reward service; `dns:///` spreads the load over its replicas."""
-    group_size: PositiveInt = 8
+    group_size: int = Field(default=8, ge=2)
     """Completions of each position. The whole run must agree on it."""
     batch_groups: PositiveInt = 32
     """Groups the trainer takes a step. The whole run must agree on it."""

@@ -29,7 +29,7 @@ def test_several_servers() -> None:
     [
         ("--style", "runes", "mover-squares"),
         ("--inference-urls", "localhost:8000", "http://"),
-        ("--group-size", "0", "greater than 0"),
+        ("--group-size", "1", "greater than or equal to 2"),
         ("--run", "a b", "pattern"),
     ],
 )
