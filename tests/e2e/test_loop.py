@@ -65,7 +65,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     command = [sys.executable, "-m", "rookery.cli", "up", "--run", "e2e", "--runs-dir", str(folder)]
     command += ["--redis-url", server.url]
     command += ["--batch-groups", str(BATCH_GROUPS), "--group-size", str(GROUP_SIZE), "--nodes", "200"]
-    command += ["--set", f"inference.port={port}"]
+    command += ["--set", f"inference.port={port}", "--set", "trainer.keep=100000"]
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
     loop = Loop(process, folder / "e2e", f"http://127.0.0.1:{port}")
