@@ -125,7 +125,7 @@ async def policy(request: Request) -> dict[str, Any]:
 
 @router.get("/readyz", responses={503: {"description": "Not ready, and why"}})
 async def readyz(request: Request, response: Response) -> dict[str, str]:
-    """200 when warm and on the run's current version."""
+    """200 when warm and once the run's version was reached; `/policy` says which is served now."""
     reason = _serving(request).not_ready()
     if reason is None:
         return {"status": "ready"}
