@@ -21,7 +21,7 @@ system_package() {
   if command -v brew >/dev/null; then
     runner=() install=(brew install "$package")
   elif command -v apt-get >/dev/null; then
-    install=(apt-get install -y --no-install-recommends "$package")
+    install=(apt-get install -y -qq --no-install-recommends "$package")
   elif command -v dnf >/dev/null; then
     install=(dnf install -y "$package")
   else
@@ -32,7 +32,7 @@ system_package() {
     sudo ${install[*]}
     make setup"
   fi
-  say "installing $package: ${runner[*]} ${install[*]}"
+  say "installing $package"
   if [ "${install[0]}" = apt-get ]; then "${runner[@]}" apt-get update -qq; fi
   "${runner[@]}" "${install[@]}" >&2
 }
