@@ -19,8 +19,7 @@ Streams are never trimmed: producers wait for room instead.
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -371,15 +370,3 @@ def _counts(raw: Any) -> Counts:
 
 def _with_prefix(fields: dict[str, int], prefix: str) -> dict[str, int]:
     return {k.removeprefix(prefix): v for k, v in fields.items() if k.startswith(prefix)}
-
-
-def wait_for(
-    condition: Callable[[], T | None], *, stopping: threading.Event, every_s: float = 0.2
-) -> Iterable[T]:
-    """Polls until `condition` gives something, yielding it once; nothing when stopped first."""
-    while not stopping.is_set():
-        value = condition()
-        if value is not None:
-            yield value
-            return
-        time.sleep(every_s)

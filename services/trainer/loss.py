@@ -19,7 +19,6 @@ class LossTerms:
     clipped_high: int
     mismatch_age0_max: float
     kl_sum: float
-    tokens: int
 
 
 def clipped_loss(
@@ -52,5 +51,4 @@ def clipped_loss(
             mismatch_age0_max=fresh_N.max().item() if fresh_N.numel() else 0.0,
             # k3 (Schulman, "Approximating KL divergence"): unbiased, never negative.
             kl_sum=((-log_ratio_N).exp() - 1 + log_ratio_N).sum().item(),
-            tokens=logprobs_N.numel(),
         )
