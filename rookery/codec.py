@@ -28,6 +28,8 @@ from rookery.trace import (
 )
 from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
 
+_OUTCOMES = {verdict_pb2.Outcome.Value(f"OUTCOME_{outcome.name}"): outcome for outcome in Outcome}
+
 
 def position_to_proto(position: Position) -> position_pb2.Position:
     return position_pb2.Position(
@@ -66,43 +68,44 @@ def decode_position(data: bytes) -> Position:
 
 
 def verdict_to_proto(verdict: Verdict) -> verdict_pb2.Verdict:
-    proto = verdict_pb2.Verdict(
+    # Protobuf builds its parts from mappings faster than Python builds and copies them.
+    return verdict_pb2.Verdict(
         reward=verdict.reward,
         outcome=f"OUTCOME_{verdict.outcome.name}",
+        move=_move_fields(verdict.move),
+        best=_move_fields(verdict.best),
         win_before=verdict.win_before,
         win_after=verdict.win_after,
         regret=verdict.regret,
+        eval_before=_evaluation_fields(verdict.eval_before),
+        eval_after=_evaluation_fields(verdict.eval_after),
         components=verdict.components,
+        engine={"id": verdict.engine.id, "nodes": verdict.engine.nodes} if verdict.engine else None,
         reward_version=verdict.reward_version,
     )
-    if verdict.move:
-        proto.move.CopyFrom(verdict_pb2.Move(uci=verdict.move.uci, san=verdict.move.san))
-    if verdict.best:
-        proto.best.CopyFrom(verdict_pb2.Move(uci=verdict.best.uci, san=verdict.best.san))
-    if verdict.eval_before:
-        proto.eval_before.CopyFrom(_evaluation_to_proto(verdict.eval_before))
-    if verdict.eval_after:
-        proto.eval_after.CopyFrom(_evaluation_to_proto(verdict.eval_after))
-    if verdict.engine:
-        proto.engine.CopyFrom(verdict_pb2.Engine(id=verdict.engine.id, nodes=verdict.engine.nodes))
-    return proto
 
 
 def verdict_from_proto(proto: verdict_pb2.Verdict) -> Verdict:
+    has = proto.HasField
     return Verdict(
         reward=proto.reward,
-        outcome=Outcome[_enum_name(verdict_pb2.Outcome, proto.outcome, "OUTCOME_")],
+        outcome=_outcome(proto.outcome),
         reward_version=proto.reward_version,
-        move=Move(proto.move.uci, proto.move.san) if proto.HasField("move") else None,
-        best=Move(proto.best.uci, proto.best.san) if proto.HasField("best") else None,
-        win_before=proto.win_before if proto.HasField("win_before") else None,
-        win_after=proto.win_after if proto.HasField("win_after") else None,
-        regret=proto.regret if proto.HasField("regret") else None,
-        eval_before=_evaluation(proto.eval_before) if proto.HasField("eval_before") else None,
-        eval_after=_evaluation(proto.eval_after) if proto.HasField("eval_after") else None,
+        move=_move(proto.move) if has("move") else None,
+        best=_move(proto.best) if has("best") else None,
+        win_before=proto.win_before if has("win_before") else None,
+        win_after=proto.win_after if has("win_after") else None,
+        regret=proto.regret if has("regret") else None,
+        eval_before=_evaluation(proto.eval_before) if has("eval_before") else None,
+        eval_after=_evaluation(proto.eval_after) if has("eval_after") else None,
         components=dict(proto.components),
-        engine=EngineStamp(proto.engine.id, proto.engine.nodes) if proto.HasField("engine") else None,
+        engine=EngineStamp(proto.engine.id, proto.engine.nodes) if has("engine") else None,
     )
+
+
+def prompt_to_proto(prompt: Prompt) -> trace_pb2.Prompt:
+    messages = [trace_pb2.Message(role=m.role, content=m.content) for m in prompt.messages]
+    return trace_pb2.Prompt(style=prompt.style, messages=messages, fen=prompt.fen)
 
 
 def encode_group(group: TraceGroup) -> bytes:
@@ -111,14 +114,7 @@ def encode_group(group: TraceGroup) -> bytes:
         id=group.id,
         run=group.run,
         position=position_to_proto(group.position),
-        prompt=trace_pb2.Prompt(
-            style=group.prompt.style,
-            messages=[
-                trace_pb2.Message(role=message.role, content=message.content)
-                for message in group.prompt.messages
-            ],
-            fen=group.prompt.fen,
-        ),
+        prompt=prompt_to_proto(group.prompt),
         prompt_token_ids=group.prompt_token_ids,
         policy=trace_pb2.PolicyVersion(number=group.policy.number, sha256=group.policy.sha256),
         base_model=group.base_model,
@@ -214,16 +210,29 @@ def _trace(proto: trace_pb2.Trace, *, group_id: str) -> Trace:
     )
 
 
-def _evaluation_to_proto(evaluation: Evaluation) -> verdict_pb2.Evaluation:
-    if evaluation.mate is not None:
-        return verdict_pb2.Evaluation(mate=evaluation.mate)
-    return verdict_pb2.Evaluation(cp=evaluation.cp)
+def _outcome(number: int) -> Outcome:
+    outcome = _OUTCOMES.get(number)
+    if outcome is None:
+        raise WireError(f"{number} is no known value of OUTCOME")
+    return outcome
+
+
+def _move_fields(move: Move | None) -> dict[str, str] | None:
+    return {"uci": move.uci, "san": move.san} if move else None
+
+
+def _move(proto: verdict_pb2.Move) -> Move:
+    return Move(proto.uci, proto.san)
+
+
+def _evaluation_fields(evaluation: Evaluation | None) -> dict[str, int | None] | None:
+    if evaluation is None:
+        return None
+    return {"cp": evaluation.cp} if evaluation.mate is None else {"mate": evaluation.mate}
 
 
 def _evaluation(proto: verdict_pb2.Evaluation) -> Evaluation:
-    if proto.WhichOneof("score") == "mate":
-        return Evaluation(mate=proto.mate)
-    return Evaluation(cp=proto.cp)
+    return Evaluation(mate=proto.mate) if proto.HasField("mate") else Evaluation(cp=proto.cp)
 
 
 def _parse(proto: position_pb2.Position | trace_pb2.TraceGroup, data: bytes) -> None:

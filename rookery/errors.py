@@ -4,11 +4,12 @@ A bad completion is data (an `Outcome` in a `Verdict`), never one of these.
 
 * RookeryError                500, ERROR
   x InvalidInput              422, WARNING   the caller's FEN, PGN, adapter or request
+    x Quarantined             422, ERROR     a position that engines died over: do not ask again
   x NotFound                  404, WARNING
   x Conflict                  409, WARNING   the same policy version with other bytes, a version of the past
-  x Unavailable               503, ERROR     engine, Redis or a peer is away: retry, never a reward
-    x EngineFault
-    x PeerFault
+  x Unavailable               503, WARNING   overrun, or about to stop: retry, never a reward
+    x EngineFault             503, ERROR
+    x PeerFault               503, ERROR
   x SetupError                500, CRITICAL  the process cannot start: a port taken, no Stockfish
   x WireError                 500, ERROR     an entry of a stream that is not what it claims to be
 """
@@ -43,6 +44,13 @@ class InvalidInput(RookeryError):
     title = "Invalid input"
 
 
+class Quarantined(InvalidInput):
+    """A position that has cost two engines; asking again would cost the next."""
+
+    log_level = logging.ERROR
+    title = "Quarantined position"
+
+
 class NotFound(RookeryError):
     """The named thing does not exist."""
 
@@ -62,10 +70,11 @@ class Conflict(RookeryError):
 
 
 class Unavailable(RookeryError):
-    """Something this process needs is away: retry later."""
+    """This process is overrun or stops, or something that it needs is away: retry later."""
 
     http_status = 503
     grpc_code = "UNAVAILABLE"
+    log_level = logging.WARNING
     title = "Unavailable"
 
     retry_after_s = 1.0
@@ -74,12 +83,14 @@ class Unavailable(RookeryError):
 class EngineFault(Unavailable):
     """Stockfish died, hung or answered nonsense."""
 
+    log_level = logging.ERROR
     title = "Engine fault"
 
 
 class PeerFault(Unavailable):
     """Another service did not answer, or answered with a fault of its own."""
 
+    log_level = logging.ERROR
     title = "Peer fault"
 
 

@@ -2,6 +2,9 @@
 
 A script that acknowledges does nothing else unless the acknowledgement was still owed, so a call
 repeated after a lost connection changes nothing. They know keys and arguments, never records.
+
+An entry of `traces` has two readers once an archive has joined: whoever is through with it first says
+so in a set (`settled`, `archived`), the other deletes it.
 """
 
 FEED = """
@@ -24,30 +27,80 @@ redis.call('HINCRBY', KEYS[3], 'generated', 1)
 return 1
 """
 
-DEAD_LETTER = """
+_LEAVE = """
+-- The consumer is through with an entry. KEYS[1] stream, KEYS[2] counts, KEYS[3] archive, KEYS[4] settled,
+-- KEYS[5] archived. False if it was through with it before: a group made anew is delivered all again.
+local function leave(entry)
+  local limit = redis.call('HGET', KEYS[3], 'limit')
+  if redis.call('SISMEMBER', KEYS[4], entry) == 1 then return false end
+  if limit and redis.call('SREM', KEYS[5], entry) == 0 then
+    local reader = redis.call('HGET', KEYS[3], 'group')
+    local held = #redis.pcall('XPENDING', KEYS[1], reader, entry, entry, 1) > 0
+    if held or redis.call('SCARD', KEYS[4]) < tonumber(limit) then
+      redis.call('SADD', KEYS[4], entry)
+      return true
+    end
+    redis.call('HINCRBY', KEYS[2], 'archive:missed', 1)
+  end
+  redis.call('XDEL', KEYS[1], entry)
+  return true
+end
+"""
+
+DEAD_LETTER = (
+    _LEAVE
+    + """
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 local entry = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
 local dead = {'stream', ARGV[3], 'entry', ARGV[2], 'reason', ARGV[4]}
 if entry[1] then
   for _, value in ipairs(entry[1][2]) do table.insert(dead, value) end
 end
-redis.call('XADD', KEYS[2], '*', unpack(dead))
-redis.call('XDEL', KEYS[1], ARGV[2])
-redis.call('HINCRBY', KEYS[3], 'dead:' .. ARGV[3], 1)
+if not leave(ARGV[2]) then return 0 end
+redis.call('XADD', KEYS[6], '*', unpack(dead))
+redis.call('HINCRBY', KEYS[2], 'dead:' .. ARGV[3], 1)
 return 1
 """
+)
 
-SETTLE = """
-if redis.call('GET', KEYS[3]) ~= ARGV[2] then return -1 end
+SETTLE = (
+    _LEAVE
+    + """
+if redis.call('GET', KEYS[6]) ~= ARGV[2] then return -1 end
 local settled = 0
 for i = 4, #ARGV do
-  if redis.call('XACK', KEYS[1], ARGV[1], ARGV[i]) == 1 then
-    redis.call('XDEL', KEYS[1], ARGV[i])
-    settled = settled + 1
-  end
+  if redis.call('XACK', KEYS[1], ARGV[1], ARGV[i]) == 1 and leave(ARGV[i]) then settled = settled + 1 end
 end
 if settled > 0 then redis.call('HINCRBY', KEYS[2], ARGV[3], settled) end
 return settled
+"""
+)
+
+JOIN_ARCHIVE = """
+if redis.call('HSETNX', KEYS[3], 'group', ARGV[1]) == 1 then
+  local generated = tonumber(redis.call('HGET', KEYS[2], 'generated') or '0')
+  redis.call('HINCRBY', KEYS[2], 'archive:before', generated - redis.call('XLEN', KEYS[1]))
+end
+if redis.call('HGET', KEYS[3], 'group') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[3], 'limit', ARGV[2])
+redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')
+return 1
+"""
+
+ARCHIVED = """
+local through = 0
+for i = 3, #ARGV do
+  if redis.call('XACK', KEYS[1], ARGV[1], ARGV[i]) == 1 then
+    if redis.call('SREM', KEYS[4], ARGV[i]) == 1 then
+      redis.call('XDEL', KEYS[1], ARGV[i])
+    else
+      redis.call('SADD', KEYS[5], ARGV[i])
+    end
+    through = through + 1
+  end
+end
+if through > 0 then redis.call('HINCRBY', KEYS[2], 'archive:' .. ARGV[2], through) end
+return through
 """
 
 PUBLISH_POLICY = """

@@ -12,6 +12,14 @@ _SLOW_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 3
 POSITIONS_SAMPLED = Counter("rookery_positions_sampled_total", "Positions drawn from games", ["phase"])
 GAMES_SKIPPED = Counter("rookery_games_skipped_total", "Games passed over", ["reason"])
 FEED_WAIT_S = Counter("rookery_feed_wait_seconds_total", "Time the feed waited for room in its stream")
+ARCHIVE_GROUPS = Counter("rookery_archive_groups_total", "Groups the archiver is through with", ["result"])
+ARCHIVE_FILES = Counter("rookery_archive_files_total", "Files written by the archiver")
+ARCHIVE_BYTES = Counter("rookery_archive_bytes_total", "Bytes written by the archiver")
+ARCHIVE_WAITING = Gauge("rookery_archive_waiting_groups", "Groups of the stream that are not archived yet")
+ARCHIVE_MISSED = Gauge(
+    "rookery_archive_missed_groups",
+    "Groups of the run that left unarchived: the archiver was away for too long",
+)
 
 # reward
 REWARD_REQUESTS = Counter("rookery_reward_requests_total", "Scoring requests", ["transport", "result"])
@@ -20,9 +28,24 @@ REWARD_SECONDS = Histogram("rookery_reward_seconds", "From request to verdict of
 REWARD_QUEUE = Gauge("rookery_reward_queue_depth", "Searches waiting for an engine")
 ENGINES_BUSY = Gauge("rookery_reward_engines_busy", "Engines that search now")
 ENGINES_TOTAL = Gauge("rookery_reward_engines", "Engines of this replica")
-ENGINE_RESTARTS = Counter("rookery_reward_engine_restarts_total", "Engines started again", ["reason"])
+REWARD_WAIT = Histogram(
+    "rookery_reward_wait_seconds", "From request to engine of one search", buckets=_FAST_S
+)
+ENGINE_RESTARTS = Counter("rookery_reward_engine_restarts_total", "Engines started again")
+POSITIONS_QUARANTINED = Counter(
+    "rookery_reward_quarantined_total", "Positions refused because two engines died over them"
+)
 ENGINE_NODES = Counter("rookery_reward_engine_nodes_total", "Nodes searched")
 REWARD_CACHE = Counter("rookery_reward_cache_total", "Cache look-ups", ["result"])
+REWARD_STREAMS = Gauge("rookery_reward_streams", "Open ScoreStream calls")
+REWARD_STREAM_ITEMS = Gauge("rookery_reward_stream_items", "Items of open streams not yet answered")
+SHARED_CACHE_READS = Counter("rookery_shared_cache_reads_total", "Keys asked of the shared cache", ["result"])
+SHARED_CACHE_WRITES = Counter(
+    "rookery_shared_cache_writes_total", "Keys given to the shared cache", ["result"]
+)
+SHARED_CACHE_UP = Gauge(
+    "rookery_shared_cache_up", "Whether the shared cache answers; 0 also where none is set"
+)
 
 # inference
 RELOADS = Counter("rookery_reloads_total", "Adapter reloads", ["result"])

@@ -1,16 +1,20 @@
 """From a position to the messages a model reads: the only place that knows prompts.
 
-A style is a pure function of the position, chosen by name. `mover` styles show every position from
-the side to move: with Black to move the board is mirrored, so White is always the one to play. The
-answer is then read on that mirrored board (`Prompt.fen`), which changes no reward because the
-reward is colour-blind.
+A style is a pure function of the position, chosen by name: a notation of `rookery.formats`, alone or
+with the legal moves (`pgn`, `pgn-legal-san`, `pgn-legal-uci`), or one of a few more. `mover` styles show
+every position from the side to move: with Black to move the board is mirrored, so White is always the
+one to play. The answer is then read on that mirrored board (`Prompt.fen`), which changes no reward
+because the reward is colour-blind.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import chess
 
 from rookery.errors import InvalidInput
+from rookery.formats import FORMATS, find_format
+from rookery.rookworld import policy_prompt
 from rookery.trace import Message, Position, Prompt
 
 _INSTRUCTIONS = (
@@ -18,6 +22,14 @@ _INSTRUCTIONS = (
     "ones with a reason, then choose. Reason inside <think> and </think>. Finish with your move in SAN "
     "or UCI inside \\boxed{}, for example \\boxed{Nf3}."
 )
+
+QUESTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "legal-moves": "List every legal move in UCI, in alphabetical order, separated by spaces.",
+        "next-fen": "The move {move} is played. Give the FEN of the position after it.",
+    }
+)
+"""What the auxiliary tasks ask about a position, by the name of the task."""
 
 
 def render(position: Position, *, style: str) -> Prompt:
@@ -34,6 +46,24 @@ def render(position: Position, *, style: str) -> Prompt:
         return write(position)
     except ValueError as error:
         raise InvalidInput(f"position {position.id!r}: {error}") from error
+
+
+def ask(position: Position, *, task: str, form: str = "fen", move: str = "") -> Prompt:
+    """The prompt of an auxiliary task: the position in a format of `rookery.formats`, and the question.
+
+    Raises:
+        InvalidInput: no such task or format, or the position has no sound FEN.
+    """
+    try:
+        question = QUESTIONS[task].format(move=move)
+    except KeyError:
+        raise InvalidInput(f"no task {task!r}: choose from {', '.join(QUESTIONS)}") from None
+    write = find_format(form).write
+    try:
+        text = write(position.fen, position.last_moves)
+    except ValueError as error:
+        raise InvalidInput(f"position {position.id!r}: {error}") from error
+    return Prompt(task, (Message("user", f"{text}\n{question}"),), position.fen)
 
 
 def piece_list(board: chess.Board) -> str:
@@ -63,14 +93,19 @@ def squares(board: chess.Board) -> str:
     return "".join(piece.symbol() if (piece := board.piece_at(square)) else "." for square in chess.SQUARES)
 
 
-def _fen(position: Position) -> Prompt:
-    return _chat(position, "fen", f"Position (FEN): {position.fen}")
+def _written(style: str, form: str, legal: str = "") -> Callable[[Position], Prompt]:
+    def write(position: Position) -> Prompt:
+        text = FORMATS[form].write(position.fen, position.last_moves)
+        return _chat(position, style, f"{text}\n{_legal_moves(position, legal)}" if legal else text)
+
+    return write
 
 
-def _fen_moves(position: Position) -> Prompt:
+def _legal_moves(position: Position, notation: str) -> str:
     board = chess.Board(position.fen)
-    legal = " ".join(sorted(board.san(move) for move in board.legal_moves))
-    return _chat(position, "fen-moves", f"Position (FEN): {position.fen}\nLegal moves: {legal}")
+    if notation == "uci":
+        return f"Legal moves (UCI): {' '.join(sorted(move.uci() for move in board.legal_moves))}"
+    return f"Legal moves: {' '.join(sorted(board.san(move) for move in board.legal_moves))}"
 
 
 def _board(position: Position) -> Prompt:
@@ -100,6 +135,11 @@ def _mover_squares(position: Position) -> Prompt:
     return Prompt("mover-squares", (Message("user", text),), board.fen())
 
 
+def _rookworld_p(position: Position) -> Prompt:
+    text = policy_prompt(position.fen)
+    return Prompt("rookworld-p", (Message("user", text),), position.fen)
+
+
 def mover_board(fen: str) -> chess.Board:
     """The board with White to move: mirrored top to bottom, colours swapped, when Black is.
 
@@ -111,10 +151,17 @@ def mover_board(fen: str) -> chess.Board:
 
 
 STYLES: dict[str, Callable[[Position], Prompt]] = {
-    "fen": _fen,
-    "fen-moves": _fen_moves,
+    **{form: _written(form, form) for form in FORMATS},
+    **{
+        f"{form}-legal-{notation}": _written(f"{form}-legal-{notation}", form, notation)
+        for form in FORMATS
+        for notation in ("san", "uci")
+    },
+    "fen-moves": _written("fen-moves", "fen", "san"),
     "board": _board,
     "mover-pieces": _mover_pieces,
     "mover-squares": _mover_squares,
+    "rookworld-p": _rookworld_p,
 }
-"""Prompt styles by name. `mover-*` are terse, for small models with their own tokenizer."""
+"""Prompt styles by name. `mover-*` are terse, for small models with their own tokenizer; `rookworld-p`
+is the beginning of a `P:` line, which the model completes: its reward is that of the task `P`."""

@@ -10,7 +10,7 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,14 @@ logger = logging.getLogger(__name__)
 DRAIN_S = 10.0
 """How long a stopping service waits for requests in flight."""
 
+CONNECTION_AGE_S = 300.0
+"""After this long a gRPC client is asked to connect anew: only then does it look for new replicas."""
+
 ReadyCheck = Callable[[], Awaitable[str | None]]
 """None when ready, else why not."""
+
+HEALTH_S = 0.5
+"""How often gRPC's health is looked at."""
 
 
 @dataclass
@@ -47,6 +53,8 @@ class Service:
     background: tuple[Callable[[asyncio.Event], Awaitable[None]], ...] = ()
     on_stop: Callable[[], Awaitable[None]] | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    ready: ReadyCheck | None = None
+    """What gRPC's health service says, as `/readyz` does over HTTP; without it, that it serves."""
 
 
 def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
@@ -176,7 +184,9 @@ def bind(host: str, port: int, *, setting: str) -> socket.socket:
     Raises:
         SetupError: the port is taken.
     """
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # Named TCP: asyncio sets TCP_NODELAY on no other, and answers would wait 40 ms for an acknowledgement.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
@@ -220,10 +230,12 @@ async def _start_grpc(service: Service) -> grpc.aio.Server | None:
             ("grpc.max_receive_message_length", 64 << 20),
             ("grpc.max_send_message_length", 64 << 20),
             ("grpc.so_reuseport", 0),
+            ("grpc.max_connection_age_ms", round(CONNECTION_AGE_S * 1000)),
         ]
     )
     service.add_grpc(server)
-    await _add_health_and_reflection(server, service.grpc_services)
+    health = await _add_health_and_reflection(server, service.grpc_services)
+    service.background += (lambda stopping: _tell_health(health, service, stopping),)
     try:
         bound = server.add_insecure_port(f"{service.host}:{service.grpc_port}")
     except RuntimeError as error:
@@ -236,7 +248,7 @@ async def _start_grpc(service: Service) -> grpc.aio.Server | None:
     return server
 
 
-async def _add_health_and_reflection(server: grpc.aio.Server, names: tuple[str, ...]) -> None:
+async def _add_health_and_reflection(server: grpc.aio.Server, names: tuple[str, ...]) -> Any:
     from grpc_health.v1 import health, health_pb2, health_pb2_grpc
     from grpc_health.v1._async import HealthServicer
     from grpc_reflection.v1alpha import reflection
@@ -246,6 +258,21 @@ async def _add_health_and_reflection(server: grpc.aio.Server, names: tuple[str, 
     for name in ("", *names):
         await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
     reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    return servicer
+
+
+async def _tell_health(servicer: Any, service: Service, stopping: asyncio.Event) -> None:
+    """Keeps gRPC's health in step with `service.ready`, and takes it back as soon as the service stops."""
+    from grpc_health.v1.health_pb2 import HealthCheckResponse
+
+    while not stopping.is_set():
+        well = service.ready is None or await service.ready() is None
+        status = HealthCheckResponse.SERVING if well else HealthCheckResponse.NOT_SERVING
+        for name in ("", *service.grpc_services):
+            await servicer.set(name, status)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), HEALTH_S)
+    await servicer.enter_graceful_shutdown()
 
 
 async def _guard(task: Callable[[asyncio.Event], Awaitable[None]], stopping: asyncio.Event) -> None:

@@ -1,20 +1,26 @@
 """Redis streams of one run: positions to rollouts, groups to the trainer, versions to everyone.
 
-The only module that imports redis. Every change of state is one Lua script, so that a retry after a
+The only module that knows them. Every change of state is one Lua script, so that a retry after a
 lost connection can neither lose nor double anything: a group is published if and only if its
 position was still unacknowledged, and a group is counted if and only if it was still pending.
 
 Keys, all prefixed `rookery:<run>:`
     positions   stream  entries until their group is published
-    traces      stream  entries until the trainer has committed or dropped them
+    traces      stream  entries until the trainer has committed or dropped them and the archive, if one
+                        has joined, has written them
     dead        stream  what nobody could handle, with the reason
     policy      hash    the committed version: number, sha256, path, base_model
-    counts      hash    generated, trained, dropped:<reason>, dead:<stream>
+    counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
     feed        hash    cursor of the seeded position order
     terms       hash    sizes that every member of the run must share, set by the first
     epoch       string  raised by each trainer that starts; fences off the one before
+    traces:archive   hash  the archive that has joined: its consumer group, and how many settled entries
+                           the stream keeps for it
+    traces:settled   set   entries the trainer has settled and the archive has not written
+    traces:archived  set   entries the archive has written and the trainer has not settled
 
-Streams are never trimmed: producers wait for room instead.
+Streams are never trimmed: producers wait for room instead. The trainer never waits for the archive: what
+it settles beyond the archive's limit leaves unarchived, and is counted.
 """
 
 import logging
@@ -27,6 +33,7 @@ from typing import Any, TypeVar, cast
 import redis
 
 from rookery import lua
+from rookery.account import Counts, Overview
 from rookery.codec import decode_group, decode_position, encode_group, encode_position
 from rookery.errors import Conflict, SetupError, Unavailable, WireError
 from rookery.metrics import REDIS_RETRIES
@@ -51,39 +58,6 @@ class Entry:
     deliveries: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What became of every group of the run so far."""
-
-    generated: int
-    trained: int
-    dropped: dict[str, int]
-    dead: dict[str, int]
-
-    @property
-    def accepted(self) -> int:
-        """Groups that count towards admission: generated and not thrown away."""
-        return self.generated - sum(self.dropped.values()) - self.dead.get("traces", 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """A run at one instant: entries in its streams, its counts and its committed version."""
-
-    counts: Counts
-    positions: int
-    traces: int
-    dead: int
-    committed: int | None
-
-    @property
-    def astray(self) -> int:
-        """Groups generated that are neither settled nor in the stream: 0, or something was lost."""
-        counts = self.counts
-        settled = counts.trained + sum(counts.dropped.values()) + counts.dead.get("traces", 0)
-        return counts.generated - settled - self.traces
-
-
 class RunStreams:
     """The streams of one run. Thread-safe; every call waits out an absent Redis and says so.
 
@@ -100,6 +74,7 @@ class RunStreams:
         self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
         self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
         self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
+        self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
 
     def key(self, name: str) -> str:
         """The full Redis key of a part of this run."""
@@ -162,7 +137,7 @@ class RunStreams:
         Raises:
             Conflict: another trainer has taken over this run.
         """
-        keys = [self.key("traces"), self.key("counts"), self.key("epoch")]
+        keys = [*self._shared_keys("traces"), self.key("epoch")]
         args: list[str | int] = [group, epoch, result, *entry_ids]
         settled = int(self._call(lambda: self._settle(keys=keys, args=args)))
         if settled < 0:
@@ -171,9 +146,30 @@ class RunStreams:
 
     def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
         """Moves a held entry to `dead` with the reason."""
-        keys = [self.key(stream), self.key("dead"), self.key("counts")]
+        keys = [*self._shared_keys(stream), self.key("dead")]
         self._call(lambda: self._dead_letter(keys=keys, args=[group, entry_id, stream, reason]))
         logger.error("dead-lettered entry %s of %s: %s", entry_id, stream, reason)
+
+    # the archive
+
+    def join_archive(self, *, group: str, limit: int) -> None:
+        """From now on `traces` keeps each entry until `group` has written it, `limit` settled ones at most.
+
+        Raises:
+            Conflict: another consumer group is this run's archive.
+        """
+        keys = self._shared_keys("traces")
+        if not self._call(lambda: self._join_archive(keys=keys, args=[group, limit])):
+            raise Conflict(f"run {self.run!r} has an archive that is not {group!r}")
+
+    def archived(self, entry_ids: Sequence[str], *, group: str, result: str = "archived") -> int:
+        """The archive is through with entries it held; how many of them it had not said so before."""
+        keys, args = self._shared_keys("traces"), [group, result, *entry_ids]
+        return int(self._call(lambda: self._archived(keys=keys, args=args)))
+
+    def _shared_keys(self, stream: str) -> list[str]:
+        parts = (stream, "counts", f"{stream}:archive", f"{stream}:settled", f"{stream}:archived")
+        return [self.key(part) for part in parts]
 
     # policy
 
@@ -207,7 +203,8 @@ class RunStreams:
 
     def counts(self) -> Counts:
         """What became of every group so far."""
-        return _counts(self._call(lambda: self._redis.hgetall(self.key("counts"))))
+        raw = self._call(lambda: self._redis.hgetall(self.key("counts")))
+        return Counts.read(cast(dict[bytes, bytes], raw))
 
     def overview(self) -> Overview:
         """Everything that is counted, read in one transaction."""
@@ -218,11 +215,19 @@ class RunStreams:
             together.hget(self.key("policy"), "number")
             for stream in ("positions", "traces", "dead"):
                 together.xlen(self.key(stream))
+            for through in ("settled", "archived"):
+                together.scard(self.key(f"traces:{through}"))
             return together.execute()
 
-        counts, committed, positions, traces, dead = self._call(read)
+        counts, committed, positions, traces, dead, kept, ahead = self._call(read)
         return Overview(
-            _counts(counts), positions, traces, dead, committed=None if committed is None else int(committed)
+            Counts.read(counts),
+            positions=positions,
+            traces=traces - kept,
+            dead=dead,
+            committed=None if committed is None else int(committed),
+            kept=kept,
+            archived_ahead=ahead,
         )
 
     def length(self, stream: str) -> int:
@@ -245,9 +250,11 @@ class RunStreams:
         """New entries of a stream for this consumer; empty after `block_s` without any."""
         return self._read(stream, group, consumer, ">", count, block_s)
 
-    def read_held(self, stream: str, *, group: str, consumer: str, count: int = 1000) -> list[Entry]:
-        """Entries this consumer already holds: what an earlier life left unsettled, oldest first."""
-        entries = self._read(stream, group, consumer, "0", count, None)
+    def read_held(
+        self, stream: str, *, group: str, consumer: str, count: int = 1000, after: str = "0"
+    ) -> list[Entry]:
+        """Entries this consumer already holds, beyond `after`: what an earlier life left, oldest first."""
+        entries = self._read(stream, group, consumer, after, count, None)
         return self._with_deliveries(stream, group, consumer, entries)
 
     def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
@@ -356,17 +363,3 @@ def _check_deliveries(entry: Entry) -> None:
 def _entry(row: Any) -> Entry:
     entry_id, fields = row
     return Entry(entry_id.decode(), fields.get(b"data", b""))
-
-
-def _counts(raw: Any) -> Counts:
-    fields = {k.decode(): int(v) for k, v in cast(dict[bytes, bytes], raw).items()}
-    return Counts(
-        generated=fields.get("generated", 0),
-        trained=fields.get("trained", 0),
-        dropped=_with_prefix(fields, "dropped:"),
-        dead=_with_prefix(fields, "dead:"),
-    )
-
-
-def _with_prefix(fields: dict[str, int], prefix: str) -> dict[str, int]:
-    return {k.removeprefix(prefix): v for k, v in fields.items() if k.startswith(prefix)}

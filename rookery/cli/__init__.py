@@ -21,9 +21,10 @@ A whole run on this machine
   status                  what a run is doing: versions, groups, streams, services
 
 Parts
-  serve SERVICE           one service: data, feed, reward, inference, rollouts or trainer
+  serve SERVICE           one service: data, feed, archive, reward, inference, rollouts or trainer
   score FEN RESPONSE      judge one answer
   data ...                make positions and data sets from games
+  rescore ARCHIVE ...     judge the answers of an archive again, under another scheme
   sft ...                 fine-tune a model on chat examples
   arena ...               compare policies, draw learning curves
 
@@ -37,6 +38,7 @@ SERVE_USAGE = """usage: rookery serve SERVICE [flags]
 
   data        positions over HTTP and gRPC
   feed        keeps the stream of positions topped up
+  archive     keeps every group of a run in Parquet, on a disk or in S3
   reward      answers -> verdicts, by Stockfish
   inference   the policy, served by vLLM
   rollouts    positions -> scored groups of completions
@@ -48,6 +50,7 @@ SERVE_USAGE = """usage: rookery serve SERVICE [flags]
 SERVICES = {
     "data": "services.data",
     "feed": "services.data.feed",
+    "archive": "services.data.archiver",
     "reward": "services.reward",
     "inference": "services.inference.server",
     "rollouts": "services.inference.rollouts",
@@ -55,8 +58,9 @@ SERVICES = {
 }
 
 EXTRAS = {
-    "services.data": ("fastapi", "data"),
+    "services.data": ("pyarrow", "data"),
     "services.data.feed": ("fastapi", "data"),
+    "services.data.archiver": ("pyarrow", "data"),
     "services.reward": ("fastapi", "reward"),
     "services.inference.server": ("vllm", "inference] or rookery[inference-cpu"),
     "services.inference.rollouts": ("fastapi", "rollouts"),
@@ -135,6 +139,11 @@ def _status(rest: list[str]) -> int:
     return status(StatusSettings.parse(rest, prog="rookery status"))
 
 
+def _data(rest: list[str]) -> int:
+    """Without a command its list; `rookery serve data` is what serves."""
+    return _become("services.data", *(["help"] if rest[:1] in ([], ["-h"], ["--help"]) else rest))
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
     "up": _up,
@@ -142,6 +151,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "status": _status,
     "score": lambda rest: _become("services.reward", "score", *rest),
     "sft": lambda rest: _become("services.trainer", "sft", *rest),
-    "data": lambda rest: _become("services.data", *rest),
+    "data": _data,
+    "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),
 }

@@ -23,21 +23,32 @@ _sym_db = _symbol_database.Default()
 
 
 from rookery.v1 import position_pb2 as rookery_dot_v1_dot_position__pb2
+from rookery.v1 import trace_pb2 as rookery_dot_v1_dot_trace__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15rookery/v1/data.proto\x12\nrookery.v1\x1a\x19rookery/v1/position.proto\"u\n\x16SamplePositionsRequest\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x11\n\x04seed\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12 \n\x05split\x18\x04 \x01(\x0e\x32\x11.rookery.v1.SplitB\x07\n\x05_seed\"A\n\x17SamplePositionsResponse\x12&\n\x08position\x18\x01 \x01(\x0b\x32\x14.rookery.v1.Position*Q\n\x05Split\x12\x15\n\x11SPLIT_UNSPECIFIED\x10\x00\x12\x0f\n\x0bSPLIT_TRAIN\x10\x01\x12\x11\n\rSPLIT_HELDOUT\x10\x02\x12\r\n\tSPLIT_ALL\x10\x03\x32k\n\x0b\x44\x61taService\x12\\\n\x0fSamplePositions\x12\".rookery.v1.SamplePositionsRequest\x1a#.rookery.v1.SamplePositionsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15rookery/v1/data.proto\x12\nrookery.v1\x1a\x19rookery/v1/position.proto\x1a\x16rookery/v1/trace.proto\"u\n\x16SamplePositionsRequest\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x11\n\x04seed\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12 \n\x05split\x18\x04 \x01(\x0e\x32\x11.rookery.v1.SplitB\x07\n\x05_seed\"A\n\x17SamplePositionsResponse\x12&\n\x08position\x18\x01 \x01(\x0b\x32\x14.rookery.v1.Position\"E\n\x13RenderPromptRequest\x12\x0b\n\x03\x66\x65n\x18\x01 \x01(\t\x12\r\n\x05style\x18\x02 \x01(\t\x12\x12\n\nlast_moves\x18\x03 \x03(\t\":\n\x14RenderPromptResponse\x12\"\n\x06prompt\x18\x01 \x01(\x0b\x32\x12.rookery.v1.Prompt\"\x1c\n\x0eGetGameRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\xad\x01\n\x04Game\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x04\x12\x11\n\tstart_fen\x18\x04 \x01(\t\x12\r\n\x05moves\x18\x05 \x03(\t\x12\x16\n\twhite_elo\x18\x06 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tblack_elo\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x0b\n\x03pgn\x18\x08 \x01(\tB\x0c\n\n_white_eloB\x0c\n\n_black_elo\"1\n\x0fGetGameResponse\x12\x1e\n\x04game\x18\x01 \x01(\x0b\x32\x10.rookery.v1.Game*Q\n\x05Split\x12\x15\n\x11SPLIT_UNSPECIFIED\x10\x00\x12\x0f\n\x0bSPLIT_TRAIN\x10\x01\x12\x11\n\rSPLIT_HELDOUT\x10\x02\x12\r\n\tSPLIT_ALL\x10\x03\x32\x82\x02\n\x0b\x44\x61taService\x12\\\n\x0fSamplePositions\x12\".rookery.v1.SamplePositionsRequest\x1a#.rookery.v1.SamplePositionsResponse0\x01\x12Q\n\x0cRenderPrompt\x12\x1f.rookery.v1.RenderPromptRequest\x1a .rookery.v1.RenderPromptResponse\x12\x42\n\x07GetGame\x12\x1a.rookery.v1.GetGameRequest\x1a\x1b.rookery.v1.GetGameResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rookery.v1.data_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SPLIT']._serialized_start=250
-  _globals['_SPLIT']._serialized_end=331
-  _globals['_SAMPLEPOSITIONSREQUEST']._serialized_start=64
-  _globals['_SAMPLEPOSITIONSREQUEST']._serialized_end=181
-  _globals['_SAMPLEPOSITIONSRESPONSE']._serialized_start=183
-  _globals['_SAMPLEPOSITIONSRESPONSE']._serialized_end=248
-  _globals['_DATASERVICE']._serialized_start=333
-  _globals['_DATASERVICE']._serialized_end=440
+  _globals['_SPLIT']._serialized_start=662
+  _globals['_SPLIT']._serialized_end=743
+  _globals['_SAMPLEPOSITIONSREQUEST']._serialized_start=88
+  _globals['_SAMPLEPOSITIONSREQUEST']._serialized_end=205
+  _globals['_SAMPLEPOSITIONSRESPONSE']._serialized_start=207
+  _globals['_SAMPLEPOSITIONSRESPONSE']._serialized_end=272
+  _globals['_RENDERPROMPTREQUEST']._serialized_start=274
+  _globals['_RENDERPROMPTREQUEST']._serialized_end=343
+  _globals['_RENDERPROMPTRESPONSE']._serialized_start=345
+  _globals['_RENDERPROMPTRESPONSE']._serialized_end=403
+  _globals['_GETGAMEREQUEST']._serialized_start=405
+  _globals['_GETGAMEREQUEST']._serialized_end=433
+  _globals['_GAME']._serialized_start=436
+  _globals['_GAME']._serialized_end=609
+  _globals['_GETGAMERESPONSE']._serialized_start=611
+  _globals['_GETGAMERESPONSE']._serialized_end=660
+  _globals['_DATASERVICE']._serialized_start=746
+  _globals['_DATASERVICE']._serialized_end=1004
 # @@protoc_insertion_point(module_scope)

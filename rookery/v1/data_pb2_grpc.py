@@ -39,6 +39,16 @@ class DataServiceStub(object):
                 request_serializer=rookery_dot_v1_dot_data__pb2.SamplePositionsRequest.SerializeToString,
                 response_deserializer=rookery_dot_v1_dot_data__pb2.SamplePositionsResponse.FromString,
                 _registered_method=True)
+        self.RenderPrompt = channel.unary_unary(
+                '/rookery.v1.DataService/RenderPrompt',
+                request_serializer=rookery_dot_v1_dot_data__pb2.RenderPromptRequest.SerializeToString,
+                response_deserializer=rookery_dot_v1_dot_data__pb2.RenderPromptResponse.FromString,
+                _registered_method=True)
+        self.GetGame = channel.unary_unary(
+                '/rookery.v1.DataService/GetGame',
+                request_serializer=rookery_dot_v1_dot_data__pb2.GetGameRequest.SerializeToString,
+                response_deserializer=rookery_dot_v1_dot_data__pb2.GetGameResponse.FromString,
+                _registered_method=True)
 
 
 class DataServiceServicer(object):
@@ -51,6 +61,20 @@ class DataServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RenderPrompt(self, request, context):
+        """A position as a model is shown it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetGame(self, request, context):
+        """One of the games that positions are drawn from.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DataServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +82,16 @@ def add_DataServiceServicer_to_server(servicer, server):
                     servicer.SamplePositions,
                     request_deserializer=rookery_dot_v1_dot_data__pb2.SamplePositionsRequest.FromString,
                     response_serializer=rookery_dot_v1_dot_data__pb2.SamplePositionsResponse.SerializeToString,
+            ),
+            'RenderPrompt': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenderPrompt,
+                    request_deserializer=rookery_dot_v1_dot_data__pb2.RenderPromptRequest.FromString,
+                    response_serializer=rookery_dot_v1_dot_data__pb2.RenderPromptResponse.SerializeToString,
+            ),
+            'GetGame': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetGame,
+                    request_deserializer=rookery_dot_v1_dot_data__pb2.GetGameRequest.FromString,
+                    response_serializer=rookery_dot_v1_dot_data__pb2.GetGameResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +121,60 @@ class DataService(object):
             '/rookery.v1.DataService/SamplePositions',
             rookery_dot_v1_dot_data__pb2.SamplePositionsRequest.SerializeToString,
             rookery_dot_v1_dot_data__pb2.SamplePositionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenderPrompt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rookery.v1.DataService/RenderPrompt',
+            rookery_dot_v1_dot_data__pb2.RenderPromptRequest.SerializeToString,
+            rookery_dot_v1_dot_data__pb2.RenderPromptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetGame(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rookery.v1.DataService/GetGame',
+            rookery_dot_v1_dot_data__pb2.GetGameRequest.SerializeToString,
+            rookery_dot_v1_dot_data__pb2.GetGameResponse.FromString,
             options,
             channel_credentials,
             insecure,

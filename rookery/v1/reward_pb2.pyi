@@ -8,18 +8,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ScoreRequest(_message.Message):
-    __slots__ = ("fen", "response", "task", "scheme", "truncated")
+    __slots__ = ("fen", "response", "task", "scheme", "truncated", "move")
     FEN_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     SCHEME_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
     fen: str
     response: str
     task: str
     scheme: str
     truncated: bool
-    def __init__(self, fen: _Optional[str] = ..., response: _Optional[str] = ..., task: _Optional[str] = ..., scheme: _Optional[str] = ..., truncated: bool = ...) -> None: ...
+    move: str
+    def __init__(self, fen: _Optional[str] = ..., response: _Optional[str] = ..., task: _Optional[str] = ..., scheme: _Optional[str] = ..., truncated: bool = ..., move: _Optional[str] = ...) -> None: ...
 
 class ScoreResponse(_message.Message):
     __slots__ = ("verdict",)
@@ -58,3 +60,19 @@ class ScoreBatchResponse(_message.Message):
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[ScoreBatchItem]
     def __init__(self, items: _Optional[_Iterable[_Union[ScoreBatchItem, _Mapping]]] = ...) -> None: ...
+
+class ScoreStreamRequest(_message.Message):
+    __slots__ = ("id", "items")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    items: _containers.RepeatedCompositeFieldContainer[ScoreRequest]
+    def __init__(self, id: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ScoreRequest, _Mapping]]] = ...) -> None: ...
+
+class ScoreStreamResponse(_message.Message):
+    __slots__ = ("id", "items")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    items: _containers.RepeatedCompositeFieldContainer[ScoreBatchItem]
+    def __init__(self, id: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ScoreBatchItem, _Mapping]]] = ...) -> None: ...

@@ -9,9 +9,13 @@ Importing this costs nothing; the first call starts Stockfish.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rookery.trace import Verdict
+    from collections.abc import Sequence
 
-__all__ = ["reward", "verdict"]
+    from rookery.errors import RookeryError
+    from rookery.trace import Verdict
+    from services.reward.scorer import Item
+
+__all__ = ["reward", "verdict", "verdicts"]
 
 
 def reward(board_state: str, model_response: str, *, scheme: str = "", truncated: bool = False) -> float:
@@ -27,10 +31,24 @@ def reward(board_state: str, model_response: str, *, scheme: str = "", truncated
     return verdict(board_state, model_response, scheme=scheme, truncated=truncated).reward
 
 
-def verdict(board_state: str, model_response: str, *, scheme: str = "", truncated: bool = False) -> "Verdict":
+def verdict(
+    board_state: str,
+    model_response: str,
+    *,
+    scheme: str = "",
+    truncated: bool = False,
+    task: str = "",
+    move: str = "",
+) -> "Verdict":
     """The whole judgement behind `reward`; raises the same."""
     from services.reward.local import shared
     from services.reward.scorer import Item
 
-    item = Item(fen=board_state, response=model_response, scheme=scheme, truncated=truncated)
-    return shared().score(item)
+    return shared().score(Item(board_state, model_response, task, scheme, truncated, move))
+
+
+def verdicts(items: "Sequence[Item]") -> "list[Verdict | RookeryError]":
+    """The judgements of many answers, on all engines at once; an error in the slot of one without."""
+    from services.reward.local import shared
+
+    return shared().score_batch(items)

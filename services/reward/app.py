@@ -3,24 +3,35 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI, Response
-from pydantic import BaseModel, ValidationError
+from fastapi import FastAPI, Request, Response
+from pydantic import ValidationError
 
 from rookery import __version__
 from rookery.errors import InvalidInput, RookeryError
-from rookery.serving import ReadyCheck, add_probes, add_problem_handlers, problem
+from rookery.serving import ReadyCheck, add_probes, add_problem_handlers
 from rookery.trace import Verdict
-from services.reward.bodies import BatchRequest, BatchResponse, ProblemBody, ScoreRequest, VerdictBody
+from services.reward.bodies import (
+    BatchRequest,
+    BatchResponse,
+    ScoreRequest,
+    VerdictBody,
+    batch_json,
+    verdict_json,
+)
+from services.reward.callers import while_connected
 from services.reward.counting import counted
 from services.reward.limits import BodyLimit
 from services.reward.scorer import Item, Scorer
 
 MAX_BODY_BYTES = 16 << 20
 
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
+
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    413: {"model": ProblemBody, "description": "The body is too large"},
-    422: {"model": ProblemBody, "description": "A FEN or field that cannot be judged, quoted"},
-    503: {"model": ProblemBody, "description": "Engines away or overrun: come back after `Retry-After` s"},
+    400: {"content": _PROBLEM, "description": "The body is not UTF-8"},
+    413: {"content": _PROBLEM, "description": "The body is too large"},
+    422: {"content": _PROBLEM, "description": "A FEN or field that cannot be judged, quoted"},
+    503: {"content": _PROBLEM, "description": "Engines away or overrun: come back after `Retry-After` s"},
 }
 
 
@@ -33,21 +44,22 @@ def create_app(scorer: Scorer) -> FastAPI:
     )
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     add_problem_handlers(app)
-    add_probes(app, ready=_readiness(scorer))
+    add_probes(app, ready=readiness(scorer))
 
     @app.post("/v1/score", response_model=VerdictBody, responses=_PROBLEMS, tags=["reward"])
-    async def score(request: ScoreRequest) -> Response:
+    async def score(body: ScoreRequest, request: Request) -> Response:
         """Judges one answer."""
         with counted("http"):
-            verdict = await scorer.score(request.item())
-        return _json(VerdictBody.model_validate(verdict))
+            verdict = await while_connected(request, scorer.score(body.item()))
+        return _json(verdict_json(verdict))
 
     @app.post("/v1/score/batch", response_model=BatchResponse, responses=_PROBLEMS, tags=["reward"])
-    async def score_batch(request: BatchRequest) -> Response:
+    async def score_batch(body: BatchRequest, request: Request) -> Response:
         """Judges many answers; verdicts come in the order of the items."""
         with counted("http"):
-            verdicts = await _score_all(scorer, [_item(raw) for raw in request.items])
-        return _json(BatchResponse(verdicts=[_slot(verdict) for verdict in verdicts]))
+            work = _score_all(scorer, [_item(raw) for raw in body.items])
+            verdicts = await while_connected(request, work)
+        return _json(batch_json(verdicts))
 
     return app
 
@@ -67,17 +79,13 @@ def _item(raw: object) -> Item | InvalidInput:
         return InvalidInput(f"{place}: {first['msg']} (got {repr(first['input'])[:200]})")
 
 
-def _slot(result: Verdict | RookeryError) -> VerdictBody | ProblemBody:
-    if isinstance(result, RookeryError):
-        return ProblemBody.model_validate(problem(result))
-    return VerdictBody.model_validate(result)
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
 
 
-def _json(body: BaseModel) -> Response:
-    return Response(body.model_dump_json(), media_type="application/json")
+def readiness(scorer: Scorer) -> ReadyCheck:
+    """Whether an answer has a chance of being judged."""
 
-
-def _readiness(scorer: Scorer) -> ReadyCheck:
     async def ready() -> str | None:
         return None if scorer.pool.ready else "no engine can be started"
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
-from rookery.trace import Outcome
+from rookery.errors import RookeryError
+from rookery.serving import problem
+from rookery.trace import Outcome, Verdict
 from services.reward.scorer import Item
 
 MAX_ITEMS = 1024
@@ -23,19 +26,21 @@ class ScoreRequest(_Strict):
     """A position and what a model answered."""
 
     fen: str = Field(examples=[_FEN])
-    """The position; it must be possible and have a legal move."""
+    """The position, of chess or Chess960; it must be possible and have a legal move."""
     response: str = Field(examples=[r"<think>f7 is weak.</think> \boxed{Qxf7#}"])
     """The completion alone, never the prompt."""
     task: str = Field(default="move", examples=["move"])
-    """What was asked: `move`."""
+    """What was asked: `move`, or RookWorld's `P` or `A`."""
     scheme: str = Field(default="", examples=["delta"])
-    """How quality becomes a reward: `delta` or `best`; empty is the service's own."""
+    """`delta`, `best`, `accuracy`, `minmax`, or a sum as in `delta+0.1*format`; empty is the default."""
     truncated: bool = False
     """The completion was cut at its token limit."""
+    move: str = Field(default="", examples=["e2e4"])
+    """Task `A` only: the move whose outcome was asked for, in UCI."""
 
     def item(self) -> Item:
         """The request as the domain knows it."""
-        return Item(self.fen, self.response, self.task, self.scheme, self.truncated)
+        return Item(self.fen, self.response, self.task, self.scheme, self.truncated, self.move)
 
 
 class BatchRequest(_Strict):
@@ -48,25 +53,25 @@ class BatchRequest(_Strict):
     """The answers to judge."""
 
 
-class _FromRecord(BaseModel):
-    model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
+class _Answer(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class MoveBody(_FromRecord):
+class MoveBody(_Answer):
     """A legal move."""
 
     uci: str
     san: str
 
 
-class EvaluationBody(_FromRecord):
+class EvaluationBody(_Answer):
     """An engine score for the side to move: `cp` or `mate`, the other null."""
 
     cp: int | None
     mate: int | None
 
 
-class EngineBody(_FromRecord):
+class EngineBody(_Answer):
     """Who judged."""
 
     id: str
@@ -74,7 +79,7 @@ class EngineBody(_FromRecord):
     """Searched for this verdict; 0 when no search was needed."""
 
 
-class VerdictBody(_FromRecord):
+class VerdictBody(_Answer):
     """The judgement of one answer."""
 
     reward: float
@@ -98,7 +103,7 @@ class VerdictBody(_FromRecord):
     """Everything the number depends on beside the question; compare rewards only where it is equal."""
 
 
-class ProblemBody(BaseModel):
+class ProblemBody(_Answer):
     """RFC 9457: why there is no verdict."""
 
     type: str
@@ -107,7 +112,24 @@ class ProblemBody(BaseModel):
     detail: str
 
 
-class BatchResponse(BaseModel):
+class BatchResponse(_Answer):
     """Verdicts in the order of the items; a problem where an item could not be judged."""
 
     verdicts: list[VerdictBody | ProblemBody]
+
+
+# The bodies above are the contract. Answers are written straight from the records, whose fields are the
+# same: through the bodies a verdict took 10 us, half of what a remembered one costs over HTTP.
+_VERDICT = TypeAdapter(Verdict)
+_VERDICTS = TypeAdapter(dict[str, list[Verdict | dict[str, object]]])
+
+
+def verdict_json(verdict: Verdict) -> bytes:
+    """A `VerdictBody`."""
+    return _VERDICT.dump_json(verdict)
+
+
+def batch_json(results: Sequence[Verdict | RookeryError]) -> bytes:
+    """A `BatchResponse`."""
+    slots = [problem(result) if isinstance(result, RookeryError) else result for result in results]
+    return _VERDICTS.dump_json({"verdicts": slots})

@@ -1,68 +1,126 @@
-"""Answers remembered, and questions in flight asked only once.
+"""Analyses remembered: in this process, and where there is one in the Redis that replicas share.
 
-Searches are deterministic, so an entry never grows stale; the least recently used goes first.
+Searches are deterministic, so an entry never grows stale; in this process the least recently used goes
+first. The key in Redis names everything an analysis depends on, so replicas of different engines, nodes
+or hash sizes can share one Redis.
 """
 
-import asyncio
+from __future__ import annotations
+
+import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import ConfigDict, TypeAdapter
 
 from rookery import metrics
+from rookery.engines import Lane
+from rookery.errors import RookeryError
+from rookery.trace import Evaluation
+from rookery.uci import Analysis, Line, Query
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
+if TYPE_CHECKING:
+    from rookery.shared_cache import SharedCache
+
+SIZE = 200_000
+"""About 120 MB when full."""
+
+_HITS = metrics.REWARD_CACHE.labels("hit")
+_SHARED = metrics.REWARD_CACHE.labels("shared")
+_MISSES = metrics.REWARD_CACHE.labels("miss")
 
 
-@dataclass(slots=True)
-class _Flight(Generic[Value]):
-    task: asyncio.Future[Value]
-    waiters: int = 0
+_WIRE = TypeAdapter(
+    tuple[int, list[tuple[int | None, int | None, tuple[int, int, int] | None, str]]],
+    config=ConfigDict(strict=True),
+)
+"""Of an analysis in Redis: its nodes, and of each line cp, mate, wdl and moves."""
 
 
-class Cache(Generic[Key, Value]):
-    """Remembers up to `size` results of `compute`. Failures are passed on and forgotten."""
+class AnalysisCache:
+    """Up to `size` analyses of the engine that `engine` names: its id and hash size."""
 
-    def __init__(self, compute: Callable[[Key], Awaitable[Value]], *, size: int) -> None:
-        self._compute = compute
+    def __init__(self, *, engine: str, shared: SharedCache | None = None, size: int = SIZE) -> None:
+        self._engine = engine
+        self._shared = shared
         self._size = size
-        self._known: OrderedDict[Key, Value] = OrderedDict()
-        self._flights: dict[Key, _Flight[Value]] = {}
+        self._known: OrderedDict[Query, Analysis] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    async def get(self, key: Key) -> Value:
-        """The value of `key`, computed once at a time; the work is cancelled when nobody waits for it."""
-        if key in self._known:
-            metrics.REWARD_CACHE.labels("hit").inc()
-            self._known.move_to_end(key)
-            return self._known[key]
-        flight = self._flights.get(key)
-        metrics.REWARD_CACHE.labels("joined" if flight else "miss").inc()
-        if flight is None:
-            flight = self._flights[key] = _Flight(asyncio.ensure_future(self._fill(key)))
-        flight.waiters += 1
-        try:
-            return await asyncio.shield(flight.task)
-        finally:
-            flight.waiters -= 1
-            if not flight.waiters and not flight.task.done():
-                self._forget(key, flight)
-                flight.task.cancel()
+    def get(self, query: Query) -> Analysis | None:
+        """What this process remembers."""
+        analysis = self._known.get(query)
+        if analysis is not None:
+            self._known.move_to_end(query)
+            _HITS.inc()
+        return analysis
 
-    async def _fill(self, key: Key) -> Value:
-        flight = self._flights[key]
-        try:
-            value = await self._compute(key)
-        finally:
-            self._forget(key, flight)
-        self._known[key] = value
+    async def find_all(self, queries: Sequence[Query], lane: Lane) -> list[Analysis | RookeryError]:
+        """The analyses of `queries`, in their order: remembered here, by a replica, or made now in `lane`.
+
+        Errors stand in the places of those that could not be made.
+        """
+        found: dict[Query, Analysis | RookeryError] = {}
+        for query in queries:
+            if (analysis := self.get(query)) is not None:
+                found[query] = analysis
+        if self._shared is not None and len(found) < len(queries):
+            await self._look_up([query for query in queries if query not in found], found, self._shared)
+        missing = [query for query in dict.fromkeys(queries) if query not in found]
+        if missing:
+            _MISSES.inc(len(missing))
+            for query, result in zip(missing, await lane.search_all(missing), strict=True):
+                found[query] = self._keep(query, result) if isinstance(result, Analysis) else result
+        return [found[query] for query in queries]
+
+    async def _look_up(
+        self, queries: list[Query], found: dict[Query, Analysis | RookeryError], shared: SharedCache
+    ) -> None:
+        values = await shared.get_many([self._key(query) for query in queries])
+        for query, value in zip(queries, values, strict=True):
+            if value is not None and (analysis := _decode(value)) is not None:
+                _SHARED.inc()
+                found[query] = self._remember(query, analysis)
+
+    def _keep(self, query: Query, analysis: Analysis) -> Analysis:
+        # Nobody here asks for more of a line than its first move, and the rest is most of it.
+        lines = tuple(Line(line.evaluation, line.pv[:1], line.wdl) for line in analysis.lines)
+        analysis = self._remember(query, Analysis(lines, analysis.nodes))
+        if self._shared is not None:
+            self._shared.put(self._key(query), _encode(analysis))
+        return analysis
+
+    def _remember(self, query: Query, analysis: Analysis) -> Analysis:
+        self._known[query] = analysis
         if len(self._known) > self._size:
             self._known.popitem(last=False)
-        return value
+        return analysis
 
-    def _forget(self, key: Key, flight: _Flight[Value]) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+    def _key(self, query: Query) -> str:
+        variant = "960" if query.chess960 else "std"
+        return f"{self._engine}:{query.nodes}:{query.lines}:{variant}:{query.fen}:{query.move or '-'}"
+
+
+def _encode(analysis: Analysis) -> bytes:
+    lines = [
+        [line.evaluation.cp, line.evaluation.mate, line.wdl, " ".join(line.pv)] for line in analysis.lines
+    ]
+    return json.dumps([analysis.nodes, lines], separators=(",", ":")).encode()
+
+
+def _decode(value: bytes) -> Analysis | None:
+    """None for what no replica wrote: then the search is made."""
+    try:
+        nodes, lines = _WIRE.validate_json(value)
+        return Analysis(tuple(_line(*line) for line in lines), nodes) if lines else None
+    except ValueError:
+        return None
+
+
+def _line(cp: int | None, mate: int | None, wdl: tuple[int, int, int] | None, pv: str) -> Line:
+    if (cp is None) == (mate is None) or not pv:
+        raise ValueError(f"no line: {cp!r}, {mate!r}, {pv!r}")
+    return Line(Evaluation(cp=cp, mate=mate), tuple(pv.split()), wdl)

@@ -28,22 +28,44 @@ _BOX = r"(?:\\b|\x08)oxed\s{0,8}+\{"  # "\b" of "\boxed" becomes a backspace in 
 _CLOSED_BOX = re.compile(rf"{_BOX}({_balanced(MAX_BRACE_DEPTH)})\}}")
 _OPEN_BOX = re.compile(_BOX)
 
-_MANGLED = {r"\boxed": "\boxed", r"\text": "\text", r"\fbox": "\fbox"}  # backspace, tab, form feed
+_PLAIN = re.compile(r"[A-Za-z0-9+#=-]*")
 
-_WRAPPERS = tuple(
-    re.compile(pattern, re.DOTALL)
-    for pattern in (
-        r"\\[a-zA-Z]+\s*\{(.*)\}",  # \text{..}, \mathrm{..}
-        r"\{(.*)\}",
-        r"\\\((.*)\\\)",
-        r"\\\[(.*)\\\]",
-        r"(?P<mark>\$\$?|\*{1,3}|_{1,2}|`{1,3}|[\"'])(.*)(?P=mark)",
-        "[\u2018\u201c](.*)[\u2019\u201d]",
+# "\b", "\t" and "\f" of a command that somebody's JSON or Python took for control characters.
+_MANGLED = re.compile(r"[\b\t\f](?=oxed|ext|box)")
+_MANGLED_LETTERS = {"\b": r"\b", "\t": r"\t", "\f": r"\f"}
+
+# Zero-width spaces and joiners, marks of writing direction, the soft hyphen, the byte order mark.
+_INVISIBLE = dict.fromkeys(
+    [0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065), 0xFEFF]
+)
+
+_FONT = (
+    r"text[a-z]*|math[a-z]*|boxed|[fmh]box|operatorname|emph|underline|bf|it|rm|sf|tt|"
+    r"displaystyle|textstyle|tiny|small|large|Large|huge|Huge"
+)
+
+# Only what cannot change which move is meant goes: `\cancel{e4}` and `\frac{e4}{d4}` stay what they are.
+_MARKUP = tuple(
+    (re.compile(pattern, re.IGNORECASE if "answer" in pattern else 0), plain)
+    for pattern, plain in (
+        (r"\\{2,}", r"\\"),
+        (rf"\\(?:{_FONT})(?![A-Za-z])\s*", ""),
+        (r"\\[()\[\]]", ""),
+        (r"\\l?dots(?![A-Za-z])", "..."),
+        (r"\\times(?![A-Za-z])\s*", "x"),
+        (r"\\(?:to|(?:long)?rightarrow)(?![A-Za-z])", "->"),
+        (r"\\quad(?![A-Za-z])|\\[,;:! ]|~", " "),
+        (r"\\([#$%&_{}+=])", r"\1"),
+        (r"[{}]", ""),
+        (r"\^(?=[+#])", ""),
+        (r"</?(?:answer|move|final|code|strong|em|b|i)>", ""),
+        # Emphasis and quotes, unless between two letters; "$" not before the number of an annotation, "$14".
+        (r"(?<![A-Za-z0-9])(?:[*_`\"'\u2018-\u201e\u00ab\u00bb]|\$(?!\d{1,3}\s*\Z))+", ""),
+        (r"[*_`\"'\u2018-\u201e\u00ab\u00bb$]+(?![A-Za-z0-9*_`\"'$\u2018-\u201e\u00ab\u00bb])", ""),
     )
 )
-_MOVE_NUMBER = re.compile(r"\d{1,3}\s*\.+\s*")
-_LATEX_ESCAPE = re.compile(r"\\([#$%&_{}+=])")
-_LATEX_SPACE = re.compile(r"\\[,;:! ]|~")
+_BRACKETS = re.compile(r"\[(.*)\]|<(.*)>", re.DOTALL)
+_MOVE_NUMBER = re.compile(r"(?:\d{1,3}\s*)?\.+\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +109,27 @@ def after_reasoning(response: str) -> str:
 
 
 def peel(text: str) -> str:
-    r"""Takes off LaTeX, Markdown, quotes, move numbers and stray whitespace, outermost first.
+    r"""Takes off LaTeX, Markdown, quotes, move numbers and stray whitespace.
 
     >>> peel(r"**$\text{12... Qxf7\#}$**")
     'Qxf7#'
     """
-    for whole, mangled in _MANGLED.items():
-        text = text.replace(mangled, whole)
-    text = unicodedata.normalize("NFKC", text)
-    while True:
-        inner = _unwrapped(text.strip())
-        if inner == text:
-            return _LATEX_ESCAPE.sub(r"\1", _LATEX_SPACE.sub(" ", text)).strip()
-        text = inner
+    while not _PLAIN.fullmatch(text):
+        peeled = _peeled(text)
+        if peeled == text:
+            break
+        text = peeled
+    return text
 
 
-def _unwrapped(text: str) -> str:
-    for wrapper in _WRAPPERS:
-        if match := wrapper.fullmatch(text):
-            return match[match.lastindex or 0]
+def _peeled(text: str) -> str:
+    text = _MANGLED.sub(lambda match: _MANGLED_LETTERS[match[0]], text)
+    text = unicodedata.normalize("NFKC", text).translate(_INVISIBLE)
+    for pattern, plain in _MARKUP:
+        text = pattern.sub(plain, text)
+    text = text.strip()
+    if match := _BRACKETS.fullmatch(text):
+        text = match[match.lastindex or 0]
     if match := _MOVE_NUMBER.match(text):
-        return text[match.end() :]
+        text = text[match.end() :]
     return text

@@ -19,6 +19,9 @@ MAX_FEN_CHARS = 128
 DRAWN_CLOCK = 100
 """Half-moves without progress after which every engine scores a draw; larger clocks say no more."""
 
+PAWNS = 8
+"""Of each side at the start: no side has more pawns and promoted pieces together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Play:
@@ -36,6 +39,11 @@ class Position:
     key: str
     _plays: dict[chess.Move, Play] = field(default_factory=dict)
 
+    @property
+    def chess960(self) -> bool:
+        """Whether its castling rights exist in Chess960 only; then castling is king takes rook in UCI."""
+        return self.board.chess960
+
     def play(self, move: chess.Move) -> Play:
         """What `move` is and whether it ends the game. Asked again and again for the moves of a group.
 
@@ -45,8 +53,9 @@ class Position:
         if (play := self._plays.get(move)) is None:
             if not self.board.is_legal(move):
                 raise chess.IllegalMoveError(f"illegal move {move.uci()!r} in {self.board.fen()!r}")
-            named = Move(uci=move.uci(), san=self.board.san(move))
-            play = self._plays[move] = Play(named, _settled(self.board, move))
+            after = self.board.copy(stack=False)
+            san = after.san_and_push(move)
+            play = self._plays[move] = Play(Move(uci=move.uci(), san=san), _settled(after, san))
         return play
 
     def to_engine(self, move: chess.Move) -> str:
@@ -59,9 +68,9 @@ class Position:
         return move if self.board.turn else _mirrored(move)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16_384)
 def read_position(fen: str) -> Position:
-    """The position of `fen`.
+    """The position of `fen`, of standard chess or, where only that explains its castling rights, Chess960.
 
     Raises:
         InvalidInput: no FEN, an impossible position, or one without legal moves.
@@ -70,31 +79,124 @@ def read_position(fen: str) -> Position:
     if not any(board.generate_legal_moves()):
         end = "checkmate" if board.is_check() else "stalemate"
         raise InvalidInput(f"no legal move in {fen!r}: {end}")
-    seen = board if board.turn else board.mirror()
-    clock = min(board.halfmove_clock, DRAWN_CLOCK)
-    return Position(board, f"{' '.join(seen.fen().split()[:4])} {clock} 1")
+    return Position(board, _key(board, fen.split(maxsplit=1)[0]))
 
 
 def _board(fen: str) -> chess.Board:
     if len(fen) > MAX_FEN_CHARS:
         raise InvalidInput(f"no FEN is {len(fen)} characters long: {fen[:MAX_FEN_CHARS]!r}...")
+    if not fen.isascii():  # python-chess would take U+212A, the Kelvin sign, for a king
+        raise InvalidInput(f"not a FEN: {fen!r}: characters beyond ASCII")
     try:
-        board = chess.Board(fen)
+        board = _Board(fen)
     except ValueError as error:
         raise InvalidInput(f"not a FEN: {fen!r}: {error}") from error
-    if status := board.status():
-        flaws = ", ".join(flag.name.lower().replace("_", " ") for flag in status if flag.name)
-        raise InvalidInput(f"impossible position {fen!r}: {flaws}")
+    board.promoted = chess.BB_EMPTY  # or a king marked "~" would be exempt from check
+    if flaws := _flaws(board):
+        raise InvalidInput(f"impossible position {fen!r}: {', '.join(flaws)}")
     return board
 
 
-def _settled(board: chess.Board, move: chess.Move) -> Evaluation | None:
-    after = board.copy(stack=False)
-    after.push(move)
-    end = after.outcome()
-    if end is None:
+class _Board(chess.Board):
+    """Reads a sound placement in one pass: piece by piece, python-chess takes as long as all else here."""
+
+    def _set_board_fen(self, fen: str) -> None:
+        pieces = _bitboards(fen)
+        if pieces is None:
+            super()._set_board_fen(fen)
+            return
+        white, black = 0, 0
+        for symbol, squares in pieces.items():
+            if symbol.isupper():
+                white |= squares
+            else:
+                black |= squares
+        self.pawns = pieces["P"] | pieces["p"]
+        self.knights = pieces["N"] | pieces["n"]
+        self.bishops = pieces["B"] | pieces["b"]
+        self.rooks = pieces["R"] | pieces["r"]
+        self.queens = pieces["Q"] | pieces["q"]
+        self.kings = pieces["K"] | pieces["k"]
+        self.promoted = chess.BB_EMPTY
+        self.occupied_co = [black, white]
+        self.occupied = black | white
+
+
+def _bitboards(placement: str) -> dict[str, chess.Bitboard] | None:
+    """The squares of each piece symbol; None where python-chess should say what is wrong."""
+    ranks = placement.split("/")
+    if len(ranks) != len(chess.RANK_NAMES):
         return None
-    return Evaluation(cp=0) if end.winner is None else Evaluation(mate=1)
+    pieces = dict.fromkeys("PNBRQKpnbrqk", chess.BB_EMPTY)
+    square = chess.BB_A8
+    for rank in ranks:
+        end, gap = square << 8, False
+        for symbol in rank:
+            if symbol in pieces:
+                pieces[symbol] |= square
+                square, gap = square << 1, False
+            elif "1" <= symbol <= "8" and not gap:
+                square, gap = square << int(symbol), True
+            else:
+                return None
+        if square != end:
+            return None
+        square >>= 16
+    return pieces
+
+
+def _flaws(board: chess.Board) -> list[str]:
+    """Why no game can come to `board`, which becomes one of Chess960 where that is the reason."""
+    status = board.status()
+    if status == chess.STATUS_BAD_CASTLING_RIGHTS:
+        board.chess960 = True
+        status = board.status() if _from_one_array(board) else status
+    flaws = [flag.name.lower().replace("_", " ") for flag in status if flag.name] if status else []
+    if any(_promotable(board, own) > PAWNS for own in board.occupied_co):
+        flaws.append("too many promoted pieces")
+    return flaws
+
+
+def _promotable(board: chess.Board, own: chess.Bitboard) -> int:
+    """How many of the men `own` are pawns, or were."""
+    spare = max(0, chess.popcount(own & board.queens) - 1)
+    for pieces in (board.rooks, board.bishops, board.knights):
+        spare += max(0, chess.popcount(own & pieces) - 2)
+    return spare + chess.popcount(own & board.pawns)
+
+
+def _from_one_array(board: chess.Board) -> bool:
+    """Whether one game of Chess960 can have begun with these castling rights: on the same files for both."""
+    white = board.castling_rights & chess.BB_RANK_1
+    black = (board.castling_rights & chess.BB_RANK_8) >> 56
+    if not white or not black:
+        return True
+    king, other = board.king(chess.WHITE), board.king(chess.BLACK)
+    if king is None or other != chess.square_mirror(king):
+        return False
+    queenside = (white | black) & (chess.BB_SQUARES[king] - 1)
+    kingside = (white | black) & ~queenside
+    return chess.popcount(queenside) <= 1 and chess.popcount(kingside) <= 1
+
+
+def _key(board: chess.Board, placement: str) -> str:
+    """The engine FEN. `placement`, the text just read, is cheaper to turn around than the board to spell."""
+    placement = placement.replace("~", "")
+    if not board.turn:
+        board = board.mirror()
+        placement = "/".join(reversed(placement.swapcase().split("/")))
+    castling = board.castling_shredder_fen() if board.chess960 else board.castling_xfen()
+    en_passant = (
+        chess.SQUARE_NAMES[board.ep_square] if board.ep_square and board.has_legal_en_passant() else "-"
+    )
+    return f"{placement} w {castling} {en_passant} {min(board.halfmove_clock, DRAWN_CLOCK)} 1"
+
+
+def _settled(after: chess.Board, san: str) -> Evaluation | None:
+    if san.endswith("#"):
+        return Evaluation(mate=1)
+    over = after.is_insufficient_material() or after.is_seventyfive_moves()
+    return Evaluation(cp=0) if over or not any(after.generate_legal_moves()) else None
 
 
 def _mirrored(move: chess.Move) -> chess.Move:

@@ -1,23 +1,29 @@
-"""How a judged answer becomes a number: the schemes, by name, and the price of an answer without a move.
+r"""How a judged answer becomes a number: the schemes, by name, and weighted sums of them.
 
-A scheme sees the regret only; every outcome but a legal move costs the same under all of them, and
-more than the worst legal move under any.
+A scheme is a sum of terms. One or more say how good the move is; `format` and `length` look at the
+text around it. Only a legal move earns any of them: an answer without one costs more than the worst
+legal move can, by a margin in proportion to the scheme's range, so no text pays for a missing move.
 """
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
 
-WRONG_MOVE = -1.2
-"""A move was named, but it is not one legal move. Below -1, the worst a legal move can earn."""
+DEFAULT = "delta"
 
-NO_MOVE = -1.5
-"""No move was named, so naming an illegal one is already progress."""
+WRONG_MOVE = 0.2
+"""Below the worst legal move, in ranges of the scheme: a move was named, but it is not one legal move."""
 
-PENALTIES: Mapping[Outcome, float] = MappingProxyType(
+NO_MOVE = 0.5
+"""The same where no move was named, so naming an illegal one is already progress."""
+
+_SHORTFALL: Mapping[Outcome, float] = MappingProxyType(
     {
         Outcome.ILLEGAL: WRONG_MOVE,
         Outcome.AMBIGUOUS: WRONG_MOVE,
@@ -30,44 +36,177 @@ PENALTIES: Mapping[Outcome, float] = MappingProxyType(
     }
 )
 
-DEFAULT = "delta"
+MAX_SCHEME_CHARS = 200
+
+LENGTH_CHARS = 4000
+"""What `length` allows when no number is given: about a thousand tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a term may look at: win probabilities of the side to move, and the answer's text.
+
+    `win_worst` is of the worst legal move, and only there for terms that ask for it.
+    """
+
+    win_best: float
+    win_played: float
+    response: str
+    win_worst: float | None = None
+
+    @property
+    def regret(self) -> float:
+        """What the move gave away, in [0, 1]: noise between two searches is never a gain."""
+        return max(0.0, self.win_best - self.win_played)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A named number in [`low`, `high`]. `version` rises whenever a number it gives changes."""
+
+    name: str
+    version: int
+    low: float
+    high: float
+    value: Callable[[Evidence], float]
+    judges_move: bool = True
+    needs_worst: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A named quality of a legal move. `version` rises whenever a number it gives changes."""
+    """A weighted sum of terms. `text` is how it was asked for, without spaces."""
 
-    name: str
-    version: int
-    quality: Callable[[float], float]
+    text: str
+    terms: tuple[tuple[float, Term], ...]
 
     @property
     def id(self) -> str:
-        """As it stands in `reward_version`: `delta-1`."""
-        return f"{self.name}-{self.version}"
+        """As it stands in `reward_version`: `delta-1`, or `1*delta-1+0.1*format-1`."""
+        (weight, first), *rest = self.terms
+        if not rest and weight == 1.0:
+            return f"{first.name}-{first.version}"
+        return "+".join(f"{_exact(weight)}*{term.name}-{term.version}" for weight, term in self.terms)
+
+    @property
+    def low(self) -> float:
+        """The least that a legal move can earn."""
+        return sum(weight * term.low for weight, term in self.terms)
+
+    @property
+    def high(self) -> float:
+        """The most that can be earned."""
+        return sum(weight * term.high for weight, term in self.terms)
+
+    @property
+    def needs_worst(self) -> bool:
+        """Whether every legal move must be searched."""
+        return any(term.needs_worst for _, term in self.terms)
+
+    def components(self, evidence: Evidence) -> dict[str, float]:
+        """The terms of a legal move, weighted: their sum is the reward."""
+        return {term.name: weight * term.value(evidence) for weight, term in self.terms}
+
+    def penalty(self, outcome: Outcome) -> float:
+        """The reward of an answer without a legal move."""
+        return self.low - _SHORTFALL[outcome] * (self.high - self.low)
 
 
-def _delta(regret: float) -> float:
-    return 0.0 - regret  # not -regret: the best move earns 0.0, never -0.0
+def _exact(weight: float) -> str:
+    return repr(weight).removesuffix(".0")  # all its digits: other weights are other rewards
 
 
-def _best(regret: float) -> float:
-    return 1.0 if regret == 0.0 else 0.0
+def _delta(evidence: Evidence) -> float:
+    return 0.0 - evidence.regret  # not -regret: the best move earns 0.0, never -0.0
 
 
-SCHEMES: Mapping[str, Scheme] = MappingProxyType(
-    {scheme.name: scheme for scheme in (Scheme("delta", 1, _delta), Scheme("best", 1, _best))}
+def _best(evidence: Evidence) -> float:
+    return 1.0 if evidence.regret == 0.0 else 0.0
+
+
+def _accuracy(evidence: Evidence) -> float:
+    """Lichess's accuracy of a move, as a fraction (lila, `AccuracyPercent.scala`, with its bonus of 1).
+
+    The bonus forgives the noise of an analysis; the loss is in percent.
+    """
+    if evidence.regret == 0.0:
+        return 1.0
+    percent = 103.1668100711649 * math.exp(-0.04354415386753951 * 100 * evidence.regret) - 3.166924740191411
+    return max(0.0, min(100.0, percent + 1.0)) / 100
+
+
+def _minmax(evidence: Evidence) -> float:
+    """Where the move stands between the worst and the best legal move; 1 where all are equal."""
+    worst = evidence.win_played if evidence.win_worst is None else evidence.win_worst
+    span = evidence.win_best - worst
+    return 1.0 if span <= 0.0 else 1.0 - min(1.0, evidence.regret / span)
+
+
+_THOUGHT = re.compile(r"\s*+<think>\s*+[^<\s][^<]*+</think>[^<]*+")
+_BOX = re.compile(r"\\boxed\s*\{")
+
+
+def _format(evidence: Evidence) -> float:
+    """1 for one `<think>` with something in it, then an end with one box and no other tag; else 0."""
+    if _THOUGHT.fullmatch(evidence.response) is None:
+        return 0.0
+    return 1.0 if len(_BOX.findall(evidence.response)) == 1 else 0.0
+
+
+def _length(allowed: int) -> Term:
+    def value(evidence: Evidence) -> float:
+        return -min(1.0, max(0, len(evidence.response) - allowed) / allowed)
+
+    return Term(f"length({allowed})", 1, -1.0, 0.0, value, judges_move=False)
+
+
+TERMS: Mapping[str, Term] = MappingProxyType(
+    {
+        term.name: term
+        for term in (
+            Term("delta", 1, -1.0, 0.0, _delta),
+            Term("best", 2, 0.0, 1.0, _best),
+            Term("accuracy", 1, 0.0, 1.0, _accuracy),
+            Term("minmax", 1, 0.0, 1.0, _minmax, needs_worst=True),
+            Term("format", 1, 0.0, 1.0, _format, judges_move=False),
+        )
+    }
 )
-"""`delta`: the change in win probability, in [-1, 0]. `best`: 1 for a move no worse than the best, else 0."""
+"""By name; `length` stands apart because it takes a number."""
+
+_TERM = re.compile(r"(?:(\d+(?:\.\d+)?|\.\d+)\*)?([a-z]+)(?:\((\d{1,7})\))?")
 
 
-def find_scheme(name: str) -> Scheme:
-    """The scheme called `name`.
+@lru_cache(maxsize=256)
+def find_scheme(text: str) -> Scheme:
+    """The scheme that `text` names: a term, or a weighted sum such as `delta+0.1*format+0.2*length(2000)`.
 
     Raises:
-        InvalidInput: there is none.
+        InvalidInput: no such term, or a sum that judges no move.
     """
-    try:
-        return SCHEMES[name]
-    except KeyError:
-        raise InvalidInput(f"no scheme {name!r}: choose from {', '.join(SCHEMES)}") from None
+    if len(text) > MAX_SCHEME_CHARS:
+        raise InvalidInput(f"no scheme is {len(text)} characters long: {text[:MAX_SCHEME_CHARS]!r}...")
+    parts = "".join(text.split()).split("+")
+    scheme = Scheme("+".join(parts), tuple(_weighted(part, text) for part in parts))
+    names = [term.name.partition("(")[0] for _, term in scheme.terms]
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"scheme {text!r} names a term twice")
+    if not any(term.judges_move for _, term in scheme.terms):
+        raise InvalidInput(f"scheme {text!r} judges no move: add delta, best, accuracy or minmax")
+    return scheme
+
+
+def _weighted(part: str, text: str) -> tuple[float, Term]:
+    match = _TERM.fullmatch(part)
+    if match is None:
+        raise InvalidInput(f"no scheme {text!r}: {part!r} is no term such as delta or 0.1*format")
+    weight, name, number = float(match[1] or 1.0), match[2], match[3]
+    if not 0 < weight <= 1000:
+        raise InvalidInput(f"scheme {text!r}: weight {match[1]} is not in (0, 1000]")
+    if name == "length" and number != "0":
+        return weight, _length(int(number or LENGTH_CHARS))
+    if name == "graded":
+        raise InvalidInput(f"scheme {text!r}: graded judges tasks P and A, not moves")
+    if name not in TERMS or number is not None:
+        raise InvalidInput(f"no scheme {part!r}: choose from {', '.join(TERMS)}, length, length(N)")
+    return weight, TERMS[name]

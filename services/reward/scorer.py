@@ -8,80 +8,108 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-import chess
-
 from rookery import metrics
+from rookery.engine import find_engine
+from rookery.engines import EnginePool, Lane
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
-from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
-from services.reward.cache import Cache
-from services.reward.engine import Analysis, Query, find_engine
+from rookery.trace import EngineStamp, Outcome, Verdict
+from services.reward import graded, tasks
+from services.reward.cache import AnalysisCache
+from services.reward.judge import Judge, MoveAnswer, Result
 from services.reward.notation import Reading, read_move
 from services.reward.parse import extract
-from services.reward.pool import EnginePool
-from services.reward.position import Play, Position, read_position
-from services.reward.schemes import PENALTIES, Scheme, find_scheme
-from services.reward.winprob import CHECKMATE, DRAW, win_probability
+from services.reward.position import Position, read_position
+from services.reward.schemes import Scheme, find_scheme
+from services.reward.tasks import TaskJudge
+from services.reward.winprob import WinModel
 
 if TYPE_CHECKING:
+    from rookery.shared_cache import SharedCache
     from services.reward.settings import RewardSettings
 
-CACHE_ENTRIES = 200_000
-"""About 100 MB when full."""
+MOVE = "move"
+TASKS = (MOVE, *graded.TASKS)
 
-TASKS = ("move",)
+SLOWEST_NODES_PER_S = 20_000
+"""What is slower has hung; a deadline in seconds alone would call every search of many nodes that."""
+
+MOST_MOVES = 218
+"""Legal moves of R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1 (N. Petrovic): no position has more."""
+
+_BREATH = 8
+"""Items read before engines and other requests get a turn: a thousand would take a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One answer to judge. Empty `task` and `scheme` mean the defaults."""
+    """One answer to judge. Empty `task` and `scheme` mean the defaults; `move` is what task A asks about."""
 
     fen: str
     response: str
     task: str = ""
     scheme: str = ""
     truncated: bool = False
+    move: str = ""
+
+
+_OUTCOMES = {outcome: metrics.REWARD_OUTCOMES.labels(outcome) for outcome in Outcome}
 
 
 class Scorer:
     """Judges answers with one pool of engines. Use it from one event loop."""
 
-    def __init__(self, pool: EnginePool, settings: RewardSettings) -> None:
+    def __init__(self, pool: EnginePool, settings: RewardSettings, shared: SharedCache | None = None) -> None:
         self.pool = pool
         self._settings = settings
-        self._analyses: Cache[Query, Analysis] = Cache(pool.search, size=CACHE_ENTRIES)
+        self._shared = shared
+        model = WinModel(settings.win_model, settings.k)
+        engine = pool.engine_id.lower().replace(" ", "-")
+        cache = AnalysisCache(engine=f"{engine}:hash-{settings.hash_mb}", shared=shared)
+        self._judge = Judge(cache, model, nodes=settings.nodes, engine_id=pool.engine_id)
+        searched = f"nodes-{settings.nodes}/hash-{settings.hash_mb}/{engine}"
+        self._searched = f"{model.id}/{searched}"
+        # An evaluation in an answer is in centipawns, which only Lichess's formula can weigh.
+        cp_model = WinModel(k=settings.k)
+        self._tasks = TaskJudge(
+            Judge(cache, cp_model, nodes=settings.nodes, engine_id=pool.engine_id),
+            reward_version=f"{tasks.SCHEME_ID}/{cp_model.id}/{searched}",
+            engine_id=pool.engine_id,
+        )
 
     @classmethod
     async def start(cls, settings: RewardSettings) -> Self:
         """A scorer with its engines running.
 
         Raises:
-            SetupError: there is no Stockfish, or it does not work.
+            SetupError: there is no Stockfish, or it does not work; the Redis URL is none.
         """
-        path = find_engine(settings.engine_path)
+        shared = _shared_cache(settings.redis_url)
+        path = find_engine(settings.engine_path, setting="--engine-path (REWARD_ENGINE_PATH)")
         pool = EnginePool(
             path,
             engines=settings.engines,
             hash_mb=settings.hash_mb,
             queue=settings.queue,
-            deadline_s=settings.deadline_s,
+            deadline_s=max(settings.deadline_s, settings.nodes / SLOWEST_NODES_PER_S),
         )
         try:
-            return cls(await pool.start(), settings)
+            return cls(await pool.start(), settings, shared)
         except RookeryError as error:
             raise SetupError(f"{str(path)!r} does not work as an engine: {error}") from error
 
     async def close(self) -> None:
         """Ends the engines."""
         await self.pool.close()
+        if self._shared is not None:
+            await self._shared.close()
 
     def version(self, scheme: Scheme) -> str:
         """Everything a reward depends on beside the question."""
-        settings = self._settings
-        engine = self.pool.engine_id.lower().replace(" ", "-")
-        return f"{scheme.id}/lichess-k{settings.k:g}/nodes-{settings.nodes}/hash-{settings.hash_mb}/{engine}"
+        return f"{scheme.id}/{self._searched}"
 
     async def score(self, item: Item) -> Verdict:
         """The verdict of one answer.
@@ -90,80 +118,118 @@ class Scorer:
             InvalidInput: the FEN, task or scheme cannot be judged.
             Unavailable: the engines are away or overrun.
         """
-        with metrics.REWARD_SECONDS.time():
-            scheme = find_scheme(item.scheme or self._settings.scheme)
-            if item.task and item.task not in TASKS:
-                raise InvalidInput(f"no task {item.task!r}: choose from {', '.join(TASKS)}")
-            position = read_position(item.fen)
-            reading = _read(item, position)
-            if reading.move is None:
-                verdict = self._refusal(reading.outcome, scheme)
-            else:
-                verdict = await self._judge(position, reading.move, scheme)
-        metrics.REWARD_OUTCOMES.labels(verdict.outcome).inc()
-        return verdict
+        (result,) = await self.score_batch([item])
+        if isinstance(result, Verdict):
+            return result
+        raise result
 
-    async def score_batch(self, items: Sequence[Item]) -> list[Verdict | RookeryError]:
+    async def score_batch(self, items: Sequence[Item]) -> list[Result]:
         """Verdicts in the order of `items`; an item that cannot be judged leaves its error in its slot."""
-        return await asyncio.gather(*(self._score_or_error(item) for item in items))
+        with metrics.REWARD_SECONDS.time():
+            results = await self._score_all(items)
+        for result in results:
+            if isinstance(result, Verdict):
+                _OUTCOMES[result.outcome].inc()
+        return results
 
-    async def _score_or_error(self, item: Item) -> Verdict | RookeryError:
+    async def _score_all(self, items: Sequence[Item]) -> list[Result]:
+        groups: dict[tuple[str, str], list[int]] = {}
+        for number, item in enumerate(items):
+            groups.setdefault((item.fen, item.task), []).append(number)
+        results: list[Result] = [_NOT_YET] * len(items)
+        lane = self.pool.lane()
+        # One request alone, of positions with many moves to search, must not overrun the queue.
+        broad = asyncio.Semaphore(max(1, self._settings.queue // (2 * MOST_MOVES)))
+        unheard = 0
+        async with asyncio.TaskGroup() as group_tasks:
+            for numbers in groups.values():
+                group_tasks.create_task(self._score_group(items, numbers, results, lane, broad))
+                unheard += len(numbers)
+                if unheard >= _BREATH:
+                    unheard = 0
+                    await asyncio.sleep(0)
+        return results
+
+    async def _score_group(
+        self,
+        items: Sequence[Item],
+        numbers: Sequence[int],
+        results: list[Result],
+        lane: Lane,
+        broad: asyncio.Semaphore,
+    ) -> None:
+        """Fills the slots `numbers`, whose items share a position, and so its searches."""
+        asked: dict[int, MoveAnswer | str] = {}
+        for number in numbers:
+            read = self._read(items[number])
+            if isinstance(read, MoveAnswer | str):
+                asked[number] = read
+            else:
+                results[number] = read
+        if not asked:
+            return
+        position = read_position(items[numbers[0]].fen)
+        moves = [answer for answer in asked.values() if isinstance(answer, MoveAnswer)]
+        texts = [answer for answer in asked.values() if isinstance(answer, str)]
+        is_broad = bool(texts) or any(answer.scheme.needs_worst for answer in moves)
         try:
-            return await self.score(item)
+            async with broad if is_broad else nullcontext():
+                if moves:
+                    judged = await self._judge.judge(position, moves, lane)
+                else:
+                    judged = await self._tasks.policy(position, texts, lane)
+        except RookeryError as error:  # of these items alone: raised here, it would end the whole batch
+            judged = [error] * len(asked)
+        for number, verdict in zip(asked, judged, strict=True):
+            results[number] = verdict
+
+    def _read(self, item: Item) -> MoveAnswer | str | Result:
+        """What to ask the engines: a move, or the text of a `P:` answer; else the verdict or the error."""
+        try:
+            return self._understand(item)
         except RookeryError as error:
             return error
 
+    def _understand(self, item: Item) -> MoveAnswer | str | Verdict:
+        if item.task not in ("", *TASKS):
+            raise InvalidInput(f"no task {item.task!r}: choose from {', '.join(TASKS)}")
+        if item.move and item.task != "A":
+            raise InvalidInput(f"move {item.move!r} goes with task 'A', not with {item.task or MOVE!r}")
+        position = read_position(item.fen)
+        if item.task in graded.TASKS:
+            tasks.check_scheme(item.task, item.scheme)
+            return (
+                item.response if item.task == "P" else self._tasks.state(item.fen, item.move, item.response)
+            )
+        scheme = find_scheme(item.scheme or self._settings.scheme)
+        reading = _reading(item, position)
+        if reading.move is None:
+            return self._refusal(reading.outcome, scheme)
+        play = position.play(reading.move)
+        return MoveAnswer(play, reading.move, item.response, scheme, self.version(scheme))
+
     def _refusal(self, outcome: Outcome, scheme: Scheme) -> Verdict:
+        penalty = scheme.penalty(outcome)
         return Verdict(
-            reward=PENALTIES[outcome],
+            reward=penalty,
             outcome=outcome,
             reward_version=self.version(scheme),
-            components={"format": PENALTIES[outcome]},
+            components={"penalty": penalty},
             engine=EngineStamp(self.pool.engine_id, 0),
         )
 
-    async def _judge(self, position: Position, move: chess.Move, scheme: Scheme) -> Verdict:
-        root = await self._search(position)
-        best = _best(position, root)
-        played = position.play(move)
-        own = None if played.settled or played is best else await self._search(position, move)
-        eval_after = played.settled or (own or root).evaluation
-        win_before = self._win(best, root.evaluation)
-        win_after = self._win(played, eval_after)
-        regret = max(0.0, win_before - win_after)
-        quality = scheme.quality(regret)
-        return Verdict(
-            reward=quality,
-            outcome=Outcome.LEGAL,
-            reward_version=self.version(scheme),
-            move=played.move,
-            best=best.move,
-            win_before=win_before,
-            win_after=win_after,
-            regret=regret,
-            eval_before=root.evaluation,
-            eval_after=eval_after,
-            components={"quality": quality, "format": 0.0},
-            engine=EngineStamp(self.pool.engine_id, root.nodes + (own.nodes if own else 0)),
-        )
 
-    async def _search(self, position: Position, move: chess.Move | None = None) -> Analysis:
-        only = None if move is None else position.to_engine(move)
-        return await self._analyses.get(Query(position.key, self._settings.nodes, only))
-
-    def _win(self, play: Play, evaluation: Evaluation) -> float:
-        if play.settled is None:
-            return win_probability(evaluation, k=self._settings.k)
-        return CHECKMATE if play.settled.mate else DRAW
+_NOT_YET = EngineFault("not judged")
 
 
-def _read(item: Item, position: Position) -> Reading:
+def _reading(item: Item, position: Position) -> Reading:
     answer = extract(item.response, truncated=item.truncated)
     return Reading(answer.missing) if answer.missing else read_move(answer.text, position.board)
 
 
-def _best(position: Position, root: Analysis) -> Play:
-    try:
-        return position.play(position.from_engine(root.best))
-    except chess.IllegalMoveError as error:
-        raise EngineFault(f"the engine answers nonsense: {error}") from error
+def _shared_cache(url: str) -> SharedCache | None:
+    if not url:
+        return None
+    from rookery.shared_cache import SharedCache
+
+    return SharedCache(url)

@@ -1,8 +1,11 @@
 """Starts the engines and serves the reward over HTTP and gRPC until told to stop."""
 
+import asyncio
+import gc
+
 from rookery.serving import Service, serve
 from rookery.v1 import reward_pb2_grpc
-from services.reward.app import create_app
+from services.reward.app import create_app, readiness
 from services.reward.scorer import Scorer
 from services.reward.servicer import SERVICE_NAME, RewardServicer
 from services.reward.settings import RewardSettings
@@ -15,15 +18,23 @@ async def run(settings: RewardSettings) -> None:
         SetupError: no Stockfish, or a port taken.
     """
     scorer = await Scorer.start(settings)
+    _spare_the_collector()
     try:
         await serve(reward_service(scorer, settings))
     finally:
         await scorer.close()
 
 
+def _spare_the_collector() -> None:
+    """What is loaded stays, and analyses make no cycles: to look through them all again costs pauses."""
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
+
+
 def reward_service(scorer: Scorer, settings: RewardSettings) -> Service:
     """Both faces of one scorer."""
-    servicer = RewardServicer(scorer)
+    stopping = asyncio.Event()
+    servicer = RewardServicer(scorer, stopping=stopping)
     return Service(
         name="reward",
         app=create_app(scorer),
@@ -34,4 +45,6 @@ def reward_service(scorer: Scorer, settings: RewardSettings) -> Service:
         grpc_port_setting="--grpc-port (REWARD_GRPC_PORT)",
         add_grpc=lambda server: reward_pb2_grpc.add_RewardServiceServicer_to_server(servicer, server),  # type: ignore[no-untyped-call]
         grpc_services=(SERVICE_NAME,),
+        stopping=stopping,
+        ready=readiness(scorer),
     )

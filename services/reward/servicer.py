@@ -1,8 +1,8 @@
 """The gRPC face of the reward: `rookery.v1.RewardService`. Wraps the scorer, decides nothing."""
 
-from typing import Any
-
-import grpc
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
 
 from rookery.codec import verdict_to_proto
 from rookery.errors import InvalidInput, RookeryError
@@ -12,17 +12,19 @@ from rookery.v1 import reward_pb2, reward_pb2_grpc
 from services.reward.bodies import MAX_ITEMS
 from services.reward.counting import counted
 from services.reward.scorer import Item, Scorer
+from services.reward.stream import Context, ScoreStream
+
+logger = logging.getLogger(__name__)
 
 SERVICE_NAME = reward_pb2.DESCRIPTOR.services_by_name["RewardService"].full_name
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
 
 class RewardServicer(reward_pb2_grpc.RewardServiceServicer):
-    """Score and ScoreBatch over one scorer."""
+    """Score, ScoreBatch and ScoreStream over one scorer. A set `stopping` ends open streams."""
 
-    def __init__(self, scorer: Scorer) -> None:
+    def __init__(self, scorer: Scorer, *, stopping: asyncio.Event | None = None) -> None:
         self._scorer = scorer
+        self._stopping = stopping or asyncio.Event()
 
     async def Score(self, request: reward_pb2.ScoreRequest, context: Context) -> reward_pb2.ScoreResponse:  # noqa: N802
         async with grpc_errors(context):
@@ -34,15 +36,35 @@ class RewardServicer(reward_pb2_grpc.RewardServiceServicer):
         self, request: reward_pb2.ScoreBatchRequest, context: Context
     ) -> reward_pb2.ScoreBatchResponse:
         async with grpc_errors(context):
-            with counted("grpc"):
-                if len(request.items) > MAX_ITEMS:
-                    raise InvalidInput(f"{len(request.items)} items in one batch: at most {MAX_ITEMS}")
-                results = await self._scorer.score_batch([_item(item) for item in request.items])
-        return reward_pb2.ScoreBatchResponse(items=[_slot(result) for result in results])
+            slots = await self._judge(request.items)
+        return reward_pb2.ScoreBatchResponse(items=slots)
+
+    async def ScoreStream(  # noqa: N802
+        self, requests: AsyncIterator[reward_pb2.ScoreStreamRequest], context: Context
+    ) -> None:
+        await ScoreStream(self._judge_or_refuse, context, stopping=self._stopping).run(requests)
+
+    async def _judge(self, requests: Sequence[reward_pb2.ScoreRequest]) -> list[reward_pb2.ScoreBatchItem]:
+        with counted("grpc"):
+            if len(requests) > MAX_ITEMS:
+                raise InvalidInput(f"{len(requests)} items in one batch: at most {MAX_ITEMS}")
+            results = await self._scorer.score_batch([_item(request) for request in requests])
+        return [_slot(result) for result in results]
+
+    async def _judge_or_refuse(
+        self, requests: Sequence[reward_pb2.ScoreRequest]
+    ) -> list[reward_pb2.ScoreBatchItem]:
+        try:
+            return await self._judge(requests)
+        except RookeryError as error:
+            logger.log(error.log_level, "grpc: %s", error)
+            return [_slot(error)] * len(requests)
 
 
 def _item(request: reward_pb2.ScoreRequest) -> Item:
-    return Item(request.fen, request.response, request.task, request.scheme, request.truncated)
+    return Item(
+        request.fen, request.response, request.task, request.scheme, request.truncated, move=request.move
+    )
 
 
 def _slot(result: Verdict | RookeryError) -> reward_pb2.ScoreBatchItem:

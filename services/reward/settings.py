@@ -4,10 +4,12 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from rookery.errors import InvalidInput
 from rookery.settings import Port, Settings
+from services.reward.schemes import DEFAULT, find_scheme
 from services.reward.winprob import LICHESS_K
 
 
@@ -36,9 +38,22 @@ class RewardSettings(Settings):
     """Hash table per engine. It is cleared before each search, which costs time by its size."""
     k: float = Field(default=LICHESS_K, gt=0, le=0.1)
     """Steepness of the win probability per centipawn; 0.002 suits weak players."""
-    scheme: Literal["delta", "best"] = "delta"
-    """Reward when the caller names none: delta or best."""
+    win_model: Literal["lichess", "wdl"] = "lichess"
+    """Win probability from the score (lichess) or from the engine's own wins and draws (wdl)."""
+    scheme: str = DEFAULT
+    """Reward when the caller names none: delta, best, accuracy, minmax, or a sum as in delta+0.1*format."""
     queue: int = Field(default=4096, ge=1)
     """Searches that may wait for an engine before callers are told to come back."""
     deadline_s: float = Field(default=10.0, gt=0)
-    """A search that takes longer has hung: its engine is replaced."""
+    """A search that takes longer has hung: its engine is replaced. It has 1 s per 20,000 nodes at least."""
+    redis_url: str = ""
+    """Redis where replicas share their searches, such as redis://localhost:6379. Default: none."""
+
+    @field_validator("scheme")
+    @classmethod
+    def _known(cls, scheme: str) -> str:
+        try:
+            find_scheme(scheme)
+        except InvalidInput as error:
+            raise ValueError(str(error)) from error
+        return scheme

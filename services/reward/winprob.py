@@ -1,12 +1,17 @@
-"""From an engine's score to a win probability, by the formula Lichess draws its graphs with.
+"""From an engine's score to a win probability, by the formula Lichess draws its graphs with or by the
+engine's own count of wins, draws and losses.
 
 Differences of win probabilities mean the same everywhere on the scale; differences of centipawns do
-not. Nothing here knows an engine: scores come in as `Evaluation`.
+not. Nothing here knows a board.
 """
 
 import math
+from dataclasses import dataclass
+from typing import Literal
 
+from rookery.errors import EngineFault
 from rookery.trace import Evaluation
+from rookery.uci import Line
 
 LICHESS_K = 0.00368208
 """Per centipawn; fitted on 75,000 positions of rapid games at 2300+ Elo (lichess-org/lila, PR 11148)."""
@@ -19,6 +24,36 @@ CHECKMATE = 1.0
 
 DRAW = 0.5
 """Stalemate, dead positions and the 75-move rule, whatever was at stake before."""
+
+
+@dataclass(frozen=True, slots=True)
+class WinModel:
+    """How an engine's line becomes a chance in [0, 1] that the side to move wins, a draw counting half.
+
+    `lichess` takes the score and the steepness `k`; `wdl` takes what the engine itself expects of games
+    between its equals, which is flat beyond two pawns and changes with the engine's version.
+    """
+
+    name: Literal["lichess", "wdl"] = "lichess"
+    k: float = LICHESS_K
+
+    @property
+    def id(self) -> str:
+        """As it stands in `reward_version`."""
+        return f"lichess-k{self.k!r}" if self.name == "lichess" else "wdl"
+
+    def win(self, line: Line) -> float:
+        """Of the side to move.
+
+        Raises:
+            EngineFault: `wdl` of an engine that does not give it.
+        """
+        if self.name == "lichess":
+            return win_probability(line.evaluation, k=self.k)
+        if line.wdl is None:
+            raise EngineFault("the engine tells no wins, draws and losses: set --win-model lichess")
+        win, draw, _ = line.wdl
+        return (win + draw / 2) / 1000
 
 
 def win_probability(evaluation: Evaluation, *, k: float = LICHESS_K) -> float:

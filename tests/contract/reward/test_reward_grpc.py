@@ -1,9 +1,16 @@
 """The gRPC contract: the same verdicts, errors as status codes, problems in their slots."""
 
+import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import grpc
+import psutil
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from rookery.clients import RewardClient, ScoreItem
 from rookery.codec import verdict_from_proto
@@ -12,7 +19,8 @@ from rookery.trace import Outcome
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 from services.reward.bodies import MAX_ITEMS
 from services.reward.scorer import Item, Scorer
-from services.reward.servicer import RewardServicer
+from services.reward.servicer import SERVICE_NAME, RewardServicer
+from tests.contract.reward.conftest import RunningService
 
 pytestmark = pytest.mark.stockfish
 
@@ -86,3 +94,48 @@ async def test_the_typed_client(target: str, scorer: Scorer) -> None:
             await client.score([ScoreItem(FEN, r"\boxed{h4}")])
     finally:
         await client.close()
+
+
+async def test_health_is_served_by_name(service: RunningService) -> None:
+    async with grpc.aio.insecure_channel(service.grpc_target) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        for name in ("", SERVICE_NAME):
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Check(health_pb2.HealthCheckRequest(service="nobody"))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_health_falls_with_the_engines_and_rises_again(
+    start_service, stockfish_path: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "engine"
+    sound = f'#!/bin/sh\nexec "{stockfish_path}"\n'
+    path.write_text(sound)
+    path.chmod(0o755)
+    service = start_service("--engine-path", str(path))
+    (engine,) = (process.pid for process in psutil.Process(service.process.pid).children())
+    async with grpc.aio.insecure_channel(service.grpc_target) as channel, asyncio.timeout(60):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=SERVICE_NAME))
+        statuses = aiter(watch)
+        seen = [(await anext(statuses)).status]
+        path.write_text("#!/bin/sh\nexit 1\n")
+        os.kill(engine, signal.SIGKILL)
+        seen.append((await anext(statuses)).status)
+        path.write_text(sound)
+        seen.append((await anext(statuses)).status)
+        watch.cancel()
+    serving, away = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+    assert seen == [serving, away, serving]
+    assert service.stop()[0] == 0
+
+
+def test_reflection_describes_every_method(service: RunningService) -> None:
+    with grpc.insecure_channel(service.grpc_target) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        assert SERVICE_NAME in database.get_services()
+        file = database.FindFileContainingSymbol(SERVICE_NAME)
+    (described,) = file.service
+    methods = {m.name: (m.client_streaming, m.server_streaming) for m in described.method}
+    assert methods == {"Score": (False, False), "ScoreBatch": (False, False), "ScoreStream": (True, True)}

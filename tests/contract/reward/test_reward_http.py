@@ -32,7 +32,7 @@ async def test_a_legal_move(http: httpx.AsyncClient) -> None:
         "regret": 0.0,
         "eval_before": {"cp": None, "mate": 1},
         "eval_after": {"cp": None, "mate": 1},
-        "components": {"quality": 0.0, "format": 0.0},
+        "components": {"delta": 0.0},
     }
 
 
@@ -40,7 +40,7 @@ async def test_an_illegal_move_is_a_verdict(http: httpx.AsyncClient) -> None:
     response = await http.post("/v1/score", json={"fen": FEN, "response": r"\boxed{Ke5}"})
     assert response.status_code == 200
     body = response.json()
-    assert (body["outcome"], body["reward"], body["components"]) == ("illegal", -1.2, {"format": -1.2})
+    assert (body["outcome"], body["reward"], body["components"]) == ("illegal", -1.2, {"penalty": -1.2})
     assert body["move"] is body["best"] is body["win_before"] is body["regret"] is None
 
 
@@ -48,7 +48,7 @@ async def test_optional_fields(http: httpx.AsyncClient) -> None:
     request = {"fen": FEN, "response": "hm", "task": "move", "scheme": "best", "truncated": True}
     body = (await http.post("/v1/score", json=request)).json()
     assert body["outcome"] == "truncated"
-    assert body["reward_version"].startswith("best-1/")
+    assert body["reward_version"].startswith("best-2/")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ def test_a_taken_port_is_named(stockfish_path: str, flag: str) -> None:
         (["--engine-path", "/nowhere/stockfish"], "REWARD_ENGINE_PATH"),
         (["--nodes", "none"], "nodes"),
         (["--scheme", "gold"], "scheme"),
+        (["--redis-url", "http://me:secret@nowhere"], "shared cache: Redis URL must specify"),
+        (["--redis-url", "redis://me:secret@nowhere?tls=1"], "unexpected keyword argument 'tls'"),
     ],
 )
 def test_wrong_settings_are_named(flags: list[str], why: str) -> None:
@@ -72,6 +74,7 @@ def test_wrong_settings_are_named(flags: list[str], why: str) -> None:
     assert done.returncode == 2
     assert why in done.stderr
     assert "Traceback" not in done.stderr
+    assert "secret" not in done.stderr
 
 
 def test_the_import_and_the_help_are_light() -> None:

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from rookery.trace import Outcome
 from services.reward.app import MAX_BODY_BYTES
 from services.reward.bodies import MAX_ITEMS, ScoreRequest, VerdictBody
 from services.reward.parse import MAX_BOX_CHARS
-from services.reward.schemes import PENALTIES, SCHEMES
+from services.reward.schemes import TERMS, find_scheme
 from services.reward.settings import RewardSettings
 from tests.curl import run_curl
 
@@ -35,7 +36,7 @@ def curl(service):
 
 
 def test_every_curl_is_found() -> None:
-    assert len(CURLS) == TEXT.count("curl -s") == 5
+    assert len(CURLS) == TEXT.count("curl -s") == 7
 
 
 def test_score(curl) -> None:
@@ -49,17 +50,42 @@ def test_score(curl) -> None:
     assert -1.0 < verdict["reward"] < -0.1
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_rookworlds_tasks(curl, number: int) -> None:
+    verdict = json.loads(curl(CURLS[number]))
+    shown = json.loads(JSON[number])
+    assert verdict.keys() == VerdictBody.model_fields.keys()
+    assert verdict["components"].keys() == shown["components"].keys()
+    assert verdict["outcome"] == shown["outcome"]
+    if number == 2:
+        assert {field: verdict[field] for field in shown} == shown
+    else:
+        assert 0.4 <= verdict["reward"] < 0.8
+
+
 def test_batch(curl) -> None:
-    verdicts = json.loads(curl(CURLS[1]))["verdicts"]
-    for verdict, shown in zip(verdicts, json.loads(JSON[1])["verdicts"], strict=True):
+    verdicts = json.loads(curl(CURLS[3]))["verdicts"]
+    for verdict, shown in zip(verdicts, json.loads(JSON[3])["verdicts"], strict=True):
         for field, value in shown.items():
             assert verdict[field] == value or str(verdict[field]).startswith(value.rstrip("."))
 
 
 def test_probes(curl) -> None:
-    assert json.loads(curl(CURLS[2])) == {"status": "alive"}
-    assert json.loads(curl(CURLS[3])) == {"status": "ready"}
-    assert "rookery_reward_seconds_bucket" in curl(CURLS[4])
+    assert json.loads(curl(CURLS[4])) == {"status": "alive"}
+    assert json.loads(curl(CURLS[5])) == {"status": "ready"}
+    assert "rookery_reward_seconds_bucket" in curl(CURLS[6])
+
+
+async def test_the_grpc_example(service) -> None:
+    example = re.search(r"```python\n(from rookery.clients.*?)```", TEXT, re.DOTALL)
+    assert example is not None
+    body = example[1].replace("localhost:50051", service.grpc_target)
+    lines = [f"    {line}" for line in body.splitlines()] + ["    return verdicts"]
+    names: dict[str, Any] = {}
+    exec("\n".join(["async def example(fen, completions):", *lines]), names)
+    fen = "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1"
+    verdicts = await names["example"](fen, [r"\boxed{Ra8#}", "nothing"])
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.LEGAL, Outcome.NO_BOX]
 
 
 def test_docs_are_served(service) -> None:
@@ -113,13 +139,16 @@ def rows(first_cell: str) -> list[list[str]]:
 def test_the_tables() -> None:
     fields = [row[0].strip("`") for row in rows("`[a-z]+` \\| (string|boolean)")]
     assert fields == list(ScoreRequest.model_fields)
-    prices = {row[0].strip("`"): row[1] for row in rows("`[a-z_]+` \\| -1")}
-    assert prices.pop("legal") == "-1 to 0"
-    assert prices == {outcome.value: str(price) for outcome, price in PENALTIES.items()}
+    prices = {row[0].strip("`"): row[1] for row in rows("`[a-z_]+` \\| -1\\.\\d")}
+    assert prices == {
+        outcome.value: f"{find_scheme('delta').penalty(outcome):g}"
+        for outcome in Outcome
+        if outcome != "legal"
+    }
     settings = {row[1].strip("`"): row[2] for row in rows("`-")}
     assert list(settings) == [f"REWARD_{name.upper()}" for name in RewardSettings.model_fields]
     for name, field in RewardSettings.model_fields.items():
-        if name not in ("engines", "engine_path"):
+        if name not in ("engines", "engine_path", "redis_url"):
             assert settings[f"REWARD_{name.upper()}"] == str(field.default).removesuffix(".0"), name
 
 
@@ -127,5 +156,11 @@ def test_the_limits() -> None:
     assert f"Up to {MAX_ITEMS} items" in TEXT
     assert f"over {MAX_BODY_BYTES >> 20} MiB" in TEXT
     assert f"longer than {MAX_BOX_CHARS} characters" in TEXT
-    for scheme in SCHEMES:
-        assert f"`{scheme}`: " in TEXT
+    schemes = {
+        row[0].strip("`").removesuffix("(N)"): row[1]
+        for row in rows("`[a-z]+(\\(N\\))?` \\| -?[01] to")
+        if row[0] != "`legal`"
+    }
+    assert schemes == {term.name: f"{term.low:g} to {term.high:g}" for term in TERMS.values()} | {
+        "length": "-1 to 0"
+    }

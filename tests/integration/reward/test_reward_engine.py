@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 import stat
 import subprocess
@@ -12,15 +13,20 @@ from pathlib import Path
 import chess
 import pytest
 
-from rookery.errors import EngineFault, SetupError, Unavailable
-from services.reward.engine import Engine, Query, find_engine
-from services.reward.pool import EnginePool
-from services.reward.scorer import Scorer
+from rookery import metrics
+from rookery.engine import find_engine
+from rookery.engines import EnginePool
+from rookery.errors import EngineFault, Quarantined, RookeryError, SetupError, Unavailable
+from rookery.quarantine import MAX_CRASHES
+from rookery.trace import Outcome, Verdict
+from rookery.uci import Analysis, Query
+from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
 
 pytestmark = pytest.mark.stockfish
 
 LONG = 50_000_000
+SETTING = "--engine-path (REWARD_ENGINE_PATH)"
 SHORT = Query(f"{chess.STARTING_FEN[:-4]} 0 1", nodes=500)
 
 
@@ -35,18 +41,70 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-async def test_an_engine_killed_mid_search_is_a_fault_and_is_replaced(stockfish_path: str) -> None:
+async def test_a_search_whose_engine_is_killed_is_made_again(stockfish_path: str) -> None:
     pool = await pool_of(stockfish_path).start()
     try:
-        before = await pool.search(SHORT)
+        query = Query(SHORT.fen, nodes=200_000)
+        before = await pool.search(query)
         (pid,) = pool.pids
-        doomed = asyncio.create_task(pool.search(Query(SHORT.fen, LONG)))
-        await asyncio.sleep(0.1)
+        unlucky = asyncio.create_task(pool.search(query))
+        await asyncio.sleep(0.02)
         os.kill(pid, signal.SIGKILL)
-        with pytest.raises(EngineFault, match="the engine died"):
-            await doomed
-        assert await pool.search(SHORT) == before
+        assert await unlucky == before
         assert pool.pids != (pid,)
+    finally:
+        await pool.close()
+
+
+async def test_a_position_that_costs_two_engines_is_quarantined_and_harms_no_other(
+    stockfish_path: str, tmp_path: Path
+) -> None:
+    poison = "8/8/8/8/8/2k5/2q5/K7 w - - 0 1"
+    path = script(tmp_path, f"""sed -u '/2k5.2q5.K7/q' | exec "{stockfish_path}" """)
+    pool = await pool_of(path).start()
+    lane = pool.lane()
+    good = [Query(SHORT.fen, nodes=500 + i) for i in range(6)]
+    try:
+        results = await lane.search_all([*good[:3], Query(poison, 500), *good[3:]])
+        assert isinstance(results[3], Quarantined) and poison in str(results[3])
+        assert [type(result) for i, result in enumerate(results) if i != 3] == [Analysis] * 6
+        with pytest.raises(Quarantined, match="2 engines died over"):
+            await pool.search(Query(poison, nodes=7, move="a1a2"))
+        assert (await pool.search(SHORT)).nodes >= 500
+    finally:
+        await pool.close()
+
+
+async def test_moves_queued_with_a_poison_position_cost_no_more_engines(
+    stockfish_path: str, tmp_path: Path
+) -> None:
+    poison = "8/8/8/8/8/2k5/8/K6Q w - - 0 1"
+    path = script(tmp_path, f"""sed -u '/2k5.8.K6Q/q' | exec "{stockfish_path}" """)
+    pool = await pool_of(path).start()
+    restarts = metrics.ENGINE_RESTARTS._value.get()
+    moves = [move.uci() for move in chess.Board(poison).legal_moves]
+    try:
+        results = await pool.lane().search_all([Query(poison, 500, move) for move in moves])
+        assert [type(result) for result in results] == [Quarantined] * len(moves)
+        assert (await pool.search(SHORT)).nodes >= 500
+        assert metrics.ENGINE_RESTARTS._value.get() - restarts == MAX_CRASHES
+    finally:
+        await pool.close()
+
+
+async def test_a_position_whose_engines_are_killed_by_somebody_is_innocent(stockfish_path: str) -> None:
+    pool = await pool_of(stockfish_path).start()
+    try:
+        query = Query(SHORT.fen, nodes=300_000)
+        unlucky = asyncio.create_task(pool.search(query))
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+            (pid,) = pool.pids
+            await asyncio.sleep(0.02)
+            os.kill(pid, number)
+            async with asyncio.timeout(60):
+                while pool.pids in ((), (pid,)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+        assert await unlucky == await pool.search(query)
     finally:
         await pool.close()
 
@@ -62,12 +120,95 @@ async def test_an_engine_that_died_idle_costs_nobody_anything(stockfish_path: st
         await pool.close()
 
 
-async def test_a_hung_search_is_a_fault_and_is_replaced(stockfish_path: str) -> None:
-    pool = await pool_of(stockfish_path, deadline_s=2.0).start()
+async def test_a_position_that_hangs_two_engines_is_quarantined(stockfish_path: str) -> None:
+    pool = await pool_of(stockfish_path, deadline_s=1.0).start()
     try:
-        with pytest.raises(EngineFault, match=r"the engine hung: no bestmove in 2 s"):
+        with pytest.raises(Quarantined, match=r"the engine hung: no bestmove in 1 s"):
             await pool.search(Query(SHORT.fen, LONG))
-        assert (await pool.search(SHORT)).nodes >= 500
+        assert (await pool.search(Query("8/8/8/8/8/2k5/8/K6Q w - - 0 1", 500))).nodes >= 500
+    finally:
+        await pool.close()
+
+
+async def test_a_position_that_hangs_engines_is_quarantined_though_its_callers_leave(
+    stockfish_path: str, tmp_path: Path
+) -> None:
+    path = script(tmp_path, f"""sed -u '/2k5.8.K6Q/e sleep 5' | exec "{stockfish_path}" """)
+    hanging = Query("8/8/8/8/8/2k5/8/K6Q w - - 0 1", 500)
+    pool = await pool_of(path, deadline_s=1.0).start()
+    try:
+        for _ in range(MAX_CRASHES):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(pool.search(hanging), 0.1)
+            await pool.search(SHORT)
+        with pytest.raises(Quarantined, match="the engine hung"):
+            await pool.search(hanging)
+    finally:
+        await pool.close()
+
+
+async def test_answers_are_the_same_bits_in_any_order_on_any_engine(stockfish_path: str) -> None:
+    board, fens = chess.Board(), []
+    moves = random.Random(5)
+    for _ in range(40):
+        board.push(moves.choice(list(board.legal_moves)))
+        fens.append(board.fen())
+    queries = [Query(fen, nodes=1000, lines=1 + i % 3) for i, fen in enumerate(fens)]
+    one, two = await pool_of(stockfish_path).start(), await pool_of(stockfish_path, engines=2).start()
+    try:
+        expected = dict(zip(queries, await one.lane().search_all(queries), strict=True))
+        for _ in range(3):
+            moves.shuffle(queries)
+            assert await two.lane().search_all(queries) == [expected[query] for query in queries]
+    finally:
+        await one.close()
+        await two.close()
+
+
+async def test_several_lines_come_best_first_and_all_different(stockfish_path: str) -> None:
+    pool = await pool_of(stockfish_path).start()
+    try:
+        three, all_moves = await pool.lane().search_all(
+            [Query(SHORT.fen, nodes=5000, lines=3), Query("8/8/8/8/8/2k5/8/K6Q w - - 0 1", 5000, lines=200)]
+        )
+        assert isinstance(three, Analysis) and isinstance(all_moves, Analysis)
+        assert len({line.pv[0] for line in three.lines}) == 3
+        scores = [line.evaluation.cp for line in three.lines]
+        assert scores == sorted(scores, key=lambda cp: -(cp or 0))
+        legal = chess.Board("8/8/8/8/8/2k5/8/K6Q w - - 0 1").legal_moves
+        assert {line.pv[0] for line in all_moves.lines} == {move.uci() for move in legal}
+        assert all(line.wdl is not None and sum(line.wdl) == 1000 for line in all_moves.lines)
+    finally:
+        await pool.close()
+
+
+async def test_requests_take_turns(stockfish_path: str) -> None:
+    pool = await pool_of(stockfish_path).start()
+    try:
+        big = asyncio.create_task(
+            pool.lane().search_all([Query(SHORT.fen, nodes=20_000 + i) for i in range(60)])
+        )
+        await asyncio.sleep(0)
+        await pool.search(SHORT)
+        assert not big.done()
+        big.cancel()
+    finally:
+        await pool.close()
+
+
+async def test_a_search_wanted_by_two_is_made_once_and_by_whose_turn_comes_first(stockfish_path: str) -> None:
+    pool = await pool_of(stockfish_path).start()
+    made = metrics.ENGINE_NODES._value.get()
+    try:
+        crowd = [Query(SHORT.fen, nodes=20_000 + i) for i in range(40)]
+        big = asyncio.create_task(pool.lane().search_all(crowd))
+        await asyncio.sleep(0)
+        last = await pool.search(crowd[-1])
+        assert not big.done()
+        results = await big
+        assert results[-1] == last
+        nodes = [result.nodes for result in results if isinstance(result, Analysis)]
+        assert metrics.ENGINE_NODES._value.get() - made == sum(nodes)
     finally:
         await pool.close()
 
@@ -75,7 +216,7 @@ async def test_a_hung_search_is_a_fault_and_is_replaced(stockfish_path: str) -> 
 async def test_a_full_queue_says_when_to_come_back(stockfish_path: str) -> None:
     pool = await pool_of(stockfish_path, queue=2).start()
     try:
-        searches = [asyncio.create_task(pool.search(Query(SHORT.fen, LONG))) for _ in range(3)]
+        searches = [asyncio.create_task(pool.search(Query(SHORT.fen, LONG + i))) for i in range(3)]
         await asyncio.sleep(0.05)
         searches.append(asyncio.create_task(pool.search(SHORT)))
         await asyncio.sleep(0.05)
@@ -89,6 +230,20 @@ async def test_a_full_queue_says_when_to_come_back(stockfish_path: str) -> None:
         await asyncio.gather(*searches, return_exceptions=True)
 
 
+async def test_no_request_alone_overruns_the_queue(stockfish_path: str) -> None:
+    settings = RewardSettings(engine_path=Path(stockfish_path), engines=1, nodes=50, queue=40)
+    board, items = chess.Board(), []
+    for move in ("e4", "e5", "Nf3", "Nc6", "Bb5", "a6"):
+        items.append(Item(board.fen(), rf"\boxed{{{move}}}", scheme="minmax"))
+        board.push_san(move)
+    scorer = await Scorer.start(settings)
+    try:
+        results = await scorer.score_batch(items)
+        assert [type(result) for result in results] == [Verdict] * len(items)
+    finally:
+        await scorer.close()
+
+
 async def test_an_abandoned_search_gives_its_place_away(stockfish_path: str) -> None:
     pool = await pool_of(stockfish_path).start()
     try:
@@ -97,6 +252,33 @@ async def test_an_abandoned_search_gives_its_place_away(stockfish_path: str) -> 
         for search in abandoned:
             search.cancel()
         assert (await asyncio.wait_for(pool.search(SHORT), 60.0)).nodes >= 500
+    finally:
+        await pool.close()
+
+
+async def test_a_long_search_that_nobody_waits_for_is_stopped(stockfish_path: str) -> None:
+    pool = await pool_of(stockfish_path, deadline_s=1000.0).start()
+    try:
+        (pid,) = pool.pids
+        abandoned = asyncio.create_task(pool.search(Query(SHORT.fen, 2_000_000_000)))
+        await asyncio.sleep(0.1)
+        abandoned.cancel()
+        assert (await asyncio.wait_for(pool.search(SHORT), 60.0)).nodes >= 500
+        assert pool.pids == (pid,)
+    finally:
+        await pool.close()
+
+
+async def test_a_search_given_up_at_once_costs_no_engine(stockfish_path: str) -> None:
+    pool = await pool_of(stockfish_path).start()
+    try:
+        pids = pool.pids
+        for number in range(30):
+            hasty = asyncio.create_task(pool.search(Query(SHORT.fen, LONG + number)))
+            await asyncio.sleep(0)
+            hasty.cancel()
+            assert (await pool.search(SHORT)).nodes >= 500
+        assert pool.pids == pids
     finally:
         await pool.close()
 
@@ -114,7 +296,7 @@ async def test_when_no_engine_starts_again_callers_hear_it_at_once(
         await asyncio.sleep(0.1)
         os.kill(pid, signal.SIGKILL)
         for search in (doomed, waiting):
-            with pytest.raises(EngineFault):
+            with pytest.raises(EngineFault, match="does not speak UCI"):
                 await asyncio.wait_for(search, 60.0)
         assert not pool.ready
         with pytest.raises(EngineFault, match="none of 1 engines can be started"):
@@ -130,11 +312,11 @@ async def test_when_no_engine_starts_again_callers_hear_it_at_once(
 
 async def test_stopping_fails_what_waits(stockfish_path: str) -> None:
     pool = await pool_of(stockfish_path).start()
-    searches = [asyncio.create_task(pool.search(Query(SHORT.fen, LONG))) for _ in range(3)]
+    searches = [asyncio.create_task(pool.search(Query(SHORT.fen, LONG + i))) for i in range(3)]
     await asyncio.sleep(0.05)
     await pool.close()
     for search in searches:
-        with pytest.raises(Unavailable, match="stops"):
+        with pytest.raises(Unavailable, match="the engines stop"):
             await search
     with pytest.raises(Unavailable):
         await pool.search(SHORT)
@@ -144,36 +326,52 @@ async def test_stopping_fails_what_waits(stockfish_path: str) -> None:
     ("text", "start_s", "why"),
     [
         ("exit 3", 60.0, "the engine died"),
-        ("cat > /dev/null", 0.5, "the engine hung: no readyok"),
+        ("cat > /dev/null", 0.5, "does not speak UCI: no bestmove in 0.5 s"),
         ("yes", 60.0, "printed .* bytes without an answer"),
+        ("sed -u '/^go/Q'", 60.0, "the engine died"),
     ],
 )
 async def test_a_program_that_is_no_engine_is_a_set_up_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, start_s: float, why: str
 ) -> None:
-    monkeypatch.setattr("services.reward.engine.START_S", start_s)
+    monkeypatch.setattr("rookery.engine.START_S", start_s)
     with pytest.raises(SetupError, match=why):
         await Scorer.start(RewardSettings(engine_path=script(tmp_path, text), engines=1))
 
 
-async def test_an_answer_without_a_score_is_a_fault(tmp_path: Path) -> None:
-    path = script(tmp_path, 'echo; echo readyok; while read line; do echo; echo "bestmove e2e4"; done')
-    engine = await Engine.start(path, hash_mb=1)
-    with pytest.raises(EngineFault, match="no score from the engine"):
-        await engine.search(SHORT, timeout_s=5.0)
-    await engine.close()
-    assert not engine.alive
-    with pytest.raises(EngineFault, match="the engine died"):
-        await engine.search(SHORT, timeout_s=5.0)
+async def test_an_answer_without_a_score_is_a_fault_that_no_reward_comes_of(tmp_path: Path) -> None:
+    answers = 'case "$line" in isready) echo readyok;; go*) echo; echo "bestmove e2e4";; esac'
+    path = script(tmp_path, f"while read line; do {answers}; done")
+    pool = await pool_of(path).start()
+    try:
+        (result,) = await pool.lane().search_all([SHORT])
+        assert isinstance(result, RookeryError) and "no score from the engine" in str(result)
+    finally:
+        await pool.close()
+
+
+async def test_an_engine_without_what_the_win_model_needs_spoils_only_what_needs_it(
+    stockfish_path: str, tmp_path: Path
+) -> None:
+    path = script(tmp_path, f"""exec "{stockfish_path}" | sed -u 's/ wdl [0-9]* [0-9]* [0-9]*//' """)
+    scorer = await Scorer.start(RewardSettings(engine_path=path, engines=1, win_model="wdl"))
+    try:
+        fault, illegal = await scorer.score_batch(
+            [Item(SHORT.fen, r"\boxed{e4}"), Item(chess.STARTING_FEN, r"\boxed{e5}")]
+        )
+        assert isinstance(fault, EngineFault) and "set --win-model lichess" in str(fault)
+        assert isinstance(illegal, Verdict) and illegal.outcome is Outcome.ILLEGAL
+    finally:
+        await scorer.close()
 
 
 def test_a_missing_engine_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("services.reward.engine._USUAL_PLACES", ())
+    monkeypatch.setattr("rookery.engine._USUAL_PLACES", ())
     with pytest.raises(SetupError, match=r"apt-get install stockfish.*brew install.*REWARD_ENGINE_PATH"):
-        find_engine(None)
+        find_engine(None, setting=SETTING)
     with pytest.raises(SetupError, match=r"REWARD_ENGINE_PATH.* is no program"):
-        find_engine(tmp_path / "none")
+        find_engine(tmp_path / "none", setting=SETTING)
 
 
 def test_engines_die_with_their_parent_even_by_sigkill(stockfish_path: str) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput, RookeryError
 from rookery.trace import Evaluation, Outcome, Verdict
+from rookery.uci import Query
 from services.reward.local import LocalScorer
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
@@ -41,7 +42,7 @@ def test_the_best_move_has_no_regret_and_a_blunder_has(scorer: LocalScorer) -> N
     assert best.reward == best.regret == 0.0
     assert best.outcome is blunder.outcome is Outcome.LEGAL
     assert blunder.regret is not None and blunder.regret > 0.2
-    assert blunder.reward == -blunder.regret == blunder.components["quality"]
+    assert blunder.reward == -blunder.regret == blunder.components["delta"]
 
 
 def test_stalemate_is_half_a_point_and_costs_the_win(scorer: LocalScorer) -> None:
@@ -105,7 +106,7 @@ def test_the_components_sum_to_the_reward(scorer: LocalScorer) -> None:
 def test_the_version_names_all_that_decides(scorer: LocalScorer) -> None:
     version = judge(scorer, SCHOLARS_MATE, "a3").reward_version
     assert version.startswith("delta-1/lichess-k0.00368208/nodes-1000/hash-1/stockfish")
-    assert judge(scorer, SCHOLARS_MATE, "a3", scheme="best").reward_version.startswith("best-1/")
+    assert judge(scorer, SCHOLARS_MATE, "a3", scheme="best").reward_version.startswith("best-2/")
 
 
 @pytest.mark.parametrize("item", [Item(SCHOLARS_MATE, "", scheme="x"), Item(SCHOLARS_MATE, "", task="x")])
@@ -177,14 +178,14 @@ def fresh_rewards(engine_settings: RewardSettings, items: list[Item]) -> list[fl
 
 async def test_a_batch_asks_each_question_once(engine_settings: RewardSettings) -> None:
     scorer = await Scorer.start(engine_settings)
-    asked = []
-    search = scorer.pool.search
+    asked: list[Query] = []
+    answer = scorer.pool.answer
 
-    async def counting(query):
-        asked.append(query)
-        return await search(query)
+    async def counting(queries, lane):
+        asked.extend(queries)
+        return await answer(queries, lane)
 
-    scorer._analyses._compute = counting
+    scorer.pool.answer = counting
     moves = ["Nxg5", "h3", "h3", "g2g3", "g3", "Bxg5", "Ke7", "Nxg5"]
     try:
         verdicts = await scorer.score_batch([Item(QUEEN_HANGS, rf"\boxed{{{move}}}") for move in moves])

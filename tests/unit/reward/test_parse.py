@@ -45,6 +45,40 @@ from services.reward.parse import MAX_BOX_CHARS, Answer, extract, peel
         ("\\boxed{\uff2e\uff46\uff13}", "Nf3"),  # full width
         (r"\boxed{0-0-0}", "0-0-0"),
         (r"\boxed{Nothing fits, I resign}", "Nothing fits, I resign"),
+        (r"\\boxed{Nf3}", "Nf3"),  # escaped twice
+        (r"\boxed{\\text{Nf3}}", "Nf3"),
+        (r"\boxed{e4 \boxed{d4}", "d4"),  # the first never closes
+        (r"\boxed{\text{N}\text{f3}}", "Nf3"),
+        (r"\boxed{\mathrm{Qxf7}\#}", "Qxf7#"),
+        (r"\boxed{\text{Qxf7}^{\#}}", "Qxf7#"),
+        (r"\boxed{\text{Nf3}^+}", "Nf3+"),
+        (r"\boxed{\bf Nf3}", "Nf3"),
+        (r"\boxed{N\times f3}", "Nxf3"),
+        (r"\boxed{\displaystyle\mathbf{e8=\text{Q}}}", "e8=Q"),
+        (r"\boxed{1.\,e4}", "e4"),
+        (r"\boxed{1\ldots e5}", "e5"),
+        (r"\boxed{...e5}", "e5"),
+        (r"\boxed{12. ... e5}", "e5"),
+        ("\\boxed{\u2026e5}", "e5"),
+        (r"\boxed{\{Nf3\}}", "Nf3"),
+        (r"\boxed{[Nf3]}", "Nf3"),
+        (r"\boxed{<Nf3>}", "Nf3"),
+        (r"\boxed{<answer>Nf3</answer>}", "Nf3"),
+        (r"\boxed{'Nf3'}", "Nf3"),
+        (r"\boxed{_Nf3_}", "Nf3"),
+        (r"\boxed{***Nf3***}", "Nf3"),
+        ("\\boxed{\u00abNf3\u00bb}", "Nf3"),
+        ("\\boxed{\u200bNf3\ufeff}", "Nf3"),  # zero-width space, byte order mark
+        ("\\boxed{Nf3\u00a0}", "Nf3"),
+        ("\\boxed{```\nNf3\n```}", "Nf3"),
+        (r"\boxed{**Nf3** or **e4**}", "Nf3 or e4"),
+        (r"\boxed{\text{Nf3}\text{ or }\text{e4}}", "Nf3 or e4"),
+        (r"\boxed{$Nf3$ $1}", "Nf3 $1"),  # an annotation, not LaTeX
+        (r"\boxed{\textbf{--}}", "--"),
+        (r"\boxed{\cancel{e4}}", r"\cancele4"),  # struck out: no move
+        (r"\boxed{\frac{e4}{d4}}", r"\frace4d4"),
+        (r'\boxed{{"move": "e4"}}', "move: e4"),
+        (r"\boxed{e2\rightarrow e4}", "e2-> e4"),
     ],
 )
 def test_finds_the_answer(response: str, text: str) -> None:
@@ -81,15 +115,47 @@ def test_a_closed_box_counts_although_the_completion_was_cut() -> None:
     assert extract(r"\boxed{e4} because", truncated=True) == Answer("e4")
 
 
-@pytest.mark.parametrize(
-    "unit",
-    ["{", "}", "{}", r"\boxed{", r"\boxed{}", r"\boxed{{}", "<think>", "</think>", "\\", "$"],
-)
-def test_a_megabyte_takes_linear_time(unit: str) -> None:
-    text = unit * ((1 << 20) // len(unit))
-    begin = time.perf_counter()
-    extract(text)
-    assert time.perf_counter() - begin < 1.0  # milliseconds on an idle machine; quadratic would be minutes
+UNITS = {
+    "opening braces": "{",
+    "closing braces": "}",
+    "braces": "{}",
+    "open boxes": r"\boxed{",
+    "open boxes with spaces": r"\boxed   {",
+    "empty boxes": r"\boxed{}",
+    "unbalanced boxes": r"\boxed{{}",
+    "boxes of mangled commands": "\boxed{\text{",
+    "boxes that nest and never close": r"\boxed{e4 {\text{Nf3}} ",
+    "closed boxes": r"\boxed{\text{**e4**}} ",
+    "thinks": "<think>",
+    "ends of thinking": "</think>",
+    "thoughts": r"<think>\boxed{e4}</think>",
+    "commands in a box": r"\text{",
+    "stars": "**",
+    "spaces": " ",
+    "backslashes": "\\",
+    "dollars": "$",
+    "mixed alphabets": "\u265ee\uff14\u0301\u200b\U0001f47b\ud800",
+    "boxes in mixed alphabets": "\\boxed{\u265ee\uff14\u0301\u200b\U0001f47b}",
+}
+
+
+@pytest.mark.parametrize("frame", ["{}", r"<think>{}</think>\boxed{{}}"])
+@pytest.mark.parametrize("name", UNITS)
+def test_a_megabyte_takes_ten_times_as_long_as_a_tenth_of_it(name: str, frame: str) -> None:
+    unit = UNITS[name]
+    tenth, whole = (frame.replace("{}", unit * (size // len(unit))) for size in (100_000, 1_000_000))
+    assert seconds(whole) < 30 * max(seconds(tenth), 1e-4)  # quadratic time would be a hundred times
+
+
+def seconds(response: str) -> float:
+    """CPU time of the quickest of three extractions."""
+
+    def once() -> float:
+        begin = time.process_time()
+        extract(response)
+        return time.process_time() - begin
+
+    return min(once() for _ in range(3))
 
 
 @given(st.text(alphabet="\\boxed{}<>/think$*`\"'( )[]0123e4Nf\t\b.-=#+", max_size=300))

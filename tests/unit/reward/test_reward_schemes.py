@@ -1,35 +1,138 @@
 """The price list: every answer without a legal move costs more than the worst legal move."""
 
+import math
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
-from services.reward.schemes import PENALTIES, SCHEMES, find_scheme
+from services.reward.schemes import TERMS, Evidence, find_scheme
 
-regrets = st.floats(0.0, 1.0)
+REFUSED = sorted(set(Outcome) - {Outcome.LEGAL})
+TIDY = r"<think>The rook hangs.</think> I take it: \boxed{Rxa8}"
 
-
-def test_every_outcome_but_legal_has_a_price() -> None:
-    assert set(PENALTIES) == set(Outcome) - {Outcome.LEGAL}
-
-
-@given(st.sampled_from(sorted(SCHEMES)), regrets)
-def test_every_refusal_is_strictly_below_every_legal_move(name: str, regret: float) -> None:
-    assert max(PENALTIES.values()) < find_scheme(name).quality(regret)
+wins = st.floats(0.0, 1.0)
+moves = st.sampled_from([name for name, term in TERMS.items() if term.judges_move])
+weights = st.sampled_from(["", "0.1*", "2*", "1000*", ".5*"])
+sums = st.builds("{}{}+{}format+{}length(100)".format, weights, moves, weights, weights)
+texts = st.sampled_from(["", TIDY, "x" * 50, "x" * 150, "x" * 5000])
 
 
-@given(st.sampled_from(sorted(SCHEMES)), regrets, regrets)
-def test_less_regret_is_never_worse(name: str, one: float, other: float) -> None:
+def evidence(best: float, played: float, response: str = "", worst: float = 0.0) -> Evidence:
+    best, played, worst = max(best, played, worst), max(played, worst), worst
+    return Evidence(best, played, response, worst)
+
+
+@given(moves | sums, st.sampled_from(REFUSED), wins, wins, wins, texts)
+def test_every_refusal_is_strictly_below_every_legal_move(
+    text: str, outcome: Outcome, best: float, played: float, worst: float, response: str
+) -> None:
+    scheme = find_scheme(text)
+    reward = sum(scheme.components(evidence(best, played, response, worst)).values())
+    assert scheme.penalty(outcome) < reward or math.isclose(scheme.low, reward)
+    assert scheme.penalty(outcome) < scheme.low
+    assert scheme.low - 1e-9 <= reward <= scheme.high + 1e-9
+
+
+@given(moves, wins, wins, wins, wins)
+def test_less_regret_is_never_worse(name: str, best: float, one: float, other: float, worst: float) -> None:
     low, high = sorted((one, other))
-    assert find_scheme(name).quality(low) >= find_scheme(name).quality(high)
+    best = max(best, high)
+    worst = min(worst, low)
+    value = TERMS[name].value
+    assert value(Evidence(best, high, "", worst)) >= value(Evidence(best, low, "", worst))
 
 
-def test_the_best_move_earns_a_positive_zero() -> None:
-    assert str(find_scheme("delta").quality(0.0)) == "0.0"
+@pytest.mark.parametrize("name", sorted(name for name, term in TERMS.items() if term.judges_move))
+def test_the_best_move_earns_the_most(name: str) -> None:
+    term = TERMS[name]
+    assert str(term.value(evidence(0.6, 0.6, worst=0.1))) == str(term.high)
 
 
-def test_an_unknown_scheme_is_refused_by_name() -> None:
-    with pytest.raises(InvalidInput, match="no scheme 'alpha': choose from delta, best"):
-        find_scheme("alpha")
+@pytest.mark.parametrize(
+    ("name", "best", "played", "worst", "value"),
+    [
+        ("delta", 0.9, 0.4, 0.0, -0.5),
+        ("best", 0.9, 0.9, 0.0, 1.0),
+        ("best", 0.9, 0.8999, 0.0, 0.0),
+        ("minmax", 0.9, 0.5, 0.1, 0.5),
+        ("minmax", 0.5, 0.5, 0.5, 1.0),
+        ("minmax", 0.9, 0.1, 0.1, 0.0),
+        # lila's formula, by hand: 103.1668 * exp(-0.04354 * 10) - 3.1669 + 1 = 64.583
+        ("accuracy", 0.6, 0.5, 0.0, 0.6458),
+        ("accuracy", 1.0, 0.0, 0.0, 0.0),
+    ],
+)
+def test_values(name: str, best: float, played: float, worst: float, value: float) -> None:
+    assert TERMS[name].value(Evidence(best, played, "", worst)) == pytest.approx(value, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("response", "value"),
+    [
+        (TIDY, 1.0),
+        (TIDY + "\n", 1.0),
+        (r"\boxed{Rxa8}", 0.0),
+        (r"<think></think>\boxed{Rxa8}", 0.0),
+        (r"<think> </think>\boxed{Rxa8}", 0.0),
+        (r"<think>a</think>\boxed{Rxa8}\boxed{Rxa8}", 0.0),
+        (r"<think>a \boxed{Ra1}</think>\boxed{Rxa8}", 0.0),
+        (r"<think>a</think><think>b</think>\boxed{Rxa8}", 0.0),
+        (r"Hello <think>a</think>\boxed{Rxa8}", 0.0),
+        (r"<think>a</think>", 0.0),
+    ],
+)
+def test_format_is_one_thought_then_one_box(response: str, value: float) -> None:
+    assert TERMS["format"].value(Evidence(0.5, 0.5, response)) == value
+
+
+def test_format_takes_time_in_proportion_to_the_text() -> None:
+    def seconds(size: int) -> float:
+        texts = ("<think>" * (size // 7), "<think>" + "x" * size + "<", "<think>" + " " * size, " " * size)
+        begin = time.process_time()
+        for text in texts:
+            TERMS["format"].value(Evidence(0.5, 0.5, text))
+        return time.process_time() - begin
+
+    assert seconds(1_000_000) < 100 * max(seconds(100_000), 1e-3)
+
+
+def test_length_costs_beyond_what_is_allowed() -> None:
+    scheme = find_scheme("delta + 0.2*length(100)")
+
+    def price(chars: int) -> float:
+        return scheme.components(Evidence(0.5, 0.5, "x" * chars))["length(100)"]
+
+    assert [price(chars) for chars in (0, 100, 150, 200, 10_000)] == pytest.approx([0, 0, -0.1, -0.2, -0.2])
+
+
+def test_a_scheme_names_its_versions() -> None:
+    assert find_scheme("delta").id == "delta-1"
+    assert find_scheme("delta + .10*format + length").id == "1*delta-1+0.1*format-1+1*length(4000)-1"
+    assert find_scheme("2*best").id == "2*best-2"
+    assert find_scheme("0.3333331*delta").id != find_scheme("0.3333332*delta").id
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("alpha", "no scheme 'alpha': choose from delta, best, accuracy, minmax, format"),
+        ("", "is no term"),
+        ("delta+", "is no term"),
+        ("delta-0.1*format", "is no term"),
+        ("0*delta", "weight 0 is not in"),
+        ("delta+delta", "names a term twice"),
+        ("delta+length(5)+length(6)", "names a term twice"),
+        ("format", "judges no move"),
+        ("delta+length(0)", "choose from"),
+        ("delta(3)", "choose from"),
+        ("delta+" * 1000 + "best", "no scheme is 6004 characters long"),
+    ],
+)
+def test_a_scheme_that_cannot_be_is_refused_by_name(text: str, why: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        find_scheme(text)
+    assert why in str(caught.value)

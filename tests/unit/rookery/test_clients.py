@@ -9,8 +9,8 @@ import grpc
 import httpx
 import pytest
 
-import rookery.clients
-from rookery.clients import TRIES, InferenceClient, RewardClient, ScoreItem
+from rookery.clients import InferenceClient, RewardClient, ScoreItem, reward
+from rookery.clients.tries import TRIES
 from rookery.codec import verdict_to_proto
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
 from rookery.trace import Adapter, Message, Outcome, PolicyVersion, Prompt, Sampling, Verdict
@@ -21,7 +21,7 @@ ITEMS = [ScoreItem("fen-0", "a"), ScoreItem("fen-1", "b", truncated=True)]
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rookery.clients, "_BACKOFF_S", (0.0,) * TRIES)
+    monkeypatch.setattr(reward, "BACKOFF_S", (0.0,) * TRIES)
 
 
 class ScriptedReward(reward_pb2_grpc.RewardServiceServicer):

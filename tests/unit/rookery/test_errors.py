@@ -32,7 +32,7 @@ ALL = [
         (InvalidInput, 422, "INVALID_ARGUMENT", logging.WARNING, "invalid-input"),
         (NotFound, 404, "NOT_FOUND", logging.WARNING, "not-found"),
         (Conflict, 409, "FAILED_PRECONDITION", logging.WARNING, "conflict"),
-        (Unavailable, 503, "UNAVAILABLE", logging.ERROR, "unavailable"),
+        (Unavailable, 503, "UNAVAILABLE", logging.WARNING, "unavailable"),
         (EngineFault, 503, "UNAVAILABLE", logging.ERROR, "engine-fault"),
         (PeerFault, 503, "UNAVAILABLE", logging.ERROR, "peer-fault"),
         (SetupError, 500, "INTERNAL", logging.CRITICAL, "setup-error"),

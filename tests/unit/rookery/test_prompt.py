@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
-from rookery.prompt import STYLES, mover_board, piece_list, render, squares
+from rookery.prompt import STYLES, ask, mover_board, piece_list, render, squares
 from rookery.trace import Phase, Position
 from tests.unit.rookery.boards import boards
 
@@ -81,5 +81,29 @@ def test_the_same_position_gives_the_same_prompt(board: chess.Board, style: str)
 
 
 def test_an_unknown_style_is_named_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match="no prompt style 'haiku': choose from board, fen, "):
+    with pytest.raises(InvalidInput, match="no prompt style 'haiku': choose from ascii, ascii-legal-san, "):
         render(position(chess.Board()), style="haiku")
+
+
+def test_a_question_stands_below_the_position() -> None:
+    prompt = ask(position(chess.Board()), task="next-fen", form="uci", move="e2e4")
+    assert (prompt.style, prompt.fen) == ("next-fen", chess.STARTING_FEN)
+    assert [message.role for message in prompt.messages] == ["user"]
+    assert prompt.messages[0].content == (
+        "Moves (UCI): none\nThe move e2e4 is played. Give the FEN of the position after it."
+    )
+
+
+def test_what_cannot_be_asked_is_named() -> None:
+    with pytest.raises(InvalidInput, match="no task 'haiku': choose from legal-moves, next-fen"):
+        ask(position(chess.Board()), task="haiku")
+    with pytest.raises(InvalidInput, match="no format 'haiku'"):
+        ask(position(chess.Board()), task="legal-moves", form="haiku")
+    broken = Position("odd", "8/8 w", 0, Phase.ENDGAME, "g")
+    with pytest.raises(InvalidInput, match="position 'odd'"):
+        ask(broken, task="legal-moves", form="ascii")
+
+
+def test_a_rookworld_prompt_is_the_beginning_of_a_line() -> None:
+    [message] = render(position(chess.Board()), style="rookworld-p").messages
+    assert message.content == f"P: {chess.STARTING_FEN.ljust(89)}"

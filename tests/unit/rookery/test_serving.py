@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import BaseModel
 
+from rookery import serving
 from rookery.errors import Conflict, EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.metrics import FEED_WAIT_S
 from rookery.serving import Service, add_probes, add_problem_handlers, bind, grpc_errors, serve
@@ -225,6 +226,38 @@ async def test_grpc_carries_health_and_the_same_errors(bakery: Bakery) -> None:
             await reward_pb2_grpc.RewardServiceStub(channel).Score(reward_pb2.ScoreRequest(fen="x"))
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert refused.value.details() == "no fen 'x'"
+
+
+class PeersOfReward(reward_pb2_grpc.RewardServiceServicer):
+    """Remembers which connections its callers came by; answers slowly enough to be overtaken by their end."""
+
+    def __init__(self) -> None:
+        self.peers: set[str] = set()
+
+    async def ScoreBatch(  # noqa: N802
+        self,
+        request: reward_pb2.ScoreBatchRequest,
+        context: grpc.aio.ServicerContext[reward_pb2.ScoreBatchRequest, reward_pb2.ScoreBatchResponse],
+    ) -> reward_pb2.ScoreBatchResponse:
+        self.peers.add(context.peer())
+        await asyncio.sleep(0.03)
+        return reward_pb2.ScoreBatchResponse()
+
+
+async def test_connections_are_renewed_and_no_call_is_lost(
+    bakery: Bakery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "CONNECTION_AGE_S", 0.05)
+    reward = PeersOfReward()
+    service = bakery.service(
+        grpc_port=0,
+        add_grpc=lambda server: reward_pb2_grpc.add_RewardServiceServicer_to_server(reward, server),
+    )
+    async with running(service), grpc.aio.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
+        stub = reward_pb2_grpc.RewardServiceStub(channel)
+        async with asyncio.timeout(20.0):
+            while len(reward.peers) < 3:
+                await asyncio.gather(*(stub.ScoreBatch(reward_pb2.ScoreBatchRequest()) for _ in range(10)))
 
 
 async def test_the_port_is_free_again_after_the_end(bakery: Bakery) -> None:

@@ -1,129 +1,20 @@
-"""Typed clients of the other services: reward over gRPC, inference over HTTP.
+"""The client of one inference server, over HTTP: completions, the policy in service, reloads."""
 
-Every call has a timeout and a bounded number of tries. A peer's fault surfaces as `PeerFault`, a
-refusal of our input as `InvalidInput`; nothing here turns either into a reward.
-"""
-
-import asyncio
-import json
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
 import httpx
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rookery.codec import verdict_from_proto
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
 from rookery.lanes import Lanes
-from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling, Verdict
-from rookery.v1 import reward_pb2, reward_pb2_grpc
-
-logger = logging.getLogger(__name__)
+from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling
 
 POLICY_TIMEOUT_S = 5.0
 """`GET /policy` is one dictionary look-up: a server slower than this is as good as away."""
-
-TRIES = 4
-_BACKOFF_S = (0.2, 0.5, 1.0)
-_HEALTH_TIMEOUT_S = 2.0
-
-_ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreItem:
-    """One answer to judge: `truncated` says that the server cut it at its token limit."""
-
-    fen: str
-    response: str
-    truncated: bool = False
-
-
-class RewardClient:
-    """gRPC client that spreads calls over every address the target resolves to.
-
-    Use `dns:///reward:50051` so that replicas share the load. With `wait_for_ready` a call outlives
-    a service that restarts: it waits for a connection, within its timeout, instead of failing at once.
-    """
-
-    def __init__(self, target: str, *, timeout_s: float = 60.0, wait_for_ready: bool = False) -> None:
-        self._timeout_s = timeout_s
-        self._wait_for_ready = wait_for_ready
-        self._channel = grpc.aio.insecure_channel(
-            target,
-            options=[
-                ("grpc.service_config", _ROUND_ROBIN),
-                ("grpc.max_receive_message_length", 64 << 20),
-                ("grpc.max_send_message_length", 64 << 20),
-            ],
-        )
-        self._stub = reward_pb2_grpc.RewardServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._health = health_pb2_grpc.HealthStub(self._channel)
-
-    async def score(self, items: Sequence[ScoreItem], *, scheme: str = "") -> list[Verdict]:
-        """Verdicts in the order of `items`; all or nothing.
-
-        Raises:
-            InvalidInput: the service refuses an item, quoting it.
-            PeerFault: it did not answer after several tries.
-        """
-        request = reward_pb2.ScoreBatchRequest(
-            items=[
-                reward_pb2.ScoreRequest(
-                    fen=item.fen, response=item.response, truncated=item.truncated, scheme=scheme
-                )
-                for item in items
-            ]
-        )
-        for attempt in range(TRIES):
-            try:
-                response = await self._stub.ScoreBatch(
-                    request, timeout=self._timeout_s, wait_for_ready=self._wait_for_ready
-                )
-                return [_verdict(item) for item in response.items]
-            except (grpc.aio.AioRpcError, PeerFault) as error:
-                reason = _grpc_reason(error)
-                if isinstance(error, grpc.aio.AioRpcError) and error.code() in _REFUSALS:
-                    raise InvalidInput(reason) from error
-            if attempt + 1 < TRIES:
-                logger.warning("reward: %s; try %d of %d failed", reason, attempt + 1, TRIES)
-                await asyncio.sleep(_BACKOFF_S[attempt])
-        raise PeerFault(f"reward service: {reason} after {TRIES} tries")
-
-    async def ready(self) -> bool:
-        """Whether a replica says now that it is serving."""
-        try:
-            answer = await self._health.Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_TIMEOUT_S)
-        except grpc.aio.AioRpcError:
-            return False
-        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
-
-    async def close(self) -> None:
-        await self._channel.close(grace=None)
-
-
-_REFUSALS = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED}
-
-
-def _verdict(item: reward_pb2.ScoreBatchItem) -> Verdict:
-    if item.WhichOneof("result") == "verdict":
-        return verdict_from_proto(item.verdict)
-    problem = item.problem
-    if problem.status < 500:
-        raise InvalidInput(f"{problem.title}: {problem.detail}")
-    raise PeerFault(f"{problem.title}: {problem.detail}")
-
-
-def _grpc_reason(error: grpc.aio.AioRpcError | PeerFault) -> str:
-    if isinstance(error, PeerFault):
-        return str(error)
-    return f"{error.code().name} {error.details()}"
 
 
 @dataclass(frozen=True, slots=True)

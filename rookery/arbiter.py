@@ -1,0 +1,49 @@
+"""The environment that RookWorld's `A:` task describes: a board, a move, and what comes of it.
+
+Played by python-chess, with true legality: the published lines call a move illegal only when it starts
+from an empty square. A FEN shows no repetition, so none ever ends a game here.
+"""
+
+from collections.abc import Sequence
+
+import chess
+
+from rookery import rookworld
+from rookery.errors import InvalidInput
+
+LEGAL_REWARD = 0.001
+WIN_REWARD = 1.0
+DRAW_REWARD = 0.5
+ILLEGAL_REWARD = -1.0
+
+
+def step(fen: str, move: str, *, recent: Sequence[str] = ()) -> rookworld.StateLine:
+    """The environment: `move` played on `fen`, after the moves `recent`.
+
+    An illegal move leaves the board as it was, costs `ILLEGAL_REWARD` and truncates the game. The reward
+    of a legal one is its mover's. A repetition cannot be seen in a FEN and never ends a game here.
+
+    >>> line = step("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "a1a8")
+    >>> line.next_fen, line.reward, line.terminated, line.truncated
+    ('R5k1/5ppp/8/8/8/8/8/6K1 b - - 1 1', 1.0, True, False)
+
+    Raises:
+        InvalidInput: `fen` is no FEN, or `move` is not written in UCI.
+    """
+    if not rookworld.is_fen(fen):
+        raise InvalidInput(f"not a FEN: {fen[: rookworld.MAX_ANSWER_CHARS]!r}")
+    if not rookworld.is_move(move):
+        raise InvalidInput(f"not a move in UCI: {move[: rookworld.MAX_ANSWER_CHARS]!r}")
+    board = chess.Board(fen)
+    history = (*recent, move)[-rookworld.RECENT :]
+    if move[:2] == move[2:4] or not board.is_legal(chess.Move.from_uci(move)):
+        return rookworld.StateLine(fen, move, history, fen, ILLEGAL_REWARD, board.is_game_over(), True)
+    board.push_uci(move)
+    return rookworld.StateLine(fen, move, history, board.fen(), _reward(board), board.is_game_over(), False)
+
+
+def _reward(board: chess.Board) -> float:
+    outcome = board.outcome()
+    if outcome is None:
+        return LEGAL_REWARD
+    return DRAW_REWARD if outcome.winner is None else WIN_REWARD

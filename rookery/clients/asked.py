@@ -1,0 +1,92 @@
+"""A group of answers on its way to its verdicts, whichever way it travels.
+
+A refused item is settled: asked again it would be refused again. An item that met a fault stays open,
+and it alone is asked again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rookery.codec import verdict_from_proto
+from rookery.errors import InvalidInput, PeerFault, RookeryError
+from rookery.trace import Verdict
+from rookery.v1 import reward_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreItem:
+    """One answer to judge: `truncated` says that the server cut it at its token limit.
+
+    Empty `task` and `scheme` mean the service's own; `move` is what task `A` asks about.
+    """
+
+    fen: str
+    response: str
+    truncated: bool = False
+    task: str = ""
+    scheme: str = ""
+    move: str = ""
+
+
+class Asked:
+    """Items and what is known of each so far."""
+
+    def __init__(self, items: Sequence[ScoreItem], *, scheme: str = "") -> None:
+        self._requests = [_request(item, scheme) for item in items]
+        self._slots: dict[int, Verdict | RookeryError] = {}
+        self._open = list(range(len(items)))
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to ask."""
+        return not self._open
+
+    @property
+    def open(self) -> list[reward_pb2.ScoreRequest]:
+        """What is left to ask."""
+        return [self._requests[place] for place in self._open]
+
+    @property
+    def slots(self) -> list[Verdict | RookeryError]:
+        """In the order of the items; an open one has its last fault."""
+        return [self._slots[place] for place in range(len(self._requests))]
+
+    def verdicts(self) -> list[Verdict]:
+        """In the order of the items; raises the first refusal, else the first fault."""
+        slots = self.slots
+        for kind in (InvalidInput, RookeryError):
+            for slot in slots:
+                if isinstance(slot, kind):
+                    raise slot
+        return [slot for slot in slots if isinstance(slot, Verdict)]
+
+    def take(self, answers: Sequence[reward_pb2.ScoreBatchItem]) -> None:
+        """Takes the answers to what was open.
+
+        Raises:
+            PeerFault: they are not as many.
+        """
+        if len(answers) != len(self._open):
+            raise PeerFault(f"reward service: {len(answers)} answers to {len(self._open)} items")
+        for place, answer in zip(self._open, answers, strict=True):
+            self._slots[place] = _slot(answer)
+        self._open = [place for place in self._open if isinstance(self._slots[place], PeerFault)]
+
+
+def _request(item: ScoreItem, scheme: str) -> reward_pb2.ScoreRequest:
+    return reward_pb2.ScoreRequest(
+        fen=item.fen,
+        response=item.response,
+        task=item.task,
+        scheme=item.scheme or scheme,
+        truncated=item.truncated,
+        move=item.move,
+    )
+
+
+def _slot(answer: reward_pb2.ScoreBatchItem) -> Verdict | RookeryError:
+    if answer.HasField("verdict"):
+        return verdict_from_proto(answer.verdict)
+    problem = answer.problem
+    kind = InvalidInput if 400 <= problem.status < 500 else PeerFault
+    return kind(f"{problem.title}: {problem.detail}")

@@ -1,0 +1,113 @@
+"""The client of the reward service, over gRPC: a group at a time, or a stream of them."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from rookery.clients.asked import Asked, ScoreItem
+from rookery.clients.score_stream import Groups, ScoreStream
+from rookery.clients.tries import BACKOFF_S, REFUSALS, TRIES, reason_of
+from rookery.errors import InvalidInput, PeerFault, RookeryError
+from rookery.trace import Verdict
+from rookery.v1 import reward_pb2, reward_pb2_grpc
+
+logger = logging.getLogger(__name__)
+
+Key = TypeVar("Key")
+
+_HEALTH_TIMEOUT_S = 2.0
+_MAX_MESSAGE_BYTES = 64 << 20
+_ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
+
+
+class RewardClient:
+    """gRPC client that spreads calls over every address the target resolves to.
+
+    Use `dns:///reward:50051` so that replicas share the load. With `wait_for_ready` a call outlives
+    a service that restarts: it waits for a connection, within its timeout, instead of failing at once.
+    """
+
+    def __init__(self, target: str, *, timeout_s: float = 60.0, wait_for_ready: bool = False) -> None:
+        self._timeout_s = timeout_s
+        self._wait_for_ready = wait_for_ready
+        self._channel = grpc.aio.insecure_channel(
+            target,
+            options=[
+                ("grpc.service_config", _ROUND_ROBIN),
+                ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+            ],
+        )
+        self._stub = reward_pb2_grpc.RewardServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._health = health_pb2_grpc.HealthStub(self._channel)
+
+    async def score(self, items: Sequence[ScoreItem], *, scheme: str = "") -> list[Verdict]:
+        """Verdicts in the order of `items`; all or nothing. `scheme` is for items that name none.
+
+        Raises:
+            InvalidInput: the service refuses an item, quoting it.
+            PeerFault: it did not answer after several tries.
+        """
+        asked = Asked(items, scheme=scheme)
+        for attempt in range(TRIES):
+            try:
+                await self._ask(asked)
+            except (grpc.aio.AioRpcError, PeerFault) as error:
+                reason = reason_of(error)
+            else:
+                return asked.verdicts()
+            if attempt + 1 < TRIES:
+                logger.warning("reward: %s; try %d of %d failed", reason, attempt + 1, TRIES)
+                await asyncio.sleep(BACKOFF_S[attempt])
+        raise PeerFault(f"reward service: {reason} after {TRIES} tries")
+
+    def stream(
+        self, groups: Groups[Key], *, scheme: str = "", items: int = 2048, calls: int = 4
+    ) -> AsyncIterator[tuple[Key, list[Verdict | RookeryError]]]:
+        """Judges `groups`, pairs of a key and its items, and yields each key with what became of its items.
+
+        For callers with thousands of answers: groups are taken while less than `items` of their items
+        are in flight or not yet yielded, and come back as soon as they are judged, in any order. A
+        verdict, or the `InvalidInput` or `PeerFault` in its place, stands for each item. Every group
+        comes back once, also when a replica dies: then its groups go to another. More `calls` than
+        replicas keep them all busy. Close the iterator (`contextlib.aclosing`) to leave before its end.
+
+        Raises:
+            PeerFault: a group found no service after several tries.
+        """
+        stream = ScoreStream[Key](
+            lambda: self._stub.ScoreStream(wait_for_ready=self._wait_for_ready),
+            items=items,
+            calls=calls,
+            timeout_s=self._timeout_s,
+        )
+        return stream.run(groups, scheme=scheme)
+
+    async def _ask(self, asked: Asked) -> None:
+        request = reward_pb2.ScoreBatchRequest(items=asked.open)
+        try:
+            response = await self._stub.ScoreBatch(
+                request, timeout=self._timeout_s, wait_for_ready=self._wait_for_ready
+            )
+        except grpc.aio.AioRpcError as error:
+            if error.code() in REFUSALS:
+                raise InvalidInput(reason_of(error)) from error
+            raise
+        asked.take(response.items)
+        asked.verdicts()
+
+    async def ready(self) -> bool:
+        """Whether a replica says now that it is serving."""
+        try:
+            answer = await self._health.Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_TIMEOUT_S)
+        except grpc.aio.AioRpcError:
+            return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    async def close(self) -> None:
+        await self._channel.close(grace=None)

@@ -1,0 +1,219 @@
+"""Groups to their verdicts over several ScoreStream calls at once: bounded, renewed, mended.
+
+gRPC picks a replica for each call, not for each message. So there are several calls; each takes new
+groups for a while only, ends in good order, and the next goes to the replica whose turn it is. What a
+call that breaks had not answered is asked again by whichever call is free.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from rookery.clients.asked import Asked, ScoreItem
+from rookery.clients.tries import BACKOFF_S, REFUSALS, TRIES, reason_of
+from rookery.errors import InvalidInput, PeerFault, RookeryError
+from rookery.trace import Verdict
+from rookery.v1 import reward_pb2
+
+logger = logging.getLogger(__name__)
+
+FIRST_LIFE_S = 1.0
+LIFE_S = 30.0
+"""How long a call takes new groups: briefly at first, when perhaps not every replica is connected."""
+
+Key = TypeVar("Key")
+Groups = Iterable[tuple[Key, Sequence[ScoreItem]]] | AsyncIterable[tuple[Key, Sequence[ScoreItem]]]
+Rpc = grpc.aio.StreamStreamCall[reward_pb2.ScoreStreamRequest, reward_pb2.ScoreStreamResponse]
+
+
+@dataclass(slots=True, eq=False)
+class _Group(Generic[Key]):
+    id: int
+    key: Key
+    asked: Asked
+    size: int
+    tries: int = 0
+    overdue: float = 0.0
+    """When its answer is, by the loop's clock."""
+
+
+class ScoreStream(Generic[Key]):
+    """One pass over some groups: `calls` calls share `items` items in flight."""
+
+    def __init__(self, call: Callable[[], Rpc], *, items: int, calls: int, timeout_s: float) -> None:
+        self._call, self._limit, self._calls, self._timeout_s = call, items, calls, timeout_s
+        self._todo: asyncio.Queue[_Group[Key]] = asyncio.Queue()
+        self._done: asyncio.Queue[_Group[Key] | None] = asyncio.Queue()
+        self._room = asyncio.Event()
+        self._items = 0  # of groups taken and not yet handed over
+        self._fed = False
+        self._failure: BaseException | None = None
+
+    async def run(
+        self, groups: Groups[Key], *, scheme: str
+    ) -> AsyncIterator[tuple[Key, list[Verdict | RookeryError]]]:
+        """Each key with the slots of its items, in the order in which they are known."""
+        tasks = [asyncio.create_task(self._feed(groups, scheme))]
+        tasks += [asyncio.create_task(self._keep_calling()) for _ in range(self._calls)]
+        for task in tasks:
+            task.add_done_callback(self._ended)
+        try:
+            while not (self._fed and self._items == 0):
+                group = await self._done.get()
+                if group is not None:
+                    self._items -= group.size
+                    self._room.set()
+                    yield group.key, group.asked.slots
+                elif self._failure:
+                    raise self._failure
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Wakes `run`: all groups are taken, or something failed."""
+        if not task.cancelled():
+            self._failure = self._failure or task.exception()
+            self._done.put_nowait(None)
+
+    async def _feed(self, groups: Groups[Key], scheme: str) -> None:
+        number = 0
+        async for key, items in _each(groups):
+            size = max(1, len(items))
+            while self._items and self._items + size > self._limit:
+                self._room.clear()
+                await self._room.wait()
+            number += 1
+            self._items += size
+            self._todo.put_nowait(_Group(number, key, Asked(items, scheme=scheme), size))
+        self._fed = True
+
+    async def _keep_calling(self) -> None:
+        life_s = FIRST_LIFE_S
+        while True:
+            group = await self._todo.get()
+            call = _Call(self._call(), self._todo, self._settle, timeout_s=self._timeout_s)
+            fault = await call.run(group, life_s=life_s, share=self._limit // self._calls)
+            life_s = min(LIFE_S, 2 * life_s)
+            if call.unanswered:
+                logger.warning("reward: %s; %d groups are asked again", fault, len(call.unanswered))
+            for group in call.unanswered.values():
+                self._lose(group, fault)
+
+    def _settle(self, group: _Group[Key]) -> None:
+        """Hands over a group that is complete or out of tries; asks again for the items that met a fault."""
+        group.tries += 1
+        if group.asked.complete or group.tries >= TRIES:
+            self._done.put_nowait(group)
+        else:
+            self._ask_again(group)
+
+    def _lose(self, group: _Group[Key], fault: str) -> None:
+        group.tries += 1
+        if group.tries >= TRIES:
+            raise PeerFault(f"reward service: {fault} after {TRIES} tries")
+        self._ask_again(group)
+
+    def _ask_again(self, group: _Group[Key]) -> None:
+        pause_s = BACKOFF_S[min(group.tries, len(BACKOFF_S)) - 1]
+        asyncio.get_running_loop().call_later(pause_s, self._todo.put_nowait, group)
+
+
+class _Call(Generic[Key]):
+    """One ScoreStream call, and the groups it has not answered."""
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        todo: asyncio.Queue[_Group[Key]],
+        settle: Callable[[_Group[Key]], None],
+        *,
+        timeout_s: float,
+    ) -> None:
+        self.unanswered: dict[int, _Group[Key]] = {}
+        self._rpc, self._todo, self._settle, self._timeout_s = rpc, todo, settle, timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._items = 0
+        self._room = asyncio.Event()
+        self._patience = asyncio.timeout(None)
+
+    async def run(self, group: _Group[Key], *, life_s: float, share: int) -> str:
+        """Sends `group` and, for `life_s`, what else is to do, up to `share` items at once; why it ended.
+
+        Raises:
+            InvalidInput: the service does not understand us.
+        """
+        sending = None
+        try:
+            async with self._patience:
+                sending = asyncio.create_task(self._send(group, life_s=life_s, share=share))
+                await self._receive()
+        except TimeoutError:
+            return f"no answer in {self._timeout_s:g} s"
+        except PeerFault as error:
+            return reason_of(error)
+        except grpc.aio.AioRpcError as error:
+            if error.code() in REFUSALS:
+                raise InvalidInput(reason_of(error)) from error
+            return reason_of(error)
+        finally:
+            self._rpc.cancel()
+            if sending:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+        return "the service ended the stream"
+
+    async def _send(self, group: _Group[Key], *, life_s: float, share: int) -> None:
+        end = self._loop.time() + life_s
+        with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):  # see _receive
+            while True:
+                self._hold(group)
+                await self._rpc.write(reward_pb2.ScoreStreamRequest(id=group.id, items=group.asked.open))
+                while self._items >= share:
+                    self._room.clear()
+                    await self._room.wait()
+                if self._loop.time() > end:
+                    break
+                group = await self._todo.get()
+            await self._rpc.done_writing()
+
+    async def _receive(self) -> None:
+        async for response in self._rpc:
+            self._take(response)
+
+    def _hold(self, group: _Group[Key]) -> None:
+        group.overdue = self._loop.time() + self._timeout_s
+        self.unanswered[group.id] = group
+        self._items += group.size
+        self._be_patient()
+
+    def _take(self, response: Any) -> None:
+        group = self.unanswered.get(response.id)
+        if group is None:
+            raise PeerFault(f"reward service: an answer to {response.id}, which nobody asked")
+        group.asked.take(response.items)
+        del self.unanswered[group.id]
+        self._items -= group.size
+        self._room.set()
+        self._be_patient()
+        self._settle(group)
+
+    def _be_patient(self) -> None:
+        """Until the oldest answer is overdue."""
+        oldest = next(iter(self.unanswered.values()), None)
+        self._patience.reschedule(oldest.overdue if oldest else None)
+
+
+async def _each(groups: Groups[Key]) -> AsyncIterator[tuple[Key, Sequence[ScoreItem]]]:
+    if isinstance(groups, AsyncIterable):
+        async for group in groups:
+            yield group
+    else:
+        for group in groups:
+            yield group

@@ -1,0 +1,357 @@
+"""The engines of this process and the bounded, fair queue before them.
+
+Requests take turns, however many searches each of them brings; the same search wanted twice is made
+once. A search that kills its engine is tried once more on another; if that dies too, the position is
+quarantined. Engines are started again with back-off, and the others go on. Nothing here knows chess.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Self
+
+from rookery import metrics
+from rookery.engine import Engine
+from rookery.errors import EngineFault, RookeryError, Unavailable
+from rookery.quarantine import Quarantine
+from rookery.uci import Analysis, Query
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
+"""Pauses before an engine is started again, by the faults since its last answer; the last one repeats."""
+
+MAX_WAIT_S = 60.0
+"""How long a search may wait for an engine before its caller is told to come back."""
+
+_STOPS = "the engines stop"
+_UNANSWERED = Unavailable("not answered yet")
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """Where an engine works; empty while it is started again."""
+
+    number: int
+    engine: Engine | None = None
+    faults: int = 0
+    failing: bool = False
+
+    @property
+    def is_busy(self) -> bool:
+        return self.engine is not None and self.engine.searches > 0
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A search that somebody waits for: first queued, then in the engine of `slot`."""
+
+    pool: "EnginePool"
+    query: Query
+    since: float
+    waiters: "list[tuple[_Call, int]]" = field(default_factory=list)
+    slot: _Slot | None = None
+
+    def done(self, result: Analysis | EngineFault | None) -> None:
+        self.pool.settle(self, result)
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """Somebody who waits for several searches; `done` when the last of them is."""
+
+    results: "list[Analysis | RookeryError]"
+    done: asyncio.Future[None]
+    missing: int = 0
+    jobs: list[_Job] = field(default_factory=list)
+
+    def take(self, place: int, result: "Analysis | RookeryError") -> None:
+        self.results[place] = result
+        self.missing -= 1
+        if not self.missing and not self.done.done():
+            self.done.set_result(None)
+
+
+class Lane:
+    """The searches of one request: lanes with work take turns at the engines."""
+
+    def __init__(self, pool: "EnginePool") -> None:
+        self._pool = pool
+        self.jobs: deque[_Job] = deque()
+
+    async def search(self, query: Query) -> Analysis:
+        """The engine's answer to `query`.
+
+        Raises:
+            Unavailable: the queue is full, or the search waited too long in it.
+            Quarantined: the position has killed two engines.
+            EngineFault: no engine can be started, or the engine answered nonsense.
+        """
+        (result,) = await self.search_all([query])
+        if isinstance(result, Analysis):
+            return result
+        raise result
+
+    async def search_all(self, queries: Sequence[Query]) -> list[Analysis | RookeryError]:
+        """The answers to `queries` in their order, an error in the place of one that `search` would raise.
+
+        Whoever cancels this gives up all of them.
+        """
+        return await self._pool.answer(queries, self)
+
+
+class EnginePool:
+    """`engines` Stockfish processes behind a queue of at most `queue` searches."""
+
+    def __init__(self, path: Path, *, engines: int, hash_mb: int, queue: int, deadline_s: float) -> None:
+        self._path = path
+        self._hash_mb = hash_mb
+        self._limit = queue
+        self._deadline_s = deadline_s
+        self._jobs: dict[Query, _Job] = {}
+        self._turns: deque[Lane] = deque()
+        self._queued = 0
+        self._slots = [_Slot(number) for number in range(engines)]
+        self._quarantine = Quarantine()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        self.engine_id = ""
+
+    async def start(self) -> Self:
+        """Starts the engines, all at once.
+
+        Raises:
+            EngineFault: one of them does not start.
+        """
+        started = await asyncio.gather(*(self._start_engine() for _ in self._slots), return_exceptions=True)
+        for slot, engine in zip(self._slots, started, strict=True):
+            if isinstance(engine, Engine):
+                self.engine_id = engine.name
+                self._install(slot, engine)
+        for fault in started:
+            if isinstance(fault, BaseException):
+                await self.close()
+                raise fault
+        self._spawn(self._watch())
+        metrics.ENGINES_TOTAL.set(len(self._slots))
+        metrics.ENGINES_BUSY.set_function(lambda: sum(slot.is_busy for slot in self._slots))
+        metrics.REWARD_QUEUE.set_function(lambda: self._queued)
+        return self
+
+    def lane(self) -> Lane:
+        """A turn at the engines for one request."""
+        return Lane(self)
+
+    async def search(self, query: Query) -> Analysis:
+        """As `Lane.search`, for a request of a single search."""
+        return await Lane(self).search(query)
+
+    async def answer(self, queries: Sequence[Query], lane: Lane) -> list[Analysis | RookeryError]:
+        """What `Lane.search_all` says, for `lane`."""
+        call = _Call([_UNANSWERED] * len(queries), asyncio.get_running_loop().create_future())
+        for place, query in enumerate(queries):
+            self._join(query, lane, call, place)
+        try:
+            if call.missing:
+                await call.done
+        finally:
+            if call.missing:
+                self._leave(call)
+        return call.results
+
+    @property
+    def ready(self) -> bool:
+        """Whether a search has a chance."""
+        return not self._stopped and not all(slot.failing for slot in self._slots)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the engines."""
+        return tuple(slot.engine.pid for slot in self._slots if slot.engine)
+
+    async def close(self) -> None:
+        """Ends the engines; searches that still wait fail."""
+        self._stopped = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for job in list(self._jobs.values()):
+            self._finish(job, Unavailable(_STOPS))
+        await asyncio.gather(*(slot.engine.close() for slot in self._slots if slot.engine))
+
+    # From request to engine.
+
+    def _join(self, query: Query, lane: Lane, call: _Call, place: int) -> None:
+        job = self._jobs.get(query)
+        if job is None:
+            if (error := self._refusal(query)) is not None:
+                call.results[place] = error
+                return
+            job = self._jobs[query] = _Job(self, query, time.monotonic())
+            self._queued += 1
+        job.waiters.append((call, place))
+        call.jobs.append(job)
+        call.missing += 1
+        if job.slot is None:  # also where another lane has queued it: whose turn comes first takes it
+            if not lane.jobs:
+                self._turns.append(lane)
+            lane.jobs.append(job)
+            self._dispatch()
+
+    def _refusal(self, query: Query) -> RookeryError | None:
+        if self._stopped:
+            return Unavailable(_STOPS)
+        if not self.ready:
+            return EngineFault(f"none of {len(self._slots)} engines can be started")
+        if self._queued >= self._limit:
+            why = f"{self._queued} searches wait for {len(self._slots)} engines"
+            return self._busy(why, nodes=query.nodes)
+        return self._quarantine.refusal(query.fen)
+
+    def _leave(self, call: _Call) -> None:
+        for job in call.jobs:
+            job.waiters = [waiter for waiter in job.waiters if waiter[0] is not call]
+            if job.waiters or self._jobs.get(job.query) is not job:
+                continue
+            del self._jobs[job.query]
+            if job.slot is None:
+                self._queued -= 1
+            elif job.slot.engine is not None:
+                job.slot.engine.abandon(job)
+
+    def _dispatch(self) -> None:
+        while self._queued and (slot := self._idlest()) and (job := self._next_job()):
+            if (refusal := self._quarantine.refusal(job.query.fen)) is not None:  # since it was queued
+                self._finish(job, refusal)
+                continue
+            assert slot.engine is not None  # noqa: S101 -- `_idlest` looks
+            job.slot = slot
+            slot.engine.submit(job)
+
+    def _idlest(self) -> _Slot | None:
+        able = [slot for slot in self._slots if slot.engine is not None and slot.engine.has_room]
+        return min(able, key=lambda slot: slot.engine.searches if slot.engine else 0, default=None)
+
+    def _next_job(self) -> _Job | None:
+        while self._turns:
+            lane = self._turns.popleft()
+            job = lane.jobs.popleft()
+            if lane.jobs:
+                self._turns.append(lane)
+            if self._jobs.get(job.query) is job and job.slot is None:
+                self._queued -= 1
+                metrics.REWARD_WAIT.observe(time.monotonic() - job.since)
+                return job
+        return None
+
+    # From engine to request.
+
+    def settle(self, job: _Job, result: Analysis | EngineFault | None) -> None:
+        """Takes what an engine says of `job`: see `Search.done`."""
+        slot, job.slot = job.slot, None
+        if isinstance(result, Analysis):
+            metrics.ENGINE_NODES.inc(result.nodes)
+            if slot is not None:
+                slot.faults = 0
+        elif result is not None and not self._stopped:  # also where nobody waits any more
+            logger.error("%s", result)
+            self._quarantine.count(job.query.fen, result)
+        if self._jobs.get(job.query) is job:
+            self._settle_wanted(job, result)
+        self._dispatch()
+
+    def _settle_wanted(self, job: _Job, result: Analysis | EngineFault | None) -> None:
+        if isinstance(result, Analysis):
+            self._finish(job, result)
+        elif (refusal := self._quarantine.refusal(job.query.fen)) is not None:
+            self._finish(job, refusal)
+        else:
+            self._again(job)
+
+    def _finish(self, job: _Job, result: Analysis | RookeryError) -> None:
+        del self._jobs[job.query]
+        for call, place in job.waiters:
+            call.take(place, result)
+
+    def _again(self, job: _Job) -> None:
+        """Queues `job` before all others: it has waited already."""
+        lane = Lane(self)
+        lane.jobs.append(job)
+        self._turns.appendleft(lane)
+        self._queued += 1
+
+    # Engines that fail.
+
+    def _install(self, slot: _Slot, engine: Engine) -> None:
+        slot.engine, slot.failing = engine, False
+        engine.died = lambda: self._died(slot, engine)
+        if engine.gone:  # between its greeting and now
+            self._died(slot, engine)
+        self._dispatch()
+
+    def _died(self, slot: _Slot, engine: Engine) -> None:
+        slot.engine = None
+        if not self._stopped:
+            self._spawn(self._revive(slot, engine))
+
+    async def _revive(self, slot: _Slot, dead: Engine) -> None:
+        """Starts an engine in `slot` again, however often that takes."""
+        await dead.close()
+        for pause_s in chain(BACKOFF_S[slot.faults :], repeat(BACKOFF_S[-1])):
+            slot.faults += 1
+            await asyncio.sleep(pause_s)
+            try:
+                engine = await self._start_engine()
+            except EngineFault as fault:
+                logger.error("engine %d: %s", slot.number, fault)
+                slot.failing = True
+                if not self.ready:
+                    self._fail_queued(fault)
+                continue
+            metrics.ENGINE_RESTARTS.inc()
+            logger.warning("engine %d started again as process %d", slot.number, engine.pid)
+            self._install(slot, engine)
+            return
+
+    def _fail_queued(self, fault: EngineFault) -> None:
+        for job in [job for job in self._jobs.values() if job.slot is None]:
+            self._queued -= 1
+            self._finish(job, fault)
+
+    async def _watch(self) -> None:
+        """Ends engines that hang, and waits that have become too long."""
+        while True:
+            await asyncio.sleep(min(0.25, self._deadline_s / 4))
+            for slot in self._slots:
+                if slot.engine and slot.engine.head_age_s > self._deadline_s:
+                    slot.engine.kill(f"the engine hung: no bestmove in {self._deadline_s:g} s")
+            oldest = time.monotonic() - MAX_WAIT_S
+            for job in [job for job in self._jobs.values() if job.slot is None and job.since < oldest]:
+                self._queued -= 1
+                why = f"no engine was free for {MAX_WAIT_S:.0f} s"
+                self._finish(job, self._busy(why, nodes=job.query.nodes))
+
+    def _busy(self, why: str, *, nodes: int) -> Unavailable:
+        error = Unavailable(why)
+        s_per_node = max((slot.engine.s_per_node for slot in self._slots if slot.engine), default=1e-6)
+        error.retry_after_s = max(1.0, self._queued * nodes * s_per_node / len(self._slots))
+        return error
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _start_engine(self) -> Engine:
+        engine = await Engine.start(self._path, hash_mb=self._hash_mb)
+        if self.engine_id and engine.name != self.engine_id:
+            await engine.close()
+            raise EngineFault(
+                f"the engine is now {engine.name!r}, not {self.engine_id!r}: restart the service"
+            )
+        return engine

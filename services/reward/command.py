@@ -1,0 +1,130 @@
+"""`rookery score`: judges one answer, or a file of them, without any service running."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+from pydantic import ValidationError
+
+from rookery.errors import InvalidInput, RookeryError
+from rookery.serving import problem
+from rookery.trace import Verdict
+from services.reward.bodies import ScoreRequest
+from services.reward.local import LocalScorer
+from services.reward.scorer import Item
+from services.reward.settings import RewardSettings
+from services.reward.table import show
+
+_CHUNK = 256
+
+_EXAMPLES = r"""
+examples:
+  rookery score "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1" '\boxed{Ra8#}'
+  rookery score FEN - < completion.txt
+  rookery score FEN '\boxed{e4}' --scheme 'accuracy+0.1*format' --nodes 100000
+  rookery score FEN 'M: e2e4 d2d4 g1f3 c2c4 b1c3 E: 0.3 0.3 0.2 0.2 0.1 B: e2e4' --task P
+  rookery score --file answers.jsonl > verdicts.jsonl
+
+A line of the file is what POST /v1/score takes: {"fen": ..., "response": ...}. A line that cannot be
+judged gives a problem in its place, and the exit status is 1. Engine settings come from REWARD_*.
+"""
+
+
+def score(argv: list[str], *, prog: str) -> int:
+    """Runs the command; the exit status."""
+    parser = _parser(prog)
+    options = parser.parse_args(argv)
+    if (options.file is None) == (options.fen is None or options.response is None):
+        parser.error("give FEN and RESPONSE, or --file")
+    settings = RewardSettings.parse(_engine_flags(options), prog=prog)
+    try:
+        scorer = LocalScorer(settings)
+        try:
+            return _score_file(scorer, options.file) if options.file else _score_one(scorer, options)
+        finally:
+            scorer.close()
+    except RookeryError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Judges answers by Stockfish; no service needed.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("fen", nargs="?", help="the position")
+    parser.add_argument("response", nargs="?", help=r"the completion, such as '\boxed{Nf3}'; - reads it")
+    parser.add_argument("--file", type=Path, help="JSON lines of answers; - reads standard input")
+    parser.add_argument("--scheme", default="", help="delta, best, accuracy, minmax, or a sum of terms")
+    parser.add_argument("--task", default="", help="move (the default), P or A")
+    parser.add_argument("--move", default="", help="task A: the move that was asked about, in UCI")
+    parser.add_argument("--truncated", action="store_true", help="the completion was cut at its limit")
+    parser.add_argument("--nodes", type=int, help="of a search (REWARD_NODES)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+def _engine_flags(options: argparse.Namespace) -> list[str]:
+    nodes = [] if options.nodes is None else ["--nodes", str(options.nodes)]
+    return nodes if options.file else [*nodes, "--engines", "1"]
+
+
+def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
+    response = sys.stdin.read() if options.response == "-" else options.response
+    item = Item(options.fen, response, options.task, options.scheme, options.truncated, options.move)
+    verdict = scorer.score(item)
+    if options.json:
+        sys.stdout.write(_json(verdict) + "\n")
+    else:
+        show(verdict)
+    return 0
+
+
+def _score_file(scorer: LocalScorer, path: Path) -> int:
+    failed = done = 0
+    with sys.stdin if str(path) == "-" else _open(path) as lines:
+        for items in _chunks(_items(lines)):
+            sound = iter(scorer.score_batch([item for item in items if isinstance(item, Item)]))
+            for item in items:
+                result = next(sound) if isinstance(item, Item) else item
+                failed += not isinstance(result, Verdict)
+                sys.stdout.write(_json(result) + "\n")
+            done += len(items)
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\r{done} answers judged")
+    sys.stderr.write(f"\r{done} answers judged, {failed} of them could not be\n")
+    return 1 if failed else 0
+
+
+def _open(path: Path) -> TextIO:
+    try:
+        return path.open(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
+
+
+def _items(lines: Iterable[str]) -> Iterator[Item | InvalidInput]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield ScoreRequest.model_validate_json(line).item()
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"])) or "line"
+            yield InvalidInput(f"line {number}: {place}: {first['msg']} (got {str(first['input'])[:200]!r})")
+
+
+def _chunks(items: Iterator[Item | InvalidInput]) -> Iterator[list[Item | InvalidInput]]:
+    while chunk := list(islice(items, _CHUNK)):
+        yield chunk
+
+
+def _json(result: Verdict | RookeryError) -> str:
+    return json.dumps(asdict(result) if isinstance(result, Verdict) else problem(result))

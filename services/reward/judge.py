@@ -1,0 +1,145 @@
+"""What the legal moves of one position are worth: asks the engine, weighs the answers, states verdicts.
+
+It is given moves that are known to be legal; which text said them is for the scorer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import chess
+
+from rookery.engines import Lane
+from rookery.errors import EngineFault, RookeryError
+from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
+from rookery.uci import Analysis, Line, Query
+from services.reward.cache import AnalysisCache
+from services.reward.position import Play, Position
+from services.reward.schemes import Evidence, Scheme
+from services.reward.winprob import CHECKMATE, DRAW, WinModel
+
+Result = Verdict | RookeryError
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAnswer:
+    """A legal move that was answered, with the text around it and the scheme that prices it."""
+
+    play: Play
+    move: chess.Move
+    response: str
+    scheme: Scheme
+    reward_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """A move's score and win probability for the side to move, and the nodes searched for it alone."""
+
+    evaluation: Evaluation
+    win: float
+    nodes: int = 0
+
+
+class Judge:
+    """Prices moves by `nodes` of search each and a win model."""
+
+    def __init__(self, cache: AnalysisCache, model: WinModel, *, nodes: int, engine_id: str) -> None:
+        self.model = model
+        self._cache = cache
+        self._nodes = nodes
+        self._engine_id = engine_id
+
+    async def judge(self, position: Position, answers: Sequence[MoveAnswer], lane: Lane) -> list[Result]:
+        """The verdicts of `answers`, all of `position`, in their order; an error where the engine failed."""
+        root = await self.root(position, lane)
+        if not isinstance(root, Analysis):
+            return [root] * len(answers)
+        best_move = position.from_engine(root.best)
+        best = position.play(best_move)
+        top = self.worth(best, root.lines[0], nodes=root.nodes)
+        worths = await self.worths(position, self._asked(position, answers, best_move), lane)
+        worths[best_move] = Worth(top.evaluation, top.win)
+        return [self._verdict(answer, best, top, root.nodes, worths) for answer in answers]
+
+    async def root(self, position: Position, lane: Lane, *, lines: int = 1) -> Analysis | RookeryError:
+        """The search of the whole position, for its best `lines` moves, all of them legal."""
+        query = Query(position.key, self._nodes, lines=lines, chess960=position.chess960)
+        (root,) = await self._cache.find_all([query], lane)
+        if isinstance(root, Analysis):
+            try:
+                for line in root.lines:
+                    position.play(position.from_engine(line.pv[0]))
+            except ValueError as error:
+                return EngineFault(f"the engine answers nonsense: {error}")
+        return root
+
+    def worth(self, play: Play, line: Line, *, nodes: int = 0) -> Worth:
+        """What `play` is worth where the engine expects `line` of it."""
+        return _settled(play) or Worth(line.evaluation, self.model.win(line), nodes)
+
+    async def worths(
+        self, position: Position, moves: Sequence[chess.Move], lane: Lane
+    ) -> dict[chess.Move, Worth | RookeryError]:
+        """What each of `moves` is worth: by the rules if it ends the game, else by a search of it alone."""
+        found: dict[chess.Move, Worth | RookeryError] = {}
+        for move in moves:
+            if (worth := _settled(position.play(move))) is not None:
+                found[move] = worth
+        unsettled = [move for move in moves if move not in found]
+        queries = [
+            Query(position.key, self._nodes, position.to_engine(move), chess960=position.chess960)
+            for move in unsettled
+        ]
+        for move, analysis in zip(unsettled, await self._cache.find_all(queries, lane), strict=True):
+            if isinstance(analysis, Analysis):
+                found[move] = self.worth(position.play(move), analysis.lines[0], nodes=analysis.nodes)
+            else:
+                found[move] = analysis
+        return found
+
+    def _asked(self, position: Position, answers: Sequence[MoveAnswer], best: chess.Move) -> list[chess.Move]:
+        if any(answer.scheme.needs_worst for answer in answers):
+            return [move for move in position.board.legal_moves if move != best]
+        return [move for move in dict.fromkeys(answer.move for answer in answers) if move != best]
+
+    def _verdict(
+        self,
+        answer: MoveAnswer,
+        best: Play,
+        top: Worth,
+        root_nodes: int,
+        worths: dict[chess.Move, Worth | RookeryError],
+    ) -> Result:
+        own = worths[answer.move]
+        if not isinstance(own, Worth):
+            return own
+        worst = None
+        nodes = root_nodes + own.nodes
+        if answer.scheme.needs_worst:
+            if fault := next((worth for worth in worths.values() if not isinstance(worth, Worth)), None):
+                return fault
+            all_worths = [worth for worth in worths.values() if isinstance(worth, Worth)]
+            worst = min(worth.win for worth in all_worths)
+            nodes = root_nodes + sum(worth.nodes for worth in all_worths)
+        evidence = Evidence(top.win, own.win, answer.response, worst)
+        components = answer.scheme.components(evidence)
+        return Verdict(
+            reward=sum(components.values()),
+            outcome=Outcome.LEGAL,
+            reward_version=answer.reward_version,
+            move=answer.play.move,
+            best=best.move,
+            win_before=top.win,
+            win_after=own.win,
+            regret=evidence.regret,
+            eval_before=top.evaluation,
+            eval_after=own.evaluation,
+            components=components,
+            engine=EngineStamp(self._engine_id, nodes),
+        )
+
+
+def _settled(play: Play) -> Worth | None:
+    if play.settled is None:
+        return None
+    return Worth(play.settled, CHECKMATE if play.settled.mate else DRAW)

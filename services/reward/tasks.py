@@ -1,0 +1,126 @@
+"""RookWorld's `P:` and `A:` answers judged: asks the engine what their grades need, and states verdicts.
+
+How an answer is graded is for `graded`; nothing here reads text.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import chess
+
+from rookery.engines import Lane
+from rookery.errors import InvalidInput, RookeryError
+from rookery.trace import EngineStamp, Verdict
+from rookery.uci import Analysis
+from services.reward import graded
+from services.reward.graded import Grade, PolicyAnswer, PolicyTruth
+from services.reward.judge import Judge, Result, Worth
+from services.reward.position import Position
+from services.reward.winprob import win_probability
+
+LINES = 5
+"""Moves in a `P:` answer."""
+
+SCHEME = "graded"
+SCHEME_ID = f"{SCHEME}-{graded.VERSION}"
+
+
+def check_scheme(task: str, scheme: str) -> None:
+    """Refuses any scheme but `graded` for these tasks.
+
+    Raises:
+        InvalidInput: it is another.
+    """
+    if scheme not in ("", SCHEME):
+        raise InvalidInput(f"scheme {scheme!r} judges moves: task {task!r} takes {SCHEME!r} alone")
+
+
+class TaskJudge:
+    """Grades answers with the searches of `judge`."""
+
+    def __init__(self, judge: Judge, *, reward_version: str, engine_id: str) -> None:
+        self._judge = judge
+        self._version = reward_version
+        self._engine_id = engine_id
+
+    def state(self, fen: str, move: str, response: str) -> Verdict:
+        """The verdict of an `A:` answer about `move`, which costs no search.
+
+        Raises:
+            InvalidInput: `move` is not written in UCI.
+        """
+        return self._verdict(graded.grade_state(fen, move, response), nodes=0)
+
+    async def policy(self, position: Position, responses: Sequence[str], lane: Lane) -> list[Result]:
+        """The verdicts of `P:` answers to one position, in their order; an error where the engine failed."""
+        answers = [graded.read_policy(response, position.board) for response in responses]
+        sound = [answer for answer in answers if answer is not None and answer.best is not None]
+        if not sound:
+            return [self._refusal(answer) for answer in answers]
+        root = await self._judge.root(position, lane, lines=LINES)
+        if not isinstance(root, Analysis):
+            return [root if answer in sound else self._refusal(answer) for answer in answers]
+        top = self._top(position, root)
+        named = dict.fromkeys(move for answer in sound for move in answer.named if move not in top)
+        worths = {**top, **await self._judge.worths(position, list(named), lane)}
+        return [
+            self._graded(position, answer, top, worths, root.nodes)
+            if answer is not None and answer.best is not None
+            else self._refusal(answer)
+            for answer in answers
+        ]
+
+    def _top(self, position: Position, root: Analysis) -> dict[chess.Move, Worth | RookeryError]:
+        moves = [(position.from_engine(line.pv[0]), line) for line in root.lines]
+        return {move: self._judge.worth(position.play(move), line) for move, line in moves}
+
+    def _refusal(self, answer: PolicyAnswer | None) -> Verdict:
+        grade = graded.refuse_policy(answer)
+        if grade is None:
+            raise ValueError(f"an answer that is to be graded: {answer!r}")
+        return self._verdict(grade, nodes=0)
+
+    def _graded(
+        self,
+        position: Position,
+        answer: PolicyAnswer,
+        top: Mapping[chess.Move, Worth | RookeryError],
+        worths: Mapping[chess.Move, Worth | RookeryError],
+        root_nodes: int,
+    ) -> Result:
+        known: dict[chess.Move, Worth] = {}
+        for move in (*top, *answer.named):
+            worth = worths[move]
+            if not isinstance(worth, Worth):
+                return worth
+            known[move] = worth
+        truth = PolicyTruth(
+            top={move: known[move].win for move in top},
+            wins={move: worth.win for move, worth in known.items()},
+            win=lambda claimed: win_probability(claimed, k=self._judge.model.k),
+        )
+        verdict = self._verdict(
+            graded.grade_policy(answer, truth),
+            nodes=root_nodes + sum(known[move].nodes for move in answer.named),
+        )
+        best = max(top, key=lambda move: known[move].win)
+        played = answer.best or best
+        return replace(
+            verdict,
+            move=position.play(played).move,
+            best=position.play(best).move,
+            win_before=known[best].win,
+            win_after=known[played].win,
+            regret=max(0.0, known[best].win - known[played].win),
+            eval_before=known[best].evaluation,
+            eval_after=known[played].evaluation,
+        )
+
+    def _verdict(self, grade: Grade, *, nodes: int) -> Verdict:
+        return Verdict(
+            reward=grade.reward,
+            outcome=grade.outcome,
+            reward_version=self._version,
+            components=grade.components,
+            engine=EngineStamp(self._engine_id, nodes),
+        )

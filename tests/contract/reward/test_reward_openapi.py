@@ -1,0 +1,83 @@
+"""The service's own OpenAPI document, taken at its word.
+
+Whatever it allows, and much that it forbids, is sent to the running service: no 5xx comes back, and no
+answer the document does not declare.
+"""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.babble import completions
+from tests.contract.reward.conftest import RunningService
+
+pytestmark = pytest.mark.stockfish
+
+EXAMPLES = 40
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def document(service: RunningService) -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_url(f"{service.url}/openapi.json")
+
+
+@pytest.mark.parametrize("path", ["/v1/score", "/v1/score/batch"])
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_every_answer_is_declared(document: schemathesis.BaseSchema, path: str, mode: GenerationMode) -> None:
+    send_all(document[path]["POST"], mode)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_every_probe_is_declared(document: schemathesis.BaseSchema, path: str) -> None:
+    send_all(document[path]["GET"], GenerationMode.POSITIVE)
+
+
+def test_every_verdict_is_declared(document: schemathesis.BaseSchema) -> None:
+    """The document knows no chess, so its requests are given positions and completions."""
+    answers = [*completions(seed=5, count=400)]
+
+    @settings(
+        max_examples=EXAMPLES * 3, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(
+        case=document["/v1/score"]["POST"].as_strategy(generation_mode=GenerationMode.POSITIVE),
+        answer=st.sampled_from(answers),
+        scheme=st.sampled_from(["", "delta", "best", "accuracy", "minmax", "delta+0.5*format", "nonsense"]),
+    )
+    def every_case(case: schemathesis.Case, answer: tuple[str, str], scheme: str) -> None:
+        fen, response = answer
+        response = response.encode(errors="replace").decode()
+        case.body = {**case.body, "fen": fen, "response": response, "scheme": scheme, "task": "move"}
+        case.validate_response(case.call(timeout=30), checks=CHECKS)
+
+    every_case()
+
+
+def send_all(operation: schemathesis.schemas.APIOperation, mode: GenerationMode) -> None:
+    @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def every_case(case: schemathesis.Case) -> None:
+        case.validate_response(case.call(timeout=30), checks=CHECKS)
+
+    every_case()
+
+
+def test_the_document_declares_nothing_else(document: schemathesis.BaseSchema) -> None:
+    assert set(document) == {"/v1/score", "/v1/score/batch", "/healthz", "/readyz", "/metrics"}

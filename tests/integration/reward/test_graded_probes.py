@@ -1,0 +1,122 @@
+"""What RookWorld answers without skill can earn, and that the labels of the data service earn all of it.
+
+The positions are generated, from quiet openings to decided endgames. Run with `-s` to see the table.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+import chess
+import pytest
+
+from rookery.engines import EnginePool
+from rookery.rookworld import PolicyAnswer, PolicyLine, policy_answer, policy_prompt
+from rookery.trace import Verdict
+from services.data.generator import Generator
+from services.data.rookworld import Mix, lines
+from services.reward.local import LocalScorer
+from services.reward.scorer import Item
+from services.reward.settings import RewardSettings
+
+pytestmark = pytest.mark.stockfish
+
+POSITIONS = list(islice(Generator(seed=21, least_moves=6).positions(), 30))
+NODES = 2000
+
+
+@pytest.fixture(scope="module")
+def labels(stockfish_path: str) -> list[PolicyLine]:
+    """The lines that the data service would write, from searches like the reward's own."""
+
+    async def label() -> list[PolicyLine]:
+        settings = RewardSettings()
+        pool = EnginePool(
+            Path(stockfish_path), engines=2, hash_mb=settings.hash_mb, queue=1000, deadline_s=60.0
+        )
+        await pool.start()
+        try:
+            made = [line async for _, line in lines(POSITIONS, pool, nodes=NODES, mix=Mix(state=0.0))]
+        finally:
+            await pool.close()
+        return [line for line in made if isinstance(line, PolicyLine)]
+
+    return asyncio.run(label())
+
+
+@pytest.fixture(scope="module")
+def grader(stockfish_path: str) -> Iterator[LocalScorer]:
+    scorer = LocalScorer(RewardSettings(engine_path=Path(stockfish_path), engines=2, nodes=NODES))
+    yield scorer
+    scorer.close()
+
+
+def rewards(grader: LocalScorer, labels: list[PolicyLine], write: Callable[[PolicyLine], str]) -> list[float]:
+    items = [Item(line.fen, write(line), task="P") for line in labels]
+    verdicts = grader.score_batch(items)
+    assert all(isinstance(verdict, Verdict) for verdict in verdicts)
+    return [verdict.reward for verdict in verdicts if isinstance(verdict, Verdict)]
+
+
+def with_fields(line: PolicyLine, moves: list[str], evals: list[float], best: str) -> str:
+    return policy_answer(PolicyAnswer(tuple(moves), tuple(evals), best))
+
+
+def at_random(line: PolicyLine) -> list[str]:
+    legal = sorted(move.uci() for move in chess.Board(line.fen).legal_moves)
+    return random.Random(line.fen).sample(legal, 5)
+
+
+def test_the_data_service_s_labels_are_perfect(grader: LocalScorer, labels: list[PolicyLine]) -> None:
+    assert set(rewards(grader, labels, lambda line: policy_answer(line.answer))) == {1.0}
+
+
+PROBES: dict[str, tuple[Callable[[PolicyLine], str], float, float]] = {
+    # what is written; the most that any position pays; the most that they pay in the mean
+    "the prompt": (lambda line: policy_prompt(line.fen), -0.3, -0.3),
+    "the prompt and the answer": (
+        lambda line: policy_prompt(line.fen) + policy_answer(line.answer),
+        -0.3,
+        -0.3,
+    ),
+    "a constant": (lambda _: "M: e2e4 d2d4 g1f3 c2c4 b1c3 E: 0.3 0.3 0.3 0.3 0.3 B: e2e4", 1.0, 0.3),
+    "one safe move": (
+        lambda line: with_fields(line, [line.best], [max(line.evals)], line.best),
+        0.4,
+        0.4,
+    ),
+    "one move five times": (
+        lambda line: with_fields(line, [line.best] * 5, [max(line.evals)] * 5, line.best),
+        0.4,
+        0.4,
+    ),
+    "random moves, all equal": (
+        lambda line: with_fields(line, at_random(line), [0.0] * 5, at_random(line)[0]),
+        1.0,
+        0.5,
+    ),
+    "the right moves, all equal": (
+        lambda line: with_fields(line, list(line.moves), [0.0] * 5, line.best),
+        1.0,
+        0.7,
+    ),
+    "the worst of five as best": (
+        lambda line: with_fields(
+            line, list(line.moves), list(line.evals), line.moves[line.evals.index(min(line.evals))]
+        ),
+        1.0,
+        0.8,
+    ),
+}
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_probes_earn_at_most(probe: str, grader: LocalScorer, labels: list[PolicyLine]) -> None:
+    write, most, most_in_the_mean = PROBES[probe]
+    earned = rewards(grader, labels, write)
+    print(f"{probe:28}  max {max(earned):+.2f}  mean {fmean(earned):+.3f}")
+    assert max(earned) <= most
+    assert fmean(earned) <= most_in_the_mean

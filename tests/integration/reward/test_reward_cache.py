@@ -1,0 +1,63 @@
+"""Analyses are made once, kept, and the least recently used go first."""
+
+from pathlib import Path
+
+import chess
+import pytest
+
+from rookery import metrics
+from rookery.engines import EnginePool
+from rookery.uci import Analysis, Query
+from services.reward.cache import AnalysisCache, _decode, _encode
+
+pytestmark = pytest.mark.stockfish
+
+MOVES = [move.uci() for move in chess.Board().legal_moves]
+QUERIES = [Query(f"{chess.STARTING_FEN[:-4]} 0 1", 300, move) for move in MOVES]
+
+
+async def test_what_was_searched_is_not_searched_again(stockfish_path: str) -> None:
+    pool = await EnginePool(Path(stockfish_path), engines=1, hash_mb=1, queue=99, deadline_s=60.0).start()
+    cache = AnalysisCache(engine="e", size=10)
+    try:
+        first = await cache.find_all([*QUERIES[:6], QUERIES[0]], pool.lane())
+        nodes = metrics.ENGINE_NODES._value.get()
+        again = await cache.find_all(QUERIES[:6], pool.lane())
+        assert again == first[:6]
+        assert first[6] == first[0]
+        assert metrics.ENGINE_NODES._value.get() == nodes
+        await cache.find_all([QUERIES[0], *QUERIES[6:14]], pool.lane())
+        assert len(cache) == 10
+        assert cache.get(QUERIES[0]) is not None
+        assert cache.get(QUERIES[1]) is None
+    finally:
+        await pool.close()
+
+
+async def test_an_analysis_survives_the_wire_and_nonsense_does_not(stockfish_path: str) -> None:
+    pool = await EnginePool(Path(stockfish_path), engines=1, hash_mb=1, queue=99, deadline_s=60.0).start()
+    try:
+        analyses = await pool.lane().search_all(
+            [QUERIES[0], Query("6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1", 500, lines=4)]
+        )
+    finally:
+        await pool.close()
+    for analysis in analyses:
+        assert isinstance(analysis, Analysis)
+        assert _decode(_encode(analysis)) == analysis
+    for nonsense in (
+        b"",
+        b"null",
+        b"[]",
+        b"[1,[]]",
+        b'[1,[[1,2,null,"e2e4"]]]',
+        b"\xff",
+        b'[1,[[3,null,[1,2],"e2e4"]]]',
+        b'[1,[["3",null,null,"e2e4"]]]',
+        b'[1,[[NaN,null,null,"e2e4"]]]',
+        b'[1,[[1.5,null,null,"e2e4"]]]',
+        b'[1e999,[[3,null,null,"e2e4"]]]',
+        b"[1,[[3,null,null,{}]]]",
+        b"[" * 100_000,
+    ):
+        assert _decode(nonsense) is None

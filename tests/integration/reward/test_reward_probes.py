@@ -1,0 +1,266 @@
+"""What can be earned without playing chess: each hack's maximum attainable mean reward, and its bound.
+
+The positions are middles of real games, every legal move of each is scored, so that the mean of a move
+drawn at random is known exactly. A hack must stay below it, or at the reward of an answer without a
+legal move. Run with `-s` to see the table.
+"""
+
+import io
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+import chess
+import chess.pgn
+import pytest
+import zstandard
+
+from rookery.prompt import STYLES, render
+from rookery.trace import Outcome, Phase, Position, Verdict
+from services.reward.local import LocalScorer
+from services.reward.scorer import Item
+
+pytestmark = pytest.mark.stockfish
+
+SAMPLES = Path(__file__).parents[3] / "samples" / "lichess.pgn.zst"
+POSITIONS = 30
+SCHEMES = ("delta", "best", "accuracy", "minmax")
+WEIGHTED = "delta+0.1*format+0.1*length(2000)"
+
+
+def boards_of_real_games() -> Iterator[chess.Board]:
+    """From every fiftieth game, between plies 10 and 50."""
+    with SAMPLES.open("rb") as file:
+        text = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8")
+        for number in range(50 * POSITIONS * 2):
+            if number % 50:
+                chess.pgn.skip_game(text)
+                continue
+            game = chess.pgn.read_game(text)
+            moves = list(game.mainline_moves()) if game else []
+            ply = 10 + 7 * number // 50 % 41
+            if len(moves) > ply:
+                board = chess.Board()
+                for move in moves[:ply]:
+                    board.push(move)
+                yield board.copy(stack=False)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The reward of every legal move, by position and UCI, under one scheme."""
+
+    scorer: LocalScorer
+    scheme: str
+    boards: tuple[chess.Board, ...]
+    rewards: tuple[dict[str, float], ...]
+
+    @property
+    def random_mean(self) -> float:
+        """What a uniformly random legal move earns."""
+        return fmean(fmean(rewards.values()) for rewards in self.rewards)
+
+    @property
+    def worst(self) -> float:
+        return min(min(rewards.values()) for rewards in self.rewards)
+
+    def verdicts(self, answer: Callable[[chess.Board], str], *, truncated: bool = False) -> list[Verdict]:
+        items = [
+            Item(board.fen(), answer(board), scheme=self.scheme, truncated=truncated) for board in self.boards
+        ]
+        verdicts = self.scorer.score_batch(items)
+        assert all(isinstance(verdict, Verdict) for verdict in verdicts)
+        return verdicts
+
+    def mean(self, answer: Callable[[chess.Board], str]) -> float:
+        return fmean(verdict.reward for verdict in self.verdicts(answer))
+
+
+@pytest.fixture(scope="module")
+def boards() -> tuple[chess.Board, ...]:
+    return tuple(islice(boards_of_real_games(), POSITIONS))
+
+
+@pytest.fixture(scope="module", params=SCHEMES)
+def table(request: pytest.FixtureRequest, scorer: LocalScorer, boards: tuple[chess.Board, ...]) -> Table:
+    rewards = []
+    for board in boards:
+        moves = [move.uci() for move in board.legal_moves]
+        verdicts = scorer.score_batch([Item(board.fen(), boxed(uci), scheme=request.param) for uci in moves])
+        rewards.append({uci: verdict.reward for uci, verdict in zip(moves, verdicts, strict=True)})
+    table = Table(scorer, request.param, boards, tuple(rewards))
+    report(table, "random legal move", table.random_mean)
+    report(table, "best move", fmean(max(rewards.values()) for rewards in table.rewards))
+    return table
+
+
+def report(table: Table, probe: str, mean: float) -> None:
+    print(f"\n{table.scheme:>8} {mean:+.3f}  {probe}", end="")
+
+
+def boxed(text: str) -> str:
+    return rf"\boxed{{{text}}}"
+
+
+def first_uci(board: chess.Board) -> str:
+    return min(move.uci() for move in board.legal_moves)
+
+
+def illegal_uci(board: chess.Board) -> str:
+    """From an empty square."""
+    empty = next(name for name in chess.SQUARE_NAMES if not board.piece_at(chess.parse_square(name)))
+    return f"{empty}{'a1' if empty != 'a1' else 'a2'}"
+
+
+def prompt_text(board: chess.Board, style: str) -> str:
+    position = Position("p", board.fen(), board.ply(), Phase.MIDDLEGAME, "g")
+    return "\n".join(message.content for message in render(position, style=style).messages)
+
+
+WITHOUT_A_MOVE: dict[str, tuple[Callable[[chess.Board], str], set[Outcome]]] = {
+    "nothing": (lambda board: "", {Outcome.NO_BOX}),
+    "an empty box": (lambda board: boxed(""), {Outcome.EMPTY_BOX}),
+    "a box of blanks": (lambda board: boxed(r"\text{ }"), {Outcome.EMPTY_BOX}),
+    "the move without a box": (first_uci, {Outcome.NO_BOX}),
+    "the box in the reasoning": (lambda b: f"<think>{boxed(first_uci(b))}</think>", {Outcome.NO_BOX}),
+    "the box in reasoning without end": (lambda b: f"<think>{boxed(first_uci(b))}", {Outcome.NO_BOX}),
+    "a box that never closes": (lambda b: boxed(first_uci(b))[:-1], {Outcome.TRUNCATED}),
+    "the position copied": (lambda b: b.fen(), {Outcome.NO_BOX}),
+    "the position copied into the box": (lambda b: boxed(b.fen()), {Outcome.UNPARSABLE, Outcome.AMBIGUOUS}),
+    "the null move": (lambda b: boxed("--"), {Outcome.NULL_MOVE}),
+    "the null move in UCI": (lambda b: boxed("0000"), {Outcome.NULL_MOVE}),
+    "resignation": (lambda b: boxed("resign"), {Outcome.UNPARSABLE}),
+    "an illegal move": (lambda b: boxed(illegal_uci(b)), {Outcome.ILLEGAL}),
+    "all legal moves in one box": (
+        lambda b: boxed(" ".join(move.uci() for move in b.legal_moves)),
+        {Outcome.AMBIGUOUS, Outcome.TOO_LONG},
+    ),
+    "two moves in one box": (
+        lambda b: boxed(" or ".join(move.uci() for move in list(b.legal_moves)[:2])),
+        {Outcome.AMBIGUOUS},
+    ),
+    "a move among words": (lambda b: boxed(f"I play {first_uci(b)}"), {Outcome.UNPARSABLE}),
+    "a kilobyte in the box": (lambda b: boxed(first_uci(b) + " " * 1000), {Outcome.TOO_LONG}),
+}
+
+
+@pytest.mark.parametrize("probe", WITHOUT_A_MOVE)
+def test_no_legal_move_earns_less_than_the_worst(table: Table, probe: str) -> None:
+    answer, outcomes = WITHOUT_A_MOVE[probe]
+    verdicts = table.verdicts(answer)
+    report(table, probe, fmean(verdict.reward for verdict in verdicts))
+    assert {verdict.outcome for verdict in verdicts} <= outcomes
+    assert max(verdict.reward for verdict in verdicts) < table.worst
+
+
+def test_the_best_constant_answer_is_worse_than_chance(table: Table) -> None:
+    """Of all texts that name a legal move anywhere, each paid as an illegal move where it is none."""
+    illegal = table.verdicts(lambda board: boxed(illegal_uci(board)))[0].reward
+    surplus: Counter[str] = Counter()
+    for board, rewards in zip(table.boards, table.rewards, strict=True):
+        for move in board.legal_moves:
+            for text in {move.uci(), board.san(move)}:
+                surplus[text] += rewards[move.uci()] - illegal
+    best, total = surplus.most_common(1)[0]
+    mean = table.mean(lambda board: boxed(best))
+    report(table, f"always {best}, the best of {len(surplus)} constants", mean)
+    assert mean == pytest.approx(illegal + total / len(table.boards))
+    assert mean < table.random_mean
+
+
+def test_the_prompt_copied_is_its_example_and_no_more(table: Table) -> None:
+    for style in STYLES:
+        if style.startswith("mover"):  # shows another board than the one the answer is read on
+            continue
+        copied = table.verdicts(lambda board, style=style: prompt_text(board, style))
+        example = "nothing" if style.startswith("rookworld") else boxed("Nf3")  # it asks for no box
+        assert copied == table.verdicts(lambda board, example=example: example)
+        assert fmean(verdict.reward for verdict in copied) < table.random_mean
+    report(table, "the prompt copied", fmean(verdict.reward for verdict in copied))
+
+
+def test_many_boxes_are_worth_the_last_one(table: Table) -> None:
+    spam = table.verdicts(lambda board: " ".join(boxed(move.uci()) for move in board.legal_moves))
+    last = [rewards[list(rewards)[-1]] for rewards in table.rewards]
+    report(table, "a box for every legal move", fmean(last))
+    assert [verdict.reward for verdict in spam] == last
+
+
+def test_length_earns_nothing(table: Table) -> None:
+    bare = table.verdicts(lambda board: boxed(first_uci(board)))
+    noise = "<think>" + "I consider every move. " * 40_000 + "</think>"
+    long = table.verdicts(lambda board: noise + boxed(first_uci(board)))
+    assert long == bare
+    assert table.verdicts(lambda board: boxed(first_uci(board)), truncated=True) == bare
+    report(table, "a megabyte before the first legal move", fmean(verdict.reward for verdict in long))
+
+
+def test_saying_it_twice_earns_nothing(table: Table) -> None:
+    once = table.verdicts(lambda board: boxed(first_uci(board)))
+    assert table.verdicts(lambda board: boxed(f"{first_uci(board)} {first_uci(board)}")) == once
+    assert table.verdicts(lambda board: boxed(first_uci(board)) * 3) == once
+
+
+def stalemates(count: int) -> Iterator[tuple[chess.Board, chess.Move]]:
+    """Won endings, a queen or more ahead, in which some move stalemates."""
+    rng = random.Random(31)
+    while count:
+        pieces = [
+            chess.KING,
+            chess.QUEEN,
+            *rng.choices([chess.ROOK, chess.PAWN, chess.BISHOP], k=rng.randint(0, 2)),
+        ]
+        board = chess.Board(None)
+        squares = rng.sample(range(8, 56), len(pieces))
+        for square, piece in zip(squares, pieces, strict=True):
+            board.set_piece_at(square, chess.Piece(piece, chess.WHITE))
+        lone = rng.choice([square for square in chess.SQUARES if not board.piece_at(square)])
+        board.set_piece_at(lone, chess.Piece(chess.KING, chess.BLACK))
+        if not board.is_valid():
+            continue
+        for move in board.legal_moves:
+            board.push(move)
+            found = board.is_stalemate()
+            board.pop()
+            if found:
+                yield board, move
+                count -= 1
+                break
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_stalemating_a_won_position_is_worse_than_chance(scorer: LocalScorer, scheme: str) -> None:
+    rewards, chance = [], []
+    for board, stalemate in stalemates(20):
+        moves = list(board.legal_moves)
+        verdicts = scorer.score_batch([Item(board.fen(), boxed(move.uci()), scheme=scheme) for move in moves])
+        scores = {move: verdict.reward for move, verdict in zip(moves, verdicts, strict=True)}
+        rewards.append(scores[stalemate])
+        chance.append(fmean(scores.values()))
+        assert scores[stalemate] < chance[-1]
+    mean, random_mean = fmean(rewards), fmean(chance)
+    print(f"\n{scheme:>8} {mean:+.3f}  always stalemate; a random move {random_mean:+.3f}", end="")
+    if scheme == "delta":
+        assert max(rewards) < -0.4
+
+
+def test_no_format_makes_up_for_a_missing_move(scorer: LocalScorer, boards: tuple[chess.Board, ...]) -> None:
+    thought = "<think>A long look at the position.</think> "
+    refused = [boxed(text) for text in ("", "--", "a1a1", "well played")] + ["", "No idea."]
+    for board in boards:
+        moves = [boxed(move.uci()) for move in board.legal_moves]
+        hacks = [thought + text for text in refused]
+        items = [Item(board.fen(), answer, scheme=WEIGHTED) for answer in moves + hacks]
+        rewards = [verdict.reward for verdict in scorer.score_batch(items)]
+        assert min(rewards[: len(moves)]) > max(rewards[len(moves) :])
+
+
+def test_losing_by_illegal_moves_is_not_cheaper_than_losing(scorer: LocalScorer) -> None:
+    lost = "4k3/8/8/8/8/8/qq6/4K3 w - - 0 1"
+    moves = [scorer.score(Item(lost, boxed(move.uci()))) for move in chess.Board(lost).legal_moves]
+    assert max(verdict.win_after for verdict in moves) < 0.03
+    assert scorer.score(Item(lost, boxed("e1e3"))).reward < min(verdict.reward for verdict in moves)

@@ -1,0 +1,78 @@
+"""Replicas with one Redis search a position once between them, and believe nothing else they find there."""
+
+from pathlib import Path
+
+import pytest
+import redis.asyncio
+
+from rookery import metrics
+from rookery.errors import EngineFault
+from services.reward.scorer import Item, Scorer
+from services.reward.settings import RewardSettings
+
+pytestmark = [pytest.mark.stockfish, pytest.mark.redis]
+
+FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
+ITEMS = [Item(FEN, rf"\boxed{{{move}}}") for move in ("Nxg5", "h3", "Bxg5", "a3", "Ke2", "nonsense")]
+
+
+def searched() -> float:
+    return metrics.ENGINE_NODES._value.get()
+
+
+@pytest.fixture
+def settings(stockfish_path: str, redis_url: str) -> RewardSettings:
+    return RewardSettings(engine_path=Path(stockfish_path), engines=1, nodes=700, redis_url=redis_url)
+
+
+async def score(settings: RewardSettings, items: list[Item]) -> list[object]:
+    scorer = await Scorer.start(settings)
+    try:
+        return await scorer.score_batch(items)
+    finally:
+        await scorer.close()  # and with it what is still to be written
+
+
+async def test_a_second_replica_searches_nothing(settings: RewardSettings) -> None:
+    alone = await score(settings.model_copy(update={"redis_url": ""}), ITEMS)
+    first = await score(settings, ITEMS)
+    before = searched()
+    second = await score(settings, ITEMS)
+    assert searched() == before
+    assert alone == first == second
+
+
+async def test_another_limit_is_another_question(settings: RewardSettings) -> None:
+    await score(settings, ITEMS[:2])
+    before = searched()
+    await score(settings.model_copy(update={"nodes": 701}), ITEMS[:2])
+    assert searched() > before
+
+
+@pytest.mark.parametrize(
+    "value", [b"\xff garbage", b"[]", b'[1,[[9,9,null,"e1e2"]]]', b'[1,[[9,null,null,""]]]']
+)
+async def test_what_no_replica_wrote_is_searched_again(
+    settings: RewardSettings, redis_url: str, value: bytes
+) -> None:
+    expected = await score(settings, ITEMS)
+    await overwrite(redis_url, value)
+    assert await score(settings, ITEMS) == expected
+
+
+async def test_a_forged_best_move_is_a_fault_and_never_a_reward(
+    settings: RewardSettings, redis_url: str
+) -> None:
+    await score(settings, ITEMS)
+    await overwrite(redis_url, b'[1,[[9999,null,null,"a8a1"]]]')
+    for result in (await score(settings, ITEMS))[:5]:
+        assert isinstance(result, EngineFault)
+
+
+async def overwrite(redis_url: str, value: bytes) -> None:
+    client = redis.asyncio.Redis.from_url(redis_url)
+    keys = [key async for key in client.scan_iter("rookery:reward:*")]
+    assert len(keys) >= 4
+    for key in keys:
+        await client.set(key, value)
+    await client.aclose()
