@@ -40,9 +40,10 @@ lock: setup ## write requirements/cpu.txt from what .venv holds
 	$(PY) scripts/lock.py > requirements/cpu.txt.new
 	mv requirements/cpu.txt.new requirements/cpu.txt
 
-bench: setup ## measure the training loop and the reload (minutes)
+bench: setup ## measure the loop, the reload and the reward beside a peer or a limit (minutes)
 	$(PY) -m bench.loop
 	$(PY) -m bench.reload
+	$(PY) -m bench.reward
 
 clean: ## delete caches and builds; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes this machine ready: .venv with pinned packages, Rookery itself, Stockfish.
+# Makes this machine ready: .venv with pinned packages, Rookery itself, Stockfish and libnuma.
 # Does nothing, quickly, when nothing has changed. `make setup` calls it.
 #
 #   PYTHON=...            the interpreter to build .venv from (3.11 or 3.12)
@@ -14,27 +14,27 @@ STAMP=.venv/rookery-setup
 say() { printf '%s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# Installs a system package where this user may; otherwise says what to type and fails.
-system_package() {
-  local package=$1 runner=() install
+# Installs system packages, by their Debian names, where this user may; otherwise says what to type and fails.
+system_packages() {
+  local packages=("$@") runner=() install
   if [ "$(id -u)" != 0 ]; then runner=(sudo); fi
-  if command -v brew >/dev/null; then
-    runner=() install=(brew install "$package")
-  elif command -v apt-get >/dev/null; then
-    install=(apt-get install -y -qq --no-install-recommends "$package")
+  if command -v apt-get >/dev/null; then
+    install=(apt-get install -y -qq --no-install-recommends)
   elif command -v dnf >/dev/null; then
-    install=(dnf install -y "$package")
+    install=(dnf install -y -q) packages=("${packages[@]/libnuma1/numactl-libs}")
+  elif command -v brew >/dev/null; then
+    runner=() install=(brew install) packages=("${packages[@]/libnuma1/numactl}")
   else
-    die "install $package with your package manager, then type: make setup"
+    die "install ${packages[*]} with your package manager, then type: make setup"
   fi
   if [ "${runner[*]}" = sudo ] && ! sudo -n true 2>/dev/null; then
-    die "$package is missing and this user may not install it. Type:
-    sudo ${install[*]}
+    die "this machine lacks ${packages[*]}, and this user may not install it. Type:
+    sudo ${install[*]} ${packages[*]}
     make setup"
   fi
-  say "installing $package"
+  say "installing ${packages[*]}"
   if [ "${install[0]}" = apt-get ]; then "${runner[@]}" apt-get update -qq; fi
-  "${runner[@]}" "${install[@]}" >&2
+  "${runner[@]}" "${install[@]}" "${packages[@]}" >&2
 }
 
 usable_python() {
@@ -54,7 +54,7 @@ make_venv() {
   python=$(find_python)
   if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     # Debian splits venv off Python, under a name with the version in it.
-    system_package "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+    system_packages "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
   fi
   say "creating .venv with $("$python" --version)"
   "$python" -m venv --clear .venv
@@ -75,7 +75,7 @@ install_cpu() {
 install_gpu() {
   say "installing vLLM with CUDA and the trainer (several GB to download)"
   .venv/bin/python -m pip install --disable-pip-version-check \
-    -e '.[data,reward,rollouts,inference,trainer,arena,local,dev]'
+    -e '.[data,native,s3,reward,rollouts,inference,trainer,arena,local,dev]'
 }
 
 pip_install() {
@@ -115,6 +115,11 @@ if [ "$(cat "$STAMP" 2>/dev/null)" != "$key" ]; then
   echo "$key" >"$STAMP"
 fi
 
-if ! find_stockfish >/dev/null; then system_package stockfish; fi
+missing=()
+find_stockfish >/dev/null || missing+=(stockfish)
+# vLLM's CPU build links against it.
+[ "$profile" = gpu ] || .venv/bin/python -S -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null ||
+  missing+=(libnuma1)
+if [ ${#missing[@]} -gt 0 ]; then system_packages "${missing[@]}"; fi
 find_stockfish >/dev/null || die "stockfish was installed, but is not on the PATH"
 say "ready: .venv ($profile), $(find_stockfish)"

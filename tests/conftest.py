@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -119,6 +120,15 @@ class RedisServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def hang(self) -> None:
+        """Keeps its connections, and is silent until `wake`."""
+        assert self._process
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        assert self._process
+        self._process.send_signal(signal.SIGCONT)
 
 
 @pytest.fixture(scope="session")

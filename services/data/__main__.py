@@ -1,4 +1,4 @@
-"""`python -m services.data` serves; `... moves` writes a data set, `... sample` prints positions."""
+"""`python -m services.data` serves; with the name of a command it runs that (`... help` lists them)."""
 
 import asyncio
 import sys
@@ -9,8 +9,14 @@ from rookery.settings import fail
 
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
+    from services.data.commands import COMMANDS
+
     try:
-        if argv[:1] == ["moves"] or argv[:1] == ["sample"]:
+        if argv[:1] == ["archive"]:
+            from services.data import archiver
+
+            return archiver.main(argv[1:])
+        if argv and argv[0] in (*COMMANDS, "help"):
             return _command(argv[0], argv[1:])
         return _serve(argv)
     except SetupError as error:
@@ -23,7 +29,7 @@ def _command(name: str, argv: list[str]) -> int:
 
     configure("data", level="WARNING")
     try:
-        return {"moves": commands.moves, "sample": commands.sample}[name](argv)
+        return commands.run(name, argv)
     except SetupError:
         raise
     except RookeryError as error:

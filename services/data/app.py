@@ -1,4 +1,4 @@
-"""The HTTP face of the data service: `/v1/positions`, probes. Wraps the order, decides nothing."""
+"""The HTTP face of the data service: positions, games, prompts, probes. Decides nothing itself."""
 
 from typing import Annotated, Any
 
@@ -8,8 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from rookery import __version__
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Phase
+from services.data.archive import uci_moves
 from services.data.games import Split
 from services.data.order import Order
+from services.data.rendering import MAX_MOVES, render_fen
 
 MAX_COUNT = 10_000
 """Positions of one answer."""
@@ -17,6 +19,7 @@ MAX_COUNT = 10_000
 _LAST = (1 << 64) - 1
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {422: {"description": "A parameter out of range, quoted"}}
+_MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "No such game, or a broken one, named"}}
 
 
 class PositionsQuery(BaseModel):
@@ -63,9 +66,66 @@ class PositionsBody(BaseModel):
     next_offset: int
 
 
+class RenderRequest(BaseModel):
+    """A position and the style in which a model is to see it."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    fen: str = Field(examples=["rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2"])
+    """The position."""
+    style: str = "fen"
+    """How to show it: a name of `rookery.prompt`."""
+    last_moves: list[str] = Field(default=[], max_length=MAX_MOVES)
+    """The moves before it in UCI, oldest first: what `pgn`, `san` and `uci` write."""
+
+
+class MessageBody(BaseModel):
+    """One chat message."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    role: str
+    content: str
+
+
+class PromptBody(BaseModel):
+    """A position as a model is shown it."""
+
+    model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
+
+    style: str
+    messages: list[MessageBody]
+    fen: str
+    """The board on which the answer is to be read: mirrored by the `mover` styles when Black is to move."""
+
+
+class GameBody(BaseModel):
+    """A game that positions are drawn from."""
+
+    model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
+
+    id: str
+    """A hash of the moves."""
+    source: str
+    """First digits of the SHA-256 of its file."""
+    number: int
+    """Counted from 1 in its file."""
+    start_fen: str
+    moves: list[str]
+    """UCI."""
+    white_elo: int | None
+    black_elo: int | None
+    pgn: str
+    """As it stands in its file, but for blank lines."""
+
+
 def create_app(order: Order, *, seed: int) -> FastAPI:
     """The app around an order; `seed` stands in where a request names none."""
-    app = FastAPI(title="Rookery data", version=__version__, summary="Positions from real games, by seed.")
+    app = FastAPI(
+        title="Rookery data",
+        version=__version__,
+        summary="Positions from real games, by seed; the games; prompts.",
+    )
     add_problem_handlers(app)
     add_probes(app, ready=_always_ready)
 
@@ -84,6 +144,28 @@ def create_app(order: Order, *, seed: int) -> FastAPI:
             split=split,
             offset=query.offset,
             next_offset=end,
+        )
+
+    @app.post("/v1/render", responses=_PROBLEMS, tags=["prompts"])
+    def render(request: RenderRequest) -> PromptBody:
+        """The messages that a model reads: what rollouts would send for this position."""
+        return PromptBody.model_validate(
+            render_fen(request.fen, style=request.style, last_moves=request.last_moves)
+        )
+
+    @app.get("/v1/games/{id}", responses=_MISSING, tags=["games"])
+    def game(id: str) -> GameBody:
+        """A game by the `game_id` of a position, or by source and number as positions are named."""
+        found, text = order.archive.find(id)
+        return GameBody(
+            id=found.id,
+            source=found.source,
+            number=found.number,
+            start_fen=found.start_fen,
+            moves=uci_moves(found),
+            white_elo=found.white_elo,
+            black_elo=found.black_elo,
+            pgn=text,
         )
 
     return app

@@ -1,30 +1,37 @@
-"""A PGN file on disk to lines of text, whatever it is compressed with and however it is encoded.
+"""The bytes of a PGN file, wherever it is and whatever it is compressed with.
 
-Never holds more than a block and a line: a file larger than memory is fine. A damaged file raises
-one of `DAMAGE` at the damaged place, after every whole line before it.
+Compression is told from the first bytes, not from the name, so that standard input may be compressed
+too. Never holds more than a block: a file larger than memory is fine. Bytes that do not decompress raise
+`Damaged`, after every byte before them; a disk or network that fails is another matter, and says so.
 """
 
 import bz2
-import gzip
+import codecs
 import hashlib
-import io
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import zstandard
 
 from rookery.errors import SetupError
+from services.data.storage import open_file
 
-DAMAGE = (zstandard.ZstdError, zlib.error, EOFError, OSError)
-"""What a damaged file raises while it is read."""
+STANDARD_INPUT = "-"
 
-MAX_LINE_CHARS = 1 << 20
-"""A longer line comes in pieces."""
+BLOCK_BYTES = 1 << 17
+"""About so much plain text comes at a time; more would not stay in the cache until it is scanned."""
 
-_BLOCK_BYTES = 1 << 14
+_BUFFER_BYTES = 1 << 18
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class Damaged(Exception):
+    """What was read cannot be decompressed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,78 +43,170 @@ class Source:
     sha256: str
 
 
-def identify(path: Path) -> Source:
+@contextmanager
+def open_bytes(location: str | Path) -> Iterator[IO[bytes]]:
+    """A file on disk, behind a URL such as `s3://bucket/games.pgn.zst`, or `-`: standard input.
+
+    Raises:
+        SetupError: it is not there or cannot be read.
+    """
+    if str(location) == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    if "://" in str(location):
+        folder, name = open_file(location)
+        with folder.read(name) as file:
+            yield file
+        return
+    try:
+        stored = Path(location).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise SetupError(f"cannot read {str(location)!r}: {error.strerror}") from error
+    with stored:
+        yield stored
+
+
+class Fingerprint:
+    """Takes the bytes of a file as they pass, for its `Source`."""
+
+    def __init__(self, location: str | Path) -> None:
+        self._path = str(location)
+        self._size = 0
+        self._digest = hashlib.sha256()
+
+    def update(self, chunk: bytes) -> None:
+        self._digest.update(chunk)
+        self._size += len(chunk)
+
+    @property
+    def source(self) -> Source:
+        """The file, if all of it has passed."""
+        return Source(self._path, self._size, self._digest.hexdigest())
+
+
+def identify(location: str | Path) -> Source:
     """Size and SHA-256 of a file.
 
     Raises:
         SetupError: it is not there or cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return Source(str(path), path.stat().st_size, digest)
-    except OSError as error:
-        raise SetupError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    fingerprint = Fingerprint(location)
+    with open_bytes(location) as file:
+        for chunk in chunks_of(file, 1 << 20):
+            fingerprint.update(chunk)
+    return fingerprint.source
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Lines of a `.pgn`, `.zst`, `.gz` or `.bz2` file, ended by LF, CRLF or CR.
+def plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The plain text of a file that comes in chunks and may be compressed.
 
-    One character is one byte (Latin-1) until `decode` is asked: a file may change its encoding midway.
+    Raises:
+        Damaged: it cannot be decompressed beyond what came before.
     """
-    yield from _split_lines(_blocks(path))
+    rest = iter(chunks)
+    first = next(rest, b"")
+    while len(first) < 4 and (more := next(rest, b"")):
+        first += more
+    new = _codec_of(first)
+    chunks = _with_first(first, rest)
+    yield from _utf8(gathered(_decompress(chunks, new) if new else chunks))
 
 
-def decode(text: str) -> str:
-    """The text of some lines: UTF-8 if it is UTF-8, else the Latin-1 they were read as."""
-    if text.isascii():
-        return text
-    try:
-        return text.encode("latin-1").decode()
-    except UnicodeDecodeError:
-        return text
+def chunks_of(file: IO[bytes], size: int, *, limit: int | None = None) -> Iterator[bytes]:
+    """The bytes from here on, at most `limit` of them."""
+    while limit is None or limit > 0:
+        chunk = file.read(size if limit is None else min(size, limit))
+        if not chunk:
+            return
+        if limit is not None:
+            limit -= len(chunk)
+        yield chunk
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        if path.suffix == ".zst":
-            yield from _zstd_blocks(file)
-        elif path.suffix == ".gz":
-            yield from _plain_blocks(gzip.GzipFile(fileobj=file))
-        elif path.suffix == ".bz2":
-            yield from _plain_blocks(bz2.BZ2File(file))
-        else:
-            yield from _plain_blocks(file)
+class _Codec(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
 
 
-def _plain_blocks(file: io.BufferedIOBase) -> Iterator[bytes]:
-    # Not `read`, which gathers several reads and loses the good ones when the last one fails.
-    while block := file.read1(_BLOCK_BYTES):
-        yield block
+def _zstd() -> _Codec:
+    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
 
 
-def _zstd_blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Not `stream_reader`, which takes a cut file for a complete one."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
-    frame, open_frame = decompressor.decompressobj(), False
-    while block := file.read(_BLOCK_BYTES):
-        while block:
-            yield frame.decompress(block)
-            block, open_frame = frame.unused_data, not frame.eof
-            if frame.eof:
-                frame = decompressor.decompressobj()
+def _gzip() -> _Codec:
+    return zlib.decompressobj(wbits=31)
+
+
+_CODECS: dict[bytes, Callable[[], _Codec]] = {
+    b"\x28\xb5\x2f\xfd": _zstd,
+    b"\x1f\x8b": _gzip,
+    b"BZh": bz2.BZ2Decompressor,
+}
+
+
+def is_compressed(start: bytes) -> bool:
+    """Whether a file that starts so is one of those that can be decompressed here."""
+    return _codec_of(start) is not None
+
+
+def _codec_of(start: bytes) -> Callable[[], _Codec] | None:
+    # `pzstd` begins with a skippable frame: 0x184D2A5? in little-endian order.
+    if start[1:4] == b"\x2a\x4d\x18" and start[0] >> 4 == 5:
+        return _zstd
+    return next((new for magic, new in _CODECS.items() if start.startswith(magic)), None)
+
+
+def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[bytes]:
+    """Frame after frame; not a library's file object, which may take a cut file for a complete one."""
+    codec, open_frame = new(), False
+    for chunk in chunks:
+        while chunk:
+            if new is _gzip and not open_frame:
+                chunk = chunk.lstrip(b"\0")  # padding between members, as gzip itself allows
+                if not chunk:
+                    break
+            try:
+                text = codec.decompress(chunk)
+            except (zstandard.ZstdError, zlib.error, OSError, EOFError) as error:
+                raise Damaged(f"{type(error).__name__}: {error}") from error
+            yield text
+            chunk, open_frame = codec.unused_data, not codec.eof
+            if codec.eof:
+                codec = new()
     if open_frame:
-        raise EOFError("the zstd frame is cut off")
+        raise Damaged("EOFError: the compressed file is cut off")
 
 
-def _split_lines(blocks: Iterator[bytes]) -> Iterator[str]:
-    newlines = io.IncrementalNewlineDecoder(None, translate=True)
-    tail = ""
-    for block in blocks:
-        *lines, tail = (tail + newlines.decode(block.decode("latin-1"))).split("\n")
-        yield from lines
-        if len(tail) > MAX_LINE_CHARS:
-            yield tail
-            tail = ""
-    if tail:
-        yield tail
+def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """UTF-16, which Windows calls Unicode, as UTF-8; the rest as it is."""
+    decoder = None
+    for number, block in enumerate(blocks):
+        if number == 0 and block.startswith(_UTF16_MARKS):
+            decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+        yield decoder.decode(block).encode(errors="replace") if decoder else block
+
+
+def gathered(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Blocks of a worthwhile size; what came before damage is given before it is raised."""
+    held: list[bytes] = []
+    size = 0
+    try:
+        for block in blocks:
+            held.append(block)
+            size += len(block)
+            if size >= BLOCK_BYTES:
+                yield b"".join(held)
+                held, size = [], 0
+    except Damaged:
+        yield b"".join(held)
+        raise
+    if size:
+        yield b"".join(held)
+
+
+def _with_first(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest

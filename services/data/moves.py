@@ -31,11 +31,13 @@ import rookery
 from rookery.prompt import render
 from rookery.trace import Phase, Position, Prompt
 from services.data.files import Source, identify
-from services.data.games import Game, SkippedGame, Split, in_split, nothing_to_sample, parse
+from services.data.games import Game, SkippedGame, Split, in_split, nothing_to_sample
 from services.data.jobs import Workers
+from services.data.native import read_games
 from services.data.progress import Progress
+from services.data.rawgame import RawGame
+from services.data.reader import read_raw_games
 from services.data.sampler import Shares, pick
-from services.data.splitter import RawGame, read_raw_games
 
 GAMES_A_BATCH = 200
 
@@ -63,7 +65,7 @@ class Line:
 
 
 def write_moves(
-    sources: Sequence[Path], out: Path, recipe: Recipe, *, jobs: int = 1, compress: bool = False
+    sources: Sequence[str | Path], out: Path, recipe: Recipe, *, jobs: int = 1, compress: bool = False
 ) -> dict[str, Any]:
     """Writes the data set into `out`; its manifest.
 
@@ -100,7 +102,8 @@ def _read(
 
 def _batches(source: Source, split: Split) -> Iterator[tuple[Source, list[RawGame]]]:
     batch: list[RawGame] = []
-    for raw in read_raw_games(Path(source.path)):
+    for raw in read_raw_games(source.path):
+        raw = raw.judged()
         if raw.defect or in_split(raw.id, split):
             batch.append(raw)
         if len(batch) == GAMES_A_BATCH:
@@ -111,7 +114,9 @@ def _batches(source: Source, split: Split) -> Iterator[tuple[Source, list[RawGam
 
 def _parse_batch(work: tuple[Source, list[RawGame]]) -> list[Game | SkippedGame]:
     source, batch = work
-    return [parse(raw, source) for raw in batch]
+    return [
+        played if isinstance(played, SkippedGame) else played.game for played in read_games(batch, source)
+    ]
 
 
 def _write(

@@ -31,7 +31,7 @@ class Order:
 
     def __init__(self, archive: Archive, *, shares: Shares, split: Split) -> None:
         self.split = split
-        self._archive = archive
+        self.archive = archive
         self._shares = shares
         self._draw(0, 0, split)
 
@@ -78,24 +78,24 @@ class Order:
         return Phase.ENDGAME
 
     def _of_phase(self, phase: Phase, rng: random.Random, split: Split) -> Position | None:
-        members = self._archive.members(split)
+        members = self.archive.members(split)
         for _ in range(_GAMES_TRIED if members else 0):
-            game = self._archive.game(members[int(rng.random() * len(members))])
+            game = self.archive.game(members[int(rng.random() * len(members))])
             position = _ply_of(game, game.plies(phase), rng) if game else None
             if position:
                 return position
         return None
 
     def _of_any(self, rng: random.Random, split: Split) -> Position:
-        members = self._archive.members(split)
+        members = self.archive.members(split)
         first = int(rng.random() * len(members))
         for step in range(len(members)):
-            game = self._archive.game(members[(first + step) % len(members)])
+            game = self.archive.game(members[(first + step) % len(members)])
             plies = [ply for phase in Phase for ply in game.plies(phase)] if game else []
             position = _ply_of(game, plies, rng) if game else None
             if position:
                 return position
-        raise nothing_to_sample(self._archive.sources, split, list(self._archive.skipped.values()))
+        raise nothing_to_sample(self.archive.sources, split, list(self.archive.skipped.values()))
 
 
 def _ply_of(game: Game, plies: list[int], rng: random.Random) -> Position | None:

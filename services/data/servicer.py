@@ -7,13 +7,15 @@ from typing import Any
 
 import grpc
 
-from rookery.codec import position_to_proto
+from rookery.codec import position_to_proto, prompt_to_proto
 from rookery.errors import InvalidInput
 from rookery.serving import grpc_errors
 from rookery.trace import Position
 from rookery.v1 import data_pb2, data_pb2_grpc
+from services.data.archive import uci_moves
 from services.data.games import Split
 from services.data.order import Order
+from services.data.rendering import render_fen
 
 SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
 
@@ -30,7 +32,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class DataServicer(data_pb2_grpc.DataServiceServicer):
-    """SamplePositions over one order. Endless streams end when `stopping` is set."""
+    """The methods over one order and its games. Endless streams end when `stopping` is set."""
 
     def __init__(self, order: Order, *, seed: int, stopping: asyncio.Event) -> None:
         self._order = order
@@ -48,6 +50,31 @@ class DataServicer(data_pb2_grpc.DataServiceServicer):
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "the service is stopping")
                 for position in await asyncio.to_thread(self._draw, numbers, seed, split):
                     yield data_pb2.SamplePositionsResponse(position=position_to_proto(position))
+
+    async def RenderPrompt(  # noqa: N802
+        self, request: data_pb2.RenderPromptRequest, context: Context
+    ) -> data_pb2.RenderPromptResponse:
+        async with grpc_errors(context):
+            prompt = render_fen(request.fen, style=request.style or "fen", last_moves=request.last_moves)
+        return data_pb2.RenderPromptResponse(prompt=prompt_to_proto(prompt))
+
+    async def GetGame(  # noqa: N802
+        self, request: data_pb2.GetGameRequest, context: Context
+    ) -> data_pb2.GetGameResponse:
+        async with grpc_errors(context):
+            game, text = await asyncio.to_thread(self._order.archive.find, request.id)
+        return data_pb2.GetGameResponse(
+            game=data_pb2.Game(
+                id=game.id,
+                source=game.source,
+                number=game.number,
+                start_fen=game.start_fen,
+                moves=uci_moves(game),
+                white_elo=game.white_elo,
+                black_elo=game.black_elo,
+                pgn=text,
+            )
+        )
 
     def _draw(self, numbers: range, seed: int, split: Split) -> list[Position]:
         return [self._order.position(number, seed=seed, split=split) for number in numbers]

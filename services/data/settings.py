@@ -4,8 +4,6 @@ What decides the positions is shared: the feed reads `DATA_SOURCES`, `DATA_SPLIT
 `FEED_...` says otherwise, so that both speak of the same order.
 """
 
-from pathlib import Path
-
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
@@ -18,6 +16,7 @@ from rookery.errors import SetupError
 from rookery.settings import Port, RunSettings, Settings
 from services.data.games import Split
 from services.data.sampler import Shares
+from services.data.sources import find_sources
 
 SAMPLE = "samples/lichess.pgn.zst"
 """The games that come with the repository."""
@@ -29,7 +28,7 @@ class PositionSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="DATA_")
 
     sources: str = SAMPLE
-    """PGN files (.pgn, .zst, .gz, .bz2) or patterns such as `games/*.pgn.zst`, separated by commas."""
+    """Files of games (.pgn, .zst, .gz, .bz2), folders, patterns or URLs, separated by commas."""
     split: Split = "train"
     """Games to draw from: train, heldout (a twentieth, by a hash of the moves) or all."""
     seed: int = Field(default=0, ge=0, lt=1 << 64)
@@ -54,17 +53,20 @@ class PositionSettings(Settings):
         return Shares(self.opening_share, self.middlegame_share, self.endgame_share)
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[str]:
         """The files that `sources` names, sorted within each pattern.
 
         Raises:
             SetupError: a name or pattern matches nothing.
         """
-        return [path for pattern in self.sources.split(",") for path in _matching(pattern.strip())]
+        try:
+            return find_sources(self.sources.split(","))
+        except SetupError as error:
+            raise SetupError(f"{error}: set --sources (DATA_SOURCES)") from error
 
 
 class DataSettings(PositionSettings):
-    """Serves positions. Other commands: `moves` writes a data set, `sample` prints positions."""
+    """Serves positions, games and prompts. `python -m services.data help` lists the other commands."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -100,11 +102,3 @@ class FeedSettings(PositionSettings, RunSettings):
             settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
         )
         return (*own, EnvSettingsSource(PositionSettings, env_prefix="DATA_"))
-
-
-def _matching(pattern: str) -> list[Path]:
-    path = Path(pattern)
-    found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))) if pattern else []
-    if not found:
-        raise SetupError(f"no file matches {pattern!r}: set --sources (DATA_SOURCES)")
-    return found

@@ -68,3 +68,37 @@ async def test_an_unknown_split_is_refused(stub: data_pb2_grpc.DataServiceStub) 
         await sample(stub, Request(count=1, split=9))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "split 9" in (caught.value.details() or "")
+
+
+async def test_prompts_are_those_of_http(
+    stub: data_pb2_grpc.DataServiceStub, data_service: RunningService
+) -> None:
+    asked = {"fen": "4k3/8/8/8/8/8/4p3/R3K3 b Q - 1 40", "style": "mover-squares"}
+    answer = await stub.RenderPrompt(data_pb2.RenderPromptRequest(**asked))
+    over = await asyncio.to_thread(httpx.post, f"{data_service.url}/v1/render", json=asked)
+    prompt = answer.prompt
+    messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
+    assert {"style": prompt.style, "messages": messages, "fen": prompt.fen} == over.json()
+    default = await stub.RenderPrompt(data_pb2.RenderPromptRequest(fen=asked["fen"]))
+    assert default.prompt.style == "fen"
+
+
+async def test_games_are_those_of_http(
+    stub: data_pb2_grpc.DataServiceStub, data_service: RunningService
+) -> None:
+    answer = await stub.GetGame(data_pb2.GetGameRequest(id="0c14ce2687fe554e"))
+    over = await asyncio.to_thread(httpx.get, f"{data_service.url}/v1/games/0c14ce2687fe554e")
+    game = answer.game
+    assert {name: getattr(game, name) for name in over.json() if name != "moves"} == {
+        name: value for name, value in over.json().items() if name != "moves"
+    }
+    assert list(game.moves) == over.json()["moves"]
+
+
+async def test_what_is_wrong_has_its_status(stub: data_pb2_grpc.DataServiceStub) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.RenderPrompt(data_pb2.RenderPromptRequest(fen="x"))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.GetGame(data_pb2.GetGameRequest(id="x"))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND

@@ -52,3 +52,70 @@ def test_seeds_differ(data_service: RunningService) -> None:
 def test_the_far_end_of_the_order(data_service: RunningService) -> None:
     last = (1 << 64) - 1
     assert len(get(data_service, f"count=3&seed={last}&offset={last}").json()["positions"]) == 3
+
+
+# prompts
+
+
+def render(service: RunningService, **asked: object) -> httpx.Response:
+    return httpx.post(f"{service.url}/v1/render", json=asked, timeout=60)
+
+
+START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"fen": "x"}, "no FEN: 'x'"),
+        ({"fen": "8/8/8/8/8/8/8/8 w - - 0 1"}, "no possible position: '8/8/8/8/8/8/8/8 w - - 0 1'"),
+        ({"fen": START, "style": "poem"}, "no prompt style 'poem': choose from ascii, "),
+        ({"fen": START, "last_moves": ["e4"]}, "last move 'e4' is not in UCI"),
+        (
+            {"fen": START, "last_moves": ["e2e4"] * 1025},
+            "body.last_moves: List should have at most 1024 items",
+        ),
+        ({"fen": START, "stile": "fen"}, "body.stile: Extra inputs are not permitted"),
+        ({}, "body.fen: Field required"),
+    ],
+)
+def test_a_wrong_question_is_quoted(
+    data_service: RunningService, asked: dict[str, object], said: str
+) -> None:
+    response = render(data_service, **asked)
+    assert response.status_code == 422
+    assert said in response.json()["detail"]
+
+
+def test_styles_show_one_position(data_service: RunningService) -> None:
+    fen = "rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2"
+    moves = ["e2e4", "e7e5"]
+    texts = {
+        style: render(data_service, fen=fen, style=style, last_moves=moves).json()["messages"][-1]["content"]
+        for style in ("fen", "pgn", "uci", "mover-squares")
+    }
+    assert texts["pgn"] == "1. e4 e5 *"
+    assert texts["uci"].endswith("e2e4 e7e5")
+    assert fen in texts["fen"]
+    assert len(set(texts.values())) == 4
+
+
+# games
+
+
+def test_a_game_leads_back_to_its_positions(data_service: RunningService) -> None:
+    (position,) = get(data_service, "count=1&seed=11").json()["positions"]
+    source, number, ply = position["id"].split(":")
+    by_place, by_moves = (
+        httpx.get(f"{data_service.url}/v1/games/{name}").json()
+        for name in (f"{source}:{number}", position["game_id"])
+    )
+    assert by_place["id"] == by_moves["id"] == position["game_id"]
+    assert by_place["moves"][: int(ply)][-10:] == position["last_moves"]
+
+
+@pytest.mark.parametrize("name", ["nonsense", "0123456789abcdef", "8999067f:0", "8999067f:x", "::"])
+def test_a_game_that_is_not_there(data_service: RunningService, name: str) -> None:
+    response = httpx.get(f"{data_service.url}/v1/games/{name}")
+    assert response.status_code == 404
+    assert response.json()["detail"] == f"no game '{name}' in 2962 games"

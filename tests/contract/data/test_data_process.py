@@ -13,8 +13,11 @@ import pytest
 
 from rookery.streams import RunStreams, decode_held_position
 from rookery.v1 import data_pb2, data_pb2_grpc
+from services.data.storage import open_folder
+from services.data.vault import Vault
 from tests.conftest import RedisServer
 from tests.contract.data.conftest import START_S, RunningService
+from tests.integration.data.producer import make
 
 Start = Callable[..., RunningService]
 
@@ -46,7 +49,7 @@ def test_stopping_ends_an_endless_stream(start_data: Start) -> None:
     ("text", "said"),
     [
         ("", "0 games skipped: no position to give"),
-        ("1. e5 *\n", "1 games skipped: games.pgn game 1: bad_move: illegal san: 'e5'"),
+        ("1. e5 *\n", "1 games skipped: games.pgn game 1 at byte 0: bad_move: illegal san: 'e5'"),
     ],
 )
 def test_nothing_to_sample_is_an_error_at_start(
@@ -69,6 +72,7 @@ def test_a_taken_port_is_named(start_data: Start) -> None:
         for module, setting in (
             ("services.data", "--port (DATA_PORT)"),
             ("services.data.feed", "--port (FEED_PORT)"),
+            ("services.data.archiver", "--port (ARCHIVE_PORT)"),
         ):
             service = start_data(module, "--port", str(port))
             assert service.process.wait(START_S) == 2
@@ -107,3 +111,52 @@ def test_the_feed_is_not_ready_while_redis_is_away(start_data: Start, redis_serv
     watch.start()
     assert feed.stop()[0] == 0
     watch.cancel()
+
+
+@pytest.mark.redis
+def test_the_archiver_archives_until_told_to_stop(start_data: Start, redis_url: str, tmp_path: Path) -> None:
+    out = tmp_path / "archive"
+    flags = ("--redis-url", redis_url, "--run", "r1", "--out", str(out), "--file-age-s", "600")
+    archiver = start_data("services.data.archiver", *flags)
+    archiver.wait_ready()
+    streams = RunStreams(redis_url, "r1")
+    published = make(streams, 3)
+    deadline = time.monotonic() + START_S
+    while streams.pending("traces", group="archive") < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(out.rglob("*.parquet")) == []
+    status, log = archiver.stop()
+    assert status == 0, log
+    assert list(Vault(open_folder(out)).groups(run="r1")) == published
+
+
+@pytest.mark.redis
+def test_the_archiver_is_not_ready_while_redis_is_away(
+    start_data: Start, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    archiver = start_data(
+        "services.data.archiver", "--redis-url", redis_server.url, "--out", str(tmp_path / "archive")
+    )
+    archiver.wait_ready()
+    redis_server.stop()
+    answer = httpx.get(f"{archiver.url}/readyz")
+    assert answer.status_code == 503
+    assert "redis does not answer" in answer.json()["reason"]
+    watch = threading.Timer(25, archiver.process.kill)
+    watch.start()
+    assert archiver.stop()[0] == 0
+    watch.cancel()
+
+
+@pytest.mark.redis
+def test_an_archive_that_cannot_be_written_ends_the_archiver(
+    start_data: Start, redis_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "archive").write_text("a file, where a folder should be")
+    streams = RunStreams(redis_url, "r1")
+    make(streams, 1)
+    flags = ("--redis-url", redis_url, "--run", "r1", "--out", str(tmp_path / "archive"))
+    archiver = start_data("services.data.archiver", *flags, "--file-age-s", "0.1")
+    assert archiver.process.wait(START_S) == 2
+    assert "error: cannot write" in archiver.stop()[1]
+    assert streams.overview().unarchived == 1

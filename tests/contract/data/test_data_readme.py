@@ -12,57 +12,85 @@ from typing import Any
 import httpx
 import pytest
 
-from services.data.app import MAX_COUNT, PositionBody, PositionsBody, PositionsQuery
+from services.data.app import (
+    MAX_COUNT,
+    GameBody,
+    PositionBody,
+    PositionsBody,
+    PositionsQuery,
+    PromptBody,
+    RenderRequest,
+)
+from services.data.archiver_settings import ArchiverSettings
+from services.data.rawgame import Defect
 from services.data.settings import DataSettings, FeedSettings
-from services.data.splitter import Defect
 from tests.conftest import ROOT
 from tests.contract.data.conftest import RunningService
 from tests.curl import run_curl
 
 TEXT = (ROOT / "services" / "data" / "README.md").read_text()
-CURLS = re.findall(r"^curl .*$", TEXT, re.MULTILINE)
+CURLS = re.findall(r"^curl (?:.*\\\n)*.*$", TEXT, re.MULTILINE)
 COMMANDS = re.findall(r"^python -m services\.data (?:sample|moves).*$", TEXT, re.MULTILINE)
-SHOWN = json.loads(re.sub(r"\s+//.*", "", re.findall(r"```jsonc\n(.*?)```", TEXT, re.DOTALL)[0]))
+SHOWN, SHOWN_GAME = (
+    json.loads(re.sub(r"\s+//.*", "", block)) for block in re.findall(r"```jsonc\n(.*?)```", TEXT, re.DOTALL)
+)
+ANSWERS = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)]
+COUNT_0, NO_GAME, RENDERED = ANSWERS
 
 
 @pytest.fixture
 def curl(data_service: RunningService) -> Callable[[str], str]:
-    def run(command: str) -> str:
+    def run(asked: str) -> str:
+        """The answer to the one curl whose text holds `asked`."""
+        (command,) = (command for command in CURLS if asked in command)
         return run_curl(command, {"http://localhost:8001": data_service.url}).text
 
     return run
 
 
 def test_every_curl_is_found() -> None:
-    assert len(CURLS) == TEXT.count("curl -s") == 7
+    assert len(CURLS) == TEXT.count("curl -s") == 10
 
 
 def test_the_answer_is_the_one_shown(curl: Callable[[str], str]) -> None:
-    answer = json.loads(curl(CURLS[0]))
+    answer = json.loads(curl("count=2&seed=7'"))
     assert answer == SHOWN
     assert answer.keys() == PositionsBody.model_fields.keys()
     assert answer["positions"][0].keys() == PositionBody.model_fields.keys()
 
 
 def test_an_offset_goes_on(curl: Callable[[str], str]) -> None:
-    assert json.loads(curl(CURLS[1]))["positions"] == SHOWN["positions"][1:]
+    assert json.loads(curl("seed=7&offset=1"))["positions"] == SHOWN["positions"][1:]
 
 
 def test_held_out(curl: Callable[[str], str]) -> None:
-    answer = json.loads(curl(CURLS[2]))
+    answer = json.loads(curl("heldout"))
     assert answer["split"] == "heldout"
     assert len(answer["positions"]) == 100
 
 
 def test_the_problem(curl: Callable[[str], str]) -> None:
-    shown = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)[0]
-    assert json.loads(curl(CURLS[3])) == json.loads(shown)
+    assert json.loads(curl("count=0")) == COUNT_0
+
+
+def test_the_game_behind_a_position(curl: Callable[[str], str]) -> None:
+    answer = json.loads(curl("/v1/games/0c14ce2687fe554e"))
+    assert answer.keys() == GameBody.model_fields.keys()
+    shortened = {"moves": answer["moves"][:3], "pgn": answer["pgn"][: len(SHOWN_GAME["pgn"])]}
+    assert answer | shortened == SHOWN_GAME
+    assert [answer["id"], answer["source"]] == [SHOWN["positions"][1]["game_id"], "8999067f"]
+    assert json.loads(curl("8999067f:999999")) == NO_GAME
+
+
+def test_the_prompt(curl: Callable[[str], str]) -> None:
+    assert json.loads(curl("/v1/render")) == RENDERED
+    assert RENDERED.keys() == PromptBody.model_fields.keys()
 
 
 def test_the_probes(curl: Callable[[str], str]) -> None:
-    assert json.loads(curl(CURLS[4])) == {"status": "alive"}
-    assert json.loads(curl(CURLS[5])) == {"status": "ready"}
-    assert "rookery_positions_sampled_total{" in curl(CURLS[6])
+    assert json.loads(curl("/healthz")) == {"status": "alive"}
+    assert json.loads(curl("/readyz")) == {"status": "ready"}
+    assert "rookery_positions_sampled_total{" in curl("/metrics")
 
 
 def test_docs_are_served(data_service: RunningService) -> None:
@@ -80,10 +108,23 @@ def test_the_commands(tmp_path: Path) -> None:
     assert 2800 < manifest["by_kind"]["move"] < 3200
 
 
+@pytest.mark.stockfish
+@pytest.mark.parametrize("command", re.findall(r"^rookery data .*$", TEXT, re.MULTILINE))
+def test_the_longer_commands(command: str, tmp_path: Path) -> None:
+    printed = _run(command, tmp_path)
+    *_, name = command.partition(" --out ")
+    if name:
+        manifest = json.loads((tmp_path / name.split()[0] / "manifest.json").read_text())
+        assert {output["size"] > 0 for output in manifest["outputs"]} == {True}
+    else:
+        assert "samples/lichess.pgn.zst" in printed or "positions" in printed
+
+
 def _run(command: str, folder: Path) -> str:
     """The command in an empty folder that has nothing but the samples."""
     (folder / "samples").exists() or (folder / "samples").symlink_to(ROOT / "samples")
-    argv = [sys.executable, *shlex.split(command)[1:]]
+    words = shlex.split(command)
+    argv = [sys.executable, *(["-m", "services.data", *words[2:]] if words[0] == "rookery" else words[1:])]
     done = subprocess.run(
         argv, capture_output=True, text=True, timeout=250, cwd=folder, env={"PYTHONPATH": str(ROOT)}
     )
@@ -101,8 +142,10 @@ def rows(first_cell: str) -> list[list[str]]:
 
 
 def test_the_parameters() -> None:
-    parameters = {row[0]: row[2] for row in rows(r"`\w+` \| (integer|string)")}
-    assert list(parameters) == list(PositionsQuery.model_fields)
+    parameters = {row[0]: row[2] for row in rows(r"`\w+` \| (integer|string|array)")}
+    assert list(parameters) == [*PositionsQuery.model_fields, *RenderRequest.model_fields]
+    for name, field in RenderRequest.model_fields.items():
+        assert parameters[name] == ("" if field.is_required() else str(field.default))
     for name, field in PositionsQuery.model_fields.items():
         shown = "the service's" if field.default is None else str(field.default)
         assert parameters[name] == shown
@@ -120,4 +163,7 @@ def test_the_settings() -> None:
         prefix = "ROOKERY" if name in ("redis_url", "run") else "FEED"
         if name not in DataSettings.model_fields or name in ("host", "port"):
             fields[f"{prefix}_{name.upper()}"] = field
+    for name, field in ArchiverSettings.model_fields.items():
+        if name not in ("redis_url", "run"):
+            fields[f"ARCHIVE_{name.upper()}"] = field
     assert shown == {name: str(field.default) for name, field in fields.items()}

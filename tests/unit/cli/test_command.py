@@ -42,6 +42,10 @@ def become(monkeypatch: pytest.MonkeyPatch) -> Become:
         ("score FEN RESPONSE --json", "services.reward score FEN RESPONSE --json"),
         ("sft --help", "services.trainer sft --help"),
         ("data sample --count 3", "services.data sample --count 3"),
+        ("data", "services.data help"),
+        ("data --help", "services.data help"),
+        ("rescore runs/archive --scheme best", "services.data rescore runs/archive --scheme best"),
+        ("serve archive --run r", "services.data.archiver --run r"),
         ("arena evaluate", "services.arena evaluate"),
     ],
 )

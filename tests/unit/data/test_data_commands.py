@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 
 from services.data.__main__ import main
+from services.data.commands import COMMANDS
+from services.data.kinds import POSITIONS
+from services.data.storage import open_folder
+from services.data.tables import read_records
 from tests.conftest import ROOT
 from tests.unit.data.texts import RUY, game
 
@@ -35,13 +39,51 @@ def test_too_few_distinct_positions_are_an_error(source: str, capsys: pytest.Cap
     assert "99 positions asked for, only 10 distinct ones there" in said.err
 
 
+def test_sample_writes_a_data_set(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "set"
+    argv = ["sample", "--source", source, "--split", "all", "--count", "3", "--out", str(out)]
+    assert main([*argv, "--shares", "1", "0", "0", "--elo-max", "2000"]) == 2
+    assert "nothing to sample" in capsys.readouterr().err
+    assert main([*argv, "--shares", "1", "0", "0", "--per-game", "3", "--ply-min", "4"]) == 0
+    assert "3 positions {'opening': 3" in capsys.readouterr().err
+    positions = list(read_records(open_folder(out), "positions.parquet", POSITIONS))
+    assert len({position.fen for position in positions}) == 3
+    assert min(position.ply for position in positions) >= 4
+    assert json.loads((out / "manifest.json").read_text())["terms"]["recipe"]["ply_min"] == 4
+
+
+def test_what_is_printed_is_not_filtered(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["sample", "--source", source, "--count", "3", "--elo-min", "2000"])
+    assert "give --out" in capsys.readouterr().err
+
+
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help"]) == 0
+    listed = capsys.readouterr().out
+    for name in COMMANDS:
+        assert f"  {name} " in listed
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        assert ended.value.code == 0
+        shown = capsys.readouterr().out
+        assert f"  rookery {'' if name == 'rescore' else 'data '}{name}" in shown.partition("examples:")[2]
+
+
+def test_archive_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["archive", "--help"])
+    assert ended.value.code == 0
+    assert "--file-groups" in capsys.readouterr().out
+
+
 def test_moves_reports_what_it_did(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert main(["moves", "--source", source, "--split", "all", "--count", "100", "--out", str(out)]) == 0
     said = capsys.readouterr().err
     assert "10 lines from 1 games, 1 games skipped" in said
     assert "100 were asked for; there are {'opening': 10" in said
-    assert "skipped games.pgn game 1: bad_move: illegal san: 'e5'" in said
+    assert "skipped games.pgn game 1 at byte 0: bad_move: illegal san: 'e5'" in said
     assert (out / "moves.jsonl").exists()
 
 
@@ -49,7 +91,7 @@ def test_moves_reports_what_it_did(source: str, tmp_path: Path, capsys: pytest.C
 def test_a_missing_file_is_named(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = [command, "--source", "missing.pgn", "--count", "1"]
     assert main(argv + (["--out", str(tmp_path)] if command == "moves" else [])) == 2
-    assert "error: cannot read 'missing.pgn': No such file or directory" in capsys.readouterr().err
+    assert "error: no file matches 'missing.pgn'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

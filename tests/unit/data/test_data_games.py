@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from rookery.trace import Phase
 from services.data.games import Game, SkippedGame, in_split, parse, phase_of
-from services.data.splitter import Defect, RawGame
+from services.data.rawgame import Defect, RawGame
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, SOURCE, game, sound
 
 SHUFFLE = "1. Nf3 Nf6 2. Ng1 Ng8 " * 10
 
 
 def skipped(text: str) -> SkippedGame:
-    parsed = parse(RawGame(3, text), SOURCE)
+    parsed = parse(RawGame(3, text.encode(), 60), SOURCE)
     assert isinstance(parsed, SkippedGame)
     return parsed
 
@@ -44,12 +44,12 @@ def test_what_is_wrong_is_named(text: str, defect: Defect, said: str) -> None:
     game = skipped(text)
     assert game.defect is defect
     assert said in game.detail
-    assert str(game).startswith(f"games.pgn game 3: {defect.value}: ")
+    assert str(game).startswith(f"games.pgn game 3 at byte 60: {defect.value}: ")
 
 
 def test_a_defect_found_earlier_stands() -> None:
-    raw = RawGame(9, game(), Defect.DAMAGED_FILE, "cut")
-    assert parse(raw, SOURCE) == SkippedGame("games.pgn", 9, Defect.DAMAGED_FILE, "cut")
+    raw = RawGame(9, game().encode(), 5, Defect.DAMAGED_FILE, "cut")
+    assert parse(raw, SOURCE) == SkippedGame("games.pgn", 9, Defect.DAMAGED_FILE, "cut", 5)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,14 @@ def test_ways_to_write_the_same_game(moves: str) -> None:
     assert [move.uci() for _, _, move in parsed.replay()] == ["e2e4", "e7e5", "g1f3", "b8c6"]
 
 
+def test_absurd_numbers_stop_nobody() -> None:
+    digits = "9" * 6000
+    absurd = [f"{digits}. e4 e5 *", f"1. e4 ${digits} e5 *", f"1. e4 {{[%clk {digits}:00:00]}} e5 *"]
+    for moves in absurd:
+        assert len(sound(game(moves, Result=digits, WhiteElo=digits)).moves) == 2
+    assert len(skipped(game(FEN=f"4k3/8/8/8/8/8/8/4K3 w - - {digits} 1")).detail) == 300
+
+
 @pytest.mark.parametrize(
     "moves", ["1. e4 c6 2. e5 d5 3. exd6 e.p. *", "1. a4 b5 2. axb5 a6 3. bxa6 c6 4. a7 c5 5. axb8=N"]
 )
@@ -79,7 +87,16 @@ def test_rare_moves(moves: str) -> None:
 
 @pytest.mark.parametrize(
     ("tag", "elo"),
-    [("1800", 1800), ("?", None), ("", None), ("-", None), ("0", None), ("99999", None), ("²", None)],
+    [
+        ("1800", 1800),
+        ("?", None),
+        ("", None),
+        ("-", None),
+        ("0", None),
+        ("99999", None),
+        ("9" * 5000, None),
+        ("²", None),
+    ],
 )
 def test_elo(tag: str, elo: int | None) -> None:
     assert sound(game(WhiteElo=tag, BlackElo="2000")).white_elo == elo
@@ -162,7 +179,7 @@ def test_a_game_is_on_one_side(number: int) -> None:
 
 
 def test_a_twentieth_is_held_out() -> None:
-    ids = [RawGame(1, " ".join("abcdefgh"[int(c)] + "4" for c in f"{i:o}")).id for i in range(4000)]
+    ids = [RawGame(1, " ".join("abcdefgh"[int(c)] + "4" for c in f"{i:o}").encode()).id for i in range(4000)]
     assert 0.04 < sum(in_split(game_id, "heldout") for game_id in ids) / len(ids) < 0.06
 
 

@@ -112,7 +112,7 @@ def test_the_data_set_and_its_manifest(source: Path, tmp_path: Path) -> None:
     ]
     assert manifest["games"] == 3
     assert manifest["skipped"]["by_defect"] == {"bad_move": 1}
-    assert manifest["skipped"]["first"][0].startswith("games.pgn game 2: bad_move: illegal san: 'e5'")
+    assert manifest["skipped"]["first"][0].startswith("games.pgn game 2 at byte 77: bad_move: illegal")
     assert manifest["lines"] == data.count(b"\n") == sum(manifest["by_kind"].values())
     assert manifest["settings"]["seed"] == 3
     assert str(tmp_path) not in json.dumps(manifest)
@@ -135,6 +135,8 @@ def test_the_seed_decides_every_byte(source: Path, tmp_path: Path, monkeypatch: 
     assert outputs(source, tmp_path / "c", replace(RECIPE, seed=4)) != once
     monkeypatch.setattr("services.data.moves.GAMES_A_BATCH", 1)
     assert outputs(source, tmp_path / "d", RECIPE) == once
+    monkeypatch.setattr("services.data.native.AVAILABLE", False)
+    assert outputs(source, tmp_path / "e", RECIPE) == once
 
 
 def test_compressed_lines_are_the_same_lines(source: Path, tmp_path: Path) -> None:

@@ -144,8 +144,8 @@ def test_broken_games_are_counted_and_named_once(
     archive.game(0)
     assert counter._value.get() == before + 1
     assert {game.number for game in archive.skipped.values()} == {1, 3}
-    assert sum("0.pgn game 1: bad_move: illegal san: 'e5'" in line for line in caplog.messages) == 1
-    assert sum("0.pgn game 3: open_comment" in line for line in caplog.messages) == 1
+    assert sum("0.pgn game 1 at byte 0: bad_move: illegal san: 'e5'" in line for line in caplog.messages) == 1
+    assert sum("0.pgn game 3 at byte 102: open_comment" in line for line in caplog.messages) == 1
 
 
 def test_drawn_positions_are_counted_by_phase(order: Order) -> None:
@@ -160,7 +160,7 @@ def test_drawn_positions_are_counted_by_phase(order: Order) -> None:
     ("text", "split", "said"),
     [
         ("", "all", r"0 games skipped: no position to give"),
-        (game("1. e5 *"), "all", r"1 games skipped: .*0\.pgn game 1: bad_move: illegal san: 'e5'"),
+        (game("1. e5 *"), "all", r"1 games skipped: .*0\.pgn game 1 at byte 0: bad_move: illegal san: 'e5'"),
         (game("1. Kd1 *", FEN="7k/8/8/8/8/8/8/4K3 w - - 0 1"), "all", "0 games skipped: no position to give"),
         (game(RUY), "heldout", r"split 'heldout'"),
     ],

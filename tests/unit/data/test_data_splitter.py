@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.splitter import MAX_GAME_CHARS, Defect, RawGame
-from tests.unit.data.texts import MATE, RUY, game, raw_games
+from services.data.rawgame import MAX_GAME_BYTES, Defect, RawGame
+from tests.unit.data.texts import MATE, RUY, game, outline, raw_games
 
 
 def texts(path: Path, data: str) -> list[str]:
@@ -56,27 +56,27 @@ def test_games_that_have_only_tags(path: Path) -> None:
 def test_an_open_comment_ends_with_its_game(path: Path) -> None:
     broken, sound = raw_games(path, game("1. e4 { never closed e5 2. Nf3 *") + game(MATE))
     assert broken.defect is Defect.OPEN_COMMENT
-    assert sound == RawGame(2, f'[Event "test"]\n{MATE}\n')
+    assert outline([sound]) == [(2, f'[Event "test"]\n{MATE}\n', None)]
 
 
 def test_an_endless_game_is_passed_over_and_not_kept(path: Path) -> None:
-    flood = "1. e4 " + "{ and so on }\n" * (MAX_GAME_CHARS // 10)
+    flood = "1. e4 " + "{ and so on }\n" * (MAX_GAME_BYTES // 10)
     long, sound = raw_games(path, game(flood) + game(MATE))
     assert long.defect is Defect.TOO_LONG
-    assert len(long.text) <= MAX_GAME_CHARS
+    assert len(long.data) <= MAX_GAME_BYTES
     assert sound.defect is None
 
 
 def test_the_id_is_the_moves() -> None:
-    plain = RawGame(1, "1. e4 e5 2. Nf3 *")
+    plain = RawGame(1, b"1. e4 e5 2. Nf3 *")
     same = [
         '[White "Nf3"]\n1. e4 e5 2. Nf3 *',
         "1. e4! {b4 was better} e5 ; or c5\n2. Nf3+ 1-0",
         "1.e4 e5 2.Nf3",
     ]
     other = ["1. e4 e5 2. Nf3 Nc6 *", '[FEN "x"]\n1. e4 e5 2. Nf3 *', ""]
-    assert {RawGame(7, text).id for text in same} == {plain.id}
-    assert plain.id not in {RawGame(1, text).id for text in other}
+    assert {RawGame(7, text.encode()).id for text in same} == {plain.id}
+    assert plain.id not in {RawGame(1, text.encode()).id for text in other}
 
 
 COMMENT = st.text(alphabet="ab {[;(\n1-0*", max_size=20).filter(lambda text: "\n\n[" not in text)

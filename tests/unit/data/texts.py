@@ -2,14 +2,15 @@
 
 import bz2
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import zstandard
 
 from services.data.files import Source, identify
 from services.data.games import Game, SkippedGame, parse
-from services.data.splitter import RawGame, read_raw_games
+from services.data.rawgame import Defect, RawGame
+from services.data.reader import read_raw_games
 
 RUY = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 1/2-1/2"
 MATE = "1. f3 e5 2. g4 Qh4# 0-1"
@@ -38,9 +39,14 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def raw_games(path: Path, data: bytes | str) -> list[RawGame]:
-    """What a file of these bytes gives."""
+    """What a file of these bytes gives, with the defects that show before any move is read."""
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return list(read_raw_games(path))
+    return [raw.judged() for raw in read_raw_games(path)]
+
+
+def outline(games: Iterable[RawGame]) -> list[tuple[int, str, Defect | None]]:
+    """What stays the same however a file is stored."""
+    return [(raw.number, raw.text, raw.defect) for raw in games]
 
 
 def read(path: Path) -> list[Game | SkippedGame]:
@@ -51,6 +57,6 @@ def read(path: Path) -> list[Game | SkippedGame]:
 
 def sound(text: str) -> Game:
     """The game of a text that has one."""
-    parsed = parse(RawGame(1, text), SOURCE)
+    parsed = parse(RawGame(1, text.encode()), SOURCE)
     assert isinstance(parsed, Game), parsed
     return parsed

@@ -1,0 +1,167 @@
+"""`python -m bench.data`: positions drawn from a dump, beside the obvious way and the limit.
+
+The work: of one game in a hundred, those that a filter passes are read and give positions of every phase,
+distinct ones, as Parquet with a manifest. The obvious way is a loop of python-chess's `read_game`; a native
+parser alone, on every game, is the next better one; the limit is `zstd -dc`, which does nothing but
+decompress. Every piece of work runs in a process of its own, in turn, round by round; of each the best round
+counts, by the clock and by processor time, which strangers on the machine disturb less.
+
+The dump is synthetic: real moves, invented tags and clocks, in frames as Lichess's `pzstd` writes them.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.data.dump import write_dump
+
+GAMES = Path("samples/lichess.pgn.zst")
+MB = 1e6
+
+TARGET_PYTHON_CHESS = 100.0
+TARGET_LIMIT = 0.4
+TARGET_MB = 300.0
+
+
+def main() -> int:
+    options = _arguments()
+    with tempfile.TemporaryDirectory(prefix="bench-data-", dir=options.folder) as folder:
+        dumps, size = _dumps(Path(folder), options.games, options.copies)
+        tasks = _tasks(dumps, options.jobs)
+        rounds = [{name: _run(argv) for name, argv in tasks.items()} for _ in range(options.rounds)]
+    report = _report(rounds, size, options)
+    print(json.dumps(report, indent=2))
+    return 0 if all(target["met"] for target in report["targets"].values()) else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--games", type=int, default=100_000, help="of the smaller dump, 2.4 kB each")
+    parser.add_argument("--copies", type=int, default=10, help="times so many has the larger one")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes, where several")
+    parser.add_argument("--folder", type=Path, help="for the dumps, about 0.6 GB (the temporary folder)")
+    return parser.parse_args()
+
+
+def _dumps(folder: Path, games: int, copies: int) -> tuple[dict[str, str], dict[str, float]]:
+    small, large, whole = (folder / f"{name}.pgn.zst" for name in ("small", "large", "whole"))
+    size = {
+        "small": write_dump(small, GAMES, count=games, copies=1, framed=True),
+        "large": write_dump(large, GAMES, count=games, copies=copies, framed=True),
+        "whole": write_dump(whole, GAMES, count=games, copies=copies, framed=False),
+    }
+    paths = {"small": str(small), "large": str(large), "whole": str(whole)}
+    return paths, {name: text / MB for name, text in size.items()} | {
+        "compressed_to": round(size["large"] / large.stat().st_size, 2)
+    }
+
+
+def _tasks(dumps: dict[str, str], jobs: int) -> dict[str, list[str]]:
+    """Command lines by name; the name ends in the dump that is read."""
+    task = [sys.executable, "-m", "bench.data.task"]
+    return {
+        "zstd -dc large": ["zstd", "-dcq", dumps["large"]],
+        "decompress large": [*task, "decompress", dumps["large"]],
+        "scan large": [*task, "scan", dumps["large"]],
+        "sample large": [*task, "sample", dumps["large"]],
+        f"sample, {jobs} processes large": [*task, "sample", dumps["large"], str(jobs)],
+        "sample, one frame whole": [*task, "sample", dumps["whole"]],
+        "sample small": [*task, "sample", dumps["small"]],
+        "sample without the native parser large": [*task, "sample_without_native", dumps["large"]],
+        "python-chess read_game small": [*task, "python_chess", dumps["small"]],
+        "native parser small": [*task, "native_parser", dumps["small"]],
+        "read as the sampler reads small": [*task, "read_natively", dumps["small"]],
+    }
+
+
+def _run(argv: list[str]) -> dict[str, float]:
+    """One task to its end; the most memory that it and its children had, pages they share counted once."""
+    started = time.perf_counter()
+    before = os.times()
+    with subprocess.Popen(argv, stdout=subprocess.PIPE if "-m" in argv else subprocess.DEVNULL) as process:
+        peak_mb = _peak_mb(process)
+        said = process.stdout.read() if process.stdout else b""
+    if process.returncode:
+        raise SystemExit(f"{' '.join(argv)} ended with {process.returncode}")
+    after = os.times()
+    spent = {
+        "seconds": time.perf_counter() - started,
+        "cpu_s": after.children_user + after.children_system - before.children_user - before.children_system,
+    }
+    return spent | (json.loads(said) if said else {}) | {"peak_mb": peak_mb}
+
+
+def _peak_mb(process: subprocess.Popen[bytes]) -> float:
+    watched, peak = psutil.Process(process.pid), 0
+    while process.poll() is None:
+        try:
+            family = [watched, *watched.children(recursive=True)]
+            peak = max(peak, sum(member.memory_full_info().pss for member in family))
+        except psutil.NoSuchProcess:
+            pass
+        time.sleep(0.02)
+    return round(peak / MB, 1)
+
+
+def _report(
+    rounds: list[dict[str, dict[str, float]]], size: dict[str, float], options: argparse.Namespace
+) -> dict[str, Any]:
+    best = {name: _best([turn[name] for turn in rounds], name, size) for name in rounds[0]}
+    several = f"sample, {options.jobs} processes large"
+    return {
+        "dump_MB": {name: round(value, 2) for name, value in size.items()},
+        "cores": os.cpu_count(),
+        "best_of_rounds": best,
+        "targets": {
+            "one process, to python-chess": _target(
+                best, "sample large", "python-chess read_game small", TARGET_PYTHON_CHESS
+            ),
+            "one process, to zstd -dc": _target(best, "sample large", "zstd -dc large", TARGET_LIMIT),
+            f"{options.jobs} processes, to zstd -dc": _target(best, several, "zstd -dc large", TARGET_LIMIT),
+            "memory, MB": _memory(best, several),
+        },
+    }
+
+
+def _best(turns: list[dict[str, float]], name: str, size: dict[str, float]) -> dict[str, float]:
+    """Of each figure the best, as strangers on the machine only make it worse."""
+    figures = {
+        "MB_per_s": max(_mb(turn, name, size) / turn["seconds"] for turn in turns),
+        "MB_per_cpu_s": max(_mb(turn, name, size) / turn["cpu_s"] for turn in turns),
+        "games_per_s": max(turn.get("games", 0) / turn["seconds"] for turn in turns),
+        "positions_per_s": max(turn.get("positions", 0) / turn["seconds"] for turn in turns),
+        "peak_MB": max(turn["peak_mb"] for turn in turns),
+    }
+    return {figure: round(value, 1) for figure, value in figures.items() if value}
+
+
+def _mb(turn: dict[str, float], name: str, size: dict[str, float]) -> float:
+    """Text that was worked through: all of the dump, or what a task that reads a part tells."""
+    return turn["bytes"] / MB if "bytes" in turn else size[name.rpartition(" ")[2]]
+
+
+def _target(best: dict[str, Any], ours: str, other: str, least: float) -> dict[str, Any]:
+    by_clock, by_cpu = (
+        round(best[ours][unit] / best[other][unit], 3) for unit in ("MB_per_s", "MB_per_cpu_s")
+    )
+    return {"by_clock": by_clock, "by_cpu": by_cpu, "target": least, "met": by_clock >= least}
+
+
+def _memory(best: dict[str, Any], several: str) -> dict[str, Any]:
+    peaks = {name: best[name]["peak_MB"] for name in ("sample small", "sample large", several)}
+    return {**peaks, "target": TARGET_MB, "met": max(peaks.values()) < TARGET_MB}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""A synthetic dump: the games of the repository under other players' names, in the form of Lichess's dumps.
+
+Moves are real; players, ratings, clocks and a few evaluations are invented, so that a game takes as many
+bytes as in a dump of today (about 2.4 kB) and compresses as one does (about six to one).
+"""
+
+import random
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from services.data.reader import read_raw_games
+
+FRAME_BYTES = 16 << 20
+"""Of text in a frame, as `pzstd` cuts it."""
+
+_LEVEL = 6
+_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+_EVALS = 0.08
+_TAG = '[{} "{}"]\n'
+
+
+def write_dump(path: Path, games: Path, *, count: int, copies: int, framed: bool) -> int:
+    """Writes `count` games `copies` times, each copy under other addresses; bytes of text."""
+    text = b"".join(_games(games, count))
+    with path.open("wb") as file:
+        for copy in range(copies):
+            again = text.replace(b"https://lichess.org/", b"https://lichess.org/%02d" % copy)
+            write = _write_frames if framed else _write_whole
+            write(file, again)
+    return copies * len(again)
+
+
+def _write_whole(file: IO[bytes], text: bytes) -> None:
+    file.write(zstandard.ZstdCompressor(_LEVEL, threads=-1).compress(text))
+
+
+def _write_frames(file: IO[bytes], text: bytes) -> None:
+    compressor = zstandard.ZstdCompressor(_LEVEL)
+    for first in range(0, len(text), FRAME_BYTES):
+        frame = compressor.compress(text[first : first + FRAME_BYTES])
+        file.write(struct.pack("<III", 0x184D2A50, 4, len(frame)) + frame)
+
+
+def _games(path: Path, count: int) -> Iterator[bytes]:
+    rng = random.Random(0)
+    moves = [raw.sections()[1].decode().split() for raw in read_raw_games(path)]
+    for _ in range(count):
+        yield _game(rng, rng.choice(moves)).encode()
+
+
+def _game(rng: random.Random, words: list[str]) -> str:
+    *played, result = words
+    sans = [word for word in played if not re.match(r"\d+\.", word)]
+    base_s, increment_s = rng.choice([(60, 0), (180, 0), (180, 2), (300, 3), (600, 0), (900, 10)])
+    date = f"2024.01.{rng.randint(1, 31):02}"
+    gain = rng.randint(1, 9)
+    tags = {
+        "Event": f"Rated {rng.choice(['Bullet', 'Blitz', 'Rapid'])} game",
+        "Site": f"https://lichess.org/{_word(rng, 6)}",
+        "Date": date,
+        "Round": "-",
+        "White": _word(rng, rng.randint(4, 15)),
+        "Black": _word(rng, rng.randint(4, 15)),
+        "Result": result,
+        "UTCDate": date,
+        "UTCTime": _clock(rng.randrange(86_400)),
+        "WhiteElo": rng.randint(700, 2700),
+        "BlackElo": rng.randint(700, 2700),
+        "WhiteRatingDiff": f"+{gain}",
+        "BlackRatingDiff": f"-{gain}",
+        "ECO": f"{rng.choice('ABCDE')}{rng.randrange(100):02}",
+        "Opening": "Sicilian Defense: Old Sicilian",
+        "TimeControl": f"{base_s}+{increment_s}",
+        "Termination": rng.choice(["Normal", "Time forfeit"]),
+    }
+    head = "".join(_TAG.format(name, value) for name, value in tags.items())
+    return f"{head}\n{' '.join(_moves(rng, sans, base_s, increment_s))} {result}\n\n"
+
+
+def _moves(rng: random.Random, sans: list[str], base_s: int, increment_s: int) -> Iterator[str]:
+    judged, left_s = rng.random() < _EVALS, [base_s, base_s]
+    for ply, san in enumerate(sans):
+        side = ply % 2
+        left_s[side] = max(0, left_s[side] - rng.randint(0, base_s // 40 + 1) + increment_s)
+        score = f"[%eval {rng.uniform(-9, 9):.2f}] " if judged else ""
+        yield f"{ply // 2 + 1}{'...' if side else '.'} {san} {{ {score}[%clk {_clock(left_s[side])}] }}"
+
+
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _word(rng: random.Random, length: int) -> str:
+    return bytes(rng.choices(_LETTERS, k=length)).decode()

@@ -1,0 +1,230 @@
+"""`python -m services.data.annotate`: show one annotation, write many, or check what is written."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TextIO
+
+from rookery.engine import find_engine
+from rookery.engines import EnginePool
+from rookery.errors import RookeryError
+from rookery.prompt import STYLES
+from rookery.trace import Phase, Position
+from services.data.annotate.annotator import AHEAD, Annotator, in_order
+from services.data.annotate.campaign import Campaign
+from services.data.annotate.compose import ANY, LENGTHS, Manner
+from services.data.annotate.smell import smell
+from services.data.annotate.study import Effort
+from services.data.annotate.voice import VOICES
+from services.data.progress import Progress
+from services.data.settings import SAMPLE
+
+_DEADLINE_S = 60.0
+_EXAMPLES = """examples:
+  python -m services.data.annotate show --fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
+  python -m services.data.annotate write --count 500 --out runs/annotations --engines 2
+  python -m services.data.annotate check --count 10000 --out runs/annotations-check
+  python -m services.data.annotate pace --count 200
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = _parser().parse_args(argv)
+    commands = {"show": _show, "write": _write, "check": _check, "pace": _pace}
+    try:
+        return asyncio.run(commands[options.command](options))
+    except RookeryError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+
+
+async def _show(options: argparse.Namespace) -> int:
+    position = Position(id="shown", fen=options.fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
+    async with _annotator(options) as annotator:
+        annotation = await annotator.annotate(position)
+    if annotation is None:
+        sys.stderr.write("no text about this position passes the check\n")
+        return 1
+    sys.stdout.write(f"{annotation.answer}\n")
+    sys.stderr.write(f"\n{annotation.claims} claims, all true ({annotation.voice}, {annotation.length})\n")
+    return 0
+
+
+async def _write(options: argparse.Namespace) -> int:
+    chats, left_out, begin = [], 0, time.monotonic()
+    async with _annotator(options) as annotator:
+        with Progress() as progress, _file(options, "annotations.jsonl") as lines:
+            progress.begin("annotate", unit="positions", total=options.count)
+            ahead = AHEAD * options.engines
+            async for _, annotation in annotator.annotate_all(_positions(options), ahead=ahead):
+                progress.advance(1)
+                if annotation is None:
+                    left_out += 1
+                    continue
+                lines.write(json.dumps(annotation.line, ensure_ascii=False) + "\n")
+                chats.append(annotation.messages)
+    with _file(options, "analysis.json") as file:
+        json.dump(chats, file, ensure_ascii=False, indent=1)
+    seconds = time.monotonic() - begin
+    rate = len(chats) / seconds
+    sys.stderr.write(f"{len(chats)} annotations, {left_out} left out, {rate:.1f} a second\n")
+    _report_smell([chat[-1]["content"] for chat in chats])
+    return 0
+
+
+def _file(options: argparse.Namespace, name: str) -> TextIO:
+    folder = Path(options.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    return (folder / name).open("w", encoding="utf-8")
+
+
+def _report_smell(texts: list[str]) -> None:
+    for masked in (False, True):
+        found = smell(texts, masked=masked)
+        words = "masked" if masked else "as written"
+        sys.stderr.write(f"{words}: distinct {found.distinct}, new openings {found.openings:.0%}\n")
+        for gram, share in found.commonest[:5]:
+            sys.stderr.write(f"  {share:.3%}  {gram}\n")
+
+
+async def _check(options: argparse.Namespace) -> int:
+    async with _pool(options) as pool:
+        with _writers(options) as writers, Progress() as progress:
+            progress.begin("check", unit="positions", total=options.count)
+            campaign = Campaign(Path(options.out), pool, _manner(options), _effort(options), writers=writers)
+            fens = (position.fen for position in _positions(options))
+            ahead = AHEAD * options.engines
+            tally = await campaign.run(fens, ahead=ahead, advance=progress.advance)
+    summary = json.dumps(tally.summary(), indent=2)
+    with _file(options, "summary.json") as file:
+        file.write(summary + "\n")
+    sys.stdout.write(summary + "\n")
+    return 0 if tally.false == 0 and tally.unread == 0 else 1
+
+
+async def _pace(options: argparse.Namespace) -> int:
+    """Positions a second: the engine's work alone, then with the texts; other positions each time."""
+    positions = list(_positions(options, count=2 * options.count))
+    ahead = AHEAD * options.engines
+    async with _annotator(options) as annotator:
+        await annotator.annotate(positions[0])  # processes start and engines warm up outside the clock
+        rates = []
+        for worker, share in ((annotator.study, positions[::2]), (annotator.annotate, positions[1::2])):
+            begin = time.monotonic()
+            async for _ in in_order(share, worker, ahead=ahead):
+                pass
+            rates.append(len(share) / (time.monotonic() - begin))
+    engine, whole = rates
+    summary = {"engine_per_s": engine, "annotated_per_s": whole, "share": whole / engine}
+    sys.stdout.write(json.dumps({name: round(value, 3) for name, value in summary.items()}) + "\n")
+    return 0
+
+
+@asynccontextmanager
+async def _annotator(options: argparse.Namespace) -> AsyncIterator[Annotator]:
+    async with _pool(options) as pool:
+        with _writers(options) as writers:
+            yield Annotator(pool, options.style, _manner(options), _effort(options), writers)
+
+
+@asynccontextmanager
+async def _pool(options: argparse.Namespace) -> AsyncIterator[EnginePool]:
+    path = find_engine(options.engine_path, setting="--engine-path")
+    pool = EnginePool(
+        path, engines=options.engines, hash_mb=16, queue=64 * options.engines, deadline_s=_DEADLINE_S
+    )
+    try:
+        yield await pool.start()
+    finally:
+        await pool.close()
+
+
+@contextmanager
+def _writers(options: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
+    """Processes that write and check; with none it is done between the searches."""
+    if not options.jobs:
+        with contextlib.nullcontext() as nothing:
+            yield nothing
+        return
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as writers:
+        yield writers
+
+
+def _positions(options: argparse.Namespace, *, count: int | None = None) -> Iterator[Position]:
+    """Distinct positions from games, or those of a file with a FEN on each line."""
+    count = count or options.count
+    if options.fens:
+        rows = Path(options.fens).read_text(encoding="utf-8").splitlines()
+        for number, fen in enumerate(row.strip() for row in rows[:count] if row.strip()):
+            yield Position(id=f"fen:{number}", fen=fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
+        return
+    from services.data.archive import Archive
+    from services.data.order import Order
+    from services.data.sampler import Shares
+    from services.data.sources import find_sources
+
+    with contextlib.closing(Archive(find_sources(options.source))) as archive:
+        order = Order(archive, shares=Shares(), split="train")
+        yield from islice(order.distinct(seed=options.seed), count)
+
+
+def _manner(options: argparse.Namespace) -> Manner:
+    return Manner(options.voice, options.length, options.box, options.seed)
+
+
+def _effort(options: argparse.Namespace) -> Effort:
+    return Effort(nodes=options.nodes, lines=options.lines, side_nodes=options.nodes // 4)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m services.data.annotate",
+        description="Analyses in the voice of a strong player, every claim checked on the board.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    show = commands.add_parser("show", help="annotate one position")
+    show.add_argument("--fen", required=True)
+    write = commands.add_parser("write", help="write annotations.jsonl and analysis.json")
+    check = commands.add_parser("check", help="count false claims in first drafts; goes on where it stopped")
+    pace = commands.add_parser("pace", help="measure how much of the engine's own rate is kept")
+    for command in (write, check):
+        command.add_argument("--out", required=True, metavar="FOLDER")
+    for command in (write, check, pace):
+        command.add_argument("--count", type=int, required=True, help="positions")
+        command.add_argument("--source", nargs="+", default=[SAMPLE], metavar="PGN")
+        command.add_argument("--fens", metavar="FILE", help="positions instead of games: a FEN on each line")
+    for command in (show, write, check, pace):
+        _add_manner(command)
+    return parser
+
+
+def _add_manner(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--voice", choices=(*VOICES, ANY), default=ANY)
+    command.add_argument("--length", default=ANY, help=f"{', '.join(LENGTHS)}, {ANY}, or tokens ({ANY})")
+    command.add_argument("--box", choices=("san", "uci"), default="san")
+    command.add_argument("--style", choices=sorted(STYLES), default="fen", help="of the prompt")
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--nodes", type=int, default=20_000, help="of the search for the best lines")
+    command.add_argument("--lines", type=int, default=3, help="best moves looked at")
+    command.add_argument("--engines", type=int, default=1)
+    command.add_argument("--engine-path", type=Path, default=None)
+    jobs = max(1, (os.cpu_count() or 2) // 4)
+    command.add_argument("--jobs", type=int, default=jobs, help="processes that write and check")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Annotates positions: engines search some of them while the texts of others are written and checked.
+
+Writing happens in processes of its own, so that the engines never wait for it. What comes out is in the
+order of what went in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from rookery.errors import Unavailable
+from rookery.prompt import render
+from rookery.trace import Position
+from services.data.annotate.annotation import Annotation
+from services.data.annotate.compose import Manner, compose
+from services.data.annotate.study import Effort, Engines, Study, study
+
+T = TypeVar("T")
+
+AHEAD = 8
+"""Positions under way for each engine: one search of a position waits for another, engines must not."""
+
+_PATIENCE = 5
+_BACKOFF_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Annotator:
+    """Engines, how hard they think, how it is written. Without `writers` it is written right here."""
+
+    engines: Engines
+    style: str = "fen"
+    manner: Manner = field(default_factory=Manner)
+    effort: Effort = field(default_factory=Effort)
+    writers: Executor | None = None
+
+    async def annotate(self, position: Position) -> Annotation | None:
+        """The annotation of one position; None when no text about it passes the check.
+
+        Raises:
+            InvalidInput: a broken position, a finished game, no such style.
+            Unavailable: no engine answers.
+        """
+        found = await self.study(position)
+        arguments = (found, render(position, style=self.style), self.manner)
+        if self.writers is None:
+            return compose(*arguments, id_=position.id)
+        write = partial(compose, *arguments, id_=position.id)
+        return await asyncio.get_running_loop().run_in_executor(self.writers, write)
+
+    async def study(self, position: Position) -> Study:
+        """The engine's answers about the board that the prompt shows; a busy engine is asked again."""
+        fen = render(position, style=self.style).fen
+        for attempt in range(_PATIENCE):
+            try:
+                return await study(fen, self.engines, self.effort)
+            except Unavailable as error:
+                await asyncio.sleep(error.retry_after_s or _BACKOFF_S * 2**attempt)
+        return await study(fen, self.engines, self.effort)
+
+    async def annotate_all(
+        self, positions: Iterable[Position], *, ahead: int = AHEAD
+    ) -> AsyncIterator[tuple[Position, Annotation | None]]:
+        """Annotations in the order of the positions, `ahead` of them under way."""
+        async for pair in in_order(positions, self.annotate, ahead=ahead):
+            yield pair
+
+
+async def in_order(
+    positions: Iterable[Position], work: Callable[[Position], Coroutine[None, None, T]], *, ahead: int
+) -> AsyncIterator[tuple[Position, T]]:
+    """What the work gives for each position, in their order, `ahead` of them under way."""
+    under_way: deque[tuple[Position, asyncio.Task[T]]] = deque()
+    try:
+        for position in positions:
+            under_way.append((position, asyncio.create_task(work(position))))
+            if len(under_way) >= ahead:
+                first, task = under_way.popleft()
+                yield first, await task
+        while under_way:
+            first, task = under_way.popleft()
+            yield first, await task
+    finally:
+        for _, task in under_way:
+            task.cancel()

@@ -1,0 +1,142 @@
+"""Annotates many positions and counts what the claim checker finds in the first draft of each.
+
+What is measured is the writer, not the filter: nothing is written again. Each position leaves a line in
+`checked.jsonl`; a campaign that was stopped goes on behind the last whole line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from services.data.annotate.claims.checker import check
+from services.data.annotate.compose import Manner, draft
+from services.data.annotate.planting import plant
+from services.data.annotate.study import Effort, Engines, Study, study
+
+LOG = "checked.jsonl"
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over all positions; `caught` and `planted` by the kind of falsehood."""
+
+    texts: int = 0
+    sound: int = 0
+    sentences: int = 0
+    talk: int = 0
+    claims: int = 0
+    false: int = 0
+    unread: int = 0
+    planted: Counter[str] = field(default_factory=Counter)
+    caught: Counter[str] = field(default_factory=Counter)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Takes up the line of one position."""
+        self.texts += 1
+        self.sound += not line["false"] and not line["unread"]
+        for name in ("sentences", "talk", "claims"):
+            setattr(self, name, getattr(self, name) + line[name])
+        self.false += len(line["false"])
+        self.unread += len(line["unread"])
+        self.planted.update(line["planted"])
+        self.caught.update(line["caught"])
+
+    def summary(self) -> dict[str, Any]:
+        """The rates."""
+        caught = {kind: round(self.caught[kind] / n, 4) for kind, n in sorted(self.planted.items())}
+        return {
+            "texts": self.texts,
+            "sound_texts": self.sound,
+            "sentences": self.sentences,
+            "sentences_without_claim": self.talk,
+            "claims": self.claims,
+            "false_claims": self.false,
+            "false_per_10000": round(10_000 * self.false / max(1, self.claims), 3),
+            "unread_sentences": self.unread,
+            "planted": self.planted.total(),
+            "caught": round(self.caught.total() / max(1, self.planted.total()), 4),
+            "caught_by_kind": caught,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Where its lines go, how its texts are written; with `plants` every tenth is also told with a lie."""
+
+    folder: Path
+    engines: Engines
+    manner: Manner = field(default_factory=Manner)
+    effort: Effort = field(default_factory=Effort)
+    plants: bool = True
+    writers: Executor | None = None
+
+    async def run(
+        self, fens: Iterable[str], *, ahead: int, advance: Callable[[int], None] = lambda count: None
+    ) -> Tally:
+        """Works through positions that have no line yet, `ahead` of them at once; the tally of all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        tally, done = self._resume()
+        advance(done)
+        waiting = iter(list(fens)[done:])
+        with (self.folder / LOG).open("a", encoding="utf-8") as log:
+            while batch := [fen for _, fen in zip(range(ahead), waiting, strict=False)]:
+                numbered = enumerate(batch, start=tally.texts)
+                for line in await asyncio.gather(*(self._line(number, fen) for number, fen in numbered)):
+                    log.write(json.dumps(line) + "\n")
+                    tally.add(line)
+                log.flush()
+                advance(len(batch))
+        return tally
+
+    def _resume(self) -> tuple[Tally, int]:
+        tally = Tally()
+        for line in _whole_lines(self.folder / LOG):
+            tally.add(line)
+        return tally, tally.texts
+
+    async def _line(self, number: int, fen: str) -> dict[str, Any]:
+        found = await study(fen, self.engines, self.effort)
+        arguments = (found, self.manner, f"check:{number}", self.plants and number % 10 == 0)
+        if self.writers is None:
+            return examined(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self.writers, examined, *arguments)
+
+
+def examined(found: Study, manner: Manner, id_: str, plants: bool) -> dict[str, Any]:
+    """What there is to say of one position's first draft."""
+    answer, report = draft(found, manner, id_=id_)
+    planted: Counter[str] = Counter()
+    caught: Counter[str] = Counter()
+    for lie in plant(answer, random.Random(id_)) if plants else ():
+        planted[lie.kind] += 1
+        caught[lie.kind] += not check(lie.text, found).sound
+    return {
+        "id": id_,
+        "fen": found.fen,
+        "sentences": report.sentences,
+        "talk": report.talk,
+        "claims": report.claims,
+        "false": [asdict(finding) for finding in report.false],
+        "unread": report.unread,
+        "planted": dict(planted),
+        "caught": dict(caught),
+    }
+
+
+def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Lines written to the end; a torn last one is cut off the file, its position comes again."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        path.write_bytes(whole)
+    yield from (json.loads(line) for line in whole.splitlines())

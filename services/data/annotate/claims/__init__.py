@@ -1,0 +1,1 @@
+"""Reads an analysis back and checks it: independent of what wrote it."""

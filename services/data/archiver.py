@@ -1,0 +1,275 @@
+"""`python -m services.data.archiver`: every group of a run into Parquet files, for good.
+
+A second reader of the stream `traces`: it holds entries until they fill a file, writes the file, and only
+then acknowledges them. Killed at any moment it takes up what it held; entries that stand in a file
+already are acknowledged and not written again. The trainer never waits for it (see `rookery.streams`), so
+an archive that is away for long misses groups, which are counted.
+"""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rookery import __version__
+from rookery.codec import decode_group
+from rookery.errors import RookeryError, Unavailable, WireError
+from rookery.logs import configure
+from rookery.metrics import ARCHIVE_BYTES, ARCHIVE_FILES, ARCHIVE_GROUPS, ARCHIVE_MISSED, ARCHIVE_WAITING
+from rookery.serving import Service, add_probes, serve
+from rookery.settings import fail
+from rookery.streams import Entry, RunStreams
+from rookery.trace import TraceGroup
+from services.data.archiver_settings import ArchiverSettings
+from services.data.storage import open_folder
+from services.data.vault import Vault, day_of, place_of
+
+logger = logging.getLogger("services.data.archiver")
+
+STREAM = "traces"
+GROUP = "archive"
+
+BLOCK_S = 0.5
+READ_AT_ONCE = 16
+"""Entries of one answer of Redis: a group of long completions may have megabytes."""
+TEND_EVERY_S = 5.0
+"""How often the archive says that it is still there, and looks at its account."""
+IDLE_S = 300.0
+"""An entry that another archiver has held for so long without a sign of life is taken over."""
+STORE_RETRY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ends a file: so many groups, so many bytes, or so many seconds since its first group came."""
+
+    groups: int = 256
+    size: int = 64 << 20
+    age_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Batch:
+    """Entries held for the next file, all of one day."""
+
+    limits: Limits
+    entries: list[Entry] = field(default_factory=list)
+    size: int = 0
+    since: float = 0.0
+
+    @property
+    def full(self) -> bool:
+        return len(self.entries) >= self.limits.groups or self.size >= self.limits.size
+
+    @property
+    def due(self) -> bool:
+        """Whether it is full, or has waited long enough."""
+        age_s = time.monotonic() - self.since
+        return bool(self.entries) and (self.full or age_s >= self.limits.age_s)
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether the entry may go into the same file."""
+        return not self.full and (not self.entries or day_of(self.entries[0].id) == day_of(entry.id))
+
+    def add(self, entry: Entry) -> None:
+        if not self.entries:
+            self.since = time.monotonic()
+        self.entries.append(entry)
+        self.size += len(entry.data)
+
+
+class Archiver:
+    """Moves groups from the stream of a run into a vault until told to stop."""
+
+    def __init__(
+        self,
+        streams: RunStreams,
+        vault: Vault,
+        *,
+        consumer: str = GROUP,
+        keep: int = 1024,
+        limits: Limits | None = None,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._streams = streams
+        self._vault = vault
+        self._consumer = consumer
+        self._keep = keep
+        self._idle_s = idle_s
+        self._limits = limits or Limits()
+        self._batch = Batch(self._limits)
+        self._tended = 0.0
+        self.trouble: str | None = None
+        """Why nothing can be written now."""
+
+    def run(self, stopping: threading.Event) -> None:
+        """Archives until `stopping`, then writes what it holds.
+
+        Raises:
+            SetupError: the archive cannot be written where it should be.
+        """
+        self._tend()
+        self._take_up(stopping)
+        while not stopping.is_set():
+            entries = self._streams.read(
+                STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, block_s=BLOCK_S
+            )
+            self._add(entries, stopping)
+            if self._batch.due:
+                self._write(stopping)
+            if time.monotonic() - self._tended >= TEND_EVERY_S:
+                self._tend()
+                self._add(self._not_written(self._left_behind()), stopping)
+        self._write(stopping)
+
+    def _take_up(self, stopping: threading.Event) -> None:
+        """What an earlier life held comes first; part of it may be in a file already."""
+        last, taken = "0", 0
+        while held := self._streams.read_held(
+            STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, after=last
+        ):
+            last, taken = held[-1].id, taken + len(held)
+            self._add(self._not_written(held), stopping)
+            if stopping.is_set():
+                return
+        if taken:
+            logger.info("took up %d groups of an earlier life", taken)
+
+    def _not_written(self, entries: Sequence[Entry]) -> list[Entry]:
+        known = self._vault.holds(self._streams.run, [entry.id for entry in entries])
+        if known:
+            self._through(sorted(known), "archived", label="known")
+        return [entry for entry in entries if entry.id not in known]
+
+    def _left_behind(self) -> list[Entry]:
+        """Entries of an archiver that is gone, or that Redis forgot to have delivered."""
+        left = self._streams.claim_idle(STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s)
+        own = {entry.id for entry in self._batch.entries}
+        return [entry for entry in left if entry.id not in own]
+
+    def _add(self, entries: Iterable[Entry], stopping: threading.Event) -> None:
+        for entry in entries:
+            if not _readable(entry):
+                self._through([entry.id], "unreadable", label="unreadable")
+                continue
+            if not self._batch.takes(entry):
+                self._write(stopping)
+            self._batch.add(entry)
+
+    def _write(self, stopping: threading.Event) -> None:
+        """Writes the batch, however long the store is away; gives up only when told to stop."""
+        while self._batch.entries:
+            try:
+                self._write_once()
+            except Unavailable as error:
+                self.trouble = str(error)
+                logger.warning("the archive is away: %s; next try in %.0f s", error, STORE_RETRY_S)
+                self._tend()
+                if stopping.wait(STORE_RETRY_S):
+                    logger.warning("leaves %d groups for the next life", len(self._batch.entries))
+                    return
+        self.trouble = None
+
+    def _write_once(self) -> None:
+        entries = self._batch.entries
+        ids = sorted((entry.id for entry in entries), key=place_of)
+        first, last = ids[0], ids[-1]
+        written = self._vault.write(self._streams.run, _decoded(entries), first=first, last=last)
+        ARCHIVE_FILES.inc()
+        ARCHIVE_BYTES.inc(written.size)
+        self._through(ids, "archived", label="archived")
+        logger.info("archived %d groups in %s", len(ids), self._vault.folder.place(written.name))
+        self._batch = Batch(self._limits)
+
+    def _through(self, ids: Sequence[str], result: str, *, label: str) -> None:
+        self._streams.archived(ids, group=GROUP, result=result)
+        ARCHIVE_GROUPS.labels(label).inc(len(ids))
+
+    def _tend(self) -> None:
+        """Joins the run, again and again: a Redis that lost its data has forgotten it."""
+        self._streams.join_archive(group=GROUP, limit=self._keep)
+        held = [entry.id for entry in self._batch.entries]
+        self._streams.keep(STREAM, held, group=GROUP, consumer=self._consumer)
+        run = self._streams.overview()
+        ARCHIVE_WAITING.set(run.unarchived)
+        ARCHIVE_MISSED.set(run.counts.archive.get("missed", 0))
+        self._tended = time.monotonic()
+
+
+def _readable(entry: Entry) -> bool:
+    try:
+        decode_group(entry.data)
+    except WireError as error:
+        logger.error("entry %s cannot be archived: %s", entry.id, error)
+        return False
+    return True
+
+
+def _decoded(entries: Iterable[Entry]) -> Iterator[tuple[str, TraceGroup]]:
+    return ((entry.id, decode_group(entry.data)) for entry in entries)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Archives until SIGINT or SIGTERM; the exit status."""
+    try:
+        settings = ArchiverSettings.parse(
+            sys.argv[1:] if argv is None else argv, prog="python -m services.data.archiver"
+        )
+        configure("archiver")
+        asyncio.run(_serve(settings))
+    except RookeryError as error:
+        return fail(error)
+    return 0
+
+
+async def _serve(settings: ArchiverSettings) -> None:
+    from fastapi import FastAPI
+
+    stopped = threading.Event()
+    streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
+    archiver = Archiver(
+        streams,
+        Vault(open_folder(settings.out)),
+        consumer=settings.consumer,
+        keep=settings.keep,
+        limits=Limits(settings.file_groups, settings.file_mb << 20, settings.file_age_s),
+    )
+
+    async def archive(stopping: asyncio.Event) -> None:
+        working = asyncio.create_task(asyncio.to_thread(archiver.run, stopped))
+        told = asyncio.create_task(stopping.wait())
+        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.set()
+        told.cancel()
+        try:
+            await working
+        except Unavailable:
+            if not stopping.is_set():
+                raise
+
+    async def ready() -> str | None:
+        try:
+            await asyncio.to_thread(streams.ping, once=True)
+        except Unavailable as error:
+            return str(error)
+        return archiver.trouble
+
+    app = FastAPI(title="Rookery archiver", version=__version__)
+    add_probes(app, ready=ready)
+    await serve(
+        Service(
+            name="archiver",
+            app=app,
+            host=settings.host,
+            port=settings.port,
+            port_setting="--port (ARCHIVE_PORT)",
+            background=(archive,),
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

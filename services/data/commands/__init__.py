@@ -1,0 +1,65 @@
+"""The commands of `rookery data`: a name, a line, and the module that answers. Nothing else is decided here.
+
+A command's module has `main(argv)`, which returns the exit status, and is imported only when it is called.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a command is and what it does, in a line."""
+
+    module: str
+    summary: str
+
+
+def _here(**summaries: str) -> dict[str, Command]:
+    return {name: Command(f"{__name__}.{name}", summary) for name, summary in summaries.items()}
+
+
+COMMANDS: Mapping[str, Command] = MappingProxyType(
+    _here(
+        index="write an index beside a file of games, so that any game of it is at hand",
+        sample="print positions from games, or write them to Parquet",
+        moves="write a supervised data set: the move played, the legal moves",
+        tasks="write questions with answers: RookWorld's lines, legal moves, next positions, puzzles",
+        annotate="write analyses in prose, every claim checked on the board",
+        pairs="write preference pairs: the engine's move before a weaker one",
+        inspect="look into a file: what it is, its first items, whether its manifest holds",
+        stats="count games, or positions, by phase, Elo, result, time control, duplicates",
+        rescore="run another reward scheme over an archive of traces",
+    )
+)
+
+_HEAD = "usage: rookery data COMMAND ...\n\nPositions and data sets from games\n"
+_TAIL = """
+Services
+  rookery serve data      positions over HTTP and gRPC
+  rookery serve feed      keeps the stream of positions topped up
+  rookery serve archive   keeps every group of a run in Parquet
+
+`rookery data COMMAND --help` explains each, with examples. A first look:
+
+  rookery data sample --count 3
+  rookery data stats samples/lichess.pgn.zst
+"""
+
+
+def usage() -> str:
+    """The commands, a line each."""
+    lines = [f"  {name:<10}  {command.summary}\n" for name, command in COMMANDS.items()]
+    return _HEAD + "".join(lines) + _TAIL
+
+
+def run(name: str, argv: list[str]) -> int:
+    """Runs one command; its exit status."""
+    if name == "help":
+        sys.stdout.write(usage())
+        return 0
+    status: int = importlib.import_module(COMMANDS[name].module).main(argv)
+    return status

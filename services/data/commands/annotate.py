@@ -1,0 +1,126 @@
+"""`rookery data annotate`: analyses in prose, every claim checked; stopped and called again, it goes on."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from rookery.engine import find_engine
+from rookery.engines import EnginePool
+from rookery.prompt import STYLES
+from services.data.annotate import Annotator, Effort, Manner
+from services.data.annotate.annotator import AHEAD
+from services.data.annotate.compose import ANY, LENGTHS
+from services.data.annotate.voice import VOICES
+from services.data.annotating import Annotating, write_annotations
+from services.data.commands.flags import parser, positive
+from services.data.commands.supply import add_positions, supply
+from services.data.kinds import ANNOTATIONS
+from services.data.parts import Parts
+from services.data.progress import Progress
+from services.data.storage import open_folder
+
+EXAMPLES = """  rookery data annotate --count 20 --out runs/annotations
+  rookery data annotate --count 5000 --source games/*.pgn.zst --engines 8 --jobs 4 --out s3://bucket/start
+  rookery data annotate --count 500 --voice coach --length 300 --style pgn --out runs/coach
+"""
+
+_DEADLINE_S = 60.0
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command; the exit status."""
+    options = _parser().parse_args(argv)
+    manifest = asyncio.run(_run(options))
+    made = manifest["annotations"]
+    sys.stderr.write(f"{made} annotations, {manifest['claims']} claims, all true; {manifest['by_voice']}\n")
+    if made < options.count:
+        sys.stderr.write(f"{options.count} were asked for; there are no more positions\n")
+    return 0
+
+
+async def _run(options: argparse.Namespace) -> dict[str, Any]:
+    manner = Manner(options.voice, options.length, options.box, options.seed)
+    effort = Effort(nodes=options.nodes, lines=options.lines, side_nodes=max(1, options.nodes // 4))
+    folder = open_folder(options.out)
+    with supply(options) as (positions, origin), _writers(options.jobs) as writers, Progress() as progress:
+        async with _engines(options) as engines:
+            terms = {"positions": origin, "count": options.count, "style": options.style}
+            terms |= {"manner": asdict(manner), "effort": asdict(effort), "engine": engines.engine_id}
+            parts = Parts(folder, ANNOTATIONS, terms=terms)
+            annotator = Annotator(engines, options.style, manner, effort, writers)
+            annotating = Annotating(positions, annotator, parts, options.count)
+            progress.begin("annotate", unit="annotations", total=options.count)
+            progress.advance(annotating.made)
+            await annotating.run(ahead=AHEAD * options.engines, advance=progress.advance)
+        manifest = write_annotations(annotating, folder, terms=terms)
+        parts.clear()
+    return manifest
+
+
+@asynccontextmanager
+async def _engines(options: argparse.Namespace) -> AsyncIterator[EnginePool]:
+    path = find_engine(options.engine, setting="--engine")
+    queue = 64 * options.engines
+    pool = EnginePool(path, engines=options.engines, hash_mb=16, queue=queue, deadline_s=_DEADLINE_S)
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+@contextmanager
+def _writers(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
+    """Processes that write and check; with none it is done between the searches."""
+    if jobs == 0:
+        yield None
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as writers:
+        yield writers
+
+
+def _parser() -> argparse.ArgumentParser:
+    parsed = parser(
+        "annotate",
+        "Writes analyses in the voice of a strong player: what a position is about, candidate moves, the\n"
+        "lines that refute the worse ones, the choice in \\boxed{}. Every claim is read back and checked on\n"
+        "the board; a text with a false one is not used. Stopped and called again with the same flags, it\n"
+        "goes on where it was.",
+        examples=EXAMPLES,
+    )
+    parsed.add_argument("--count", type=positive, required=True, help="annotations")
+    parsed.add_argument(
+        "--out",
+        required=True,
+        help="folder or URL for annotations.parquet, .jsonl, analysis.json, manifest.json",
+    )
+    shown = add_positions(parsed)
+    shown.add_argument("--style", choices=sorted(STYLES), default="fen", help="how they are shown (fen)")
+    _add_manner(parsed)
+    _add_effort(parsed)
+    return parsed
+
+
+def _add_manner(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("the text")
+    group.add_argument("--voice", choices=(*VOICES, ANY), default=ANY, help="whose (any: one drawn for each)")
+    group.add_argument("--length", default=ANY, help=f"{', '.join(LENGTHS)}, {ANY}, or tokens ({ANY})")
+    group.add_argument("--box", choices=("san", "uci"), default="san", help="notation of the answer (san)")
+
+
+def _add_effort(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("the work")
+    group.add_argument("--nodes", type=positive, default=20_000, help="of the search for the lines (20000)")
+    group.add_argument("--lines", type=positive, default=3, help="best moves looked at (3)")
+    group.add_argument("--engines", type=positive, default=1, help="Stockfish processes (1)")
+    group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
+    jobs = max(1, (os.cpu_count() or 2) // 4)
+    group.add_argument("--jobs", type=int, default=jobs, help=f"processes that write and check ({jobs})")

@@ -1,0 +1,37 @@
+"""`rookery data index`: an index beside each file, for services that serve any game of it."""
+
+import argparse
+import sys
+
+from services.data.commands.flags import parser, positive
+from services.data.index import place_of
+from services.data.sources import find_sources
+
+EXAMPLES = """  rookery data index lichess_db_standard_rated_2024-08.pgn.zst --jobs 8
+  rookery data index games/
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command; the exit status."""
+    from services.data.indexing import write_index
+
+    options = _parser().parse_args(argv)
+    for location in find_sources(options.files):
+        about = write_index(location, jobs=options.jobs)
+        broken = about.games - sum(about.train) - sum(about.heldout)
+        sys.stderr.write(f"{place_of(location)}: {about.games} games, {broken} of them broken\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parsed = parser(
+        "index",
+        "Writes FILE.index.parquet beside each file: where every game begins, its id, its tags. The\n"
+        "service and the feed then start at once on files of any size, and read only the games they are\n"
+        "asked for: best from plain text, well from the frames of pzstd, slowly from other compression.",
+        examples=EXAMPLES,
+    )
+    parsed.add_argument("files", nargs="+", metavar="PGN", help="files, folders, patterns, URLs")
+    parsed.add_argument("--jobs", type=positive, default=1, help="processes (1)")
+    return parsed

@@ -1,0 +1,86 @@
+"""`rookery data inspect`: what files and folders are, for people or as JSON."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+
+from services.data.commands.flags import parser
+from services.data.inspection import Format, Inspection, inspect
+
+EXAMPLES = """  rookery data inspect runs/pairs/pairs.parquet
+  rookery data inspect runs/archive
+  rookery data inspect s3://bucket/positions --json
+  rookery data inspect games.pgn.zst moves.jsonl --items 1 --count
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command; the exit status: 1 when a file differs from its manifest."""
+    options = _parser().parse_args(argv)
+    console = Console()
+    sound = True
+    for place in options.places:
+        found = inspect(place, items=options.items, count=options.count)
+        sound = sound and found.sound
+        if options.json:
+            sys.stdout.write(json.dumps(found.as_json(), default=str) + "\n")
+        else:
+            _show(found, console)
+    return 0 if sound else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parsed = parser(
+        "inspect",
+        "Says what a file is (Parquet, JSON, JSON lines, PGN, compressed or not), shows its schema and\n"
+        "first items, and compares it with the manifest beside it by SHA-256. Of a folder: the data set or\n"
+        "the archive in it. The exit status is 1 when something differs from its manifest.",
+        examples=EXAMPLES,
+    )
+    parsed.add_argument("places", nargs="+", metavar="PLACE", help="file, folder or URL")
+    parsed.add_argument("--items", type=int, default=3, help="first items to show (3)")
+    parsed.add_argument("--count", action="store_true", help="count the lines of JSON, which reads all of it")
+    parsed.add_argument("--json", action="store_true", help="one JSON object for each place")
+    return parsed
+
+
+def _show(found: Inspection, console: Console) -> None:
+    console.print(f"[bold]{found.place}[/]: {found.format.value}", highlight=False, soft_wrap=True)
+    for name, value in found.facts.items():
+        _fact(name, value, console)
+    if found.schema:
+        table = Table("column", "type", box=None, padding=(0, 2), header_style="bold")
+        for column, kind in found.schema.items():
+            table.add_row(column, kind)
+        console.print(table)
+    for check in found.checks:
+        mark = "[green]holds[/]" if check.holds else "[red]DIFFERS[/]"
+        console.print(f"  manifest: {check.name} {mark} ({check.detail})", highlight=False, soft_wrap=True)
+    for item in found.first:
+        _item(item, found.format, console)
+    console.print()
+
+
+def _fact(name: str, value: Any, console: Console) -> None:
+    if isinstance(value, dict):
+        console.print(f"  {name}:", highlight=False)
+        console.print_json(json.dumps(value, default=str))
+        return
+    shown = f"{value:,}" if isinstance(value, int) else value
+    console.print(f"  {name}: {shown}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _item(item: Any, form: Format, console: Console) -> None:
+    if form in (Format.PGN, Format.TEXT):
+        console.print(item, markup=False, highlight=False, soft_wrap=True)
+        return
+    text = json.dumps(item, indent=2, default=str, ensure_ascii=False)
+    if console.is_terminal:
+        console.print(Syntax(text, "json", background_color="default", word_wrap=True))
+    else:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)

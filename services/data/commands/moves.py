@@ -1,0 +1,64 @@
+"""`rookery data moves`: a supervised data set, with its manifest."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from rookery.prompt import STYLES
+from services.data.commands.flags import add_games, parser, positive, share, split_of
+from services.data.sources import find_sources
+
+EXAMPLES = """  rookery data moves --count 5000 --out runs/moves
+  rookery data moves --source games/*.pgn.zst --count 1000000 --jobs 8 --compress --out runs/moves
+  rookery data moves --count 100000 --style fen --legal-share 0 --out runs/fen
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command; the exit status."""
+    from services.data.moves import Recipe, write_moves
+
+    options = _parser().parse_args(argv)
+    recipe = Recipe(
+        count=options.count,
+        seed=options.seed,
+        style=options.style,
+        candidates=options.candidates,
+        legal_share=options.legal_share,
+        split=split_of(options),
+    )
+    sources = find_sources(options.source)
+    manifest = write_moves(sources, options.out, recipe, jobs=options.jobs, compress=options.compress)
+    _report(manifest, wanted=options.count)
+    return 0
+
+
+def _report(manifest: dict[str, Any], *, wanted: int) -> None:
+    lines, skipped = manifest["lines"], manifest["skipped"]
+    sys.stderr.write(f"{lines} lines from {manifest['games']} games, {skipped['games']} games skipped\n")
+    if lines < wanted:
+        sys.stderr.write(f"{wanted} were asked for; there are {manifest['by_phase']}\n")
+    sys.stderr.writelines(f"  skipped {line}\n" for line in skipped["first"])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parsed = parser(
+        "moves",
+        "Writes a supervised data set from games: a position and the move that was played in it, after a\n"
+        "few candidates, or the list of its legal moves. The same seed gives the same bytes.",
+        examples=EXAMPLES,
+    )
+    add_games(parsed)
+    parsed.add_argument("--count", type=positive, required=True, help="lines")
+    parsed.add_argument("--out", type=Path, required=True, help="folder for moves.jsonl and manifest.json")
+    parsed.add_argument(
+        "--style", choices=sorted(STYLES), default="mover-squares", help="how the position is shown"
+    )
+    parsed.add_argument("--candidates", type=positive, default=3, help="moves named before the choice (3)")
+    parsed.add_argument(
+        "--legal-share", type=share, default=0.4, help="part of the lines that list the legal moves (0.4)"
+    )
+    parsed.add_argument("--jobs", type=positive, default=1, help="processes (1)")
+    parsed.add_argument("--compress", action="store_true", help="write moves.jsonl.zst")
+    return parsed

@@ -1,0 +1,143 @@
+"""`rookery data pairs`: preference pairs with their manifest; stopped and called again, it goes on."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
+from multiprocessing import get_context
+from typing import Any
+
+from rookery.clients import InferenceClient
+from rookery.prompt import STYLES
+from rookery.trace import Sampling
+from services.data.commands.flags import add_reward, parser, positive, share
+from services.data.commands.supply import add_positions, supply
+from services.data.judge import judge
+from services.data.kinds import PAIRS
+from services.data.pairing import Pairing, Policy
+from services.data.pairs import Recipe
+from services.data.pairset import write_pairs
+from services.data.parts import Parts
+from services.data.progress import Progress
+from services.data.storage import open_folder
+
+EXAMPLES = """  rookery data pairs --count 1000 --out runs/pairs
+  rookery data pairs --count 100000 --source games/*.pgn.zst --nodes 20000 --out s3://bucket/pairs
+  rookery data pairs --count 5000 --inference http://localhost:8000 --model policy --out runs/student
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command; the exit status."""
+    options = _parser().parse_args(argv)
+    manifest = asyncio.run(_run(options))
+    sys.stderr.write(
+        f"{manifest['pairs']} pairs from {manifest['positions']} positions, {manifest['by_origin']}, "
+        f"mean gap {manifest['mean_gap']}; left out: {manifest['left_out']}\n"
+    )
+    if manifest["pairs"] < options.count:
+        sys.stderr.write(f"{options.count} were asked for; there are no more positions\n")
+    return 0
+
+
+async def _run(options: argparse.Namespace) -> dict[str, Any]:
+    recipe = Recipe(options.seed, options.style, options.candidates, options.min_gap, options.max_gap)
+    folder = open_folder(options.out)
+    with (
+        supply(options) as (positions, origin),
+        _processes(options.jobs) as executor,
+        Progress() as progress,
+    ):
+        terms = {"positions": origin, "recipe": asdict(recipe), **_judged_by(options)}
+        parts = Parts(folder, PAIRS, terms=terms)
+        async with _policy(options) as policy:
+            wanted = options.count
+            pairing = Pairing(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
+            progress.begin("pairs", unit="pairs", total=wanted)
+            progress.advance(pairing.tally.pairs)
+            async with judge(options.reward, nodes=options.nodes) as client:
+                await pairing.run(client, in_flight=options.in_flight, advance=progress.advance)
+        manifest = write_pairs(pairing, folder, terms=terms, jsonl=options.jsonl)
+        parts.clear()
+    return manifest
+
+
+def _judged_by(options: argparse.Namespace) -> dict[str, Any]:
+    """What decides the pairs beside positions and recipe."""
+    judged: dict[str, Any] = {"reward": options.reward} if options.reward else {"nodes": options.nodes}
+    if options.inference:
+        judged |= {"model": options.model, "completions": options.completions}
+        judged |= {"temperature": options.temperature, "max_tokens": options.max_tokens}
+    return judged
+
+
+@contextmanager
+def _processes(jobs: int) -> Iterator[Executor | None]:
+    """Where positions are generated; None is this process, beside everything else."""
+    if jobs == 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@asynccontextmanager
+async def _policy(options: argparse.Namespace) -> AsyncIterator[Policy | None]:
+    if not options.inference:
+        yield None
+        return
+    servers = [InferenceClient(url) for url in options.inference]
+    sampling = Sampling(temperature=options.temperature, max_tokens=options.max_tokens)
+    try:
+        yield Policy(servers, options.model, options.completions, sampling)
+    finally:
+        await asyncio.gather(*(server.close() for server in servers))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parsed = parser(
+        "pairs",
+        "Writes preference pairs: in a position the engine's move before a weaker one, with the win\n"
+        "probability between them. The weaker move is the policy's own (--inference), else a mediocre one\n"
+        "of some random legal moves. Positions, policy and engine work at the same time. Stopped and called\n"
+        "again with the same flags, it goes on where it was.",
+        examples=EXAMPLES,
+    )
+    parsed.add_argument("--count", type=positive, required=True, help="pairs")
+    parsed.add_argument("--out", required=True, help="folder or URL for pairs.parquet and manifest.json")
+    parsed.add_argument(
+        "--jsonl", metavar="NAME", help="a second file beside it: NAME.jsonl or NAME.jsonl.zst"
+    )
+    shown = add_positions(parsed)
+    shown.add_argument("--jobs", type=positive, default=1, help="processes that generate positions (1)")
+    shown.add_argument("--style", choices=sorted(STYLES), default="mover-squares", help="how they are shown")
+    _add_choice(parsed)
+    _add_policy(parsed)
+    return parsed
+
+
+def _add_choice(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("the weaker move")
+    group.add_argument("--candidates", type=positive, default=4, help="random legal moves a position (4)")
+    group.add_argument("--min-gap", type=share, default=0.05, help="least win probability it loses (0.05)")
+    group.add_argument("--max-gap", type=share, default=1.0, help="most of it (1)")
+    add_reward(parsed)
+    group.add_argument(
+        "--nodes", type=positive, default=5000, help="nodes a search, if one is started (5000)"
+    )
+
+
+def _add_policy(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("the policy")
+    group.add_argument("--inference", nargs="+", metavar="URL", help="inference servers that answer alike")
+    group.add_argument("--model", default="policy", help="model to ask them for (policy)")
+    group.add_argument("--completions", type=positive, default=4, help="answers a position (4)")
+    group.add_argument("--temperature", type=float, default=1.0, help="of the answers (1)")
+    group.add_argument("--max-tokens", type=positive, default=64, help="of an answer (64)")
+    group.add_argument("--in-flight", type=positive, default=64, help="positions asked about at once (64)")

@@ -1,0 +1,162 @@
+"""`rookery rescore ARCHIVE --scheme NAME`: rewards and advantages before and after, as a table or JSON."""
+
+import argparse
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing, contextmanager
+from itertools import chain, islice
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from rookery.errors import SetupError
+from rookery.trace import TraceGroup
+from services.data.commands.flags import add_reward, parser, positive
+from services.data.judge import judge
+from services.data.kinds import RESCORED
+from services.data.progress import Progress
+from services.data.rescore import Comparison, Rescored, rescore
+from services.data.storage import open_file, open_folder
+from services.data.tables import describe, writing
+from services.data.vault import Vault
+
+_NODES = re.compile(r"/nodes-(\d+)/")
+
+EXAMPLES = """  rookery rescore runs/archive --scheme best
+  rookery rescore s3://bucket/archive --run r1 --scheme accuracy --json
+  rookery rescore runs/archive --scheme minmax --reward dns:///reward:50051 --out minmax.parquet
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command; the exit status."""
+    options = _parser().parse_args(argv)
+    comparison = asyncio.run(_run(options))
+    if options.json:
+        sys.stdout.write(json.dumps(comparison.summary(), indent=2) + "\n")
+    else:
+        _show(comparison.summary(), Console())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parsed = parser(
+        "rescore",
+        "Judges every answer of an archive again, under another scheme, and shows how rewards and\n"
+        "advantages would change. An archive is what `rookery serve archive` writes.",
+        examples=EXAMPLES,
+    )
+    parsed.prog = "rookery rescore"
+    parsed.add_argument("archive", help="folder or URL of the archive")
+    parsed.add_argument(
+        "--scheme", required=True, help="name of the other scheme, as the reward service knows it"
+    )
+    parsed.add_argument("--run", help="groups of this run alone (all)")
+    parsed.add_argument("--limit", type=positive, help="so many groups at most (all)")
+    parsed.add_argument(
+        "--task", default="", help="what was asked for, as in the reward service (its default)"
+    )
+    add_reward(parsed)
+    parsed.add_argument(
+        "--nodes", type=positive, help="nodes per search of the service that is started (as in the archive)"
+    )
+    parsed.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parsed.add_argument("--out", metavar="FILE", help="a Parquet file for every answer, before and after")
+    return parsed
+
+
+async def _run(options: argparse.Namespace) -> Comparison:
+    vault = Vault(open_folder(options.archive))
+    total = sum(describe(vault.folder, volume.name).rows for volume in vault.volumes(run=options.run))
+    if not total:
+        raise SetupError(
+            f"no groups in {options.archive!r}" + (f" of run {options.run!r}" * bool(options.run))
+        )
+    groups = islice(vault.groups(run=options.run), options.limit)
+    first = next(groups)
+    comparison = Comparison()
+    with Progress() as progress:
+        progress.begin(
+            f"rescore by {options.scheme}", unit="groups", total=min(total, options.limit or total)
+        )
+        async with judge(options.reward, nodes=options.nodes or _nodes_of(first)) as client:
+            answers = rescore(chain([first], groups), client, scheme=options.scheme, task=options.task)
+            with _writer(options.out) as add:
+                async with aclosing(answers):
+                    async for group, verdicts in answers:
+                        add(comparison.add(group, verdicts))
+                        progress.advance(1)
+    return comparison
+
+
+@contextmanager
+def _writer(place: str | None) -> Iterator[Callable[[Iterable[Rescored]], None]]:
+    """What takes the answers: a file at `place`, or nobody."""
+    if place is None:
+        yield lambda rows: None
+        return
+    folder, name = open_file(place)
+    with writing(folder, name, RESCORED) as table:
+
+        def add(rows: Iterable[Rescored]) -> None:
+            for row in rows:
+                table.add(row)
+
+        yield add
+
+
+def _nodes_of(group: TraceGroup) -> int:
+    """Nodes per search of the archive, so that the scheme alone differs."""
+    found = _NODES.search(group.traces[0].verdict.reward_version)
+    return int(found[1]) if found else 1000
+
+
+def _show(summary: dict[str, Any], console: Console) -> None:
+    console.print(f"{summary['groups']:,} groups, {summary['answers']:,} answers", highlight=False)
+    for when, versions in summary["reward_versions"].items():
+        for version in versions:
+            console.print(f"{when:<7} {version}", highlight=False, soft_wrap=True)
+    console.print(_changes(summary), _outcomes(summary), sep="\n")
+
+
+def _changes(summary: dict[str, Any]) -> Table:
+    uniform = summary["groups_without_variance"]
+    table = _table("What changes", "", "before", "after")
+    table.add_row("groups without variance", f"{uniform['before']:,}", f"{uniform['after']:,}")
+    table.add_row("correlation of rewards", "", _number(summary["reward_correlation"]))
+    table.add_row("correlation of advantages", "", _number(summary["advantage_correlation"]))
+    for name, meaning in _SIGNS.items():
+        part = summary["advantage_signs"][name]
+        table.add_row(f"advantages with {meaning}", "", f"{part:,} ({part / summary['answers']:.1%})")
+    return table
+
+
+_SIGNS = {
+    "kept": "the same sign",
+    "flipped": "the other sign",
+    "silenced": "none any more",
+    "awakened": "one at last",
+}
+
+
+def _outcomes(summary: dict[str, Any]) -> Table:
+    table = _table("Mean reward", "outcome", "answers", "before", "after")
+    for outcome, means in summary["mean_reward"].items():
+        table.add_row(outcome, f"{means['answers']:,}", _number(means["before"]), _number(means["after"]))
+    return table
+
+
+def _table(title: str, *headers: str) -> Table:
+    table = Table(*headers, title=title, title_justify="left", box=SIMPLE_HEAD)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.4f}"

@@ -1,0 +1,190 @@
+"""`rookery data sample`: positions from games, on the terminal or as a data set with its manifest."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from rookery.errors import InvalidInput
+from rookery.trace import Position
+from services.data.commands.flags import add_games, parser, positive, share, split_of
+from services.data.dataset import FORMS, write_positions
+from services.data.facts import Speed
+from services.data.filters import Filters
+from services.data.recipe import PositionRecipe
+from services.data.sampler import Shares
+from services.data.sources import find_sources
+
+EXAMPLES = """  rookery data sample --count 3
+  rookery data sample --split heldout --distinct --count 500 > heldout.jsonl
+  rookery data sample --source lichess_db_standard_rated_2024-08.pgn.zst --count 1000000 --games 0.05 \\
+      --elo-min 1800 --speed blitz rapid --no-bots --exam puzzles.csv --jobs 8 --out runs/positions
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command; the exit status."""
+    parsed = _parser()
+    options = parsed.parse_args(argv)
+    recipe = _recipe(options)
+    if not options.out and recipe != _order_of(recipe):
+        parsed.error(
+            "only a data set is drawn from chosen games and plies: give --out, or leave their flags out"
+        )
+    if options.out:
+        manifest = write_positions(
+            options.source,
+            options.out,
+            recipe,
+            exams=options.exam,
+            form=options.form,
+            jobs=options.jobs,
+        )
+        _report(manifest, wanted=options.count)
+    else:
+        _print_until_enough(options)
+    return 0
+
+
+def _print_until_enough(options: argparse.Namespace) -> None:
+    """Prints positions; a reader that has enough, as in `| head`, ends that without a traceback."""
+    try:
+        _print_positions(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+
+
+def _recipe(options: argparse.Namespace) -> PositionRecipe:
+    filters = Filters(
+        elo_min=options.elo_min,
+        elo_max=options.elo_max,
+        elo_gap_max=options.elo_gap_max,
+        base_s_min=options.base_s_min,
+        base_s_max=options.base_s_max,
+        speeds=tuple(Speed(speed) for speed in options.speed),
+        results=tuple(options.result),
+        terminations=tuple(options.termination),
+        variants=tuple(options.variant),
+        events=options.event,
+        bots=options.bots,
+        evals=options.evals,
+    )
+    return PositionRecipe(
+        count=options.count,
+        seed=options.seed,
+        games=options.games,
+        per_game=options.per_game,
+        split=split_of(options),
+        shares=Shares(*options.shares),
+        filters=filters,
+        ply_min=options.ply_min,
+        ply_max=options.ply_max,
+        choices_min=options.choices_min,
+    )
+
+
+def _order_of(recipe: PositionRecipe) -> PositionRecipe:
+    """What of a recipe the order that is printed knows."""
+    return PositionRecipe(recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
+
+
+def _report(manifest: dict[str, Any], *, wanted: int) -> None:
+    games, skipped = manifest["games"], manifest["skipped"]
+    read = f"{games['read']} of {games['seen']} games, {skipped['games']} skipped"
+    sys.stderr.write(f"{manifest['positions']} positions {manifest['by_phase']} from {read}\n")
+    if manifest["positions"] < wanted:
+        sys.stderr.write(f"{wanted} were asked for; there are no more\n")
+    sys.stderr.writelines(f"  skipped {line}\n" for line in skipped["first"])
+
+
+def _print_positions(options: argparse.Namespace) -> None:
+    from services.data.archive import Archive
+    from services.data.order import Order
+
+    with closing(Archive(find_sources(options.source))) as archive:
+        order = Order(archive, shares=Shares(*options.shares), split=split_of(options))
+        if options.distinct:
+            drawn: Iterable[Position] = order.distinct(seed=options.seed)
+        else:
+            drawn = (order.position(n, seed=options.seed) for n in range(options.offset, sys.maxsize))
+        written = _print(islice(drawn, options.count))
+    if written < options.count:
+        raise InvalidInput(f"{options.count} positions asked for, only {written} distinct ones there")
+
+
+def _print(positions: Iterable[Position]) -> int:
+    written = 0
+    for position in positions:
+        sys.stdout.write(json.dumps(asdict(position)) + "\n")
+        written += 1
+    return written
+
+
+def _parser() -> argparse.ArgumentParser:
+    parsed = parser(
+        "sample",
+        "Draws positions from games: 20% opening, 60% middlegame, 20% endgame, none of them over. Without\n"
+        "--out it prints one JSON object a line, in an order that has no end; the same seed gives the same\n"
+        "one. With --out it reads files of any size once and writes a data set, no position twice, with a\n"
+        "manifest from which the same bytes can be made again.",
+        examples=EXAMPLES,
+    )
+    add_games(parsed)
+    parsed.add_argument("--count", type=positive, required=True, help="positions")
+    parsed.add_argument(
+        "--shares",
+        type=float,
+        nargs=3,
+        default=(0.2, 0.6, 0.2),
+        metavar=("OPENING", "MIDDLEGAME", "ENDGAME"),
+        help="weights of the phases (0.2 0.6 0.2)",
+    )
+    _add_printing(parsed)
+    _add_writing(parsed)
+    _add_filters(parsed)
+    return parsed
+
+
+def _add_printing(parsed: argparse.ArgumentParser) -> None:
+    start = parsed.add_argument_group("to print").add_mutually_exclusive_group()
+    start.add_argument("--offset", type=int, default=0, help="positions of the order to leave out first (0)")
+    start.add_argument("--distinct", action="store_true", help="no position twice, mirrored ones included")
+
+
+def _add_writing(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("to write")
+    group.add_argument(
+        "--out", metavar="FOLDER", help="folder or URL for positions.parquet and manifest.json"
+    )
+    group.add_argument("--form", choices=tuple(FORMS), default="parquet", help="(parquet)")
+    group.add_argument("--jobs", type=positive, default=1, help="processes (1)")
+    group.add_argument("--games", type=share, default=1.0, help="part of the games that is looked at (1)")
+    group.add_argument("--per-game", type=positive, default=1, help="most of one phase from one game (1)")
+    group.add_argument("--ply-min", type=int, default=0, help="half-moves before a position, at least (0)")
+    group.add_argument("--ply-max", type=int, help="at most")
+    group.add_argument("--choices-min", type=positive, default=1, help="legal moves, at least (1)")
+    group.add_argument(
+        "--exam", nargs="+", default=(), metavar="FILE", help="files whose positions are left out"
+    )
+
+
+def _add_filters(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("games to write from", "what a game does not say fails a bound")
+    group.add_argument("--elo-min", type=int, help="of both players")
+    group.add_argument("--elo-max", type=int)
+    group.add_argument("--elo-gap-max", type=int, help="between the players")
+    group.add_argument("--base-s-min", type=int, help="seconds on the clock at the start")
+    group.add_argument("--base-s-max", type=int)
+    group.add_argument("--speed", nargs="+", choices=[speed.value for speed in Speed], default=())
+    group.add_argument("--result", nargs="+", default=(), help="1-0, 0-1, 1/2-1/2, *")
+    group.add_argument("--termination", nargs="+", default=(), help="as in the tag: normal, 'time forfeit'")
+    group.add_argument("--variant", nargs="+", choices=("standard", "chess960"), default=("standard",))
+    group.add_argument("--event", default="", help="words of the Event tag, such as rated")
+    group.add_argument("--no-bots", dest="bots", action="store_false", help="no player with the title BOT")
+    group.add_argument("--evals", action="store_true", help="only games with [%%eval ...]")

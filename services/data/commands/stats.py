@@ -1,0 +1,128 @@
+"""`rookery data stats`: games or positions counted, as tables or JSON."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from rich.bar import Bar
+from rich.console import Console
+from rich.table import Table
+
+from rookery.errors import InvalidInput
+from rookery.trace import Position
+from services.data.census import Census, GameCounter, count_positions
+from services.data.columns import from_row
+from services.data.commands.flags import parser, positive, share
+from services.data.files import STANDARD_INPUT
+from services.data.inspection import Format, format_of
+from services.data.jobs import Workers
+from services.data.jsonl import read_lines
+from services.data.kinds import POSITIONS
+from services.data.progress import Progress
+from services.data.reader import handle_file
+from services.data.sources import find_sources
+from services.data.storage import open_file
+from services.data.tables import read_records
+
+EXAMPLES = """  rookery data stats samples/lichess.pgn.zst --replay 1
+  rookery data stats lichess_db_standard_rated_2024-08.pgn.zst --jobs 8
+  rookery data stats runs/positions/positions.parquet --json
+"""
+
+_SHOWN = 20
+"""Rows of a table; the rest is added up."""
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command; the exit status."""
+    options = _parser().parse_args(argv)
+    census = Census()
+    with Progress() as progress, Workers(options.jobs) as workers:
+        for place in find_sources(options.places):
+            census.merge(_count(place, options, workers, progress))
+    if options.json:
+        sys.stdout.write(json.dumps(census.summary(), indent=2) + "\n")
+    else:
+        _show(census.summary(), Console())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parsed = parser(
+        "stats",
+        "Counts games by result, rating, time control, variant and ending, and a share of them, replayed,\n"
+        "by phase; positions (Parquet, or JSON lines as `sample` prints them) by phase, rating, ply and\n"
+        "men; and in both how many come more than once. Memory does not grow with the files.",
+        examples=EXAMPLES,
+    )
+    parsed.add_argument(
+        "places", nargs="+", metavar="FILE", help="games or positions: files, folders, URLs, -"
+    )
+    parsed.add_argument(
+        "--replay", type=share, default=0.01, help="part of the games that is replayed for the phases (0.01)"
+    )
+    parsed.add_argument("--jobs", type=positive, default=1, help="processes (1)")
+    parsed.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    return parsed
+
+
+def _count(place: str, options: argparse.Namespace, workers: Workers, progress: Progress) -> Census:
+    folder, name = open_file(place)
+    form = Format.PGN if place == STANDARD_INPUT else format_of(folder, name)
+    if form is Format.PARQUET:
+        return _positions(read_records(folder, name, POSITIONS), name, progress)
+    if form is Format.JSONL:
+        return _positions((_position(row, place) for row in read_lines(folder, name)), name, progress)
+    census = Census()
+    progress.begin(f"count {name}", unit="games")
+    for found in handle_file(place, GameCounter(place, options.replay), workers):
+        progress.advance(found.games)
+        census.merge(found)
+    return census
+
+
+def _positions(positions: Iterator[Position], name: str, progress: Progress) -> Census:
+    progress.begin(f"count {name}", unit="positions")
+    return count_positions(_watched(positions, progress))
+
+
+def _watched(positions: Iterator[Position], progress: Progress) -> Iterator[Position]:
+    for position in positions:
+        progress.advance(1)
+        yield position
+
+
+def _position(row: Any, place: str) -> Position:
+    try:
+        position: Position = from_row(Position, row)
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidInput(f"{place!r}: no position: {str(row)[:120]}") from error
+    return position
+
+
+def _show(summary: dict[str, Any], console: Console) -> None:
+    for name in ("games", "replayed", "positions"):
+        if summary[name]:
+            console.print(f"{summary[name]:,} {name}", highlight=False)
+    found = summary["duplicates"]
+    about = "" if found["exact"] else "about "
+    console.print(f"{about}{found['distinct']:,} different, {found['copies']:,} copies", highlight=False)
+    for name, counts in summary.items():
+        if isinstance(counts, dict) and name != "duplicates":
+            console.print(_table(name.replace("_", " "), counts))
+
+
+def _table(name: str, counts: dict[str, int]) -> Table:
+    total, most = sum(counts.values()), max(counts.values(), default=1)
+    rows = list(counts.items())
+    if len(rows) > _SHOWN:
+        rows = [*rows[: _SHOWN - 1], ("others", sum(count for _, count in rows[_SHOWN - 1 :]))]
+    table = Table(title=f"\n{name}", title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(min_width=14)
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    for label, count in rows:
+        table.add_row(label, f"{count:,}", f"{count / total:.1%}", Bar(most, 0, count, width=24))
+    return table

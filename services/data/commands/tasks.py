@@ -1,0 +1,171 @@
+"""`rookery data tasks`: questions with their answers; stopped and called again, it goes on."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from rookery.engine import find_engine
+from rookery.engines import EnginePool
+from rookery.errors import SetupError
+from rookery.formats import FORMATS
+from rookery.prompt import STYLES
+from rookery.rookworld import LAYOUTS
+from services.data.commands.flags import parser, positive, share
+from services.data.commands.supply import add_positions, supply
+from services.data.files import identify
+from services.data.kinds import EXAMPLES
+from services.data.parts import Parts
+from services.data.progress import Progress
+from services.data.puzzles import Report, Wanted, choose, puzzle_examples, read_puzzles
+from services.data.rookworld import Mix
+from services.data.storage import open_folder
+from services.data.tasks import LEGAL_MOVES, NEXT_FEN, PUZZLE
+from services.data.taskset import ROOKWORLD, Recipe, make, write_tasks
+
+EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
+  rookery data tasks legal-moves --count 1000 --format ascii --out runs/legal --jsonl legal.jsonl
+  rookery data tasks next-fen --count 1000 --source games/*.pgn.zst --out s3://bucket/next
+  rookery data tasks puzzle --puzzles lichess_db_puzzle.csv.zst --count 5000 --min-rating 1200 \\
+      --themes fork pin --out runs/puzzles
+"""
+
+_DEADLINE_S = 120.0
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command; the exit status."""
+    options = _parser().parse_args(argv)
+    manifest = _puzzles(options) if options.task == PUZZLE else asyncio.run(_from_positions(options))
+    sys.stderr.write(f"{manifest['examples']} examples: {manifest['by_task']}\n")
+    found = manifest["terms"].get("puzzles", {}).get("chosen", manifest["examples"])
+    if found < options.count:
+        sys.stderr.write(f"{options.count} were asked for, {found} are there\n")
+    return 0
+
+
+async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
+    mix = Mix(options.state_share, options.illegal_share, options.ending_share)
+    recipe = Recipe(options.task, options.seed, options.format, options.nodes, options.layout, mix)
+    folder = open_folder(options.out)
+    with supply(options) as (positions, origin), Progress() as progress:
+        async with _engines(options) as engines:
+            terms = {"positions": origin, "count": options.count, "recipe": asdict(recipe)}
+            if engines:
+                terms["engine"] = engines.engine_id
+            parts = Parts(folder, EXAMPLES, terms=terms)
+            progress.begin(options.task, unit="examples", total=options.count)
+            for part in parts.done:
+                progress.advance(parts.counts(part)["positions"])
+            await make(
+                positions, recipe, parts, wanted=options.count, engines=engines, advance=progress.advance
+            )
+        examples = chain.from_iterable(parts.read(part) for part in sorted(parts.done))
+        manifest = write_tasks(examples, folder, terms=terms, jsonl=options.jsonl, text=options.text)
+        parts.clear()
+    return manifest
+
+
+@asynccontextmanager
+async def _engines(options: argparse.Namespace) -> AsyncIterator[EnginePool | None]:
+    if options.task != ROOKWORLD:
+        yield None
+        return
+    path = find_engine(options.engine, setting="--engine")
+    pool = EnginePool(path, engines=options.engines, hash_mb=16, queue=4096, deadline_s=_DEADLINE_S)
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
+    if not options.puzzles:
+        raise SetupError("the task puzzle needs --puzzles FILE")
+    wanted = Wanted(
+        min_rating=options.min_rating,
+        max_rating=options.max_rating,
+        max_deviation=options.max_deviation,
+        min_popularity=options.min_popularity,
+        min_plays=options.min_plays,
+        themes=frozenset(options.themes),
+        without=frozenset(options.without),
+    )
+    report = Report()
+    chosen = choose(
+        read_puzzles(options.puzzles, wanted=wanted, report=report), count=options.count, seed=options.seed
+    )
+    source = identify(options.puzzles)
+    terms = {
+        "puzzles": {"size": source.size, "sha256": source.sha256, "rows": report.rows, "chosen": len(chosen)},
+        "wanted": {name: sorted(v) if isinstance(v, frozenset) else v for name, v in asdict(wanted).items()},
+        "count": options.count,
+        "seed": options.seed,
+        "style": options.style,
+        "skipped": dict(sorted(report.skipped.items())),
+    }
+    sys.stderr.writelines(f"  skipped {line}\n" for line in report.first)
+    return write_tasks(
+        puzzle_examples(chosen, style=options.style),
+        open_folder(options.out),
+        terms=terms,
+        jsonl=options.jsonl,
+        text=options.text,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parsed = parser(
+        "tasks",
+        "Writes questions with their answers: RookWorld's P: and A: lines with repaired labels, the legal\n"
+        "moves, the position after a move, puzzles from Lichess. Stopped and called again with the same\n"
+        "flags, it goes on where it was.",
+        examples=EXAMPLES_SHOWN,
+    )
+    parsed.add_argument("task", choices=(ROOKWORLD, LEGAL_MOVES, NEXT_FEN, PUZZLE))
+    parsed.add_argument("--count", type=positive, required=True, help="examples; of puzzles, puzzles")
+    parsed.add_argument("--out", required=True, help="folder or URL for tasks.parquet and manifest.json")
+    parsed.add_argument("--jsonl", metavar="NAME", help="conversations beside it: NAME.jsonl(.zst)")
+    parsed.add_argument("--text", metavar="NAME", help="plain lines beside it: prompt and answer")
+    add_positions(parsed)
+    parsed.add_argument(
+        "--format", choices=tuple(FORMATS), default="fen", help="of legal-moves and next-fen (fen)"
+    )
+    _add_rookworld(parsed)
+    _add_puzzles(parsed)
+    return parsed
+
+
+def _add_rookworld(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("rookworld")
+    group.add_argument("--nodes", type=positive, default=20_000, help="nodes a P: position (20000)")
+    group.add_argument("--engines", type=positive, default=os.cpu_count() or 1, help="one a core")
+    group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
+    group.add_argument("--layout", choices=tuple(LAYOUTS), default="published", help="columns of P: lines")
+    group.add_argument("--state-share", type=share, default=0.2, help="A: lines of all (0.2)")
+    group.add_argument("--illegal-share", type=share, default=0.05, help="illegal moves of A: lines (0.05)")
+    group.add_argument(
+        "--ending-share", type=share, default=0.5, help="moves that end the game, where one can (0.5)"
+    )
+
+
+def _add_puzzles(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("puzzle")
+    group.add_argument("--puzzles", metavar="CSV", help="the Lichess table, compressed or not, or a URL")
+    group.add_argument(
+        "--style", choices=sorted(STYLES), default="fen", metavar="STYLE", help="how they are shown (fen)"
+    )
+    group.add_argument("--min-rating", type=int, default=0)
+    group.add_argument("--max-rating", type=int, default=9999)
+    group.add_argument("--max-deviation", type=int, default=9999, help="of the rating")
+    group.add_argument("--min-popularity", type=int, default=-100)
+    group.add_argument("--min-plays", type=int, default=0)
+    group.add_argument("--themes", nargs="+", default=(), help="at least one of these")
+    group.add_argument("--without", nargs="+", default=(), help="none of these")

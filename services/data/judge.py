@@ -1,0 +1,62 @@
+"""The reward service that a command asks: the one that is named, or one of its own for as long as it works.
+
+It is a process like any other and spoken to over gRPC; nothing of it is imported.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from rookery.clients import RewardClient
+from rookery.errors import SetupError
+from rookery.local.child import Child, Command, Watchdog, last_lines
+from rookery.local.ports import Ports
+
+_HOST = "127.0.0.1"
+_START_S = 60.0
+_POLL_S = 0.05
+
+
+@asynccontextmanager
+async def judge(target: str | None, *, nodes: int = 1000) -> AsyncIterator[RewardClient]:
+    """A client of the reward service at `target`; without one, of a service started for the occasion.
+
+    Raises:
+        SetupError: the service cannot be started, or does not answer at `target`.
+    """
+    if target is not None:
+        client = RewardClient(target)
+        try:
+            if not await client.ready():
+                raise SetupError(f"no reward service is ready at {target!r} (--reward)")
+            yield client
+        finally:
+            await client.close()
+        return
+    with tempfile.TemporaryDirectory() as folder, Ports(_HOST) as ports:
+        log, port, grpc_port = Path(folder) / "reward.log", ports.choose(0), ports.choose(0)
+        flags = ("--port", port, "--grpc-port", grpc_port, "--nodes", nodes)
+        argv = (sys.executable, "-m", "services.reward", *map(str, flags))
+        guard = Watchdog()
+        child = Child(Command("reward", argv, log), guard)
+        client = RewardClient(f"{_HOST}:{grpc_port}")
+        try:
+            await _until_ready(child, client, log)
+            yield client
+        finally:
+            await client.close()
+            child.kill()
+            guard.close()
+
+
+async def _until_ready(child: Child, client: RewardClient, log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while not await client.ready():
+        if child.poll() is not None or time.monotonic() > deadline:
+            said = " | ".join(last_lines(log, 3))
+            raise SetupError(f"the reward service does not start: {said}")
+        await asyncio.sleep(_POLL_S)

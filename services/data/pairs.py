@@ -1,0 +1,183 @@
+"""Preference pairs: of two moves in one position, the engine's before a weaker one.
+
+The weaker move is the policy's own where it plays one; else the best of some random legal moves that
+are worse than the engine's: mediocre, not absurd. Both answers have the same bare form, so that a reward
+model learns moves and not manners. Asks nobody: verdicts come from the reward service.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+
+import chess
+
+from rookery.clients import ScoreItem
+from rookery.errors import RookeryError
+from rookery.prompt import render
+from rookery.trace import Completion, Message, Move, Phase, Position, Prompt, Verdict
+
+
+class Origin(StrEnum):
+    """Where a rejected move comes from."""
+
+    POLICY = "policy"
+    SAMPLED = "sampled"
+
+
+class Miss(StrEnum):
+    """Why a position gives no pair."""
+
+    NO_WEAKER_MOVE = "no_weaker_move"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What decides the pairs, beside the positions, the policy and the engine."""
+
+    seed: int = 0
+    style: str = "mover-squares"
+    candidates: int = 4
+    """Legal moves drawn at random from each position."""
+    min_gap: float = 0.05
+    """Win probability that the rejected move must lose; less is noise of a short search."""
+    max_gap: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One comparison, in the columns that preference trainers read: `prompt`, `chosen`, `rejected`.
+
+    Win probabilities are those of the side to move on `fen`, the board that the prompt shows.
+    """
+
+    prompt: tuple[Message, ...]
+    chosen: tuple[Message, ...]
+    rejected: tuple[Message, ...]
+    id: str
+    fen: str
+    phase: Phase
+    game_id: str
+    chosen_move: Move
+    rejected_move: Move
+    win_chosen: float
+    win_rejected: float
+    gap: float
+    origin: Origin
+    policy: str
+    """Model that played the rejected move; empty where it was sampled."""
+    policy_text: str
+    """All that the policy said with it."""
+    reward_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A position with the moves to be judged: the policy's answers and some at random, in UCI."""
+
+    number: int
+    position: Position
+    prompt: Prompt
+    answers: tuple[Completion, ...]
+    drawn: tuple[str, ...]
+    policy: str = ""
+
+    def items(self) -> list[ScoreItem]:
+        """What the reward service is asked."""
+        said = [
+            ScoreItem(self.prompt.fen, answer.text, truncated=answer.truncated) for answer in self.answers
+        ]
+        return said + [ScoreItem(self.prompt.fen, _boxed(move)) for move in self.drawn]
+
+
+def question(
+    number: int, position: Position, recipe: Recipe, *, answers: Sequence[Completion] = (), policy: str = ""
+) -> Question:
+    """The question of a position; the random moves depend on the seed and the number alone."""
+    prompt = render(position, style=recipe.style)
+    moves = sorted(move.uci() for move in chess.Board(prompt.fen).legal_moves)
+    rng = random.Random(f"{recipe.seed}:{number}:moves")
+    drawn = tuple(rng.sample(moves, min(recipe.candidates, len(moves))))
+    return Question(number, position, prompt, tuple(answers), drawn, policy)
+
+
+def pair_of(question: Question, slots: Sequence[Verdict | RookeryError], recipe: Recipe) -> Pair | Miss:
+    """The pair of a question whose items were judged so; a refused question gives none."""
+    if any(isinstance(slot, RookeryError) for slot in slots):
+        return Miss.REFUSED
+    verdicts = [slot for slot in slots if isinstance(slot, Verdict)]
+    own = len(question.answers)
+    index = _habitual(verdicts[:own], recipe)
+    if index is not None:
+        return _pair(question, verdicts[index], text=question.answers[index].text)
+    weaker = [verdict for verdict in verdicts[own:] if _is_weaker(verdict, recipe)]
+    if not weaker:
+        return Miss.NO_WEAKER_MOVE
+    return _pair(question, min(weaker, key=_regret), text=None)
+
+
+def _habitual(verdicts: Sequence[Verdict], recipe: Recipe) -> int | None:
+    """Where the policy first played the weaker move that it plays most often."""
+    weaker = [(index, v.move.uci) for index, v in enumerate(verdicts) if v.move and _is_weaker(v, recipe)]
+    if not weaker:
+        return None
+    ((most, _),) = Counter(move for _, move in weaker).most_common(1)
+    return next(index for index, move in weaker if move == most)
+
+
+def _is_weaker(verdict: Verdict, recipe: Recipe) -> bool:
+    return verdict.regret is not None and recipe.min_gap <= verdict.regret <= recipe.max_gap
+
+
+def _regret(verdict: Verdict) -> float:
+    return verdict.regret or 0.0
+
+
+def _pair(question: Question, verdict: Verdict, *, text: str | None) -> Pair:
+    best, played = verdict.best, verdict.move
+    if best is None or played is None or verdict.win_before is None or verdict.win_after is None:
+        raise ValueError(f"a verdict without moves has no regret: {verdict}")
+    return Pair(
+        prompt=question.prompt.messages,
+        chosen=_answer(best),
+        rejected=_answer(played),
+        id=f"{question.position.id}:{played.uci}",
+        fen=question.prompt.fen,
+        phase=question.position.phase,
+        game_id=question.position.game_id,
+        chosen_move=best,
+        rejected_move=played,
+        win_chosen=verdict.win_before,
+        win_rejected=verdict.win_after,
+        gap=_regret(verdict),
+        origin=Origin.SAMPLED if text is None else Origin.POLICY,
+        policy="" if text is None else question.policy,
+        policy_text=text or "",
+        reward_version=verdict.reward_version,
+    )
+
+
+def _answer(move: Move) -> tuple[Message, ...]:
+    return (Message("assistant", _boxed(move.uci)),)
+
+
+def _boxed(move: str) -> str:
+    return f"\\boxed{{{move}}}"
+
+
+def place_of(pair: Pair) -> int:
+    """64 bits that stand for the position of a pair, clocks aside."""
+    board = " ".join(pair.fen.split()[:4])
+    return int.from_bytes(blake2b(board.encode(), digest_size=8).digest(), "big")
+
+
+def without_repeats(pairs: Iterable[Pair], *, seen: set[int]) -> Iterator[Pair]:
+    """Leaves out positions that came before, clocks aside; `seen` remembers them, eight bytes each."""
+    for pair in pairs:
+        key = place_of(pair)
+        if key not in seen:
+            seen.add(key)
+            yield pair

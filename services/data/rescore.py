@@ -1,0 +1,201 @@
+"""What another scheme would have made of an archive: rewards and advantages before and after.
+
+Asks the reward service about every answer again and compares. An advantage here is the reward minus the
+mean of its group: what the trainer divides it by has no sign and changes none.
+"""
+
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from rookery.clients import RewardClient, ScoreItem
+from rookery.errors import InvalidInput, RookeryError
+from rookery.trace import TraceGroup, Verdict
+
+_NOISE = 1e-9
+"""Smaller advantages are what floating point leaves of zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """One answer under both schemes."""
+
+    group_id: str
+    trace_id: str
+    policy: int
+    outcome: str
+    reward_before: float
+    reward_after: float
+    advantage_before: float
+    advantage_after: float
+
+
+async def rescore(
+    groups: Iterable[TraceGroup], client: RewardClient, *, scheme: str, task: str = "", in_flight: int = 2048
+) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
+    """Each group with its new verdicts, in any order; at most `in_flight` answers are asked at once.
+
+    Raises:
+        InvalidInput: the service refuses an answer: no such scheme.
+        PeerFault: it is away.
+    """
+    asked = ((group, list(_items(group, task))) for group in groups)
+    async with aclosing(client.stream(asked, scheme=scheme, items=in_flight)) as answers:  # type: ignore[type-var]
+        async for group, slots in answers:
+            yield group, _verdicts(group, slots)
+
+
+def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored]:
+    """A group's answers, before and after."""
+    before, after = group.rewards, [verdict.reward for verdict in verdicts]
+    ours, theirs = centred(before), centred(after)
+    for index, trace in enumerate(group.traces):
+        yield Rescored(
+            group_id=group.id,
+            trace_id=trace.id,
+            policy=group.policy.number,
+            outcome=verdicts[index].outcome.value,
+            reward_before=before[index],
+            reward_after=after[index],
+            advantage_before=ours[index],
+            advantage_after=theirs[index],
+        )
+
+
+def centred(rewards: Sequence[float]) -> list[float]:
+    """Each reward minus the mean; exactly 0 where all are the same.
+
+    >>> centred([0.0, 1.0]), centred([0.1, 0.1, 0.1])
+    ([-0.5, 0.5], [0.0, 0.0, 0.0])
+    """
+    if min(rewards) == max(rewards):
+        return [0.0] * len(rewards)
+    mean = math.fsum(rewards) / len(rewards)
+    return [reward - mean for reward in rewards]
+
+
+@dataclass(slots=True)
+class Moments:
+    """Of pairs of numbers, one pair at a time: what a correlation is made of."""
+
+    count: int = 0
+    sums: list[float] = field(default_factory=lambda: [0.0] * 2)
+    squares: list[float] = field(default_factory=lambda: [0.0] * 3)
+
+    def add(self, x: float, y: float) -> None:
+        """Welford's update, so that a million pairs near -1 lose no digits."""
+        self.count += 1
+        dx, dy = x - self.sums[0], y - self.sums[1]
+        self.sums[0] += dx / self.count
+        self.sums[1] += dy / self.count
+        self.squares[0] += dx * (x - self.sums[0])
+        self.squares[1] += dy * (y - self.sums[1])
+        self.squares[2] += dx * (y - self.sums[1])
+
+    @property
+    def correlation(self) -> float | None:
+        """Pearson's; None where one side never changes."""
+        spread = math.sqrt(self.squares[0] * self.squares[1])
+        return self.squares[2] / spread if spread > 0 else None
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What the change of scheme does to a whole archive."""
+
+    groups: int = 0
+    uniform_before: int = 0
+    uniform_after: int = 0
+    uniform_both: int = 0
+    flipped: int = 0
+    """Answers that would be pushed the other way."""
+    silenced: int = 0
+    """Answers with an advantage before, none after."""
+    awakened: int = 0
+    rewards: Moments = field(default_factory=Moments)
+    advantages: Moments = field(default_factory=Moments)
+    outcomes: dict[str, Moments] = field(default_factory=dict)
+    versions_before: Counter[str] = field(default_factory=Counter)
+    versions_after: Counter[str] = field(default_factory=Counter)
+
+    def add(self, group: TraceGroup, verdicts: Sequence[Verdict]) -> list[Rescored]:
+        """Takes in one group; its answers before and after."""
+        rows = list(compare(group, verdicts))
+        self.groups += 1
+        uniform = [min(side) == max(side) for side in (group.rewards, [v.reward for v in verdicts])]
+        self.uniform_before += uniform[0]
+        self.uniform_after += uniform[1]
+        self.uniform_both += all(uniform)
+        self.versions_before.update(trace.verdict.reward_version for trace in group.traces)
+        self.versions_after.update(verdict.reward_version for verdict in verdicts)
+        for row in rows:
+            self._add(row)
+        return rows
+
+    def _add(self, row: Rescored) -> None:
+        self.rewards.add(row.reward_before, row.reward_after)
+        self.advantages.add(row.advantage_before, row.advantage_after)
+        self.outcomes.setdefault(row.outcome, Moments()).add(row.reward_before, row.reward_after)
+        before, after = _sign(row.advantage_before), _sign(row.advantage_after)
+        self.flipped += before * after < 0
+        self.silenced += before != 0 and after == 0
+        self.awakened += before == 0 and after != 0
+
+    def summary(self) -> dict[str, Any]:
+        """Plain numbers; shares are of all answers."""
+        answers = self.rewards.count
+        return {
+            "groups": self.groups,
+            "answers": answers,
+            "reward_versions": {
+                "before": dict(self.versions_before.most_common()),
+                "after": dict(self.versions_after.most_common()),
+            },
+            "reward_correlation": _rounded(self.rewards.correlation),
+            "advantage_correlation": _rounded(self.advantages.correlation),
+            "advantage_signs": {
+                "flipped": self.flipped,
+                "silenced": self.silenced,
+                "awakened": self.awakened,
+                "kept": answers - self.flipped - self.silenced - self.awakened,
+            },
+            "groups_without_variance": {
+                "before": self.uniform_before,
+                "after": self.uniform_after,
+                "both": self.uniform_both,
+            },
+            "mean_reward": {"all": _means(self.rewards)}
+            | {outcome: _means(moments) for outcome, moments in sorted(self.outcomes.items())},
+        }
+
+
+def _items(group: TraceGroup, task: str) -> Iterator[ScoreItem]:
+    for trace in group.traces:
+        completion = trace.completion
+        yield ScoreItem(group.prompt.fen, completion.text, truncated=completion.truncated, task=task)
+
+
+def _verdicts(group: TraceGroup, slots: Sequence[Verdict | RookeryError]) -> list[Verdict]:
+    for slot in slots:
+        if isinstance(slot, InvalidInput):
+            raise InvalidInput(f"group {group.id!r}: {slot}") from slot
+        if isinstance(slot, RookeryError):
+            raise slot
+    return [slot for slot in slots if isinstance(slot, Verdict)]
+
+
+def _sign(advantage: float) -> int:
+    return (advantage > _NOISE) - (advantage < -_NOISE)
+
+
+def _means(moments: Moments) -> dict[str, Any]:
+    before, after = moments.sums
+    return {"answers": moments.count, "before": _rounded(before), "after": _rounded(after)}
+
+
+def _rounded(value: float | None) -> float | None:
+    # Answers come in any order, and with it the last digits.
+    return None if value is None else round(value, 6)

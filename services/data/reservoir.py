@@ -1,0 +1,64 @@
+"""The smallest of many records, each once, in memory that depends on how many are wanted alone.
+
+Records are ranked by a number that stands for what they are, so two of the same rank are the same thing:
+keeping the `size` smallest ranks of a stream draws `size` distinct things, each with the same chance,
+whatever their order and however often each comes (a bottom-k sketch). Texts wait in a temporary file; memory
+is 32 bytes for each record wanted.
+"""
+
+import tempfile
+
+import numpy as np
+from numpy.typing import NDArray
+
+_NO_LIMIT = 1 << 64
+
+
+class Reservoir:
+    """Keeps the `size` smallest ranks; of equal ones the first that came."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._limit = _NO_LIMIT if size else 0
+        self._ranks = np.empty(2 * size, np.uint64)
+        self._places = np.empty(2 * size, np.uint64)
+        self._held = 0
+        self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+
+    def wants(self, rank: int) -> bool:
+        """Whether a record of this rank may be kept."""
+        return rank < self._limit
+
+    def add(self, rank: int, text: bytes) -> None:
+        """Takes a record in, if it is wanted."""
+        if not self.wants(rank):
+            return
+        self._ranks[self._held] = rank
+        self._places[self._held] = self._spool.tell()
+        self._spool.write(len(text).to_bytes(4, "little") + text)
+        self._held += 1
+        if self._held == len(self._ranks):
+            self._prune()
+
+    def settle(self) -> NDArray[np.uint64]:
+        """The ranks kept, in order. Nothing can be added after it."""
+        self._prune()
+        return self._ranks[: self._held]
+
+    def text(self, index: int) -> bytes:
+        """The record of a rank, by its place among the settled ones."""
+        self._spool.seek(int(self._places[index]))
+        size = int.from_bytes(self._spool.read(4), "little")
+        return self._spool.read(size)
+
+    def close(self) -> None:
+        self._spool.close()
+
+    def _prune(self) -> None:
+        """`unique` sorts, and tells where each rank came first."""
+        ranks, first = np.unique(self._ranks[: self._held], return_index=True)
+        self._held = min(self._size, len(ranks))
+        self._ranks[: self._held] = ranks[: self._held]
+        self._places[: self._held] = self._places[first[: self._held]]
+        if 0 < self._held == self._size:
+            self._limit = int(ranks[self._held - 1]) + 1

@@ -1,0 +1,62 @@
+"""The page's sections on tasks and formats: the command runs, and every name and example is there."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import chess
+import pytest
+
+from rookery.formats import FORMATS
+from rookery.rookworld import LAYOUTS, parse_policy_line, parse_state_line
+from services.data.commands.tasks import _parser
+from tests.conftest import ROOT
+
+TEXT = (ROOT / "services" / "data" / "README.md").read_text()
+TASKS = TEXT.split("\n## Tasks\n")[1].split("\n## ")[0]
+SHOWN = TEXT.split("\n## Formats\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.stockfish
+def test_the_command_writes_what_the_page_says(tmp_path: Path) -> None:
+    [command] = re.findall(r"^rookery data tasks .*$", TASKS, re.MULTILINE)
+    argv = [sys.executable, "-m", "services.data", *shlex.split(command)[2:], "--nodes", "2000"]
+    done = subprocess.run(
+        argv,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/games:/usr/bin:/bin"},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    out = tmp_path / "runs" / "rookworld"
+    lines = (out / "lines.txt").read_text().splitlines()
+    assert len(lines) == 20
+    for line in lines:
+        parse_state_line(line) if line.startswith("A: ") else parse_policy_line(line)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert sorted(path.name for path in out.iterdir() if path.is_file()) == sorted(
+        ["manifest.json", *(output["path"] for output in manifest["outputs"])]
+    )
+
+
+def test_tasks_flags_and_layouts_exist() -> None:
+    help_text = _parser().format_help()
+    named = re.findall(r"^\| `([a-z-]+)`", TASKS, re.MULTILINE)
+    assert "{" + ",".join(named) + "}" in help_text
+    assert all(flag in help_text for flag in re.findall(r"--[a-z][a-z-]+", TASKS))
+    assert all(f"`{layout}`" in TASKS or f"--layout {layout}" in TASKS for layout in LAYOUTS)
+
+
+def test_formats_are_shown_as_they_are() -> None:
+    rows = dict(re.findall(r"^\| `([a-z]+)` \| (.*) \|$", SHOWN, re.MULTILINE))
+    assert rows.keys() == FORMATS.keys()
+    board = chess.Board()
+    moves = ["e2e4", "e7e5"]
+    for move in moves:
+        board.push_uci(move)
+    for name, shown in rows.items():
+        if example := re.match(r"`(.*?)( \.\.\.)?`", shown):
+            assert FORMATS[name].write(board.fen(), moves).startswith(example[1])

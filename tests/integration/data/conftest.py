@@ -1,0 +1,60 @@
+"""An S3 to talk to: moto's server, a process of its own that speaks the real protocol over HTTP."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import s3fs
+
+from tests.conftest import free_port
+
+START_S = 60.0
+
+
+@pytest.fixture(scope="session")
+def _s3_endpoint() -> Iterator[str]:
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            httpx.get(url)
+            break
+        except httpx.TransportError:
+            assert process.poll() is None and time.monotonic() < deadline, "moto did not start"
+            time.sleep(0.05)
+    yield url
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def s3_environment(_s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What a process is told to find that S3; this one is told already."""
+    told = {
+        "AWS_ENDPOINT_URL": _s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()  # it remembers where S3 was
+    return {**os.environ, **told}
+
+
+@pytest.fixture
+def bucket(s3_environment: dict[str, str]) -> str:
+    """The URL of an empty bucket."""
+    name = f"rookery-{time.monotonic_ns()}"
+    httpx.put(f"{s3_environment['AWS_ENDPOINT_URL']}/{name}").raise_for_status()
+    return f"s3://{name}"

@@ -1,0 +1,34 @@
+"""What rollouts and trainer do to a run, without either: groups published, groups settled."""
+
+from dataclasses import replace
+
+from rookery.streams import RunStreams
+from rookery.trace import Phase, Position, TraceGroup
+from tests.unit.rookery.records import GROUP
+
+START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+BLOCK_S = 0.05
+
+
+def make(streams: RunStreams, count: int, *, first: int = 0) -> list[TraceGroup]:
+    """Publishes groups `g<first>` onwards the way rollouts do."""
+    cursor = streams.feed_cursor()
+    positions = [Position(f"x:1:{cursor + i}", START, 0, Phase.OPENING, "game") for i in range(count)]
+    streams.add_positions(positions, cursor=cursor)
+    published: list[TraceGroup] = []
+    while len(published) < count:
+        entries = streams.read("positions", group="rollouts", consumer="r", count=count, block_s=BLOCK_S)
+        for entry in entries:
+            group = replace(GROUP, id=f"g{first + len(published)}", run=streams.run)
+            assert streams.publish_group(group, entry_id=entry.id, consumer_group="rollouts")
+            published.append(group)
+    return published
+
+
+def settle_all(streams: RunStreams, result: str = "trained") -> int:
+    """Settles what the trainer has not seen yet; how many groups that were."""
+    epoch, settled = streams.take_over(), 0
+    while streams.overview().traces:
+        entries = streams.read("traces", group="trainer", consumer="trainer", count=100, block_s=BLOCK_S)
+        settled += streams.settle([e.id for e in entries], group="trainer", result=result, epoch=epoch)
+    return settled

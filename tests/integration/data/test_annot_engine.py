@@ -1,0 +1,136 @@
+"""Annotations with the real engine at few nodes, over positions of every kind."""
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+import chess
+import pytest
+
+from rookery.engines import EnginePool
+from rookery.trace import Phase, Position
+from services.data.annotate import Annotator, Effort, Manner
+from services.data.annotate.campaign import Campaign
+from services.data.archive import Archive
+from services.data.order import Order
+from services.data.sampler import Shares
+from services.data.sources import find_sources
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.stockfish
+
+EFFORT = Effort(nodes=1500, lines=3, tempting=2, side_nodes=500)
+SPECIAL = (
+    "8/P3k3/8/8/8/8/4K3/8 w - - 0 1",  # promotion
+    "rnbqkbnr/ppp1p1pp/8/3pPp2/8/8/PPPP1PPP/RNBQKBNR w KQkq f6 0 3",  # en passant
+    "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1",  # castling, both sides
+    "7k/8/8/8/8/8/6rr/K7 w - - 0 1",  # one legal move, lost
+    "4k3/8/8/8/8/8/4r3/4K3 w - - 0 1",  # in check
+    "3k4/8/3r4/8/8/5b2/8/3K4 w - - 0 1",  # in double check
+    "8/8/8/8/8/5k2/5p2/5K2 b - - 0 1",  # stalemate in the air
+    "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1",  # mate in one
+    "1n1q3k/P1P5/8/8/8/8/8/4K3 w - - 0 1",  # promotions by capture
+)
+
+
+@asynccontextmanager
+async def engines(path: str) -> AsyncIterator[EnginePool]:
+    pool = EnginePool(Path(path), engines=1, hash_mb=4, queue=256, deadline_s=60)
+    try:
+        yield await pool.start()
+    finally:
+        await pool.close()
+
+
+def sampled(count: int) -> list[Position]:
+    archive = Archive(find_sources([str(ROOT / "samples" / "lichess.pgn.zst")]))
+    try:
+        return list(islice(Order(archive, shares=Shares(), split="heldout").distinct(seed=1), count))
+    finally:
+        archive.close()
+
+
+async def test_no_first_draft_says_anything_false(stockfish_path: str, tmp_path: Path) -> None:
+    fens = [*SPECIAL, *(position.fen for position in sampled(150))]
+    async with engines(stockfish_path) as pool:
+        tally = await Campaign(tmp_path, pool, effort=EFFORT, plants=False).run(fens, ahead=12)
+    assert tally.texts == len(fens)
+    assert (tally.false, tally.unread) == (0, 0)
+    assert tally.claims > 20 * len(fens)
+
+
+@pytest.mark.shared_data
+async def test_tactical_positions_are_no_exception(
+    stockfish_path: str, shared_data: Path, tmp_path: Path
+) -> None:
+    fens = list(islice(_puzzles(shared_data), 60))
+    async with engines(stockfish_path) as pool:
+        tally = await Campaign(tmp_path, pool, effort=EFFORT).run(fens, ahead=12)
+    assert (tally.false, tally.unread) == (0, 0)
+    assert tally.summary()["caught"] > 0.8
+
+
+def _puzzles(shared_data: Path) -> Iterator[str]:
+    with (shared_data / "puzzles_lichess_kagi" / "puzzles_dev_999.csv").open() as file:
+        rows = csv.reader(file)
+        next(rows)
+        for row in rows:
+            board = chess.Board(row[1])
+            board.push_uci(row[2].split()[0])
+            yield board.fen()
+
+
+async def test_writing_in_other_processes_changes_nothing(stockfish_path: str) -> None:
+    positions = sampled(6)
+    async with engines(stockfish_path) as pool:
+        here = [a async for _, a in Annotator(pool, effort=EFFORT).annotate_all(positions)]
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as writers:
+            annotator = Annotator(pool, effort=EFFORT, writers=writers)
+            there = [a async for _, a in annotator.annotate_all(positions)]
+    assert here == there
+
+
+@pytest.mark.parametrize("style", ["mover-pieces", "board"])
+async def test_any_prompt_style_gets_its_answer(stockfish_path: str, style: str) -> None:
+    fen = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 0 3"
+    black = Position("b", fen, 5, Phase.OPENING, "g")
+    async with engines(stockfish_path) as pool:
+        annotation = await Annotator(pool, style, Manner(box="uci"), EFFORT).annotate(black)
+    assert annotation is not None
+    assert chess.Move.from_uci(annotation.move.uci) in chess.Board(annotation.fen).legal_moves
+
+
+def test_the_commands(stockfish_path: str, tmp_path: Path) -> None:
+    flags = ["--engine-path", stockfish_path, "--nodes", "800", "--jobs", "0"]
+    shown = _run("show", "--fen", SPECIAL[7], *flags)
+    assert "\\boxed{Rd8#}" in shown.stdout
+    written = _run("write", "--count", "4", "--out", str(tmp_path / "w"), *flags)
+    chats = json.loads((tmp_path / "w" / "analysis.json").read_text())
+    lines = (tmp_path / "w" / "annotations.jsonl").read_text().splitlines()
+    assert len(chats) == len(lines) == 4
+    assert chats[0][-1]["role"] == "assistant"
+    assert "distinct" in written.stderr
+    checked = _run("check", "--count", "6", "--out", str(tmp_path / "c"), *flags)
+    assert json.loads(checked.stdout)["false_claims"] == 0
+    again = _run("check", "--count", "6", "--out", str(tmp_path / "c"), *flags)
+    assert again.stdout == checked.stdout
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "services.data.annotate", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+
+
+def test_a_broken_position_is_a_message(stockfish_path: str) -> None:
+    command = [sys.executable, "-m", "services.data.annotate", "show", "--fen", "8/8/8/8 w", "--jobs", "0"]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 1
+    assert "error: " in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -1,0 +1,270 @@
+"""The archiver against a real Redis: every group in a file, once, whoever dies and whatever is away."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import redis
+
+from rookery.codec import encode_group
+from rookery.errors import SetupError, Unavailable
+from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING
+from rookery.streams import RunStreams
+from services.data.archiver import Archiver, Limits
+from services.data.storage import Draft, Folder, open_folder
+from services.data.tables import read_column
+from services.data.vault import Vault
+from tests.conftest import RedisServer
+from tests.integration.data.producer import make, settle_all
+from tests.unit.rookery.records import GROUP
+
+pytestmark = pytest.mark.redis
+
+SMALL = Limits(groups=4, age_s=0.05)
+
+
+@pytest.fixture
+def stopping() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def streams(redis_url: str, stopping: threading.Event) -> RunStreams:
+    return RunStreams(redis_url, "r1", stopping=stopping)
+
+
+@pytest.fixture(params=["disk", "s3"])
+def vault(request: pytest.FixtureRequest, tmp_path: Path) -> Vault:
+    place = tmp_path / "archive" if request.param == "disk" else request.getfixturevalue("bucket")
+    return Vault(open_folder(place))
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Vault:
+    return Vault(open_folder(tmp_path / "archive"))
+
+
+@contextlib.contextmanager
+def running(archiver: Archiver, stopping: threading.Event) -> Iterator[None]:
+    with ThreadPoolExecutor(1) as threads:
+        work = threads.submit(archiver.run, stopping)
+        try:
+            yield
+        finally:
+            stopping.set()
+            work.result(timeout=60)
+
+
+def until_archived(streams: RunStreams, count: int) -> None:
+    deadline = threading.Event()
+    for _ in range(1200):
+        if streams.counts().archive.get("archived", 0) >= count:
+            return
+        deadline.wait(0.05)
+    pytest.fail(f"never archived {count}: {streams.overview()}")
+
+
+def once(streams: RunStreams, vault: Vault, **how: object) -> None:
+    """One life of an archiver that finds what is there, writes it and ends."""
+    stop = threading.Event()
+    archiver = Archiver(streams, vault, **{"limits": SMALL, **how})  # type: ignore[arg-type]
+    owed = streams.overview().unarchived
+    done = streams.counts().archive.get("archived", 0)
+    with running(archiver, stop):
+        until_archived(streams, done + owed)
+
+
+def test_every_group_comes_back_as_it_was_published(streams: RunStreams, vault: Vault) -> None:
+    published = make(streams, 11)
+    once(streams, vault)
+    assert list(vault.groups(run="r1")) == published
+    assert len(vault.volumes()) == 3
+    settle_all(streams)
+    run = streams.overview()
+    assert (run.astray, run.archive_astray, streams.length("traces")) == (0, 0, 0)
+
+
+def test_the_settled_and_the_dropped_are_there_too(streams: RunStreams, on_disk: Vault) -> None:
+    streams.join_archive(group="archive", limit=100)
+    published = make(streams, 3)
+    settle_all(streams, "trained")
+    published += make(streams, 3)
+    settle_all(streams, "dropped:stale")
+    once(streams, on_disk)
+    assert list(on_disk.groups()) == published
+    assert streams.length("traces") == 0
+
+
+def test_what_is_young_waits_and_a_stop_writes_it(
+    streams: RunStreams, on_disk: Vault, stopping: threading.Event
+) -> None:
+    archiver = Archiver(streams, on_disk, limits=Limits(groups=100, age_s=1000))
+    with running(archiver, stopping):
+        published = make(streams, 3)
+        while streams.pending("traces", group="archive") < 3:
+            stopping.wait(0.02)
+        assert on_disk.volumes() == []
+    assert list(on_disk.groups()) == published
+
+
+def test_a_file_ends_when_its_groups_are_large(streams: RunStreams, on_disk: Vault) -> None:
+    make(streams, 6)
+    once(streams, on_disk, limits=Limits(groups=100, size=2 * len(encode_group(GROUP)), age_s=0.05))
+    sizes = [len(read_column(on_disk.folder, volume.name, "entry")) for volume in on_disk.volumes()]
+    assert sizes == [2, 2, 2]
+
+
+class DiesAfterWriting(Vault):
+    """Stands for a kill between the file and its acknowledgement."""
+
+    def write(self, *args: object, **kwargs: object) -> None:  # type: ignore[override]
+        super().write(*args, **kwargs)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+
+def test_what_was_written_and_not_acknowledged_is_not_written_again(
+    streams: RunStreams, vault: Vault
+) -> None:
+    published = make(streams, 4)
+    with pytest.raises(KeyboardInterrupt):
+        Archiver(streams, DiesAfterWriting(vault.folder), limits=SMALL).run(threading.Event())
+    assert streams.pending("traces", group="archive") == 4
+    published += make(streams, 3)
+    once(streams, vault, limits=Limits(groups=100, age_s=0.05))
+    assert list(vault.groups()) == published
+    on_file = [len(read_column(vault.folder, volume.name, "entry")) for volume in vault.volumes()]
+    assert on_file == [4, 3]
+    assert streams.counts().archive == {"before": 0, "archived": 7}
+    assert streams.pending("traces", group="archive") == 0
+
+
+def test_a_day_ends_a_file(streams: RunStreams, on_disk: Vault, redis_url: str) -> None:
+    streams.join_archive(group="archive", limit=100)
+    midnight = 1763769600000
+    with redis.Redis.from_url(redis_url) as client:
+        for moment in (midnight - 2, midnight - 1, midnight, midnight + 1):
+            group = replace(GROUP, id=f"g{moment}")
+            client.xadd(streams.key("traces"), {"data": encode_group(group)}, id=f"{moment}-0")
+    once(streams, on_disk)
+    assert [volume.name.split("/")[1] for volume in on_disk.volumes()] == [
+        "date=2025-11-21",
+        "date=2025-11-22",
+    ]
+    assert len(list(on_disk.groups())) == 4
+
+
+def test_what_cannot_be_read_is_counted_and_spares_the_others(
+    streams: RunStreams, on_disk: Vault, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    streams.join_archive(group="archive", limit=100)
+    published = make(streams, 1)
+    with redis.Redis.from_url(redis_url) as client:
+        client.xadd(streams.key("traces"), {"data": b"\xff\xff"})
+    published += make(streams, 1, first=1)
+    stop = threading.Event()
+    with running(Archiver(streams, on_disk, limits=SMALL), stop):
+        until_archived(streams, 2)
+    assert list(on_disk.groups()) == published
+    assert streams.counts().archive["unreadable"] == 1
+    assert "cannot be archived: 2 bytes are no rookery.v1.TraceGroup" in caplog.text
+
+
+def test_an_archiver_that_is_gone_is_taken_over(
+    streams: RunStreams, on_disk: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.data.archiver.TEND_EVERY_S", 0.1)
+    streams.join_archive(group="archive", limit=100)
+    published = make(streams, 3)
+    streams.read("traces", group="archive", consumer="gone", count=3, block_s=1.0)
+    once(streams, on_disk, consumer="other", idle_s=0.0)
+    assert list(on_disk.groups()) == published
+
+
+class Away(Folder):
+    """A store that does not answer the first times."""
+
+    def __init__(self, folder: Folder, failures: int) -> None:
+        self.url, self._folder, self.failures = folder.url, folder, failures
+
+    def write(self, name: str) -> contextlib.AbstractContextManager[Draft]:  # type: ignore[override]
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("no route to the bucket")
+        return self._folder.write(name)
+
+    def read(self, name: str) -> contextlib.AbstractContextManager[object]:  # type: ignore[override]
+        return self._folder.read(name)
+
+    def remove(self, name: str) -> None:
+        self._folder.remove(name)
+
+    def names(self, *, below: str = "", suffix: str = "") -> list[str]:
+        return self._folder.names(below=below, suffix=suffix)
+
+
+def test_a_store_that_is_away_is_waited_for(
+    streams: RunStreams, on_disk: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.data.archiver.STORE_RETRY_S", 0.05)
+    published = make(streams, 2)
+    away = Away(on_disk.folder, failures=3)
+    once(streams, Vault(away))
+    assert away.failures == 0
+    assert list(on_disk.groups()) == published
+
+
+def test_a_stop_while_the_store_is_away_loses_nothing(
+    streams: RunStreams, on_disk: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = make(streams, 2)
+    stop = threading.Event()
+    archiver = Archiver(streams, Vault(Away(on_disk.folder, failures=10**6)), limits=SMALL)
+    with running(archiver, stop):
+        while archiver.trouble is None:
+            stop.wait(0.02)
+        assert archiver.trouble == "no route to the bucket"
+    assert on_disk.volumes() == []
+    once(streams, on_disk)
+    assert list(on_disk.groups()) == published
+
+
+def test_no_bucket_is_an_error(streams: RunStreams, s3_environment: dict[str, str]) -> None:
+    make(streams, 1)
+    vault = Vault(open_folder("s3://nowhere/at/all"))
+    with pytest.raises(SetupError, match="cannot write 's3://nowhere/at/all/run=r1/"):
+        Archiver(streams, vault, limits=SMALL).run(threading.Event())
+
+
+def test_a_redis_that_lost_everything_is_joined_again(
+    redis_server: RedisServer, on_disk: Vault, stopping: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.data.archiver.TEND_EVERY_S", 0.1)
+    streams = RunStreams(redis_server.url, "r1", stopping=stopping)
+    with running(Archiver(streams, on_disk, limits=SMALL), stopping):
+        make(streams, 2)
+        until_archived(streams, 2)
+        redis_server.stop()
+        redis_server.start()
+        while not streams.counts().archive:
+            stopping.wait(0.05)
+        make(streams, 2, first=2)
+        settle_all(streams)
+        until_archived(streams, 2)
+    assert [group.id for group in on_disk.groups()] == ["g0", "g1", "g2", "g3"]
+
+
+def test_what_was_missed_is_shown(streams: RunStreams, on_disk: Vault) -> None:
+    streams.join_archive(group="archive", limit=2)
+    make(streams, 5)
+    settle_all(streams)
+    once(streams, on_disk, keep=2)
+    assert ARCHIVE_MISSED._value.get() == 3
+    assert ARCHIVE_WAITING._value.get() == 2
+    assert [group.id for group in on_disk.groups()] == ["g0", "g1"]
+    assert streams.overview().archive_astray == 0

@@ -1,0 +1,99 @@
+"""The archiver as a process, killed again and again while groups come and go: each is kept exactly once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rookery.streams import RunStreams
+from rookery.trace import TraceGroup
+from services.data.storage import open_folder
+from services.data.tables import read_column
+from services.data.vault import Vault
+from tests.conftest import ROOT, free_port
+from tests.integration.data.producer import make, settle_all
+
+pytestmark = pytest.mark.redis
+
+LIVES = 5
+WAIT_S = 60.0
+
+
+class Process:
+    """One life of `python -m services.data.archiver`."""
+
+    def __init__(self, redis_url: str, out: str, environment: dict[str, str]) -> None:
+        self.port = free_port()
+        flags = ["--run", "r1", "--redis-url", redis_url, "--out", out, "--port", str(self.port)]
+        flags += ["--file-groups", "5", "--file-age-s", "0.2"]
+        argv = [sys.executable, "-m", "services.data.archiver", *flags]
+        self.process = subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+
+    def end(self, how: signal.Signals) -> int:
+        self.process.send_signal(how)
+        self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode
+
+
+def wait_for(condition: object) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("place", ["disk", "s3"])
+def test_killed_and_killed_again(
+    place: str, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    out = str(tmp_path / "archive") if place == "disk" else request.getfixturevalue("bucket")
+    environment = dict(os.environ)
+    streams = RunStreams(redis_url, "r1")
+    published: list[TraceGroup] = []
+    done = threading.Event()
+
+    def live() -> None:
+        """Rollouts publish, the trainer settles, and neither knows of the archive."""
+        while not done.is_set():
+            published.extend(make(streams, 3, first=len(published)))
+            settle_all(streams)
+            time.sleep(0.05)
+
+    archived = lambda: streams.counts().archive.get("archived", 0)  # noqa: E731
+    rng = random.Random(place)
+    with ThreadPoolExecutor(1) as threads:
+        living = threads.submit(live)
+        try:
+            for _ in range(LIVES):
+                before = archived()
+                archiver = Process(redis_url, out, environment)
+                wait_for(lambda before=before: archived() > before + 4)
+                time.sleep(rng.random() * 0.3)
+                assert archiver.end(signal.SIGKILL) == -signal.SIGKILL
+        finally:
+            done.set()
+        living.result(timeout=WAIT_S)
+    last = Process(redis_url, out, environment)
+    wait_for(lambda: streams.overview().unarchived == 0)
+    metrics = httpx.get(f"http://127.0.0.1:{last.port}/metrics").text
+    assert "rookery_archive_groups_total" in metrics
+    assert httpx.get(f"http://127.0.0.1:{last.port}/readyz").is_success
+    assert last.end(signal.SIGTERM) == 0
+
+    vault, run = Vault(open_folder(out)), streams.overview()
+    assert (run.astray, run.archive_astray, run.kept, streams.length("traces")) == (0, 0, 0, 0)
+    assert run.counts.archive["archived"] + run.counts.archive["before"] == len(published)
+    kept = list(vault.groups(run="r1"))
+    assert kept == published[run.counts.archive["before"] :]
+    entries = Counter(e for v in vault.volumes() for e in read_column(vault.folder, v.name, "entry"))
+    assert set(entries.values()) == {1}
+    assert len(entries) == len(kept) > 5 * LIVES

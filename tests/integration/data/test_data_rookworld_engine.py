@@ -1,0 +1,71 @@
+"""`P:` lines labelled by the real Stockfish: sound for both colours and the same every time."""
+
+from itertools import islice
+from pathlib import Path
+
+import chess
+import pytest
+
+from rookery.arbiter import step
+from rookery.engines import EnginePool
+from rookery.rookworld import PolicyLine, parse_policy_line, parse_state_line
+from rookery.trace import Position
+from services.data.__main__ import main
+from services.data.generator import Generator
+from services.data.rookworld import Mix, lines
+
+POSITIONS = list(islice(Generator(seed=11).positions(), 12))
+
+
+async def labelled(stockfish_path: str, positions: list[Position]) -> list[PolicyLine]:
+    pool = EnginePool(Path(stockfish_path), engines=2, hash_mb=16, queue=1000, deadline_s=30.0)
+    await pool.start()
+    try:
+        made = [line async for _, line in lines(positions, pool, nodes=2000, mix=Mix(state=0.0))]
+    finally:
+        await pool.close()
+    assert all(isinstance(line, PolicyLine) for line in made)
+    return [line for line in made if isinstance(line, PolicyLine)]
+
+
+def mirrored(position: Position) -> Position:
+    fen = chess.Board(position.fen).mirror().fen()
+    return Position(position.id, fen, position.ply, position.phase, position.game_id)
+
+
+def flipped(uci: str) -> str:
+    return "".join(str(9 - int(c)) if c.isdigit() else c for c in uci)
+
+
+@pytest.mark.stockfish
+async def test_labels_are_sound_reproducible_and_blind_to_colour(stockfish_path: str) -> None:
+    first = await labelled(stockfish_path, POSITIONS)
+    assert await labelled(stockfish_path, POSITIONS[::-1]) == first[::-1]
+    for line in first:
+        legal = {move.uci() for move in chess.Board(line.fen).legal_moves}
+        assert set(line.moves) <= legal
+        assert len(set(line.moves)) == min(5, len(legal))
+        assert line.evals[line.moves.index(line.best)] == max(line.evals)
+    for line, mirror in zip(
+        first, await labelled(stockfish_path, list(map(mirrored, POSITIONS))), strict=True
+    ):
+        assert mirror.best == flipped(line.best)
+        assert (tuple(map(flipped, line.moves)), line.evals) == (mirror.moves, mirror.evals)
+
+
+@pytest.mark.stockfish
+def test_the_command_writes_lines_that_read_back(
+    stockfish_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--count", "40", "--nodes", "1000", "--engines", "2", "--engine", stockfish_path]
+    argv = ["tasks", "rookworld", *flags, "--text", "lines.txt", "--state-share", "0.5"]
+    assert main([*argv, "--out", str(tmp_path / "one")]) == 0
+    assert main([*argv, "--out", str(tmp_path / "two")]) == 0
+    text = (tmp_path / "one" / "lines.txt").read_text()
+    assert text == (tmp_path / "two" / "lines.txt").read_text()
+    lines = text.splitlines()
+    policies = [parse_policy_line(line) for line in lines if line.startswith("P: ")]
+    states = [parse_state_line(line) for line in lines if line.startswith("A: ")]
+    assert len(policies) + len(states) == 40
+    assert 8 < len(states) < 32
+    assert all(step(state.fen, state.move).answer == state.answer for state in states)

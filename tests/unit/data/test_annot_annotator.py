@@ -1,0 +1,205 @@
+"""What surrounds the words: prompts and boxes, engines that fail, campaigns that are stopped."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import chess
+import pytest
+
+from rookery.errors import EngineFault, InvalidInput, Unavailable
+from rookery.prompt import render
+from rookery.trace import Evaluation, Phase, Position
+from rookery.uci import Analysis, Line, Query
+from services.data.annotate import Annotator, Effort, Manner, compose, study
+from services.data.annotate.campaign import LOG, Campaign
+from services.data.annotate.smell import smell
+from services.data.annotate.standing import Loss, Standing, loss, standing
+from services.data.annotate.study import Study, sound_board
+from services.data.annotate.tempting import tempting_moves
+
+MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
+BLACK = "3r2k1/5ppp/8/8/8/8/5PPP/6K1 b - - 0 1"
+
+
+class Engine:
+    """Answers every query with the first legal moves; fails first as often as it is told."""
+
+    def __init__(self, failures: Sequence[Exception] = ()) -> None:
+        self.failures = list(failures)
+        self.queries: list[Query] = []
+
+    async def search(self, query: Query) -> Analysis:
+        self.queries.append(query)
+        if self.failures:
+            raise self.failures.pop()
+        board = chess.Board(query.fen)
+        moves = [query.move] if query.move else sorted(move.uci() for move in board.legal_moves)
+        lines = [Line(Evaluation(cp=50 - 100 * n), (uci,)) for n, uci in enumerate(moves[: query.lines])]
+        return Analysis(tuple(lines), query.nodes)
+
+
+class Cheat(Engine):
+    """Plays what cannot be played."""
+
+    async def search(self, query: Query) -> Analysis:
+        return Analysis((Line(Evaluation(cp=1), ("a1a1",)),), query.nodes)
+
+
+def position(fen: str, id_: str = "p") -> Position:
+    return Position(id=id_, fen=fen, ply=0, phase=Phase.ENDGAME, game_id="g")
+
+
+async def test_an_item_is_a_chat() -> None:
+    annotation = await Annotator(Engine(), style="fen").annotate(position(MATE))
+    assert annotation is not None
+    assert [message["role"] for message in annotation.messages] == ["system", "user", "assistant"]
+    user, answer = annotation.messages[1:]
+    assert MATE in user["content"]
+    assert answer["content"].startswith("<think>\n")
+    assert answer["content"].endswith(f"\\boxed{{{annotation.move.san}}}")
+    assert annotation.claims > 0
+    assert json.loads(json.dumps(annotation.line))["fen"] == MATE
+
+
+async def test_the_answer_belongs_to_the_board_that_the_prompt_shows() -> None:
+    annotation = await Annotator(Engine(), style="mover-pieces", manner=Manner(box="uci")).annotate(
+        position(BLACK)
+    )
+    assert annotation is not None
+    shown = chess.Board(annotation.fen)
+    assert shown.turn == chess.WHITE
+    assert chess.Move.from_uci(annotation.move.uci) in shown.legal_moves
+    assert annotation.answer.endswith(f"\\boxed{{{annotation.move.uci}}}")
+
+
+async def test_annotations_come_in_the_order_of_their_positions() -> None:
+    positions = [position(fen, str(n)) for n, fen in enumerate([MATE, BLACK] * 5)]
+    got = [pair async for pair in Annotator(Engine()).annotate_all(positions, ahead=3)]
+    assert [asked.id for asked, _ in got] == [asked.id for asked in positions]
+    assert all(annotation and annotation.id == asked.id for asked, annotation in got)
+
+
+async def test_the_same_manner_gives_the_same_text_and_another_seed_another() -> None:
+    def answers(seed: int) -> Annotator:
+        return Annotator(Engine(), manner=Manner(seed=seed))
+
+    one, again, other = [await answers(seed).annotate(position(MATE)) for seed in (1, 1, 2)]
+    assert one == again
+    assert one != other
+
+
+async def test_a_busy_engine_is_asked_again() -> None:
+    busy = Unavailable("busy")
+    busy.retry_after_s = 0.001
+    engine = Engine([busy, busy])
+    assert await Annotator(engine).annotate(position(MATE)) is not None
+    assert engine.failures == []
+
+
+async def test_an_engine_that_cheats_is_a_fault() -> None:
+    with pytest.raises(EngineFault, match="a1a1"):
+        await study(MATE, Cheat(), Effort())
+
+
+async def test_the_engine_is_asked_for_lines_threat_and_refutations() -> None:
+    engine = Engine()
+    found = await study(MATE, engine, Effort(nodes=100, lines=2, tempting=1, side_nodes=10))
+    assert [(query.nodes, query.lines, query.move) for query in engine.queries] == [
+        (100, 2, None),
+        (10, 1, None),
+        (10, 1, "d1d8"),
+    ]
+    assert engine.queries[1].fen.split()[1] == "b"
+    assert len(found.lines) == 2
+    assert found.threat is not None
+    assert found.line_of("d1d8") is not None
+
+
+async def test_nobody_threatens_while_the_mover_is_in_check() -> None:
+    found = await study("4k3/8/8/8/8/8/4r3/4K3 w - - 0 1", Engine(), Effort(lines=1, tempting=0))
+    assert found.threat is None
+
+
+@pytest.mark.parametrize(
+    "fen",
+    [
+        "rubbish",
+        "8/8/8/8/8/8/8/8 w - - 0 1",
+        "3R2k1/5ppp/8/8/8/8/5PPP/6K1 b - - 0 1",
+        "kk6/8/8/8/8/8/8/K7 w - - 0 1",
+    ],
+)
+def test_only_a_position_with_a_choice_is_annotated(fen: str) -> None:
+    with pytest.raises(InvalidInput):
+        sound_board(fen)
+
+
+def test_a_prompt_of_any_style_can_be_answered() -> None:
+    board = chess.Board(MATE)
+    line = Line(Evaluation(mate=1), ("d1d8",))
+    for style in ("fen", "fen-moves", "board"):
+        prompt = render(position(MATE), style=style)
+        annotation = compose(Study(board.fen(), (line,)), prompt, Manner(), id_="x")
+        assert annotation is not None
+        assert annotation.style == style
+
+
+@pytest.mark.parametrize("wrong", [{"voice": "poet"}, {"length": "endless"}, {"length": "5"}])
+def test_a_manner_must_exist(wrong: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput):
+        Manner(**wrong)  # type: ignore[arg-type]
+
+
+async def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    fens = [MATE, BLACK] * 6
+    whole = await Campaign(tmp_path / "whole", Engine()).run(fens, ahead=4)
+    first = await Campaign(tmp_path / "parts", Engine()).run(fens[:5], ahead=2)
+    assert first.texts == 5
+    log = tmp_path / "parts" / LOG
+    log.write_bytes(log.read_bytes()[:-20])  # a torn last line comes again
+    engine, seen = Engine(), []
+    second = await Campaign(tmp_path / "parts", engine).run(fens, ahead=3, advance=seen.append)
+    assert second.summary() == whole.summary()
+    assert second.texts == 12
+    assert sum(seen) == 12
+    assert seen[0] == 4
+    assert whole.false == whole.unread == 0
+    assert whole.planted.total() > 0
+
+
+def test_natural_moves_are_captures_checks_and_castling() -> None:
+    board = chess.Board("r3k2r/ppp2ppp/2n5/3q4/3P4/5N2/PPP2PPP/R2QK2R w KQkq - 0 9")
+    moves = tempting_moves(board, leave_out=set(), count=3)
+    assert chess.Move.from_uci("e1g1") in moves
+    assert tempting_moves(board, leave_out=set(moves), count=3) != moves
+    assert len(tempting_moves(board, leave_out=set(), count=1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("cp", "degree"),
+    [(0, 0), (44, 0), (45, 1), (-45, -1), (110, 2), (-229, -2), (230, 3), (450, 4), (-9999, -4)],
+)
+def test_bands_of_an_advantage(cp: int, degree: int) -> None:
+    assert standing(Evaluation(cp=cp)) == Standing(degree)
+
+
+@pytest.mark.parametrize(
+    ("best", "played", "verdict"),
+    [
+        (Evaluation(cp=30), Evaluation(cp=20), Loss.NOTHING),
+        (Evaluation(cp=100), Evaluation(cp=60), Loss.LITTLE),
+        (Evaluation(cp=100), Evaluation(cp=0), Loss.SOME),
+        (Evaluation(cp=100), Evaluation(cp=-150), Loss.MUCH),
+        (Evaluation(mate=2), Evaluation(cp=0), Loss.EVERYTHING),
+        (Evaluation(mate=2), Evaluation(cp=1400), Loss.NOTHING),
+    ],
+)
+def test_what_a_move_gives_away(best: Evaluation, played: Evaluation, verdict: Loss) -> None:
+    assert loss(best, played) == verdict
+
+
+def test_a_template_smells_the_same_with_other_squares() -> None:
+    texts = [f"The knight on {square} attacks the queen and that is all." for square in ("e4", "d5", "f3")]
+    assert smell(texts, masked=True).distinct[5] < smell(texts, masked=False).distinct[5]
+    assert smell(texts, masked=True).commonest[0][1] == pytest.approx(1 / 7, abs=0.01)

@@ -1,0 +1,211 @@
+"""Which pair a position gives, and how the work on many of them stays in order."""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import chess
+import pytest
+
+from rookery.errors import PeerFault, SetupError
+from rookery.prompt import render
+from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
+from services.data.kinds import PAIRS
+from services.data.pairing import PART, Supply, Tally
+from services.data.pairs import Miss, Origin, Pair, Recipe, pair_of, question, without_repeats
+from services.data.parts import Parts
+from services.data.pipeline import spread
+from services.data.storage import open_folder
+
+START = Position("p:1:0", chess.STARTING_FEN, 0, Phase.OPENING, "game")
+RECIPE = Recipe(style="fen", min_gap=0.1, max_gap=0.5)
+BEST = Move("e2e4", "e4")
+
+
+def completion(text: str) -> Completion:
+    return Completion(text, (1,), (-0.5,), "stop", 1)
+
+
+def verdict(move: str, gap: float) -> Verdict:
+    return Verdict(
+        reward=-gap,
+        outcome=Outcome.LEGAL,
+        reward_version="delta-1",
+        move=Move(move, move),
+        best=BEST,
+        win_before=0.75,
+        win_after=0.75 - gap,
+        regret=gap,
+    )
+
+
+ILLEGAL = Verdict(-1.2, Outcome.ILLEGAL, "delta-1")
+
+
+def made(*own: Verdict, drawn: list[Verdict]) -> Pair | Miss:
+    answers = [completion(f"I like it {i}") for i in range(len(own))]
+    asked = question(
+        0, START, replace(RECIPE, candidates=len(drawn)), answers=answers, policy="policy-v000007"
+    )
+    return pair_of(asked, [*own, *drawn], RECIPE)
+
+
+def test_the_policy_s_own_weaker_move_is_rejected() -> None:
+    pair = made(verdict("e2e4", 0.0), verdict("a2a3", 0.25), drawn=[verdict("h2h4", 0.15)])
+    assert isinstance(pair, Pair)
+    assert (pair.chosen_move, pair.rejected_move.uci) == (BEST, "a2a3")
+    assert (pair.win_chosen, pair.win_rejected, pair.gap) == (0.75, 0.5, 0.25)
+    assert (pair.origin, pair.policy, pair.policy_text) == (Origin.POLICY, "policy-v000007", "I like it 1")
+
+
+def test_both_answers_have_one_form() -> None:
+    pair = made(verdict("a2a3", 0.2), drawn=[])
+    assert isinstance(pair, Pair)
+    assert [m.content for m in (*pair.chosen, *pair.rejected)] == ["\\boxed{e2e4}", "\\boxed{a2a3}"]
+    assert pair.prompt == render(START, style="fen").messages
+
+
+def test_what_it_plays_most_often_counts() -> None:
+    own = [verdict("a2a3", 0.2), verdict("h2h4", 0.3), verdict("h2h4", 0.3)]
+    pair = made(*own, drawn=[])
+    assert isinstance(pair, Pair)
+    assert pair.rejected_move.uci == "h2h4"
+    assert pair.policy_text == "I like it 1"
+
+
+@pytest.mark.parametrize("own", [[ILLEGAL], [verdict("e2e4", 0.0)], [verdict("f2f3", 0.6)], []])
+def test_where_the_policy_has_none_a_mediocre_move_is_sampled(own: list[Verdict]) -> None:
+    drawn = [verdict("f2f3", 0.4), verdict("a2a3", 0.2), verdict("d2d4", 0.01), verdict("g2g4", 0.7)]
+    pair = made(*own, drawn=drawn)
+    assert isinstance(pair, Pair)
+    assert (pair.rejected_move.uci, pair.origin, pair.policy, pair.policy_text) == (
+        "a2a3", Origin.SAMPLED, "", "",
+    )  # fmt: skip
+
+
+def test_a_position_without_a_weaker_move_gives_none() -> None:
+    assert made(ILLEGAL, drawn=[verdict("d2d4", 0.01), verdict("g2g4", 0.7)]) is Miss.NO_WEAKER_MOVE
+
+
+def test_a_refused_question_gives_none() -> None:
+    asked = question(0, START, RECIPE)
+    slots = [verdict("a2a3", 0.2), PeerFault("quarantined"), verdict("a2a3", 0.2), verdict("a2a3", 0.2)]
+    assert pair_of(asked, slots, RECIPE) is Miss.REFUSED
+
+
+def test_drawn_moves_are_legal_and_those_of_the_seed() -> None:
+    legal = {move.uci() for move in chess.Board().legal_moves}
+    first = question(3, START, RECIPE)
+    assert len(set(first.drawn)) == RECIPE.candidates
+    assert set(first.drawn) <= legal
+    assert question(3, START, RECIPE) == first
+    assert question(4, START, RECIPE).drawn != first.drawn
+    assert question(3, START, replace(RECIPE, seed=1)).drawn != first.drawn
+
+
+def test_items_are_read_on_the_board_of_the_prompt() -> None:
+    black = replace(START, fen="rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1")
+    asked = question(0, black, replace(RECIPE, style="mover-squares"), answers=[completion("hm")])
+    assert {item.fen for item in asked.items()} == {asked.prompt.fen}
+    assert asked.prompt.fen.split()[1] == "w"
+    assert [item.response for item in asked.items()] == [
+        "hm",
+        *(f"\\boxed{{{move}}}" for move in asked.drawn),
+    ]
+
+
+def pair(number: int, *, clock: int = 0) -> Pair:
+    made_here = made(verdict("a2a3", 0.2), drawn=[])
+    assert isinstance(made_here, Pair)
+    board = chess.Board()
+    board.set_piece_at(number % 64, chess.Piece.from_symbol("Q"))
+    board.halfmove_clock = clock
+    return replace(made_here, id=f"p{number}", fen=board.fen())
+
+
+def test_a_position_comes_once_whatever_its_clocks_say() -> None:
+    seen: set[int] = set()
+    kept = list(without_repeats([pair(20), pair(21), pair(20, clock=9), pair(20)], seen=seen))
+    assert [p.id for p in kept] == ["p20", "p21"]
+    assert list(without_repeats([pair(21)], seen=seen)) == []
+
+
+# parts
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts[Pair]:
+    return Parts(open_folder(tmp_path), PAIRS, terms={"seed": 0})
+
+
+def test_parts_outlive_the_work(parts: Parts[Pair], tmp_path: Path) -> None:
+    parts.write(0, [pair(20)], counts={"positions": 3})
+    parts.write(2, [], counts={"positions": 1})
+    again = Parts(open_folder(tmp_path), PAIRS, terms={"seed": 0})
+    assert again.done == {0, 2}
+    assert list(again.read(0)) == [pair(20)]
+    assert list(again.read(2)) == []
+    assert again.counts(0) == {"positions": 3}
+    again.clear()
+    assert open_folder(tmp_path).names() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_terms_are_refused_by_name(parts: Parts[Pair], tmp_path: Path) -> None:
+    parts.write(0, [], counts={})
+    with pytest.raises(SetupError, match=r"was begun otherwise: nodes was None, is 9; seed was 0, is 1\."):
+        Parts(open_folder(tmp_path), PAIRS, terms={"seed": 1, "nodes": 9})
+
+
+def test_only_parts_without_a_gap_count() -> None:
+    tally = Tally()
+    tally.add(1, [pair(20), pair(21)])
+    assert (tally.parts, tally.pairs) == (0, 0)
+    tally.add(0, [pair(20)])
+    assert (tally.parts, tally.pairs) == (2, 2)
+
+
+def test_parts_cover_the_positions() -> None:
+    supply = Supply(lambda number: START, size=2 * PART + 3)
+    assert [len(supply.part(i)) for i in range(4)] == [PART, PART, 3, 0]
+    assert supply.part(2) == range(2 * PART, 2 * PART + 3)
+
+
+# work on many things at once
+
+
+async def test_no_more_than_the_limit_is_in_the_works() -> None:
+    working = most = 0
+
+    async def work(number: int) -> int:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        await asyncio.sleep(0.001 * (number % 3))
+        working -= 1
+        return number
+
+    made_here = [number async for number in spread(range(50), work, limit=7)]
+    assert sorted(made_here) == list(range(50))
+    assert most == 7
+
+
+async def test_the_first_error_ends_the_rest() -> None:
+    cancelled = []
+
+    async def work(number: int) -> int:
+        if number == 3:
+            raise PeerFault("away")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+        return number
+
+    with pytest.raises(PeerFault):
+        async with aclosing(spread(range(100), work, limit=5)) as results:
+            async for _ in results:
+                pass
+    assert sorted(cancelled) == [0, 1, 2, 4]
