@@ -45,6 +45,11 @@ class LocalScorer:
         """Verdicts in the order of `items`, an error in the slot of an item that cannot be judged."""
         return self._run(self._scorer.score_batch(items))
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can judge: not closed, and in the process that started it."""
+        return self.pid == os.getpid() and not self._loop.is_closed()
+
     def close(self) -> None:
         """Ends the engines and the thread."""
         if self._loop.is_running():
@@ -65,14 +70,14 @@ _shared: LocalScorer | None = None
 
 
 def shared() -> LocalScorer:
-    """The scorer of this process, started with the settings of the environment.
+    """The scorer of this process, started with the settings of the environment; again where it was closed.
 
     Raises:
         SetupError: there is no Stockfish.
     """
     global _shared
     with _lock:
-        if _shared is None or _shared.pid != os.getpid():
+        if _shared is None or not _shared.alive:
             from services.reward.settings import RewardSettings
 
             _shared = LocalScorer(RewardSettings.parse([], prog="services.reward"))
@@ -81,5 +86,5 @@ def shared() -> LocalScorer:
 
 
 def _close(scorer: LocalScorer) -> None:
-    if scorer.pid == os.getpid():
+    if scorer.alive:
         scorer.close()

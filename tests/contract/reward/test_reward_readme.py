@@ -14,6 +14,7 @@ import pytest
 from rookery.trace import Outcome
 from services.reward.app import MAX_BODY_BYTES
 from services.reward.bodies import MAX_ITEMS, ScoreRequest, VerdictBody
+from services.reward.local import shared
 from services.reward.parse import MAX_BOX_CHARS
 from services.reward.schemes import TERMS, find_scheme
 from services.reward.settings import RewardSettings
@@ -109,8 +110,6 @@ def test_the_command(stockfish_path: str) -> None:
 
 
 def test_the_python_example(stockfish_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from services.reward import local
-
     monkeypatch.setenv("REWARD_ENGINE_PATH", stockfish_path)
     example = re.search(r"```python\n(from services.*?)```", TEXT, re.DOTALL)
     assert example is not None
@@ -118,13 +117,12 @@ def test_the_python_example(stockfish_path: str, monkeypatch: pytest.MonkeyPatch
         r"(.*)\n(reward\(.*?)\n(verdict\(.*?)\n", example[1], re.DOTALL
     ).groups()
     names: dict[str, object] = {}
+    exec(setup, names)
     try:
-        exec(setup, names)
         assert eval(scored, names) == 0.0
         assert eval(judged, names) is Outcome.ILLEGAL
     finally:
-        local.shared().close()
-        monkeypatch.setattr(local, "_shared", None)
+        shared().close()
 
 
 def rows(first_cell: str) -> list[list[str]]:
