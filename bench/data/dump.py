@@ -13,7 +13,7 @@ from typing import IO
 
 import zstandard
 
-from services.data.reader import read_raw_games
+from services.data.pgn.reader import read_raw_games
 
 FRAME_BYTES = 16 << 20
 """Of text in a frame, as `pzstd` cuts it."""

@@ -17,14 +17,14 @@ from pathlib import Path
 import chess.pgn
 import zstandard
 
-from services.data import native
-from services.data.dataset import write_positions
-from services.data.facts import Speed
-from services.data.files import Source
-from services.data.filters import Filters
-from services.data.played import FromMoves
-from services.data.reader import read_raw_games
-from services.data.recipe import PositionRecipe
+from services.data.pgn import native
+from services.data.pgn.facts import Speed
+from services.data.pgn.files import Source
+from services.data.pgn.filters import Filters
+from services.data.pgn.played import FromMoves
+from services.data.pgn.reader import read_raw_games
+from services.data.positions.dataset import write_positions
+from services.data.positions.recipe import PositionRecipe
 
 GAMES = 0.01
 POSITIONS = 20_000

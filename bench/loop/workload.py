@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rookery.prompt import render
-from services.data.archive import Archive
-from services.data.order import Order
-from services.data.sampler import Shares
+from services.data.positions.archive import Archive
+from services.data.positions.order import Order
+from services.data.positions.sampler import Shares
 
 STYLE = "mover-squares"
 NEVER = "<|unk|>"

@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from rookery import __version__
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Phase
-from services.data.archive import uci_moves
-from services.data.games import Split
-from services.data.order import Order
+from services.data.pgn.games import Split
+from services.data.positions.archive import uci_moves
+from services.data.positions.order import Order
 from services.data.rendering import MAX_MOVES, render_fen
 
 MAX_COUNT = 10_000

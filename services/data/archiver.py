@@ -24,8 +24,8 @@ from rookery.settings import fail
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 from services.data.archiver_settings import ArchiverSettings
-from services.data.storage import open_folder
-from services.data.vault import Vault, day_of, place_of
+from services.data.store.storage import open_folder
+from services.data.traces.vault import Vault, day_of, place_of
 
 logger = logging.getLogger("services.data.archiver")
 

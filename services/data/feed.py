@@ -18,8 +18,8 @@ from rookery.metrics import FEED_WAIT_S, STREAM_LENGTH
 from rookery.serving import Service, add_probes, serve
 from rookery.settings import fail
 from rookery.streams import RunStreams
-from services.data.archive import Archive
-from services.data.order import Order
+from services.data.positions.archive import Archive
+from services.data.positions.order import Order
 from services.data.settings import FeedSettings
 
 logger = logging.getLogger("services.data.feed")

@@ -8,7 +8,7 @@ import chess
 from rookery.errors import InvalidInput
 from rookery.prompt import render
 from rookery.trace import Position, Prompt
-from services.data.games import phase_of
+from services.data.pgn.games import phase_of
 
 MAX_MOVES = 1024
 """Before a position; no game of chess was ever so long."""

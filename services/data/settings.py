@@ -14,9 +14,9 @@ from pydantic_settings import (
 
 from rookery.errors import SetupError
 from rookery.settings import Port, RunSettings, Settings
-from services.data.games import Split
-from services.data.sampler import Shares
-from services.data.sources import find_sources
+from services.data.pgn.games import Split
+from services.data.pgn.sources import find_sources
+from services.data.positions.sampler import Shares
 
 SAMPLE = "samples/lichess.pgn.zst"
 """The games that come with the repository."""

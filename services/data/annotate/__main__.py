@@ -170,10 +170,10 @@ def _positions(options: argparse.Namespace, *, count: int | None = None) -> Iter
         for number, fen in enumerate(row.strip() for row in rows[:count] if row.strip()):
             yield Position(id=f"fen:{number}", fen=fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
         return
-    from services.data.archive import Archive
-    from services.data.order import Order
-    from services.data.sampler import Shares
-    from services.data.sources import find_sources
+    from services.data.pgn.sources import find_sources
+    from services.data.positions.archive import Archive
+    from services.data.positions.order import Order
+    from services.data.positions.sampler import Shares
 
     with contextlib.closing(Archive(find_sources(options.source))) as archive:
         order = Order(archive, shares=Shares(), split="train")

@@ -16,16 +16,16 @@ from rookery.engine import find_engine
 from rookery.engines import EnginePool
 from rookery.prompt import STYLES
 from services.data.annotate import Annotator, Effort, Manner
+from services.data.annotate.annotating import Annotating, write_annotations
 from services.data.annotate.annotator import AHEAD
 from services.data.annotate.compose import ANY, LENGTHS
 from services.data.annotate.voice import VOICES
-from services.data.annotating import Annotating, write_annotations
 from services.data.commands.flags import parser, positive
 from services.data.commands.supply import add_positions, supply
-from services.data.kinds import ANNOTATIONS
-from services.data.parts import Parts
 from services.data.progress import Progress
-from services.data.storage import open_folder
+from services.data.store.kinds import ANNOTATIONS
+from services.data.store.parts import Parts
+from services.data.store.storage import open_folder
 
 EXAMPLES = """  rookery data annotate --count 20 --out runs/annotations
   rookery data annotate --count 5000 --source games/*.pgn.zst --engines 8 --jobs 4 --out s3://bucket/start

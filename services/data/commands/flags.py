@@ -3,7 +3,7 @@
 import argparse
 from typing import cast, get_args
 
-from services.data.games import Split
+from services.data.pgn.games import Split
 from services.data.settings import SAMPLE
 
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 
 from services.data.commands.flags import parser, positive
-from services.data.index import place_of
-from services.data.sources import find_sources
+from services.data.pgn.index import place_of
+from services.data.pgn.sources import find_sources
 
 EXAMPLES = """  rookery data index lichess_db_standard_rated_2024-08.pgn.zst --jobs 8
   rookery data index games/
@@ -14,7 +14,7 @@ EXAMPLES = """  rookery data index lichess_db_standard_rated_2024-08.pgn.zst --j
 
 def main(argv: list[str]) -> int:
     """Runs the command; the exit status."""
-    from services.data.indexing import write_index
+    from services.data.pgn.indexing import write_index
 
     options = _parser().parse_args(argv)
     for location in find_sources(options.files):

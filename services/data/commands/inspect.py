@@ -10,7 +10,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from services.data.commands.flags import parser
-from services.data.inspection import Format, Inspection, inspect
+from services.data.store.inspection import Format, Inspection, inspect
 
 EXAMPLES = """  rookery data inspect runs/pairs/pairs.parquet
   rookery data inspect runs/archive

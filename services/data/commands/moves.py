@@ -7,7 +7,7 @@ from typing import Any
 
 from rookery.prompt import STYLES
 from services.data.commands.flags import add_games, parser, positive, share, split_of
-from services.data.sources import find_sources
+from services.data.pgn.sources import find_sources
 
 EXAMPLES = """  rookery data moves --count 5000 --out runs/moves
   rookery data moves --source games/*.pgn.zst --count 1000000 --jobs 8 --compress --out runs/moves
@@ -17,7 +17,7 @@ EXAMPLES = """  rookery data moves --count 5000 --out runs/moves
 
 def main(argv: list[str]) -> int:
     """Runs the command; the exit status."""
-    from services.data.moves import Recipe, write_moves
+    from services.data.tasks.moves import Recipe, write_moves
 
     options = _parser().parse_args(argv)
     recipe = Recipe(

@@ -15,14 +15,14 @@ from rookery.prompt import STYLES
 from rookery.trace import Sampling
 from services.data.commands.flags import add_reward, parser, positive, share
 from services.data.commands.supply import add_positions, supply
-from services.data.judge import judge
-from services.data.kinds import PAIRS
-from services.data.pairing import Pairing, Policy
-from services.data.pairs import Recipe
-from services.data.pairset import write_pairs
-from services.data.parts import Parts
+from services.data.pairs.judge import judge
+from services.data.pairs.pairing import Pairing, Policy
+from services.data.pairs.pairset import write_pairs
+from services.data.pairs.preference import Recipe
 from services.data.progress import Progress
-from services.data.storage import open_folder
+from services.data.store.kinds import PAIRS
+from services.data.store.parts import Parts
+from services.data.store.storage import open_folder
 
 EXAMPLES = """  rookery data pairs --count 1000 --out runs/pairs
   rookery data pairs --count 100000 --source games/*.pgn.zst --nodes 20000 --out s3://bucket/pairs

@@ -17,13 +17,13 @@ from rich.table import Table
 from rookery.errors import SetupError
 from rookery.trace import TraceGroup
 from services.data.commands.flags import add_reward, parser, positive
-from services.data.judge import judge
-from services.data.kinds import RESCORED
+from services.data.pairs.judge import judge
 from services.data.progress import Progress
-from services.data.rescore import Comparison, Rescored, rescore
-from services.data.storage import open_file, open_folder
-from services.data.tables import describe, writing
-from services.data.vault import Vault
+from services.data.store.kinds import RESCORED
+from services.data.store.storage import open_file, open_folder
+from services.data.store.tables import describe, writing
+from services.data.traces.rescore import Comparison, Rescored, rescore
+from services.data.traces.vault import Vault
 
 _NODES = re.compile(r"/nodes-(\d+)/")
 

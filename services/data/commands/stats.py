@@ -12,19 +12,19 @@ from rich.table import Table
 
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.census import Census, GameCounter, count_positions
-from services.data.columns import from_row
 from services.data.commands.flags import parser, positive, share
-from services.data.files import STANDARD_INPUT
-from services.data.inspection import Format, format_of
-from services.data.jobs import Workers
-from services.data.jsonl import read_lines
-from services.data.kinds import POSITIONS
+from services.data.pgn.files import STANDARD_INPUT
+from services.data.pgn.jobs import Workers
+from services.data.pgn.reader import handle_file
+from services.data.pgn.sources import find_sources
+from services.data.positions.census import Census, GameCounter, count_positions
 from services.data.progress import Progress
-from services.data.reader import handle_file
-from services.data.sources import find_sources
-from services.data.storage import open_file
-from services.data.tables import read_records
+from services.data.store.columns import from_row
+from services.data.store.inspection import Format, format_of
+from services.data.store.jsonl import read_lines
+from services.data.store.kinds import POSITIONS
+from services.data.store.storage import open_file
+from services.data.store.tables import read_records
 
 EXAMPLES = """  rookery data stats samples/lichess.pgn.zst --replay 1
   rookery data stats lichess_db_standard_rated_2024-08.pgn.zst --jobs 8

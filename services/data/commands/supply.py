@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from services.data.archive import Archive
 from services.data.commands.flags import split_of
-from services.data.generator import Generator
-from services.data.kinds import POSITIONS
-from services.data.order import Order
-from services.data.pairing import Supply
-from services.data.sampler import Shares
-from services.data.sources import find_sources
-from services.data.storage import open_file
-from services.data.tables import read_records
+from services.data.pairs.pairing import Supply
+from services.data.pgn.sources import find_sources
+from services.data.positions.archive import Archive
+from services.data.positions.generator import Generator
+from services.data.positions.order import Order
+from services.data.positions.sampler import Shares
+from services.data.store.kinds import POSITIONS
+from services.data.store.storage import open_file
+from services.data.store.tables import read_records
 
 
 def add_positions(parsed: argparse.ArgumentParser) -> argparse._ArgumentGroup:

@@ -19,15 +19,15 @@ from rookery.prompt import STYLES
 from rookery.rookworld import LAYOUTS
 from services.data.commands.flags import parser, positive, share
 from services.data.commands.supply import add_positions, supply
-from services.data.files import identify
-from services.data.kinds import EXAMPLES
-from services.data.parts import Parts
+from services.data.pgn.files import identify
 from services.data.progress import Progress
-from services.data.puzzles import Report, Wanted, choose, puzzle_examples, read_puzzles
-from services.data.rookworld import Mix
-from services.data.storage import open_folder
-from services.data.tasks import LEGAL_MOVES, NEXT_FEN, PUZZLE
-from services.data.taskset import ROOKWORLD, Recipe, make, write_tasks
+from services.data.store.kinds import EXAMPLES
+from services.data.store.parts import Parts
+from services.data.store.storage import open_folder
+from services.data.tasks.puzzles import Report, Wanted, choose, puzzle_examples, read_puzzles
+from services.data.tasks.rookworld import Mix
+from services.data.tasks.task import LEGAL_MOVES, NEXT_FEN, PUZZLE
+from services.data.tasks.taskset import ROOKWORLD, Recipe, make, write_tasks
 
 EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
   rookery data tasks legal-moves --count 1000 --format ascii --out runs/legal --jsonl legal.jsonl

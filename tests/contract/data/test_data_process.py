@@ -13,8 +13,8 @@ import pytest
 
 from rookery.streams import RunStreams, decode_held_position
 from rookery.v1 import data_pb2, data_pb2_grpc
-from services.data.storage import open_folder
-from services.data.vault import Vault
+from services.data.store.storage import open_folder
+from services.data.traces.vault import Vault
 from tests.conftest import RedisServer
 from tests.contract.data.conftest import START_S, RunningService
 from tests.integration.data.producer import make

@@ -22,7 +22,7 @@ from services.data.app import (
     RenderRequest,
 )
 from services.data.archiver_settings import ArchiverSettings
-from services.data.rawgame import Defect
+from services.data.pgn.rawgame import Defect
 from services.data.settings import DataSettings, FeedSettings
 from tests.conftest import ROOT
 from tests.contract.data.conftest import RunningService

@@ -18,10 +18,10 @@ from rookery.engines import EnginePool
 from rookery.trace import Phase, Position
 from services.data.annotate import Annotator, Effort, Manner
 from services.data.annotate.campaign import Campaign
-from services.data.archive import Archive
-from services.data.order import Order
-from services.data.sampler import Shares
-from services.data.sources import find_sources
+from services.data.pgn.sources import find_sources
+from services.data.positions.archive import Archive
+from services.data.positions.order import Order
+from services.data.positions.sampler import Shares
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.stockfish

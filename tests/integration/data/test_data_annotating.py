@@ -11,15 +11,15 @@ import pytest
 from rookery.engines import EnginePool
 from services.data.__main__ import main
 from services.data.annotate import Annotation, Annotator, Effort, Manner
-from services.data.annotating import Annotating
-from services.data.distinct import key_of
-from services.data.generator import Generator
-from services.data.jsonl import read_lines
-from services.data.kinds import ANNOTATIONS
-from services.data.pairing import Supply
-from services.data.parts import Parts
-from services.data.storage import open_folder
-from services.data.tables import read_records
+from services.data.annotate.annotating import Annotating
+from services.data.pairs.pairing import Supply
+from services.data.positions.distinct import key_of
+from services.data.positions.generator import Generator
+from services.data.store.jsonl import read_lines
+from services.data.store.kinds import ANNOTATIONS
+from services.data.store.parts import Parts
+from services.data.store.storage import open_folder
+from services.data.store.tables import read_records
 
 pytestmark = pytest.mark.stockfish
 

@@ -15,9 +15,9 @@ from rookery.errors import SetupError, Unavailable
 from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING
 from rookery.streams import RunStreams
 from services.data.archiver import Archiver, Limits
-from services.data.storage import Draft, Folder, open_folder
-from services.data.tables import read_column
-from services.data.vault import Vault
+from services.data.store.storage import Draft, Folder, open_folder
+from services.data.store.tables import read_column
+from services.data.traces.vault import Vault
 from tests.conftest import RedisServer
 from tests.integration.data.producer import make, settle_all
 from tests.unit.rookery.records import GROUP

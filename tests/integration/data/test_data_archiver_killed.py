@@ -16,9 +16,9 @@ import pytest
 
 from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
-from services.data.storage import open_folder
-from services.data.tables import read_column
-from services.data.vault import Vault
+from services.data.store.storage import open_folder
+from services.data.store.tables import read_column
+from services.data.traces.vault import Vault
 from tests.conftest import ROOT, free_port
 from tests.integration.data.producer import make, settle_all
 

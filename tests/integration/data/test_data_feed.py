@@ -14,10 +14,10 @@ from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES, STREAM_LENGTH
 from rookery.streams import RunStreams, decode_held_position
 from rookery.trace import Position
-from services.data.archive import Archive
 from services.data.feed import Feed
-from services.data.order import Order
-from services.data.sampler import Shares
+from services.data.positions.archive import Archive
+from services.data.positions.order import Order
+from services.data.positions.sampler import Shares
 from tests.conftest import ROOT, RedisServer
 
 pytestmark = pytest.mark.redis

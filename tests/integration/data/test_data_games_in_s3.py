@@ -6,13 +6,13 @@ import json
 import pytest
 
 from rookery.errors import SetupError
-from services.data import pieces
-from services.data.dataset import write_positions
-from services.data.kinds import POSITIONS
-from services.data.recipe import PositionRecipe
-from services.data.sources import find_sources
-from services.data.storage import open_folder
-from services.data.tables import read_records
+from services.data.pgn import pieces
+from services.data.pgn.sources import find_sources
+from services.data.positions.dataset import write_positions
+from services.data.positions.recipe import PositionRecipe
+from services.data.store.kinds import POSITIONS
+from services.data.store.storage import open_folder
+from services.data.store.tables import read_records
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.test_data_pieces import announced, compressed
 

@@ -11,11 +11,11 @@ from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import SetupError
 from rookery.trace import Prompt, Sampling, Trace, TraceGroup
 from services.data.__main__ import main
-from services.data.judge import judge
-from services.data.kinds import RESCORED
-from services.data.storage import open_folder
-from services.data.tables import read_records
-from services.data.vault import Vault
+from services.data.pairs.judge import judge
+from services.data.store.kinds import RESCORED
+from services.data.store.storage import open_folder
+from services.data.store.tables import read_records
+from services.data.traces.vault import Vault
 from tests.conftest import free_port
 from tests.unit.rookery.records import GROUP
 

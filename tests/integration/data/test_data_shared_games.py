@@ -8,14 +8,14 @@ import chess
 import chess.pgn
 import pytest
 
-from services.data import native
-from services.data.distinct import read_exams
-from services.data.files import identify
-from services.data.games import STANDARD_NAMES, Game, SkippedGame, parse
-from services.data.pieces import plan
-from services.data.played import FromMoves
-from services.data.rawgame import Defect, decode
-from services.data.reader import read_raw_games
+from services.data.pgn import native
+from services.data.pgn.files import identify
+from services.data.pgn.games import STANDARD_NAMES, Game, SkippedGame, parse
+from services.data.pgn.pieces import plan
+from services.data.pgn.played import FromMoves
+from services.data.pgn.rawgame import Defect, decode
+from services.data.pgn.reader import read_raw_games
+from services.data.positions.distinct import read_exams
 
 pytestmark = pytest.mark.shared_data
 

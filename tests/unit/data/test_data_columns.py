@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from rookery.trace import Move, Phase, Position, TraceGroup
-from services.data.columns import from_row, schema_of, to_row
+from services.data.store.columns import from_row, schema_of, to_row
 from tests.unit.rookery.records import POSITION, groups, positions
 
 

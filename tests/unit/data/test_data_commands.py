@@ -7,9 +7,9 @@ import pytest
 
 from services.data.__main__ import main
 from services.data.commands import COMMANDS
-from services.data.kinds import POSITIONS
-from services.data.storage import open_folder
-from services.data.tables import read_records
+from services.data.store.kinds import POSITIONS
+from services.data.store.storage import open_folder
+from services.data.store.tables import read_records
 from tests.conftest import ROOT
 from tests.unit.data.texts import RUY, game
 

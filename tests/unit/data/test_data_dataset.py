@@ -13,17 +13,17 @@ import zstandard
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Phase, Position
-from services.data import native, pieces
-from services.data.dataset import write_positions
-from services.data.distinct import key_of
-from services.data.facts import Speed
-from services.data.filters import Filters
-from services.data.games import in_split
-from services.data.kinds import POSITIONS
-from services.data.pieces import plan
-from services.data.recipe import PositionRecipe, chance
-from services.data.storage import open_folder
-from services.data.tables import read_records
+from services.data.pgn import native, pieces
+from services.data.pgn.facts import Speed
+from services.data.pgn.filters import Filters
+from services.data.pgn.games import in_split
+from services.data.pgn.pieces import plan
+from services.data.positions.dataset import write_positions
+from services.data.positions.distinct import key_of
+from services.data.positions.recipe import PositionRecipe, chance
+from services.data.store.kinds import POSITIONS
+from services.data.store.storage import open_folder
+from services.data.store.tables import read_records
 from tests.unit.data.test_data_pieces import announced, compressed
 from tests.unit.data.texts import ENDING, ENDING_FEN, game
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
 from rookery.prompt import mover_board
-from services.data.distinct import Questions, key_of, question, read_exams
+from services.data.positions.distinct import Questions, key_of, question, read_exams
 
 START = chess.STARTING_FEN
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError
-from services.data.files import identify
-from services.data.games import Game
-from services.data.rawgame import Defect, decode
-from services.data.reader import read_raw_games
+from services.data.pgn.files import identify
+from services.data.pgn.games import Game
+from services.data.pgn.rawgame import Defect, decode
+from services.data.pgn.reader import read_raw_games
 from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, outline, raw_games, read
 
 THREE = (game(RUY) + game(MATE) + game(RUY, White="X")).encode()

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from services.data.facts import Facts, Speed, read_facts, speed_of
-from services.data.filters import Filters
-from services.data.rawgame import RawGame
+from services.data.pgn.facts import Facts, Speed, read_facts, speed_of
+from services.data.pgn.filters import Filters
+from services.data.pgn.rawgame import RawGame
 from tests.unit.data.texts import game
 
 LICHESS = game(

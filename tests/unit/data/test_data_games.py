@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.trace import Phase
-from services.data.games import Game, SkippedGame, in_split, parse, phase_of
-from services.data.rawgame import Defect, RawGame
+from services.data.pgn.games import Game, SkippedGame, in_split, parse, phase_of
+from services.data.pgn.rawgame import Defect, RawGame
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, SOURCE, game, sound
 
 SHUFFLE = "1. Nf3 Nf6 2. Ng1 Ng8 " * 10

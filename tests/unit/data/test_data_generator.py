@@ -9,10 +9,10 @@ import pytest
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Phase, Position
-from services.data.games import phase_of
-from services.data.generator import ENDGAME_MEN, Generator
-from services.data.openings import OPENINGS, play, read_openings
-from services.data.sampler import Shares
+from services.data.pgn.games import phase_of
+from services.data.positions.generator import ENDGAME_MEN, Generator
+from services.data.positions.openings import OPENINGS, play, read_openings
+from services.data.positions.sampler import Shares
 
 ONLY = {
     Phase.OPENING: Shares(1, 0, 0),

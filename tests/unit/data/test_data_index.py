@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 
 from rookery.errors import InvalidInput, SetupError
-from services.data import index as index_module
-from services.data import indexing, pieces
 from services.data.__main__ import main
-from services.data.archive import Archive
-from services.data.files import identify
-from services.data.index import Index, find_index, place_of
-from services.data.indexing import write_index
-from services.data.order import Order
-from services.data.reader import read_raw_games
-from services.data.sampler import Shares
+from services.data.pgn import index as index_module
+from services.data.pgn import indexing, pieces
+from services.data.pgn.files import identify
+from services.data.pgn.index import Index, find_index, place_of
+from services.data.pgn.indexing import write_index
+from services.data.pgn.reader import read_raw_games
+from services.data.positions.archive import Archive
+from services.data.positions.order import Order
+from services.data.positions.sampler import Shares
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.test_data_pieces import GAMES, announced, compressed
 from tests.unit.data.test_data_scanner import TEXTS

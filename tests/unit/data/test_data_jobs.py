@@ -1,6 +1,6 @@
 import pytest
 
-from services.data.jobs import Workers
+from services.data.pgn.jobs import Workers
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import RookeryError
-from services.data import native
-from services.data.games import Game, SkippedGame, parse
-from services.data.native import read_games
-from services.data.played import FromMoves, Played
-from services.data.rawgame import RawGame
-from services.data.reader import read_raw_games
+from services.data.pgn import native
+from services.data.pgn.games import Game, SkippedGame, parse
+from services.data.pgn.native import read_games
+from services.data.pgn.played import FromMoves, Played
+from services.data.pgn.rawgame import RawGame
+from services.data.pgn.reader import read_raw_games
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, SOURCE, game
 

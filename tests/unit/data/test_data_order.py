@@ -12,10 +12,10 @@ from rookery.errors import SetupError
 from rookery.metrics import GAMES_SKIPPED, POSITIONS_SAMPLED
 from rookery.prompt import mover_board
 from rookery.trace import Phase
-from services.data.archive import Archive
-from services.data.games import Game, in_split
-from services.data.order import Order
-from services.data.sampler import Shares
+from services.data.pgn.games import Game, in_split
+from services.data.positions.archive import Archive
+from services.data.positions.order import Order
+from services.data.positions.sampler import Shares
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game
 
 NUMBERS = st.integers(0, 1 << 63)

@@ -11,12 +11,12 @@ import pytest
 from rookery.errors import PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
-from services.data.kinds import PAIRS
-from services.data.pairing import PART, Supply, Tally
-from services.data.pairs import Miss, Origin, Pair, Recipe, pair_of, question, without_repeats
-from services.data.parts import Parts
-from services.data.pipeline import spread
-from services.data.storage import open_folder
+from services.data.pairs.pairing import PART, Supply, Tally
+from services.data.pairs.pipeline import spread
+from services.data.pairs.preference import Miss, Origin, Pair, Recipe, pair_of, question, without_repeats
+from services.data.store.kinds import PAIRS
+from services.data.store.parts import Parts
+from services.data.store.storage import open_folder
 
 START = Position("p:1:0", chess.STARTING_FEN, 0, Phase.OPENING, "game")
 RECIPE = Recipe(style="fen", min_gap=0.1, max_gap=0.5)

@@ -11,12 +11,12 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.data import pieces
-from services.data.jobs import Workers
-from services.data.pieces import Watch
-from services.data.rawgame import Defect, RawGame
-from services.data.reader import handle_file, read_raw_games
-from services.data.scanner import Keep
+from services.data.pgn import pieces
+from services.data.pgn.jobs import Workers
+from services.data.pgn.pieces import Watch
+from services.data.pgn.rawgame import Defect, RawGame
+from services.data.pgn.reader import handle_file, read_raw_games
+from services.data.pgn.scanner import Keep
 from tests.unit.data.test_data_scanner import TEXTS, facts
 from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, outline
 

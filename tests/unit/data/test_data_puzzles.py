@@ -7,7 +7,7 @@ import chess
 import pytest
 
 from rookery.errors import InvalidInput, SetupError
-from services.data.puzzles import (
+from services.data.tasks.puzzles import (
     Puzzle,
     Report,
     Wanted,

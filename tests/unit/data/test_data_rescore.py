@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.trace import Outcome, TraceGroup, Verdict
-from services.data.rescore import Comparison, Moments, centred, compare
+from services.data.traces.rescore import Comparison, Moments, centred, compare
 from tests.unit.rookery.records import GROUP
 
 rewards = st.lists(st.floats(-2, 1), min_size=1, max_size=9)

@@ -12,10 +12,10 @@ from rookery.errors import EngineFault, Quarantined
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Evaluation, Phase, Position
 from rookery.uci import Analysis, Line, Query
-from services.data.generator import Generator
-from services.data.inorder import in_order
-from services.data.rookworld import Mix, lines, policy_line, policy_query, state_line
-from services.data.unlawful import illegal_move, illegal_moves
+from services.data.positions.generator import Generator
+from services.data.tasks.inorder import in_order
+from services.data.tasks.rookworld import Mix, lines, policy_line, policy_query, state_line
+from services.data.tasks.unlawful import illegal_move, illegal_moves
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.trace import Phase
-from services.data.games import Game
-from services.data.sampler import Shares, pick
+from services.data.pgn.games import Game
+from services.data.positions.sampler import Shares, pick
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game, sound
 
 OPENING = sound(game(RUY))

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import SetupError
-from services.data.sampler import Shares
+from services.data.positions.sampler import Shares
 from services.data.settings import SAMPLE, DataSettings, FeedSettings
 
 

@@ -4,7 +4,7 @@ import fsspec
 import pytest
 
 from rookery.errors import SetupError
-from services.data.sources import find_sources
+from services.data.pgn.sources import find_sources
 
 
 @pytest.fixture

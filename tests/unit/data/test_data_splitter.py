@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.rawgame import MAX_GAME_BYTES, Defect, RawGame
+from services.data.pgn.rawgame import MAX_GAME_BYTES, Defect, RawGame
 from tests.unit.data.texts import MATE, RUY, game, outline, raw_games
 
 

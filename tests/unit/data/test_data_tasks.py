@@ -11,9 +11,9 @@ from rookery.errors import InvalidInput
 from rookery.formats import FORMATS
 from rookery.rookworld import PolicyLine
 from rookery.trace import Phase, Position
-from services.data.generator import Generator
-from services.data.rookworld import Mix, state_line
-from services.data.tasks import Example, legal_moves, next_fen, rookworld_example
+from services.data.positions.generator import Generator
+from services.data.tasks.rookworld import Mix, state_line
+from services.data.tasks.task import Example, legal_moves, next_fen, rookworld_example
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
 POSITION = Position("p", FEN, 0, Phase.ENDGAME, "g", ("e7e8", "d1e1"))

@@ -8,15 +8,15 @@ import pytest
 
 from rookery.errors import InvalidInput
 from services.data.__main__ import main
-from services.data.generator import Generator
-from services.data.kinds import EXAMPLES
-from services.data.pairing import PART, Supply
-from services.data.parts import Parts
-from services.data.sampler import Shares
-from services.data.storage import open_folder
-from services.data.tables import read_records
-from services.data.tasks import Example
-from services.data.taskset import Recipe, make, write_tasks
+from services.data.pairs.pairing import PART, Supply
+from services.data.positions.generator import Generator
+from services.data.positions.sampler import Shares
+from services.data.store.kinds import EXAMPLES
+from services.data.store.parts import Parts
+from services.data.store.storage import open_folder
+from services.data.store.tables import read_records
+from services.data.tasks.task import Example
+from services.data.tasks.taskset import Recipe, make, write_tasks
 from tests.unit.data.texts import RUY, game
 
 OPENINGS = Supply(Generator(shares=Shares(1, 0, 0)).position)

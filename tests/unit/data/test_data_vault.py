@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
 from rookery.trace import TraceGroup
-from services.data.kinds import ARCHIVED, GROUPS, KINDS
-from services.data.storage import open_folder
-from services.data.tables import describe, read_records
-from services.data.vault import Vault, place_of
+from services.data.store.kinds import ARCHIVED, GROUPS, KINDS
+from services.data.store.storage import open_folder
+from services.data.store.tables import describe, read_records
+from services.data.traces.vault import Vault, place_of
 from tests.unit.rookery.records import GROUP, groups
 
 DAY = 1763721014000

@@ -1,0 +1,153 @@
+"""A data set of annotations: made in parts that survive a stop, then Parquet, JSON lines and `analysis.json`.
+
+Positions are annotated in order, so the parts are finished in order too, and the last one ends where there
+are enough. No position is annotated twice, mirrored ones included.
+"""
+
+import json
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import Any
+
+from rookery.trace import Position
+from services.data.annotate import Annotation, Annotator
+from services.data.pairs.pairing import PART, Supply
+from services.data.positions.distinct import key_of
+from services.data.store.jsonl import writing_lines
+from services.data.store.kinds import ANNOTATIONS
+from services.data.store.manifest import write_manifest
+from services.data.store.parts import Parts
+from services.data.store.storage import Draft, Folder
+from services.data.store.tables import writing
+
+PARQUET, LINES, CHATS = "annotations.parquet", "annotations.jsonl", "analysis.json"
+
+_BARREN_POSITIONS = 2000
+"""So many old positions in a row: there are hardly any new ones."""
+
+
+@dataclass
+class Annotating:
+    """One data set in the making; what an earlier run finished is taken over."""
+
+    supply: Supply
+    annotator: Annotator
+    parts: Parts[Annotation]
+    wanted: int
+    made: int = 0
+    _seen: set[int] = field(default_factory=set)
+    _numbers: deque[int] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        for part in sorted(self.parts.done):
+            for annotation in self.parts.read(part):
+                self.made += 1
+                self._seen.add(key_of(annotation.fen))
+
+    async def run(self, *, ahead: int, advance: Callable[[int], None]) -> None:
+        """Annotates until there are enough, or no more positions; `advance` hears of each annotation.
+
+        Raises:
+            Unavailable: the engines are away; a later run goes on from here.
+        """
+        part, held, counts = -1, list[Annotation](), Counter[str]()
+        async with aclosing(self._annotated(ahead)) as results:
+            async for number, annotation in results:
+                if number // PART != part and part >= 0:
+                    self.parts.write(part, held, counts=counts)
+                    held, counts = [], Counter()
+                part = number // PART
+                counts["positions"] += 1
+                if annotation is None:
+                    counts["without_text"] += 1
+                    continue
+                held.append(annotation)
+                self.made += 1
+                advance(1)
+                if self.made >= self.wanted:
+                    break
+        if part >= 0:
+            self.parts.write(part, held, counts=counts)
+
+    def annotations(self) -> Iterator[Annotation]:
+        """Those that are wanted, in the order of their positions."""
+        return islice((one for part in sorted(self.parts.done) for one in self.parts.read(part)), self.wanted)
+
+    def counts(self) -> Counter[str]:
+        """What became of the positions."""
+        total: Counter[str] = Counter()
+        for part in self.parts.done:
+            total.update(self.parts.counts(part))
+        return total
+
+    async def _annotated(self, ahead: int) -> AsyncGenerator[tuple[int, Annotation | None]]:
+        if self.made >= self.wanted:
+            return
+        results = self.annotator.annotate_all(self._positions(), ahead=ahead)
+        async with aclosing(results) as annotated:  # type: ignore[type-var]
+            async for _, annotation in annotated:
+                yield self._numbers.popleft(), annotation
+
+    def _positions(self) -> Iterator[Position]:
+        """Those of the parts that are missing, without the ones that came before; remembers their numbers."""
+        old = 0
+        for part in count():
+            numbers = self.supply.part(part)
+            if not numbers or old > _BARREN_POSITIONS:
+                return
+            for number in numbers if part not in self.parts.done else ():
+                position = self.supply.position(number)
+                key = key_of(position.fen)
+                old = old + 1 if key in self._seen else 0
+                if not old:
+                    self._seen.add(key)
+                    self._numbers.append(number)
+                    yield position
+
+
+def write_annotations(annotating: Annotating, folder: Folder, *, terms: dict[str, Any]) -> dict[str, Any]:
+    """Writes what was made in three forms; the manifest, which stands beside them."""
+    by: dict[str, Counter[str]] = {"voice": Counter(), "length": Counter()}
+    claims = 0
+    with ExitStack() as files:
+        table = files.enter_context(writing(folder, PARQUET, ANNOTATIONS))
+        lines = files.enter_context(writing_lines(folder, LINES))
+        chats = files.enter_context(_writing_array(folder, CHATS))
+        for annotation in annotating.annotations():
+            table.add(annotation)
+            lines.add(annotation.line)
+            chats.add(annotation.messages)
+            claims += annotation.claims
+            for name, counter in by.items():
+                counter[getattr(annotation, name)] += 1
+    facts = {
+        "annotations": table.rows,
+        "claims": claims,
+        **{f"by_{name}": dict(sorted(counter.items())) for name, counter in by.items()},
+        **dict(annotating.counts()),
+    }
+    written = [table.written, lines.written, chats.draft.written]
+    return write_manifest(folder, ANNOTATIONS.name, written, terms=terms, facts=facts)
+
+
+@dataclass
+class _Array:
+    """A JSON array being written, an item a line."""
+
+    draft: Draft
+    between: bytes = b"[\n"
+
+    def add(self, item: Any) -> None:
+        self.draft.write(self.between + json.dumps(item, ensure_ascii=False).encode())
+        self.between = b",\n"
+
+
+@contextmanager
+def _writing_array(folder: Folder, name: str) -> Iterator[_Array]:
+    with folder.write(name) as draft:
+        array = _Array(draft)
+        yield array
+        draft.write(b"\n]\n" if array.between != b"[\n" else b"[]\n")

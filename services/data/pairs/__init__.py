@@ -1,0 +1,1 @@
+"""Preference pairs: the engine's move beside a weaker one."""

@@ -1,0 +1,202 @@
+"""Makes preference pairs until there are enough: positions, policy and engine at work at the same time.
+
+Positions are numbered and go in parts of `PART`; a part is written when all of its positions are judged,
+so a run that is stopped loses the parts in the works and no more. The first parts whose pairs
+suffice make the data set, whatever order they were finished in: the same recipe gives the same pairs.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from itertools import chain, count, islice
+from typing import Any
+
+from rookery.clients import InferenceClient, RewardClient
+from rookery.errors import PeerFault
+from rookery.prompt import render
+from rookery.trace import Completion, Position, Sampling
+from services.data.pairs.pipeline import spread
+from services.data.pairs.preference import (
+    Miss,
+    Pair,
+    Question,
+    Recipe,
+    pair_of,
+    place_of,
+    question,
+    without_repeats,
+)
+from services.data.store.parts import Parts
+
+PART = 128
+"""Positions of a part."""
+
+_IN_FLIGHT = 512
+"""Answers at the reward service at once: enough for 64 engines, little to throw away at the end."""
+
+_BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
+"""Pauses between the tries of a policy that is away."""
+
+
+@dataclass(frozen=True)
+class Supply:
+    """Numbered positions; `size` is None where they never end. Portable ones can be made in any process."""
+
+    position: Callable[[int], Position]
+    size: int | None = None
+    portable: bool = False
+
+    def part(self, number: int) -> range:
+        """The numbers of a part; empty beyond the end."""
+        first, last = number * PART, (number + 1) * PART
+        return range(first, last if self.size is None else min(last, self.size))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Whose weaker moves are sought: a model behind one or more inference servers."""
+
+    servers: Sequence[InferenceClient]
+    model: str
+    completions: int
+    sampling: Sampling
+
+    async def answers(self, number: int, position: Position, recipe: Recipe) -> tuple[Completion, ...]:
+        """What it says to a position.
+
+        Raises:
+            PeerFault: its server is away.
+        """
+        server = self.servers[number % len(self.servers)]
+        prompt, seed = render(position, style=recipe.style), (recipe.seed << 32) + number * self.completions
+        for pause_s in (*_BACKOFF_S, None):
+            try:
+                made = await server.complete(
+                    prompt, model=self.model, count=self.completions, sampling=self.sampling, seed=seed
+                )
+                break
+            except PeerFault:
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
+        return made.completions
+
+
+@dataclass
+class Tally:
+    """The finished parts without a gap before them: how many there are, and how many positions have pairs."""
+
+    pairs: int = 0
+    parts: int = 0
+    seen: set[int] = field(default_factory=set)
+    _ahead: dict[int, list[int]] = field(default_factory=dict)
+
+    def add(self, part: int, pairs: Sequence[Pair]) -> None:
+        self._ahead[part] = [place_of(pair) for pair in pairs]
+        while self.parts in self._ahead:
+            before = len(self.seen)
+            self.seen.update(self._ahead.pop(self.parts))
+            self.pairs += len(self.seen) - before
+            self.parts += 1
+
+
+class Pairing:
+    """One data set in the making; what an earlier run finished is taken over."""
+
+    def __init__(
+        self,
+        supply: Supply,
+        recipe: Recipe,
+        parts: Parts[Pair],
+        *,
+        wanted: int,
+        policy: Policy | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self._supply = supply
+        self._recipe = recipe
+        self._parts = parts
+        self._wanted = wanted
+        self._policy = policy
+        self._executor = executor if supply.portable else None  # None: the event loop's threads
+        self._made: dict[int, list[tuple[int, Pair]]] = {}
+        self._judged: Counter[int] = Counter()
+        self._misses: dict[int, Counter[str]] = {}
+        self.tally = Tally()
+        for part in sorted(parts.done):
+            self.tally.add(part, list(parts.read(part)))
+
+    @property
+    def enough(self) -> bool:
+        return self.tally.pairs >= self._wanted
+
+    async def run(self, client: RewardClient, *, in_flight: int, advance: Callable[[int], None]) -> None:
+        """Works until there are enough pairs or no more positions; `advance` hears of each new pair.
+
+        Raises:
+            PeerFault: the policy or the reward service is away; a later run goes on from here.
+        """
+        if self.enough:
+            return
+        asked = self._asked(limit=in_flight)
+        judged = client.stream(asked, scheme="delta", items=_IN_FLIGHT)
+        async with aclosing(asked), aclosing(judged) as answers:  # type: ignore[type-var]
+            async for asked_question, slots in answers:
+                pair = pair_of(asked_question, slots, self._recipe)
+                advance(isinstance(pair, Pair))
+                self._take(asked_question.number, pair)
+                if self.enough:
+                    return
+
+    def pairs(self) -> Iterator[Pair]:
+        """The pairs wanted, in the order of their positions, no position twice."""
+        made = chain.from_iterable(self._parts.read(part) for part in range(self.tally.parts))
+        return islice(without_repeats(made, seen=set()), self._wanted)
+
+    def counts(self) -> Counter[str]:
+        """What became of the positions of the parts that count."""
+        total: Counter[str] = Counter()
+        for part in range(self.tally.parts):
+            total.update(self._parts.counts(part))
+        return total
+
+    async def _asked(self, *, limit: int) -> AsyncGenerator[tuple[Question, Any]]:
+        async with aclosing(spread(self._numbers(), self._question, limit=limit)) as questions:
+            async for asked in questions:
+                yield asked, asked.items()
+
+    def _numbers(self) -> Iterator[int]:
+        for part in count():
+            numbers = self._supply.part(part)
+            if not numbers or self.enough:
+                return
+            if part not in self._parts.done:
+                yield from numbers
+
+    async def _question(self, number: int) -> Question:
+        loop = asyncio.get_running_loop()
+        position = await loop.run_in_executor(self._executor, self._supply.position, number)
+        if self._policy is None:
+            return await asyncio.to_thread(question, number, position, self._recipe)
+        answers = await self._policy.answers(number, position, self._recipe)
+        return question(number, position, self._recipe, answers=answers, policy=self._policy.model)
+
+    def _take(self, number: int, pair: Pair | Miss) -> None:
+        part = number // PART
+        made, misses = self._made.setdefault(part, []), self._misses.setdefault(part, Counter())
+        if isinstance(pair, Pair):
+            made.append((number, pair))
+        else:
+            misses[pair.value] += 1
+        self._judged[part] += 1
+        if self._judged[part] == len(self._supply.part(part)):
+            self._finish(part)
+
+    def _finish(self, part: int) -> None:
+        made = [pair for _, pair in sorted(self._made.pop(part), key=lambda numbered: numbered[0])]
+        counts = {"positions": self._judged.pop(part), "pairs": len(made), **self._misses.pop(part)}
+        self._parts.write(part, made, counts=counts)
+        self.tally.add(part, made)

@@ -1,0 +1,1 @@
+"""Games as they lie in files: bytes, tags, moves, and where each stands."""

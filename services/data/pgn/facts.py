@@ -1,0 +1,125 @@
+"""What the tags of a game say, read from its bytes: all that is needed to pass it over unread."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache, partial
+
+from services.data.pgn.rawgame import RawGame, decode
+
+MAX_ELO = 5000
+"""Nobody is rated so high; a larger number is no rating."""
+
+# As python-chess has it: other lines in brackets say nothing.
+_TAG_PAIR = re.compile(rb'^\[([A-Za-z0-9][A-Za-z0-9_+#=:-]*)[ \t]+"([^\r\n]*)"\][ \t\r]*$', re.MULTILINE)
+_CLOCK = re.compile(r"(\d{1,6})(?:\+(\d{1,4}))?")
+_MOVES_OF_A_GAME = 40
+_REMEMBERED = 1024
+_SHORT_BYTES = 1 << 14
+
+
+class Speed(StrEnum):
+    """Lichess's classes of time control, by the seconds one player has for forty moves.
+
+    Source: scalachess, `core/src/main/scala/Speed.scala`.
+    """
+
+    ULTRABULLET = "ultrabullet"
+    BULLET = "bullet"
+    BLITZ = "blitz"
+    RAPID = "rapid"
+    CLASSICAL = "classical"
+    CORRESPONDENCE = "correspondence"
+
+
+_SHORTER_THAN_S = (
+    (30, Speed.ULTRABULLET),
+    (180, Speed.BULLET),
+    (480, Speed.BLITZ),
+    (1500, Speed.RAPID),
+    (21_600, Speed.CLASSICAL),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A game by its tags; None or empty where they say nothing."""
+
+    white_elo: int | None = None
+    black_elo: int | None = None
+    base_s: int | None = None
+    increment_s: int | None = None
+    speed: Speed | None = None
+    result: str = ""
+    termination: str = ""
+    """In small letters."""
+    variant: str = ""
+    """In small letters."""
+    event: str = ""
+    bot: bool = False
+    """Whether a player has the title BOT."""
+    evals: bool = False
+    """Whether the moves carry `[%eval ...]`."""
+
+
+def read_facts(raw: RawGame) -> Facts:
+    """The facts of a game. Those of the last ones are remembered: filter and parser ask for the same.
+
+    >>> read_facts(RawGame(1, b'[WhiteElo "1500"]\\n[TimeControl "180+2"]\\n\\n1. e4 *')).speed.value
+    'blitz'
+    """
+    return _read_again(raw) if len(raw.data) < _SHORT_BYTES else _read(raw)
+
+
+def _read(raw: RawGame) -> Facts:
+    tags, moves = raw.sections()
+    values = dict(_TAG_PAIR.findall(tags))
+    say = partial(_say, values)
+    base_s, increment_s, speed = _time(say(b"TimeControl"))
+    return Facts(
+        white_elo=read_elo(say(b"WhiteElo")),
+        black_elo=read_elo(say(b"BlackElo")),
+        base_s=base_s,
+        increment_s=increment_s,
+        speed=speed,
+        result=say(b"Result"),
+        termination=say(b"Termination").lower(),
+        variant=say(b"Variant").lower(),
+        event=say(b"Event"),
+        bot=b"BOT" in (values.get(b"WhiteTitle"), values.get(b"BlackTitle")),
+        evals=b"[%eval" in moves,
+    )
+
+
+_read_again = lru_cache(_REMEMBERED)(_read)
+
+
+def _say(values: dict[bytes, bytes], name: bytes) -> str:
+    return decode(values.get(name, b""))
+
+
+def read_elo(tag: str) -> int | None:
+    """A rating, if the tag holds one."""
+    digits = len(tag) < 6 and tag.isascii() and tag.isdecimal()
+    return int(tag) if digits and 0 < int(tag) < MAX_ELO else None
+
+
+def speed_of(base_s: int, increment_s: int) -> Speed:
+    """The class of a time control.
+
+    >>> speed_of(180, 0).value, speed_of(0, 1).value, speed_of(900, 15).value
+    ('blitz', 'bullet', 'classical')
+    """
+    estimate_s = base_s + _MOVES_OF_A_GAME * increment_s
+    return next((speed for limit_s, speed in _SHORTER_THAN_S if estimate_s < limit_s), Speed.CORRESPONDENCE)
+
+
+def _time(tag: str) -> tuple[int | None, int | None, Speed | None]:
+    """Base, increment and class; Lichess writes `-` where a move may take days."""
+    if tag == "-":
+        return None, None, Speed.CORRESPONDENCE
+    clock = _CLOCK.fullmatch(tag)
+    if not clock:
+        return None, None, None
+    base_s, increment_s = int(clock[1]), int(clock[2] or 0)
+    return base_s, increment_s, speed_of(base_s, increment_s)

@@ -1,0 +1,212 @@
+"""The bytes of a PGN file, wherever it is and whatever it is compressed with.
+
+Compression is told from the first bytes, not from the name, so that standard input may be compressed
+too. Never holds more than a block: a file larger than memory is fine. Bytes that do not decompress raise
+`Damaged`, after every byte before them; a disk or network that fails is another matter, and says so.
+"""
+
+import bz2
+import codecs
+import hashlib
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+import zstandard
+
+from rookery.errors import SetupError
+from services.data.store.storage import open_file
+
+STANDARD_INPUT = "-"
+
+BLOCK_BYTES = 1 << 17
+"""About so much plain text comes at a time; more would not stay in the cache until it is scanned."""
+
+_BUFFER_BYTES = 1 << 18
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class Damaged(Exception):
+    """What was read cannot be decompressed; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A PGN file by its content."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@contextmanager
+def open_bytes(location: str | Path) -> Iterator[IO[bytes]]:
+    """A file on disk, behind a URL such as `s3://bucket/games.pgn.zst`, or `-`: standard input.
+
+    Raises:
+        SetupError: it is not there or cannot be read.
+    """
+    if str(location) == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    if "://" in str(location):
+        folder, name = open_file(location)
+        with folder.read(name) as file:
+            yield file
+        return
+    try:
+        stored = Path(location).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise SetupError(f"cannot read {str(location)!r}: {error.strerror}") from error
+    with stored:
+        yield stored
+
+
+class Fingerprint:
+    """Takes the bytes of a file as they pass, for its `Source`."""
+
+    def __init__(self, location: str | Path) -> None:
+        self._path = str(location)
+        self._size = 0
+        self._digest = hashlib.sha256()
+
+    def update(self, chunk: bytes) -> None:
+        self._digest.update(chunk)
+        self._size += len(chunk)
+
+    @property
+    def source(self) -> Source:
+        """The file, if all of it has passed."""
+        return Source(self._path, self._size, self._digest.hexdigest())
+
+
+def identify(location: str | Path) -> Source:
+    """Size and SHA-256 of a file.
+
+    Raises:
+        SetupError: it is not there or cannot be read.
+    """
+    fingerprint = Fingerprint(location)
+    with open_bytes(location) as file:
+        for chunk in chunks_of(file, 1 << 20):
+            fingerprint.update(chunk)
+    return fingerprint.source
+
+
+def plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The plain text of a file that comes in chunks and may be compressed.
+
+    Raises:
+        Damaged: it cannot be decompressed beyond what came before.
+    """
+    rest = iter(chunks)
+    first = next(rest, b"")
+    while len(first) < 4 and (more := next(rest, b"")):
+        first += more
+    new = _codec_of(first)
+    chunks = _with_first(first, rest)
+    yield from _utf8(gathered(_decompress(chunks, new) if new else chunks))
+
+
+def chunks_of(file: IO[bytes], size: int, *, limit: int | None = None) -> Iterator[bytes]:
+    """The bytes from here on, at most `limit` of them."""
+    while limit is None or limit > 0:
+        chunk = file.read(size if limit is None else min(size, limit))
+        if not chunk:
+            return
+        if limit is not None:
+            limit -= len(chunk)
+        yield chunk
+
+
+class _Codec(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _zstd() -> _Codec:
+    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+
+
+def _gzip() -> _Codec:
+    return zlib.decompressobj(wbits=31)
+
+
+_CODECS: dict[bytes, Callable[[], _Codec]] = {
+    b"\x28\xb5\x2f\xfd": _zstd,
+    b"\x1f\x8b": _gzip,
+    b"BZh": bz2.BZ2Decompressor,
+}
+
+
+def is_compressed(start: bytes) -> bool:
+    """Whether a file that starts so is one of those that can be decompressed here."""
+    return _codec_of(start) is not None
+
+
+def _codec_of(start: bytes) -> Callable[[], _Codec] | None:
+    # `pzstd` begins with a skippable frame: 0x184D2A5? in little-endian order.
+    if start[1:4] == b"\x2a\x4d\x18" and start[0] >> 4 == 5:
+        return _zstd
+    return next((new for magic, new in _CODECS.items() if start.startswith(magic)), None)
+
+
+def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[bytes]:
+    """Frame after frame; not a library's file object, which may take a cut file for a complete one."""
+    codec, open_frame = new(), False
+    for chunk in chunks:
+        while chunk:
+            if new is _gzip and not open_frame:
+                chunk = chunk.lstrip(b"\0")  # padding between members, as gzip itself allows
+                if not chunk:
+                    break
+            try:
+                text = codec.decompress(chunk)
+            except (zstandard.ZstdError, zlib.error, OSError, EOFError) as error:
+                raise Damaged(f"{type(error).__name__}: {error}") from error
+            yield text
+            chunk, open_frame = codec.unused_data, not codec.eof
+            if codec.eof:
+                codec = new()
+    if open_frame:
+        raise Damaged("EOFError: the compressed file is cut off")
+
+
+def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """UTF-16, which Windows calls Unicode, as UTF-8; the rest as it is."""
+    decoder = None
+    for number, block in enumerate(blocks):
+        if number == 0 and block.startswith(_UTF16_MARKS):
+            decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+        yield decoder.decode(block).encode(errors="replace") if decoder else block
+
+
+def gathered(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Blocks of a worthwhile size; what came before damage is given before it is raised."""
+    held: list[bytes] = []
+    size = 0
+    try:
+        for block in blocks:
+            held.append(block)
+            size += len(block)
+            if size >= BLOCK_BYTES:
+                yield b"".join(held)
+                held, size = [], 0
+    except Damaged:
+        yield b"".join(held)
+        raise
+    if size:
+        yield b"".join(held)
+
+
+def _with_first(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest

@@ -1,0 +1,213 @@
+"""An index of the games of a file, so that any of them is at hand without reading the others.
+
+`FILE.index.parquet` has a row for each game, in order: where it begins in the plain text, its id, what its
+tags say; any reader of Parquet can query it. Its metadata tell where the file can be entered: anywhere
+in plain text, at each frame of a `pzstd` file, at the start of any other compressed file. Of the index
+no more than a few row groups are ever in memory.
+"""
+
+import hashlib
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import accumulate
+from threading import Lock
+from typing import Any, Self, overload
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from rookery.errors import InvalidInput, SetupError
+from services.data.pgn.files import STANDARD_INPUT, Source, open_bytes
+from services.data.pgn.games import FIRST_HELDOUT, Split
+from services.data.pgn.pieces import Piece
+from services.data.pgn.rawgame import Defect, RawGame
+from services.data.pgn.scanner import Scanner
+from services.data.store.storage import open_file
+
+SUFFIX = ".index.parquet"
+VERSION = 1
+ROWS = 1 << 16
+"""Of a row group: what is read to find a game."""
+
+ABOUT = b"rookery.index"
+"""Under this name the metadata hold an `About`, as JSON."""
+
+_COLUMNS_KEPT = 16
+_EDGE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What an index says of its file. `entries` are places to enter it: as stored, and in the plain text."""
+
+    source: Source
+    edges: str
+    is_text: bool
+    entries: tuple[tuple[int, int], ...]
+    games: int
+    train: tuple[int, ...]
+    """Sound games that are not held out, in each row group."""
+    heldout: tuple[int, ...]
+    version: int = VERSION
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        about = json.loads(data)
+        if about["version"] != VERSION:
+            raise InvalidInput(f"an index of version {about['version']!r}: version {VERSION} is read here")
+        for name in ("train", "heldout"):
+            about[name] = tuple(about[name])
+        entries = tuple((stored, plain) for stored, plain in about.pop("entries"))
+        return cls(source=Source(**about.pop("source")), entries=entries, **about)
+
+
+def edges_of(location: str) -> str:
+    """A hash of the size, the beginning and the end of a file: enough to see that it is another."""
+    with open_bytes(location) as file:
+        size = file.seek(0, 2)
+        digest = hashlib.sha256(str(size).encode())
+        for start in (0, max(0, size - _EDGE_BYTES)):
+            file.seek(start)
+            digest.update(file.read(_EDGE_BYTES))
+    return digest.hexdigest()
+
+
+def place_of(location: str) -> str:
+    """Where the index of a file is."""
+    return location + SUFFIX
+
+
+def find_index(location: str) -> "Index | None":
+    """The index beside a file, if there is one.
+
+    Raises:
+        SetupError: it is of another file, and must be made again.
+    """
+    if location == STANDARD_INPUT:
+        return None
+    try:
+        index = Index(location)
+    except SetupError:
+        return None
+    if index.about.edges != edges_of(location):
+        index.close()
+        raise SetupError(f"{place_of(location)!r} is of another file: make it again, or remove it")
+    return index
+
+
+class Index:
+    """The index beside the file at `location`. Thread-safe.
+
+    Raises:
+        SetupError: it cannot be read.
+        InvalidInput: it is no index, or of another version.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._lock = Lock()
+        self._opened = ExitStack()
+        folder, name = open_file(place_of(location))
+        self._file = pq.ParquetFile(self._opened.enter_context(folder.read(name)))
+        about = (self._file.metadata.metadata or {}).get(ABOUT)
+        if about is None:
+            self.close()
+            raise InvalidInput(f"{place_of(location)!r} is no index of games")
+        self.about = About.from_json(about)
+        self._members = {
+            "train": [0, *accumulate(self.about.train)],
+            "heldout": [0, *accumulate(self.about.heldout)],
+        }
+        self._column = lru_cache(_COLUMNS_KEPT)(self._read_column)
+
+    def __len__(self) -> int:
+        return self.about.games
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def members(self, split: Split) -> Sequence[int]:
+        """Numbers, from 0, of the games of a split."""
+        return range(len(self)) if split == "all" else _Members(self._members[split], self, split)
+
+    def member(self, group: int, place: int, split: Split) -> int:
+        """The number of the sound game of a split at a place within a row group."""
+        ids, sound = self._column(group, "id"), self._column(group, "defect") == ""
+        heldout = ids >= np.uint64(FIRST_HELDOUT)
+        wanted = sound & (heldout if split == "heldout" else ~heldout)
+        return group * ROWS + int(np.flatnonzero(wanted)[place])
+
+    def find(self, id: str) -> int | None:
+        """The number of the first game with an id; reads the ids up to it."""
+        wanted = np.uint64(int(id, 16))
+        for group in range(self._file.num_row_groups):
+            found = np.flatnonzero(self._read_column(group, "id") == wanted)
+            if len(found):
+                return group * ROWS + int(found[0])
+        return None
+
+    def raw(self, number: int) -> RawGame:
+        """A game by its number, from 0."""
+        defect = str(self._cell(number, "defect"))
+        offset = int(self._cell(number, "offset"))
+        if defect:
+            return RawGame(number + 1, b"", offset, Defect(defect), "as the index tells")
+        end = int(self._cell(number + 1, "offset")) if number + 1 < len(self) else None
+        scanner = Scanner()
+        scanner.rebase(games=number, size=offset)
+        games = [*scanner.feed(b"".join(self._text(offset, end))), *scanner.finish()]
+        return games[0]
+
+    def _text(self, offset: int, end: int | None) -> Iterator[bytes]:
+        """The plain text of the file from `offset` to `end`."""
+        if self.about.is_text:
+            yield from Piece(self._location, offset, end, is_text=True).blocks()
+            return
+        entry = bisect_right(self.about.entries, offset, key=lambda entry: entry[1]) - 1
+        stored, at = self.about.entries[entry]
+        for block in Piece(self._location, stored).blocks():
+            last = len(block) if end is None else end - at
+            yield block[max(0, offset - at) : max(0, last)]
+            at += len(block)
+            if end is not None and at >= end:
+                return
+
+    def _cell(self, number: int, name: str) -> Any:
+        return self._column(number // ROWS, name)[number % ROWS]
+
+    def _read_column(self, group: int, name: str) -> NDArray[Any]:
+        with self._lock:
+            column = self._file.read_row_group(group, columns=[name])[name]
+        return np.asarray(column.to_numpy())
+
+
+class _Members(Sequence[int]):
+    """Numbers of sound games, found when they are asked for."""
+
+    def __init__(self, counted: list[int], index: Index, split: Split) -> None:
+        self._counted = counted
+        self._index = index
+        self._split = split
+
+    def __len__(self) -> int:
+        return self._counted[-1]
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[int]: ...
+    def __getitem__(self, place: int | slice) -> int | Sequence[int]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        group = bisect_right(self._counted, place) - 1
+        return self._index.member(group, place - self._counted[group], self._split)

@@ -1,0 +1,102 @@
+"""Parts of a large file that can be read alone, in any order, by different processes.
+
+Plain text can be cut anywhere. A compressed file can be entered where a frame begins, and `pzstd`, which
+Lichess compresses its dumps with, writes before each frame how long it is: the whole plan of a 30 GB
+file takes a few thousand small reads. Any other compressed file is one piece, and so is one behind a URL,
+where small reads are dear.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from services.data.pgn.files import STANDARD_INPUT, chunks_of, gathered, is_compressed, open_bytes, plain
+
+PIECE_BYTES = 1 << 26
+"""Of plain text."""
+
+COMPRESSED_BYTES = 1 << 13
+"""Read at a time from a compressed file. Small: all they hold comes out at once, or is lost at once."""
+
+TEXT_BYTES = 1 << 18
+"""Read at a time from a file that is not compressed."""
+
+Watch = Callable[[bytes], None]
+
+# A skippable frame whose four bytes are the size of the frame after it. Source: facebook/zstd,
+# contrib/pzstd/SkippableFrame.h.
+_ANNOUNCEMENT = struct.Struct("<III")
+_MAGIC = 0x184D2A50
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes `start` to `stop` of a file as it is stored; None is its end."""
+
+    location: str
+    start: int = 0
+    stop: int | None = None
+    is_text: bool = False
+
+    def blocks(self, watch: Watch | None = None) -> Iterator[bytes]:
+        """The plain text of the piece. `watch` sees the bytes as they are stored.
+
+        Raises:
+            SetupError: the file cannot be read.
+            Damaged: the piece cannot be decompressed beyond what came before.
+        """
+        limit = None if self.stop is None else self.stop - self.start
+        with open_bytes(self.location) as file:
+            if self.start:
+                file.seek(self.start)
+            chunks = chunks_of(file, TEXT_BYTES if self.is_text else COMPRESSED_BYTES, limit=limit)
+            if watch:
+                chunks = _watched(chunks, watch)
+            yield from gathered(chunks) if self.is_text else plain(chunks)
+
+
+def plan(location: str | Path) -> list[Piece]:
+    """The pieces of a file, in order.
+
+    Raises:
+        SetupError: it is not there or cannot be read.
+    """
+    name = str(location)
+    if name == STANDARD_INPUT:
+        return [Piece(name)]
+    with open_bytes(name) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        start = file.read(4)
+        if is_compressed(start) or start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            cuts, is_text = [0] if "://" in name else _frames(file, size), False
+        else:
+            cuts, is_text = list(range(0, max(size, 1), PIECE_BYTES)), True
+    stops: list[int | None] = [*cuts[1:], None]
+    return [Piece(name, start, stop, is_text) for start, stop in zip(cuts, stops, strict=True)]
+
+
+def _watched(chunks: Iterator[bytes], watch: Watch) -> Iterator[bytes]:
+    for chunk in chunks:
+        watch(chunk)
+        yield chunk
+
+
+def _frames(file: IO[bytes], size: int) -> list[int]:
+    """Where the frames begin that are announced; the last piece holds whatever follows them."""
+    starts = [0]
+    at = 0
+    while at < size:
+        file.seek(at)
+        words = file.read(_ANNOUNCEMENT.size)
+        if len(words) < _ANNOUNCEMENT.size:
+            break
+        magic, length, frame_bytes = _ANNOUNCEMENT.unpack(words)
+        if (magic, length) != (_MAGIC, 4):
+            break
+        if at:
+            starts.append(at)
+        at += _ANNOUNCEMENT.size + frame_bytes
+    return starts

@@ -1,0 +1,228 @@
+"""The games of files, one after the other or piece by piece in several processes.
+
+A piece begins and ends in the middle of a game. Whoever reads it leaves its head, up to the first place
+where a game begins for certain, and its unfinished end; `Seam` joins the end of one piece to the head of
+the next. So the games, their numbers and offsets are the same however a file is cut. A piece that cannot
+be decompressed costs the game it breaks off in and what was in the rest of the piece.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Generic, Protocol, Self, TypeVar
+
+from services.data.pgn.files import Damaged
+from services.data.pgn.jobs import Workers
+from services.data.pgn.pieces import Piece, Watch, plan
+from services.data.pgn.rawgame import RawGame
+from services.data.pgn.scanner import Keep, Scanner, beginning
+
+BATCH = 512
+BATCH_BYTES = 1 << 22
+"""Games that are handled at once, unless they are so long together."""
+
+# Longer than what `beginning` looks for.
+_OVERLAP_BYTES = 16
+
+
+class Findings(Protocol):
+    """What was made of some games of a file."""
+
+    games: int
+    """How many went by, handled or not; the reader counts them."""
+
+    def rebase(self, *, games: int, size: int) -> None:
+        """Counts as if so many games and bytes had come before."""
+
+    def merge(self, later: Self, /) -> None:
+        """Adds what was made of the games after them."""
+
+
+F = TypeVar("F", bound=Findings)
+F_co = TypeVar("F_co", bound=Findings, covariant=True)
+
+
+class Handler(Protocol[F_co]):
+    """What is to be made of the games of a file; sent to other processes."""
+
+    @property
+    def keep(self) -> Keep | None:
+        """Which games are looked at, by their first bytes; None is all of them."""
+
+    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, F_co]:
+        """The games worth handling; returns what there is to say of the others."""
+
+    def handle(self, games: Sequence[RawGame]) -> F_co:
+        """What some games give."""
+
+
+def read_raw_games(location: str | Path, watch: Watch | None = None) -> Iterator[RawGame]:
+    """The games of a file, in order. `watch` sees the bytes as they are stored.
+
+    Damage gives what could be read, then one `RawGame` with the defect `DAMAGED_FILE`.
+
+    Raises:
+        SetupError: the file cannot be read.
+    """
+    yield from _read(Scanner(), plan(location), watch)
+
+
+def handle_file(
+    location: str,
+    handler: Handler[F],
+    workers: Workers,
+    watch: Watch | None = None,
+    measure: Callable[[int], None] | None = None,
+) -> Iterator[F]:
+    """What becomes of the games of a file, in order and bit by bit; the pieces are shared out.
+
+    A file of one piece is read here, and only the games that are chosen go to the workers. `watch` sees its
+    bytes; those of a file of several pieces pass elsewhere, and `measure` is told the plain size of each.
+
+    Raises:
+        SetupError: the file cannot be read.
+    """
+    pieces = plan(location)
+    if len(pieces) == 1:
+        scanner = Scanner(handler.keep)
+        chosen = _Chosen(handler.choose(_read(scanner, pieces, watch)))
+        yield from workers.map(handler.handle, chosen)
+        chosen.rest.games = scanner.games
+        yield chosen.rest
+        return
+    seam = Seam(handler)
+    for portion in workers.map(partial(_read_piece, handler), pieces):
+        if measure:
+            measure(portion.size)
+        yield from seam.join(portion)
+    yield from seam.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Portion(Generic[F]):
+    """What came of a piece: `begun` if a game begins in it for certain, before which there is the head."""
+
+    size: int
+    head: bytes
+    begun: bool
+    findings: F
+    scanner: Scanner
+    damage: str | None
+
+
+class Seam(Generic[F]):
+    """Joins the portions of one file, in order."""
+
+    def __init__(self, handler: Handler[F]) -> None:
+        self._handler = handler
+        self._scanner = Scanner(handler.keep)
+        self._counted = 0
+        self._size = 0
+
+    def join(self, portion: Portion[F]) -> Iterator[F]:
+        """What the games up to the end of the portion gave, in order."""
+        scanner = self._scanner
+        between = list(scanner.feed(portion.head))
+        if portion.begun:
+            yield self._between([*between, *scanner.finish()])
+            portion.findings.rebase(games=scanner.games, size=self._size)
+            yield portion.findings
+            portion.scanner.rebase(games=scanner.games, size=self._size)
+            self._scanner = scanner = portion.scanner
+            self._counted, between = scanner.games, []
+        if portion.damage is not None:
+            between += scanner.abandon(portion.damage)
+        yield self._between(between)
+        self._size += portion.size
+
+    def finish(self) -> Iterator[F]:
+        """What the games after the last certain beginning gave."""
+        yield self._between(list(self._scanner.finish()))
+
+    def _between(self, games: Sequence[RawGame]) -> F:
+        found = _sift(self._handler, games)
+        found.games = self._scanner.games - self._counted
+        self._counted = self._scanner.games
+        return found
+
+
+class _Chosen(Generic[F]):
+    """Chosen games in batches; when they are through, `rest` tells of the others."""
+
+    rest: F
+
+    def __init__(self, games: Generator[RawGame, None, F]) -> None:
+        self._games = games
+
+    def __iter__(self) -> Iterator[list[RawGame]]:
+        batch, size = [], 0
+        for raw in self._flow():
+            batch.append(raw)
+            size += len(raw.data)
+            if len(batch) == BATCH or size >= BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _flow(self) -> Iterator[RawGame]:
+        self.rest = yield from self._games
+
+
+def _read(scanner: Scanner, pieces: Sequence[Piece], watch: Watch | None) -> Iterator[RawGame]:
+    for piece in pieces:
+        try:
+            for block in piece.blocks(watch):
+                yield from scanner.feed(block)
+        except Damaged as damage:
+            yield from scanner.abandon(str(damage))
+    yield from scanner.finish()
+
+
+def _sift(handler: Handler[F], games: Iterable[RawGame]) -> F:
+    chosen = _Chosen(handler.choose(games))
+    results = [handler.handle(batch) for batch in chosen]
+    found = chosen.rest
+    for result in results:
+        found.merge(result)
+    return found
+
+
+def _read_piece(handler: Handler[F], piece: Piece) -> Portion[F]:
+    reader = _PieceReader(piece, handler.keep)
+    findings = _sift(handler, reader)
+    findings.games = reader.scanner.games
+    return Portion(reader.size, bytes(reader.head), reader.begun, findings, reader.scanner, reader.damage)
+
+
+class _PieceReader:
+    """The games that begin in a piece, but for the last, which may end in another."""
+
+    def __init__(self, piece: Piece, keep: Keep | None) -> None:
+        self.size = 0
+        self.head = bytearray()
+        self.begun = piece.start == 0
+        self.scanner = Scanner(keep)
+        self.damage: str | None = None
+        self._piece = piece
+
+    def __iter__(self) -> Iterator[RawGame]:
+        try:
+            for block in self._piece.blocks():
+                self.size += len(block)
+                yield from self.scanner.feed(block if self.begun else self._from_beginning(block))
+        except Damaged as damage:
+            self.damage = str(damage)
+
+    def _from_beginning(self, block: bytes) -> bytes:
+        searched = max(0, len(self.head) - _OVERLAP_BYTES)
+        self.head += block
+        at = beginning(self.head, searched)
+        if at < 0:
+            return b""
+        rest = bytes(self.head[at:])
+        del self.head[at:]
+        self.begun = True
+        self.scanner.rebase(games=0, size=at)
+        return rest

@@ -1,0 +1,55 @@
+"""Names of files of games to the files: a folder, a pattern, a URL or standard input are such names."""
+
+import glob
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from pathlib import Path
+
+from rookery.errors import SetupError
+from services.data.pgn.files import STANDARD_INPUT
+from services.data.store.storage import open_folder
+
+SUFFIXES = (".pgn", ".pgn.zst", ".pgn.gz", ".pgn.bz2")
+"""What a folder is searched for."""
+
+
+def find_sources(names: Iterable[str | Path]) -> list[str]:
+    """The files that some names stand for, sorted within each name, none twice.
+
+    A folder gives the PGN files in it and below; `*`, `?` and `[...]` make a pattern, on a disk or at the end
+    of a URL; `-` is standard input.
+
+    Raises:
+        SetupError: a name stands for no file.
+    """
+    found = dict.fromkeys(file for name in names for file in _files_of(str(name).strip()))
+    return list(found)
+
+
+def _files_of(name: str) -> list[str]:
+    if name == STANDARD_INPUT:
+        return [name]
+    files = _at_url(name) if "://" in name else _on_disk(name) if name else []
+    if not files:
+        raise SetupError(f"no file matches {name!r}")
+    return files
+
+
+def _on_disk(name: str) -> list[str]:
+    path = Path(name)
+    if path.is_dir():
+        below = (str(file) for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        return sorted(file for file in below if file.endswith(SUFFIXES))
+    if path.exists() or not glob.has_magic(name):
+        return [name] if path.exists() else []
+    return sorted(file for file in glob.glob(name, recursive=True) if Path(file).is_file())  # noqa: PTH207
+
+
+def _at_url(url: str) -> list[str]:
+    folder, _, pattern = url.rpartition("/")
+    if pattern and not glob.has_magic(pattern):
+        return [url]
+    here = open_folder(folder)
+    names = (name for name in here.names() if not pattern or "/" not in name)
+    wanted = (name for name in names if (fnmatch(name, pattern) if pattern else name.endswith(SUFFIXES)))
+    return [here.place(name) for name in wanted]

@@ -1,0 +1,133 @@
+"""Lines to the bytes of one game at a time, so that a broken game cannot swallow its neighbours.
+
+Games are cut apart before anything parses them: an unclosed comment ends with its game, a blank line
+inside the moves does not end it. Knows nothing of chess rules: `services.data.pgn.games` reads the text.
+What cannot be read becomes a `RawGame` with a defect, in its place among the others.
+
+This is the careful reader, a line at a time; `services.data.pgn.scanner` is the fast one and comes here
+with whatever does not look like every other game.
+"""
+
+import re
+from collections.abc import Iterator
+
+from services.data.pgn.rawgame import MAX_GAME_BYTES, Defect, RawGame
+
+# A tag pair at the start of a line; `[%clk` of a broken comment is none.
+_TAG = re.compile(rb'\[([A-Za-z0-9][A-Za-z0-9_+#=:-]*)\s+"')
+_COMMENT = re.compile(rb"\{[^}]*\}")
+# What opens or closes a comment, and what stands between.
+_COMMENT_PART = re.compile(rb"[;{}]|[^;{}]+")
+_LETTER = re.compile(rb"[A-Za-z]")
+# Movetext that can only be the beginning of a game: White's first move.
+_FIRST_MOVE = re.compile(rb"\s*1\s*\.(?!\.)")
+_RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Splitter:
+    """Decides line by line where one game ends and the next begins.
+
+    `number` and `offset` are those of the first game it will give.
+    """
+
+    def __init__(self, *, number: int = 1, offset: int = 0) -> None:
+        self._next_number = number
+        self._read = offset
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lines: list[bytes] = []
+        self._start = self._read
+        self._size = 0
+        self._tags: dict[bytes, None] = {}  # a set that remembers its first
+        self._has_moves = self._in_comment = self._ended = self._blank = False
+
+    def feed(self, line: bytes) -> RawGame | None:
+        """Takes one line with its end; the game before it, if the line begins another."""
+        size = len(line)
+        line = line.rstrip(b"\r\n").removeprefix(_BYTE_ORDER_MARK)
+        game = None
+        if not line or line.isspace():
+            self._blank = True
+        elif not line.startswith(b"%"):
+            tag = _TAG.match(line)
+            game = self.finish() if self._begins_game(line, tag) else None
+            self._add(line, tag)
+        self._read += size
+        return game
+
+    def finish(self) -> RawGame | None:
+        """The game gathered so far."""
+        if not self._lines:
+            return None
+        data = b"\n".join(self._lines) + b"\n"
+        game = RawGame(self._next_number, data, self._start)
+        if self._size > MAX_GAME_BYTES:
+            game = game._replace(defect=Defect.TOO_LONG, detail=f"{self._size} bytes")
+        elif self._in_comment:
+            game = game._replace(defect=Defect.OPEN_COMMENT, detail="a comment is never closed")
+        self._next_number += 1
+        self._reset()
+        return game
+
+    def abandon(self, detail: str) -> Iterator[RawGame]:
+        """The game gathered so far if its result was read, then the one nobody can trust to be whole."""
+        whole = self.finish() if self._ended else None
+        if whole:
+            yield whole
+        broken = self.finish() or RawGame(self._next_number, b"", self._read)
+        yield broken._replace(defect=Defect.DAMAGED_FILE, detail=detail)
+        self._next_number = broken.number + 1
+
+    def rebase(self, *, games: int, size: int) -> None:
+        """Counts as if so many games and bytes had come before."""
+        self._next_number += games
+        self._read += size
+        self._start += size
+
+    def _begins_game(self, line: bytes, tag: re.Match[bytes] | None) -> bool:
+        if tag:
+            return self._blank if self._in_comment else self._begins_tags(tag[1])
+        if self._in_comment or line.lstrip().startswith((b"{", b";", b"(", b")", b"$")):
+            return False
+        return self._ended or (self._has_moves and self._blank and _FIRST_MOVE.match(line) is not None)
+
+    def _begins_tags(self, name: bytes) -> bool:
+        """Whether a tag opens another game. One that is merely written twice does not."""
+        if self._has_moves or (self._blank and name == b"Event"):
+            return True
+        return name in self._tags and (self._blank or name == next(iter(self._tags)))
+
+    def _add(self, line: bytes, tag: re.Match[bytes] | None) -> None:
+        if not self._lines:
+            self._start = self._read
+        self._blank = False
+        self._size += len(line) + 1
+        if self._size <= MAX_GAME_BYTES or not self._lines:
+            self._lines.append(line[:MAX_GAME_BYTES])
+        if not self._has_moves and not self._in_comment and line.startswith(b"["):
+            if tag and self._size <= MAX_GAME_BYTES:
+                self._tags[tag[1]] = None
+            return
+        moves = self._outside_comments(line)
+        self._has_moves = self._has_moves or _LETTER.search(moves) is not None
+        self._ended = self._has_moves and not self._in_comment and moves.endswith(_RESULTS)
+
+    def _outside_comments(self, line: bytes) -> bytes:
+        """What of the line is no comment; remembers whether one is left open."""
+        if not self._in_comment and b";" not in line:
+            moves = _COMMENT.sub(b"", line)
+            if b"{" not in moves:
+                return moves.rstrip()
+        kept = []
+        for part in _COMMENT_PART.findall(line):
+            if self._in_comment:
+                self._in_comment = part != b"}"
+            elif part == b";":
+                break
+            elif part == b"{":
+                self._in_comment = True
+            else:
+                kept.append(part)
+        return b"".join(kept).rstrip()

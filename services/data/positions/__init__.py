@@ -1,0 +1,1 @@
+"""Positions drawn from games or generated: orders, samples, recipes, counts."""

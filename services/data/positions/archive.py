@@ -1,0 +1,159 @@
+"""Every game of some files within reach by number, in bounded memory.
+
+A file with an index beside it (`rookery data index`) is read where its games are asked for, however large
+it is. Any other is read through once, front to back, and its text kept in a temporary file: that suits
+what fits on the disk uncompressed and is read in seconds. Games are parsed when they are asked for, and the
+last ones are kept.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import overload
+
+from rookery.errors import NotFound
+from rookery.metrics import GAMES_SKIPPED
+from services.data.pgn.games import Game, SkippedGame, Split, parse, skip
+from services.data.pgn.index import find_index
+from services.data.positions.shelf import Copied, Indexed, Shelf
+
+logger = logging.getLogger(__name__)
+
+_SOURCE_DIGITS = 8
+"""Of its SHA-256: what the ids of positions begin with."""
+
+GAMES_KEPT = 1 << 16
+"""Parsed games in memory, under a kilobyte each."""
+
+
+class Archive:
+    """The games of files, by number from 0. Thread-safe.
+
+    Raises:
+        SetupError: a file cannot be read, or its index is of another.
+    """
+
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        self._shelves = [_shelf(str(path)) for path in paths]
+        self.sources = [shelf.source for shelf in self._shelves]
+        self.skipped: dict[int, SkippedGame] = {}
+        self._first_of = [0, *accumulate(map(len, self._shelves))]
+        self._members = {
+            split: _Joined([shelf.members(split) for shelf in self._shelves], self._first_of)
+            for split in ("train", "heldout")
+        }
+        self._parse = lru_cache(GAMES_KEPT)(self._load)
+        for first, shelf in zip(self._first_of, self._shelves, strict=False):
+            for raw in shelf.broken:
+                if raw.defect:
+                    self._skip(first + raw.number - 1, skip(raw, shelf.source, raw.defect, raw.detail))
+        logger.info(
+            "%d games in %s, %d of them held out",
+            len(self),
+            ", ".join(repr(source.path) for source in self.sources),
+            len(self._members["heldout"]),
+        )
+
+    def __len__(self) -> int:
+        return self._first_of[-1]
+
+    def members(self, split: Split) -> Sequence[int]:
+        """Numbers of the games of a split."""
+        return range(len(self)) if split == "all" else self._members[split]
+
+    def game(self, number: int) -> Game | None:
+        """A game, or None when it is broken: then it is counted and named, once."""
+        game = self._parse(number)
+        if isinstance(game, Game):
+            return game
+        if number not in self.skipped:
+            self._skip(number, game)
+        return None
+
+    def find(self, id: str) -> tuple[Game, str]:
+        """A game and its text, by its id, a hash of its moves, or by source and number: `8999067f:102`.
+
+        Raises:
+            NotFound: there is none, or it is broken.
+        """
+        number = self._numbered(id) if ":" in id else self._hashed(id)
+        if number is None:
+            raise NotFound(f"no game {id!r} in {len(self)} games")
+        game = self.game(number)
+        if game is None:
+            raise NotFound(f"game {id!r} was passed over: {self.skipped[number]}")
+        shelf, within = self._place(number)
+        return game, shelf.raw(within).text
+
+    def close(self) -> None:
+        for shelf in self._shelves:
+            shelf.close()
+
+    def _hashed(self, id: str) -> int | None:
+        for first, shelf in zip(self._first_of, self._shelves, strict=False):
+            found = shelf.find(id)
+            if found is not None:
+                return first + found
+        return None
+
+    def _numbered(self, id: str) -> int | None:
+        source, _, number = id.partition(":")
+        within = int(number) - 1 if number.isascii() and number.isdecimal() and len(number) < 20 else -1
+        for first, shelf in zip(self._first_of, self._shelves, strict=False):
+            named = shelf.source.sha256.startswith(source) and len(source) >= _SOURCE_DIGITS
+            if named and 0 <= within < len(shelf):
+                return first + within
+        return None
+
+    def _load(self, number: int) -> Game | SkippedGame:
+        if number in self.skipped:
+            return self.skipped[number]
+        shelf, within = self._place(number)
+        return parse(shelf.raw(within), shelf.source)
+
+    def _place(self, number: int) -> tuple[Shelf, int]:
+        index = bisect_right(self._first_of, number) - 1
+        return self._shelves[index], number - self._first_of[index]
+
+    def _skip(self, number: int, game: SkippedGame) -> None:
+        self.skipped[number] = game
+        GAMES_SKIPPED.labels(game.defect.value).inc()
+        logger.warning("skipped %s", game)
+
+
+class _Joined(Sequence[int]):
+    """The numbers of several shelves, one after the other."""
+
+    def __init__(self, parts: Sequence[Sequence[int]], first_of: Sequence[int]) -> None:
+        self._parts = parts
+        self._first_of = first_of
+        self._ends = list(accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[int]: ...
+    def __getitem__(self, place: int | slice) -> int | Sequence[int]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        part = bisect_right(self._ends, place)
+        before = self._ends[part - 1] if part else 0
+        return self._first_of[part] + self._parts[part][place - before]
+
+
+def _shelf(location: str) -> Shelf:
+    index = find_index(location)
+    return Indexed(index) if index else Copied(location)
+
+
+def uci_moves(game: Game) -> list[str]:
+    """The moves of a game from its `start_fen`."""
+    return [move.uci() for _, _, move in game.replay()]

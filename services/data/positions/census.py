@@ -1,0 +1,156 @@
+"""Games and positions counted by phase, rating, result, time control, and how many come twice.
+
+Games are counted by their tags, which costs microseconds; a share of them is replayed for the phases.
+Memory does not grow with the files.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import chess
+
+from rookery.trace import Position
+from services.data.pgn.facts import Facts, read_facts
+from services.data.pgn.files import Source
+from services.data.pgn.games import PHASES, SkippedGame
+from services.data.pgn.native import read_games
+from services.data.pgn.rawgame import RawGame
+from services.data.positions.distinct import key_of
+from services.data.positions.repeats import Repeats
+
+ELO_STEP = 200
+PLY_STEP = 20
+
+_TICKETS = 1 << 32
+
+
+@dataclass(slots=True)
+class Census:
+    """Counts by name: of games, and of positions in them or by themselves."""
+
+    games: int = 0
+    replayed: int = 0
+    positions: int = 0
+    by: dict[str, Counter[str]] = field(default_factory=dict)
+    repeats: Repeats = field(default_factory=Repeats)
+
+    def rebase(self, *, games: int, size: int) -> None:
+        """Nothing counted here depends on what came before."""
+
+    def merge(self, later: Self, /) -> None:
+        self.games += later.games
+        self.replayed += later.replayed
+        self.positions += later.positions
+        for name, counts in later.by.items():
+            self.by.setdefault(name, Counter()).update(counts)
+        self.repeats.merge(later.repeats)
+
+    def count(self, name: str, value: str, times: int = 1) -> None:
+        self.by.setdefault(name, Counter())[value] += times
+
+    def summary(self) -> dict[str, Any]:
+        """Plain numbers, the most frequent first; ratings and plies in order."""
+        return {
+            "games": self.games,
+            "replayed": self.replayed,
+            "positions": self.positions,
+            **{name: _ordered(name, counts) for name, counts in sorted(self.by.items())},
+            "duplicates": self.repeats.summary(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GameCounter:
+    """Counts the games of the file at `location`; `replay` is the share whose moves are read."""
+
+    location: str
+    replay: float
+
+    @property
+    def keep(self) -> None:
+        """Every game is counted."""
+
+    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Census]:
+        """The games to replay; counts all of them by their tags."""
+        census, below = Census(), round(self.replay * _TICKETS)
+        for raw in games:
+            census.games += 1
+            raw = raw.judged()
+            if raw.defect:
+                census.count("broken", raw.defect.value)
+                continue
+            _count_facts(census, read_facts(raw))
+            census.repeats.add(int(raw.id, 16))
+            if raw.ticket < below:
+                yield raw
+        return census
+
+    def handle(self, raws: Sequence[RawGame]) -> Census:
+        """The positions of some games by phase, and what only their moves show to be broken."""
+        census = Census()
+        for played in read_games(raws, Source(self.location, 0, ""), chess960=True):
+            if isinstance(played, SkippedGame):
+                census.count("broken", played.defect.value)
+                continue
+            census.replayed += 1
+            phases = Counter(played.game.phases)
+            for code, phase in enumerate(PHASES):
+                census.positions += phases[code]
+                census.count("phase", phase.value, phases[code])
+        return census
+
+
+def count_positions(positions: Iterable[Position]) -> Census:
+    """A census of positions by themselves."""
+    census = Census()
+    for position in positions:
+        census.positions += 1
+        board = chess.BaseBoard(position.fen.split()[0])
+        census.count("phase", position.phase.value)
+        census.count("to_move", "white" if position.fen.split()[1] == "w" else "black")
+        census.count("elo", _elo(position.white_elo, position.black_elo))
+        census.count("ply", _bin(position.ply, PLY_STEP))
+        census.count("men", _bin(board.occupied.bit_count(), 4))
+        census.repeats.add(key_of(position.fen))
+    return census
+
+
+def _count_facts(census: Census, facts: Facts) -> None:
+    census.count("result", facts.result or "unknown")
+    census.count("time_control", facts.speed.value if facts.speed else "unknown")
+    census.count("elo", _elo(facts.white_elo, facts.black_elo))
+    census.count("variant", facts.variant or "standard")
+    if facts.termination:
+        census.count("termination", facts.termination)
+    if facts.bot:
+        census.count("with", "a bot")
+    if facts.evals:
+        census.count("with", "evaluations")
+
+
+def _elo(white: int | None, black: int | None) -> str:
+    """The mean of both players, or the one that is known."""
+    known = [elo for elo in (white, black) if elo is not None]
+    return _bin(sum(known) // len(known), ELO_STEP) if known else "unknown"
+
+
+def _bin(value: int, step: int) -> str:
+    """
+    >>> _bin(1834, 200)
+    '1800-1999'
+    """
+    first = value // step * step
+    return f"{first}-{first + step - 1}"
+
+
+def _ordered(name: str, counts: Counter[str]) -> dict[str, int]:
+    if name in ("elo", "ply", "men"):
+        return dict(sorted(counts.items(), key=lambda item: _first_number(item[0])))
+    return dict(counts.most_common())
+
+
+def _first_number(label: str) -> int:
+    number = label.partition("-")[0]
+    return int(number) if number.isdecimal() else -1

@@ -1,0 +1,107 @@
+"""A set of positions on disk or in a bucket, and the manifest that says what it is.
+
+The same files, recipe, exams and versions give the same bytes, whatever the number of processes, the
+order of the games and the compression.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rookery.errors import InvalidInput
+from rookery.trace import Phase, Position
+from services.data.pgn import native
+from services.data.pgn.games import SkippedGame
+from services.data.pgn.sources import find_sources
+from services.data.positions.distinct import read_exams
+from services.data.positions.drawing import Drawing
+from services.data.positions.recipe import PositionRecipe
+from services.data.store.jsonl import writing_lines
+from services.data.store.kinds import POSITIONS
+from services.data.store.manifest import write_manifest
+from services.data.store.storage import Folder, Written, open_folder
+from services.data.store.tables import write_records
+
+
+def write_positions(
+    sources: Sequence[str | Path],
+    out: str | Path,
+    recipe: PositionRecipe,
+    *,
+    exams: Sequence[str] = (),
+    form: str = "parquet",
+    jobs: int = 1,
+) -> dict[str, Any]:
+    """Writes `positions.parquet` (or `.jsonl`, `.jsonl.zst`) and `manifest.json` into a folder; the manifest.
+
+    `sources` may be files, folders, patterns, URLs and `-`. No position that stands in a file of `exams` is
+    taken.
+
+    Raises:
+        SetupError: a file cannot be read, or the games have no position to give.
+        InvalidInput: an exam without positions, a form that nobody knows.
+    """
+    if form not in FORMS:
+        raise InvalidInput(f"form {form!r}: choose from {', '.join(FORMS)}")
+    locations = find_sources(sources)
+    asked, read = read_exams(exams)
+    with Drawing(locations, recipe, asked) as drawing:
+        drawing.run(jobs=jobs)
+        folder = open_folder(out)
+        written = FORMS[form](folder, f"positions.{form}", drawing.positions())
+    terms = {
+        "sources": [asdict(source) | {"path": _name_of(source.path)} for source in drawing.sources],
+        "exams": [exam.summary for exam in read],
+        "recipe": json.loads(json.dumps(asdict(recipe))),
+        "parser": native.name(),
+    }
+    return write_manifest(folder, POSITIONS.name, [written], terms=terms, facts=_facts(drawing))
+
+
+def _write_table(folder: Folder, name: str, positions: Iterable[Position]) -> Written:
+    return write_records(folder, name, POSITIONS, positions)
+
+
+def _write_lines(folder: Folder, name: str, positions: Iterable[Position]) -> Written:
+    with writing_lines(folder, name) as lines:
+        for position in positions:
+            lines.add(asdict(position))
+    return lines.written
+
+
+FORMS = MappingProxyType({"parquet": _write_table, "jsonl": _write_lines, "jsonl.zst": _write_lines})
+"""What a set can be written as."""
+
+
+def _facts(drawing: Drawing) -> dict[str, Any]:
+    found, counts = drawing.found, drawing.counts
+    looked_at = found.sound + found.rejected.total() + found.skipped.total()
+    return {
+        "games": {
+            "seen": found.games,
+            "not_looked_at": found.games - looked_at,
+            "rejected": dict(sorted(found.rejected.items())),
+            "read": found.sound,
+        },
+        "skipped": {
+            "games": found.skipped.total(),
+            "by_defect": dict(sorted(found.skipped.items())),
+            "first": [_told(game) for game in found.named],
+        },
+        "candidates": counts["candidates"],
+        "in_exams": counts["in_exams"],
+        "positions": sum(counts[phase] for phase in Phase),
+        "by_phase": {phase.value: counts[phase] for phase in Phase},
+    }
+
+
+def _name_of(location: str) -> str:
+    """A file without its folder, which is another on every machine."""
+    return location.rpartition("/")[2]
+
+
+def _told(game: SkippedGame) -> str:
+    return f"{_name_of(game.path)} {str(game).removeprefix(game.path).strip()}"[:300]

@@ -1,0 +1,113 @@
+"""When two positions are the same question, in 64 bits; and sets of such questions to keep away from.
+
+Two positions are the same when their first four FEN fields are, seen from the mover: a mirrored board
+with colours swapped asks the same. Keys are hashes: among n positions two different ones share a key
+with a probability of n^2 / 2^65, one in a million for five million positions.
+"""
+
+import hashlib
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+from rookery.errors import InvalidInput
+from services.data.pgn.files import identify
+from services.data.pgn.pieces import plan
+from services.data.pgn.rawgame import decode
+
+_SIDES = str.maketrans("36", "63")
+# A FEN or the first four fields of an EPD, wherever it stands, and the moves of a puzzle after it.
+_FEN = re.compile(
+    r"([1-8PNBRQKpnbrqk]{1,8}(?:/[1-8PNBRQKpnbrqk]{1,8}){7} [wb] (?:-|[KQkqA-Ha-h]{1,4}) (?:-|[a-h][36]))"
+    r"(?: \d+ \d+)?(?:,((?:[a-h][1-8]){2}[qrbn]?(?: (?:[a-h][1-8]){2}[qrbn]?)*))?"
+)
+
+
+def question(fen: str) -> str:
+    """The four fields seen from the mover, of a FEN as python-chess spells it.
+
+    >>> question("4k3/4p3/8/8/8/8/8/4K3 b - - 0 1")
+    '4k3/8/8/8/8/8/4P3/4K3 w - -'
+    """
+    placement, turn, castling, en_passant = fen.split(" ")[:4]
+    if turn == "w":
+        return f"{placement} w {castling} {en_passant}"
+    placement = "/".join(reversed(placement.swapcase().split("/")))
+    return f"{placement} w {''.join(sorted(castling.swapcase()))} {en_passant.translate(_SIDES)}"
+
+
+def key_of(fen: str) -> int:
+    """64 bits for the question of a position."""
+    return int.from_bytes(hashlib.blake2b(question(fen).encode(), digest_size=8).digest(), "little")
+
+
+class Questions:
+    """A set of keys, eight bytes each. Equal sets are equal."""
+
+    def __init__(self, keys: Iterable[int] = ()) -> None:
+        self._keys: NDArray[np.uint64] = np.unique(np.array(array("Q", keys), dtype=np.uint64))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: int) -> bool:
+        place = int(np.searchsorted(self._keys, np.uint64(key)))
+        return place < len(self._keys) and int(self._keys[place]) == key
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """A file of positions that are asked in an evaluation."""
+
+    path: str
+    sha256: str
+    positions: int
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return {"path": self.path.rpartition("/")[2], "sha256": self.sha256, "positions": self.positions}
+
+
+def read_exams(locations: Sequence[str]) -> tuple[Questions, list[Exam]]:
+    """Every position that stands in some texts: FEN, EPD, JSON lines, PGN tags, puzzles with their moves.
+
+    Raises:
+        SetupError: a file cannot be read.
+        InvalidInput: there is no position in it.
+    """
+    keys = array("Q")
+    exams = []
+    for location in locations:
+        found = array("Q", (key_of(fen) for line in _lines(location) for fen in _positions(line)))
+        if not found:
+            raise InvalidInput(f"{location!r} holds no position: neither FEN nor EPD was found in it")
+        exams.append(Exam(location, identify(location).sha256, len(found)))
+        keys.extend(found)
+    return Questions(keys), exams
+
+
+def _positions(line: str) -> Iterator[str]:
+    """What is no position, and moves that cannot be made, give nothing."""
+    for fen, moves in _FEN.findall(line):
+        with suppress(ValueError):
+            board = chess.Board(f"{fen} 0 1")
+            yield board.fen()
+            for uci in moves.split():
+                board.push_uci(uci)
+                yield board.fen()
+
+
+def _lines(location: str) -> Iterator[str]:
+    tail = b""
+    for piece in plan(location):
+        for block in piece.blocks():
+            *lines, tail = (tail + block).split(b"\n")
+            yield from map(decode, lines)
+    yield decode(tail)

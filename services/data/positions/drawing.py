@@ -1,0 +1,131 @@
+"""One pass over files of games, and the positions that a recipe takes from them.
+
+Memory is a piece of a file for each process and 32 bytes for each position wanted, whatever the files.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rookery.trace import Phase, Position
+from services.data.pgn.files import Fingerprint, Source, identify
+from services.data.pgn.games import nothing_to_sample
+from services.data.pgn.jobs import Workers
+from services.data.pgn.pieces import plan
+from services.data.pgn.reader import handle_file
+from services.data.positions.distinct import Questions
+from services.data.positions.recipe import PositionRecipe, chance
+from services.data.positions.reservoir import Reservoir
+from services.data.positions.sieve import Sieve, Sifted
+from services.data.progress import Progress
+
+_SPARE = 64
+"""Kept beyond what is wanted of a phase: one position may belong to different phases in different games."""
+
+
+class Drawing:
+    """What a recipe takes from some files, but for the positions `asked` elsewhere."""
+
+    def __init__(self, locations: Sequence[str], recipe: PositionRecipe, asked: Questions) -> None:
+        self.found = Sifted()
+        self.sources: list[Source] = []
+        self.counts: Counter[str] = Counter()
+        """Candidates, those that an exam asks, and positions taken, by phase."""
+        self._locations = locations
+        self._recipe = recipe
+        self._asked = asked
+        self._wanted = {phase: round(recipe.count * recipe.shares.of(phase)) for phase in Phase}
+        self._kept = {phase: Reservoir(n + _SPARE if n else 0) for phase, n in self._wanted.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        for reservoir in self._kept.values():
+            reservoir.close()
+
+    def run(self, *, jobs: int) -> None:
+        """Reads the files.
+
+        Raises:
+            SetupError: one cannot be read, or there is no position to be had.
+        """
+        with Progress() as progress, Workers(jobs) as workers, ThreadPoolExecutor(1) as aside:
+            for number, location in enumerate(self._locations):
+                progress.begin(f"read {location.rpartition('/')[2]}", unit="games")
+                fingerprint = Fingerprint(location)
+                # The bytes of several pieces pass through other processes: they are hashed meanwhile.
+                hashing = aside.submit(identify, location) if len(plan(location)) > 1 else None
+                sieve = Sieve(self._recipe, location)
+                for found in handle_file(location, sieve, workers, fingerprint.update):
+                    progress.advance(found.sound + found.skipped.total() + found.rejected.total())
+                    self._take(number, found)
+                self.sources.append(hashing.result() if hashing else fingerprint.source)
+        if not self.counts["candidates"]:
+            raise nothing_to_sample(self.sources, self._recipe.split, self.found.named)
+
+    def positions(self) -> Iterator[Position]:
+        """The positions taken, in a shuffled order."""
+        for phase, index in self._order():
+            number, game, position = json.loads(self._kept[phase].text(index))
+            self.counts[phase] += 1
+            source = self.sources[number].sha256[:8]
+            yield Position(
+                id=f"{source}:{game}:{position['ply']}",
+                phase=phase,
+                **position | {"last_moves": tuple(position["last_moves"])},
+            )
+
+    def _take(self, number: int, found: Sifted) -> None:
+        """Adds what a part of file `number` gave."""
+        seed = self._recipe.seed
+        for candidate in found.candidates:
+            position = candidate.position
+            reservoir = self._kept[position.phase]
+            rank = chance(seed, candidate.key)
+            if not reservoir.wants(rank):
+                continue
+            if candidate.key in self._asked:
+                self.counts["in_exams"] += 1
+                continue
+            reservoir.add(rank, _record(number, candidate.number, position))
+        self.counts["candidates"] += len(found.candidates)
+        found.candidates = []
+        self.found.merge(found)
+
+    def _order(self) -> Iterator[tuple[Phase, int]]:
+        """Phase and place of each position taken, shuffled; none is taken in two phases."""
+        ranks: NDArray[np.uint64] = np.empty(0, np.uint64)
+        places: NDArray[np.int64] = np.empty(0, np.int64)
+        phases: NDArray[np.int64] = np.empty(0, np.int64)
+        for code, phase in enumerate(Phase):
+            settled = self._kept[phase].settle()
+            new = np.flatnonzero(~np.isin(settled, ranks))[: self._wanted[phase]]
+            ranks = np.concatenate((ranks, settled[new]))
+            places = np.concatenate((places, new))
+            phases = np.concatenate((phases, np.full(len(new), code)))
+        # The low bits of a rank decided nothing yet.
+        order = np.argsort(ranks * np.uint64(0x9E3779B97F4A7C15) << np.uint64(20), kind="stable")
+        names = list(Phase)
+        for index in order.tolist():
+            yield names[phases[index]], int(places[index])
+
+
+def _record(number: int, game: int, position: Position) -> bytes:
+    fields = {
+        "fen": position.fen,
+        "ply": position.ply,
+        "game_id": position.game_id,
+        "last_moves": position.last_moves,
+        "white_elo": position.white_elo,
+        "black_elo": position.black_elo,
+    }
+    return json.dumps([number, game, fields]).encode()

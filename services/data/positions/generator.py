@@ -1,0 +1,186 @@
+"""Positions without games: openings by name, middlegames and endgames by seeded walks from them.
+
+After RookWorld's recipe: a fifth openings, three fifths middlegames after 8 to 20 moves of each side that
+favour the centre and development, a fifth endgames with fewer than 14 men. Every position was reached by
+legal moves and has at least one. Position number i depends on the seed and i alone.
+
+The walks know no evaluation. They prefer moves that do not leave the moved piece to be taken for less,
+or most positions would be decided before anyone is asked.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import chess
+
+from rookery.errors import SetupError
+from rookery.prompt import mover_board
+from rookery.trace import Phase, Position
+from services.data.pgn.games import LAST_MOVES, phase_of
+from services.data.positions.openings import OPENINGS, play
+from services.data.positions.sampler import Shares
+
+ENDGAME_MEN = 14
+"""An endgame has fewer, kings and pawns included."""
+
+WALK_MOVES = (8, 20)
+"""Moves of each side between an opening and its middlegame."""
+
+CENTRE = 2.0
+DEVELOPMENT = 1.5
+CAPTURE = 3.0
+BLUNDER = 0.05
+"""Weights of a move; those that apply are multiplied. `CAPTURE` counts on the way to an endgame only."""
+
+_VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9, chess.KING: 100}
+_CENTRE = chess.SquareSet(chess.BB_CENTER)
+_MAX_PLIES = 400
+_TRIES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """An endless, numbered supply of positions."""
+
+    seed: int = 0
+    shares: Shares = field(default_factory=Shares)
+    openings: Sequence[str] = OPENINGS
+    least_moves: int = 1
+
+    def position(self, number: int) -> Position:
+        """Position number `number`.
+
+        Raises:
+            SetupError: the openings lead to nothing of its phase.
+        """
+        # Only `random()` is promised to stay the same in every version of Python.
+        rng = random.Random(f"{self.seed}:{number}")
+        phase = self._phase(rng)
+        for _ in range(_TRIES):
+            board = self._walked(phase, rng)
+            if board is not None:
+                return _position(f"generated:{self.seed}:{number}", board, phase)
+        raise SetupError(f"no {phase} in {_TRIES} walks from {len(self.openings)} openings")
+
+    def positions(self, *, start: int = 0) -> Iterator[Position]:
+        """All of them, from `start` on."""
+        return map(self.position, count(start))
+
+    def distinct(self, *, start: int = 0, patience: int = 2000) -> Iterator[Position]:
+        """Those whose question none before has asked, mirrored ones included.
+
+        Ends when more than `patience` in a row are old: there are hardly any more.
+        """
+        seen: set[str] = set()
+        last_new = start
+        for number in count(start):
+            position = self.position(number)
+            question = " ".join(mover_board(position.fen).fen().split()[:4])
+            if question not in seen:
+                seen.add(question)
+                last_new = number
+                yield position
+            elif number - last_new > patience:
+                return
+
+    def _phase(self, rng: random.Random) -> Phase:
+        point = rng.random()
+        for phase in (Phase.OPENING, Phase.MIDDLEGAME):
+            point -= self.shares.of(phase)
+            if point < 0:
+                return phase
+        return Phase.ENDGAME
+
+    def _walked(self, phase: Phase, rng: random.Random) -> chess.Board | None:
+        """A board of that phase, or None when the walk ended elsewhere."""
+        board = play(self.openings[_below(len(self.openings), rng)])
+        if phase is Phase.OPENING:
+            _walk(board, _below(5, rng), rng)
+        else:
+            least, most = WALK_MOVES
+            _walk(board, 2 * (least + _below(most - least + 1, rng)) - _below(2, rng), rng)
+        if phase is Phase.ENDGAME:
+            _trade(board, rng)
+        return board if phase_of(board) is phase and self._is_open(board) else None
+
+    def _is_open(self, board: chess.Board) -> bool:
+        return board.outcome() is None and board.legal_moves.count() >= self.least_moves
+
+
+def _walk(board: chess.Board, plies: int, rng: random.Random) -> None:
+    for _ in range(plies):
+        if not _step(board, rng, capture=1.0):
+            return
+
+
+def _trade(board: chess.Board, rng: random.Random) -> None:
+    """Walks until an endgame is there, and a few moves into it."""
+    while board.occupied.bit_count() >= ENDGAME_MEN or phase_of(board) is not Phase.ENDGAME:
+        if board.ply() > _MAX_PLIES or not _step(board, rng, capture=CAPTURE):
+            return
+    _walk(board, _below(21, rng), rng)
+
+
+def _step(board: chess.Board, rng: random.Random, *, capture: float) -> bool:
+    """Plays a move by its weight, if there is one."""
+    moves = list(board.legal_moves)
+    weights = [_weight(board, move, capture) for move in moves]
+    point = rng.random() * sum(weights)
+    for move, weight in zip(moves, weights, strict=True):
+        point -= weight
+        if point < 0:
+            board.push(move)
+            return True
+    return False
+
+
+def _weight(board: chess.Board, move: chess.Move, capture: float) -> float:
+    weight = CENTRE if move.to_square in _CENTRE else 1.0
+    if _develops(board, move):
+        weight *= DEVELOPMENT
+    if board.is_capture(move):
+        weight *= capture
+    return weight * BLUNDER if _hangs(board, move) else weight
+
+
+def _develops(board: chess.Board, move: chess.Move) -> bool:
+    home = chess.BB_RANK_1 if board.turn else chess.BB_RANK_8
+    minors = (board.knights | board.bishops) & home
+    return bool(minors & chess.BB_SQUARES[move.from_square]) or board.is_castling(move)
+
+
+def _hangs(board: chess.Board, move: chess.Move) -> bool:
+    """Whether the piece that moves could be taken for less than it is worth, by a rough count."""
+    attackers = board.attackers(not board.turn, move.to_square)
+    if not attackers:
+        return False
+    stake = _value(board, move.from_square) - _value(board, move.to_square)
+    if stake <= 0:
+        return False
+    defenders = board.attackers(board.turn, move.to_square)
+    defenders.discard(move.from_square)
+    return not defenders or min(_value(board, square) for square in attackers) < stake
+
+
+def _value(board: chess.Board, square: chess.Square) -> int:
+    kind = board.piece_type_at(square)
+    return _VALUES[kind] if kind else 0
+
+
+def _below(limit: int, rng: random.Random) -> int:
+    return int(rng.random() * limit)
+
+
+def _position(name: str, board: chess.Board, phase: Phase) -> Position:
+    moves = [move.uci() for move in board.move_stack]
+    return Position(
+        id=name,
+        fen=board.fen(),
+        ply=board.ply(),
+        phase=phase,
+        game_id=hashlib.sha256(" ".join(moves).encode()).hexdigest()[:16],
+        last_moves=tuple(moves[-LAST_MOVES:]),
+    )

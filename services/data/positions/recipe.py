@@ -1,0 +1,47 @@
+"""What decides a set of positions, beside the files it is drawn from."""
+
+from dataclasses import dataclass, field
+
+from rookery.errors import InvalidInput
+from services.data.pgn.filters import Filters
+from services.data.pgn.games import Split
+from services.data.positions.sampler import Shares
+
+_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRecipe:
+    """How many positions, of which games. The same files, recipe and versions give the same bytes."""
+
+    count: int
+    seed: int = 0
+    games: float = 1.0
+    """Part of the games that is looked at; which ones depends on the seed and each game alone."""
+    per_game: int = 1
+    """Most positions of one phase from one game."""
+    split: Split = "train"
+    shares: Shares = field(default_factory=Shares)
+    filters: Filters = field(default_factory=Filters)
+    ply_min: int = 0
+    """Half-moves before a position, at least."""
+    ply_max: int | None = None
+    choices_min: int = 1
+    """Legal moves, at least; 2 leaves out positions that leave no choice."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.per_game < 1 or self.choices_min < 1:
+            raise InvalidInput(f"count, per_game and choices_min are at least 1: {self!r}")
+        if not 0 < self.games <= 1:
+            raise InvalidInput(f"games {self.games!r} is not in (0, 1]")
+
+
+def chance(seed: int, number: int) -> int:
+    """64 bits that a seed and a number stand for: for each seed a permutation of the numbers.
+
+    The finalizer of SplitMix64 (Steele, Lea and Flood, 2014), after an odd step for the seed.
+    """
+    mixed = (number + (2 * seed + 1) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+    return mixed ^ mixed >> 31

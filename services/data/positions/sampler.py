@@ -1,0 +1,54 @@
+"""Which positions are drawn from which games: by phase, by seed, never a terminal one.
+
+`pick` chooses plies of games at hand without replacement. It knows nothing of files or transports.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rookery.trace import Phase
+from services.data.pgn.games import Game
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Weight of each phase among the positions drawn; they need not add up to one."""
+
+    opening: float = 0.2
+    middlegame: float = 0.6
+    endgame: float = 0.2
+
+    def of(self, phase: Phase) -> float:
+        """The part of all positions that belongs to a phase, in [0, 1]."""
+        weights = {
+            Phase.OPENING: self.opening,
+            Phase.MIDDLEGAME: self.middlegame,
+            Phase.ENDGAME: self.endgame,
+        }
+        return weights[phase] / sum(weights.values())
+
+
+def pick(games: Sequence[Game], *, count: int, seed: int, shares: Shares) -> list[list[int]]:
+    """For each game the plies drawn from it, in order; fewer than `count` when a phase runs out.
+
+    Every ply of a phase has the same chance, whatever game it is in.
+    """
+    picked: list[list[int]] = [[] for _ in games]
+    for phase in Phase:
+        plies = [game.plies(phase) for game in games]
+        total = sum(map(len, plies))
+        wanted = min(total, round(count * shares.of(phase)))
+        chosen = sorted(random.Random(f"{seed}:{phase}").sample(range(total), wanted))
+        _deal(chosen, plies, picked)
+    return [sorted(plies) for plies in picked]
+
+
+def _deal(chosen: Sequence[int], plies: Sequence[Sequence[int]], picked: Sequence[list[int]]) -> None:
+    """Sends each number of a run over all games back to the game and ply it stands for."""
+    game = first = 0
+    for number in chosen:
+        while number >= first + len(plies[game]):
+            first += len(plies[game])
+            game += 1
+        picked[game].append(plies[game][number - first])

@@ -1,0 +1,160 @@
+"""From games in their raw form to candidates for a set of positions.
+
+`choose` looks at bytes and tags and passes over most games; `handle` reads the chosen ones and takes a few
+positions of each. What is random depends on the seed and on each game alone, so the outcome is the same
+for any order of the games and any number of processes.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Self
+
+from rookery.trace import Position
+from services.data.pgn.facts import read_facts
+from services.data.pgn.files import Source
+from services.data.pgn.filters import CHESS960
+from services.data.pgn.games import PHASES, SkippedGame, in_split
+from services.data.pgn.native import read_games
+from services.data.pgn.played import Played
+from services.data.pgn.rawgame import RawGame, ticket_of
+from services.data.positions.distinct import key_of
+from services.data.positions.recipe import PositionRecipe, chance
+
+SKIPPED_NAMED = 20
+"""Skipped games that a manifest names; the others are only counted."""
+
+_WORD = 1 << 64
+_ONES = _WORD - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A position that may be taken: `key` says which question it poses, `number` which game it is from."""
+
+    key: int
+    number: int
+    position: Position
+
+
+@dataclass(slots=True)
+class Sifted:
+    """What some games gave."""
+
+    games: int = 0
+    sound: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Games passed over by a filter, by its name."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Games passed over for a defect, by its name."""
+    named: list[SkippedGame] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+
+    def rebase(self, *, games: int, size: int) -> None:
+        self.named = [
+            SkippedGame(game.path, game.number + games, game.defect, game.detail, game.offset + size)
+            for game in self.named
+        ]
+        self.candidates = [
+            Candidate(candidate.key, candidate.number + games, candidate.position)
+            for candidate in self.candidates
+        ]
+
+    def merge(self, later: Self, /) -> None:
+        self.games += later.games
+        self.sound += later.sound
+        self.rejected += later.rejected
+        self.skipped += later.skipped
+        self.named = (self.named + later.named)[:SKIPPED_NAMED]
+        self.candidates += later.candidates
+
+
+class Part:
+    """Whether a game belongs to the part of all games that is looked at, by its ticket.
+
+    Multiply-shift hashing (Dietzfelbinger and others, 1997): for each seed another part.
+    """
+
+    def __init__(self, part: float, seed: int) -> None:
+        self._factor = chance(seed, 0) | 1
+        self._below = round(part * _WORD)
+
+    def __call__(self, beginning: bytes) -> bool:
+        return ticket_of(beginning) * self._factor & _ONES < self._below
+
+
+class Sieve:
+    """The candidates that a recipe finds in games of the file at `location`."""
+
+    def __init__(self, recipe: PositionRecipe, location: str) -> None:
+        self._recipe = recipe
+        self._source = Source(location, 0, "")
+        self._chess960 = CHESS960 in recipe.filters.variants
+        self.keep = Part(recipe.games, recipe.seed) if recipe.games < 1 else None
+
+    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Sifted]:
+        """The games that the filters pass; counts the others by filter."""
+        rest = Sifted()
+        for raw in games:
+            reason = None if raw.defect else self._recipe.filters.rejects(read_facts(raw))
+            if reason:
+                rest.rejected[reason] += 1
+            else:
+                yield raw
+        return rest
+
+    def handle(self, raws: Sequence[RawGame]) -> Sifted:
+        """The candidates of some games."""
+        found = Sifted()
+        for game in read_games(self._of_split(raws, found), self._source, chess960=self._chess960):
+            if isinstance(game, SkippedGame):
+                found.skipped[game.defect.value] += 1
+                found.named.append(game)
+            elif not in_split(game.game.id, self._recipe.split):
+                found.rejected["split"] += 1
+            else:
+                found.sound += 1
+                found.candidates.extend(self._candidates(game))
+        found.named = found.named[:SKIPPED_NAMED]
+        return found
+
+    def _of_split(self, raws: Sequence[RawGame], found: Sifted) -> Sequence[RawGame]:
+        """Where most games are of the other split it is cheaper to ask before their moves are read."""
+        if self._recipe.split != "heldout":
+            return raws
+        members = [raw for raw in raws if raw.defect or in_split(raw.id, "heldout")]
+        found.rejected["split"] += len(raws) - len(members)
+        return members
+
+    def _candidates(self, played: Played) -> Iterator[Candidate]:
+        game, recipe = played.game, self._recipe
+        luck = chance(recipe.seed, int(game.id, 16))
+        for phase in range(len(PHASES)):
+            drawn = _shuffled(self._plies(game.phases, phase), chance(luck, phase))
+            if recipe.choices_min > 1:
+                drawn = (ply for ply in drawn if played.choices(ply) >= recipe.choices_min)
+            for ply in islice(drawn, recipe.per_game):
+                fen = played.fen(ply)
+                yield Candidate(key_of(fen), game.number, game.position_with(fen, ply))
+
+    def _plies(self, phases: bytes, phase: int) -> Sequence[int]:
+        """The plies of a phase within the bounds."""
+        first, last = self._recipe.ply_min, self._recipe.ply_max
+        end = len(phases) if last is None else min(len(phases), last + 1)
+        there, count = phases.find(phase, first, end), phases.count(phase, first, end)
+        if phases[there : there + count] == bytes([phase]) * count:  # as it is but for promotions
+            return range(there, there + count)
+        return [ply for ply in range(first, end) if phases[ply] == phase]
+
+
+def _shuffled(plies: Sequence[int], luck: int) -> Iterator[int]:
+    """All of them, in an order that `luck` decides; most callers want the first."""
+    if plies:
+        yield plies[luck * len(plies) // _WORD]
+    rest = list(plies)
+    while rest:
+        rest.pop(luck * len(rest) // _WORD)
+        luck = chance(luck, len(rest))
+        if rest:
+            yield rest[luck * len(rest) // _WORD]

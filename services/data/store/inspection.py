@@ -1,0 +1,246 @@
+"""What a file or folder is: its format, how much it holds, its first items, whether its manifest holds.
+
+Told from the bytes, not from the name. Reads no further than it must: a Parquet file tells its rows in its
+last bytes, lines are counted only when asked for.
+"""
+
+import codecs
+import json
+import os
+import re
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from rookery.errors import InvalidInput, SetupError
+from services.data.pgn.files import BLOCK_BYTES, chunks_of, plain
+from services.data.pgn.reader import read_raw_games
+from services.data.store.jsonl import lines_of, read_lines
+from services.data.store.manifest import MANIFEST
+from services.data.store.storage import Folder, open_file, open_folder
+from services.data.store.tables import describe, first_rows
+from services.data.traces.vault import Vault
+
+_TAG_PAIR = re.compile(rb'\[[A-Za-z]\w*\s+"')
+_FIRST_MOVE = re.compile(rb"1\s*\.")
+_COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"BZh": "bzip2"}
+
+
+class Format(StrEnum):
+    """What a file is written in."""
+
+    PARQUET = "parquet"
+    JSONL = "jsonl"
+    JSON = "json"
+    PGN = "pgn"
+    TEXT = "text"
+    ARCHIVE = "archive of traces"
+    FOLDER = "folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A file beside what a manifest says of it."""
+
+    name: str
+    holds: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What was found."""
+
+    place: str
+    format: Format
+    facts: dict[str, Any] = field(default_factory=dict)
+    schema: dict[str, str] = field(default_factory=dict)
+    first: list[Any] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        return all(check.holds for check in self.checks)
+
+    def as_json(self) -> dict[str, Any]:
+        """For a machine."""
+        return {**asdict(self), "format": self.format.value}
+
+
+def inspect(place: str, *, items: int = 3, count: bool = False) -> Inspection:
+    """Looks into a file, or a folder of a data set or of an archive; `count` counts the lines of text too.
+
+    Raises:
+        SetupError: there is nothing, or it cannot be read.
+        InvalidInput: it is damaged.
+    """
+    folder = open_folder(place)
+    names = folder.names()
+    if names:
+        return _folder(folder, names)
+    parent, name = open_file(place)
+    return _file(parent, name, items=items, count=count)
+
+
+def checks_of(folder: Folder, *, only: str | None = None) -> list[Check]:
+    """The files of a folder's manifest, or one of them, read again and compared."""
+    try:
+        manifest = _manifest(folder)
+    except InvalidInput as error:
+        return [Check(MANIFEST, False, str(error))]
+    outputs = manifest.get("outputs") if isinstance(manifest, dict) else None
+    named = [one for one in outputs or [] if isinstance(one, dict) and {"path", "sha256"} <= one.keys()]
+    return [_check(folder, output) for output in named if only in (None, output["path"])]
+
+
+def _manifest(folder: Folder) -> Any:
+    """None where there is none."""
+    try:
+        text = folder.read_bytes(MANIFEST)
+    except SetupError:
+        return None
+    return _loads(text, folder.place(MANIFEST))
+
+
+def _check(folder: Folder, output: dict[str, Any]) -> Check:
+    try:
+        found = folder.sha256(output["path"])
+    except SetupError as error:
+        return Check(output["path"], False, str(error))
+    if found == output["sha256"]:
+        return Check(output["path"], True, f"SHA-256 {found}")
+    return Check(output["path"], False, f"SHA-256 is {found}, the manifest says {output['sha256']}")
+
+
+def _folder(folder: Folder, names: list[str]) -> Inspection:
+    if any(name.startswith("run=") for name in names):
+        return _archive(Vault(folder))
+    files = [name for name in names if name != MANIFEST]
+    facts: dict[str, Any] = {"files": len(files), "first files": files[:5]}
+    checks = checks_of(folder)
+    if MANIFEST in names and all(check.name != MANIFEST for check in checks):
+        facts["manifest"] = _manifest(folder)
+    return Inspection(folder.url, Format.FOLDER, facts, checks=checks)
+
+
+def _archive(vault: Vault) -> Inspection:
+    facts: dict[str, Any] = {}
+    schema: dict[str, str] = {}
+    for run in vault.runs():
+        volumes = vault.volumes(run=run)
+        described = [describe(vault.folder, volume.name) for volume in volumes]
+        days = sorted({volume.name.split("date=")[1][:10] for volume in volumes})
+        facts[f"run {run}"] = (
+            f"{sum(one.rows for one in described)} groups in {len(volumes)} files, {days[0]} to {days[-1]}"
+        )
+        schema = _schema(described[-1].schema)
+    return Inspection(vault.folder.url, Format.ARCHIVE, facts, schema)
+
+
+def format_of(folder: Folder, name: str) -> Format:
+    """What a file is written in, by its first bytes.
+
+    Raises:
+        SetupError: it is not there or cannot be read.
+    """
+    with folder.read(name) as file:
+        if file.read(4) == b"PAR1":
+            return Format.PARQUET
+    start = _start_of(folder, name)
+    if start.startswith((b"{", b"[")) and not _TAG_PAIR.match(start):
+        return Format.JSONL if start.startswith(b"{") and _parses(start.partition(b"\n")[0]) else Format.JSON
+    return Format.PGN if _TAG_PAIR.match(start) or _FIRST_MOVE.match(start) else Format.TEXT
+
+
+def _file(folder: Folder, name: str, *, items: int, count: bool) -> Inspection:
+    form = format_of(folder, name)
+    with folder.read(name) as file:
+        head = file.read(4)
+        facts: dict[str, Any] = {"bytes": file.seek(0, os.SEEK_END)}
+    packed = next((how for magic, how in _COMPRESSED.items() if head.startswith(magic)), None)
+    if packed:
+        facts["compressed"] = packed
+    checks = checks_of(folder) if name == MANIFEST else checks_of(folder, only=name)
+    if form is Format.PARQUET:
+        return _parquet(folder, name, facts, checks, items=items)
+    first, more = _first(folder, name, form, items=items, count=count)
+    return Inspection(folder.place(name), form, facts | more, {}, first, checks)
+
+
+def _parquet(
+    folder: Folder, name: str, facts: dict[str, Any], checks: list[Check], *, items: int
+) -> Inspection:
+    described = describe(folder, name)
+    facts |= {"rows": described.rows, "row groups": described.row_groups, "written by": described.writer}
+    if described.kind:
+        facts["holds"] = f"{described.kind}, version {described.version}"
+    facts |= described.notes
+    return Inspection(
+        folder.place(name),
+        Format.PARQUET,
+        facts,
+        _schema(described.schema),
+        first_rows(folder, name, items),
+        checks,
+    )
+
+
+def _schema(schema: pa.Schema) -> dict[str, str]:
+    """Every leaf by its path, as in `traces[].verdict.reward`."""
+    return dict(leaf for column in schema for leaf in _leaves(column.name, column.type))
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
+    if pa.types.is_struct(kind):
+        for part in kind:
+            yield from _leaves(f"{path}.{part.name}", part.type)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves(f"{path}[]", kind.value_type)
+    else:
+        yield path, str(kind).replace(f" ('{path.rpartition('.')[2]}')", "")
+
+
+def _first(
+    folder: Folder, name: str, form: Format, *, items: int, count: bool
+) -> tuple[list[Any], dict[str, Any]]:
+    """The first items of a text, and how many there are if that is known."""
+    if form is Format.JSONL:
+        values = read_lines(folder, name)
+        first = list(islice(values, items))
+        return first, {"lines": len(first) + sum(1 for _ in values)} if count else {}
+    if form is Format.JSON:
+        whole = _loads(b"".join(_blocks(folder, name)), folder.place(name))
+        return (whole[:items], {"items": len(whole)}) if isinstance(whole, list) else ([whole], {})
+    if form is Format.PGN:
+        return [raw.text for raw in islice(read_raw_games(folder.place(name)), items)], {}
+    return [line.decode(errors="replace") for line in islice(lines_of(folder, name), items)], {}
+
+
+def _parses(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _loads(text: bytes, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"{place!r} is no JSON: {error} in {text[:80]!r}") from error
+
+
+def _start_of(folder: Folder, name: str) -> bytes:
+    with closing(_blocks(folder, name)) as blocks:
+        return next(blocks, b"").removeprefix(codecs.BOM_UTF8).lstrip()
+
+
+def _blocks(folder: Folder, name: str) -> Generator[bytes]:
+    with folder.read(name) as file:
+        yield from plain(chunks_of(file, BLOCK_BYTES))

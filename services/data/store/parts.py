@@ -1,0 +1,81 @@
+"""Long work in parts, each a file that is there or not: what was stopped goes on where it stopped.
+
+    OUT/parts/terms.json          what the work was begun with
+    OUT/parts/000012.parquet      the records of part 12, with its counts
+
+Goes on only under the same terms; the parts go when the whole is written.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from rookery.errors import SetupError
+from services.data.store.storage import Folder
+from services.data.store.tables import SUFFIX, Kind, describe, read_records, write_records
+
+R = TypeVar("R")
+
+_FOLDER = "parts"
+_TERMS = f"{_FOLDER}/terms.json"
+
+
+class Parts(Generic[R]):
+    """The parts of one piece of work.
+
+    Raises:
+        SetupError: it was begun under other terms, which are named.
+    """
+
+    def __init__(self, folder: Folder, kind: Kind[R], *, terms: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._kind = kind
+        names = folder.names(below=_FOLDER)
+        if _TERMS in names:
+            self._check(json.loads(folder.read_bytes(_TERMS)), terms)
+        else:
+            folder.write_bytes(_TERMS, json.dumps(terms, indent=2, sort_keys=True).encode())
+        self.done = {_number_of(name) for name in names if name.endswith(SUFFIX)}
+
+    def write(self, number: int, records: Iterable[R], *, counts: Mapping[str, int]) -> None:
+        """Ends part `number`."""
+        notes = {name: str(count) for name, count in counts.items()}
+        write_records(self._folder, _name_of(number), self._kind, records, notes=notes)
+        self.done.add(number)
+
+    def read(self, number: int) -> Iterator[R]:
+        """The records of part `number`."""
+        return read_records(self._folder, _name_of(number), self._kind)
+
+    def counts(self, number: int) -> dict[str, int]:
+        """What was counted beside the records of part `number`."""
+        notes = describe(self._folder, _name_of(number)).notes
+        return {name: int(count) for name, count in notes.items()}
+
+    def clear(self) -> None:
+        """Forgets the work; its terms last, so that a kill in between leaves parts that are still known."""
+        for number in sorted(self.done):
+            self._folder.remove(_name_of(number))
+        self._folder.remove(_TERMS)
+        self.done = set()
+
+    def _check(self, begun: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
+        wanted = json.loads(json.dumps(terms))
+        differing = [
+            f"{name} was {begun.get(name)!r}, is {wanted.get(name)!r}"
+            for name in sorted({*begun, *wanted})
+            if begun.get(name) != wanted.get(name)
+        ]
+        if differing:
+            raise SetupError(
+                f"{self._folder.place(_FOLDER)!r} was begun otherwise: {'; '.join(differing)}. "
+                "Ask for the same, or choose another --out"
+            )
+
+
+def _name_of(number: int) -> str:
+    return f"{_FOLDER}/{number:06d}{SUFFIX}"
+
+
+def _number_of(name: str) -> int:
+    return int(name.removeprefix(f"{_FOLDER}/").removesuffix(SUFFIX))

@@ -1,0 +1,174 @@
+"""Records to Parquet files and back, a row group at a time.
+
+The file says what it holds: the kind of record and the version of its schema stand in its metadata, and a
+reader of another kind or version refuses it. Where files are is the business of
+`services.data.store.storage`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Generic, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import rookery
+from rookery.errors import InvalidInput
+from services.data.store.columns import from_row, schema_of, to_row
+from services.data.store.storage import Draft, Folder, Written
+
+R = TypeVar("R")
+
+SUFFIX = ".parquet"
+
+_KIND, _VERSION, _WRITER, _NOTES = b"rookery.kind", b"rookery.schema", b"rookery.writer", b"rookery.notes"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[R]):
+    """What the rows of a file are. `version` rises when a field is removed, or changes its meaning."""
+
+    name: str
+    record: type[R]
+    version: int = 1
+    rows: int = 8192
+    """Of a row group: what a writer and a reader hold in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A Parquet file by its own words."""
+
+    kind: str
+    version: str
+    writer: str
+    notes: Mapping[str, str]
+    rows: int
+    row_groups: int
+    schema: pa.Schema
+
+
+class Table(Generic[R]):
+    """A file being written: takes records one at a time and holds a row group of them."""
+
+    def __init__(self, writer: pq.ParquetWriter, kind: Kind[R], schema: pa.Schema, draft: Draft) -> None:
+        self.rows = 0
+        self._draft = draft
+        self._writer = writer
+        self._kind = kind
+        self._schema = schema
+        self._held: list[dict[str, Any]] = []
+
+    def add(self, record: R) -> None:
+        self._held.append(to_row(record))
+        self.rows += 1
+        if len(self._held) == self._kind.rows:
+            self.flush()
+
+    @property
+    def written(self) -> Written:
+        """What the file is, once the block that wrote it has ended."""
+        return self._draft.written
+
+    def flush(self) -> None:
+        """Ends the row group."""
+        if self._held:
+            batch = pa.RecordBatch.from_pylist(self._held, schema=self._schema)
+            self._writer.write_batch(batch, row_group_size=self._kind.rows)
+            self._held = []
+
+
+@contextmanager
+def writing(
+    folder: Folder, name: str, kind: Kind[R], *, notes: Mapping[str, str] | None = None
+) -> Iterator[Table[R]]:
+    """A new file, there once the block ends; `notes` go into its metadata."""
+    schema = schema_of(kind.record).with_metadata(
+        {
+            _KIND: kind.name,
+            _VERSION: str(kind.version),
+            _WRITER: f"rookery {rookery.__version__}",
+            _NOTES: json.dumps(dict(notes or {}), sort_keys=True),
+        }
+    )
+    with folder.write(name) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+        table = Table(writer, kind, schema, draft)
+        yield table
+        table.flush()
+
+
+def write_records(
+    folder: Folder, name: str, kind: Kind[R], records: Iterable[R], *, notes: Mapping[str, str] | None = None
+) -> Written:
+    """Writes a file; the same records and notes give the same bytes."""
+    with writing(folder, name, kind, notes=notes) as table:
+        for record in records:
+            table.add(record)
+    return table.written
+
+
+def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
+    """The records of a file, in order.
+
+    Raises:
+        InvalidInput: it is no Parquet file, or holds something else.
+    """
+    with folder.read(name) as raw:
+        file = _open(raw, folder.place(name))
+        described = _describe(file)
+        if (described.kind, described.version) != (kind.name, str(kind.version)):
+            raise InvalidInput(
+                f"{folder.place(name)!r} holds {described.kind!r} in version {described.version!r}: "
+                f"{kind.name!r} in version {str(kind.version)!r} is read here"
+            )
+        wanted = [name for name in schema_of(kind.record).names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=kind.rows, columns=wanted):
+            for row in batch.to_pylist():
+                yield cast(R, from_row(kind.record, row))
+
+
+def read_column(folder: Folder, name: str, column: str) -> list[Any]:
+    """One column of a file; nothing else of it is fetched."""
+    with folder.read(name) as raw:
+        file = _open(raw, folder.place(name))
+        return cast(list[Any], file.read(columns=[column])[column].to_pylist())
+
+
+def describe(folder: Folder, name: str) -> Description:
+    """What a file says of itself.
+
+    Raises:
+        InvalidInput: it is no Parquet file.
+    """
+    with folder.read(name) as raw:
+        return _describe(_open(raw, folder.place(name)))
+
+
+def first_rows(folder: Folder, name: str, count: int) -> list[dict[str, Any]]:
+    """The first rows of any Parquet file, as plain values."""
+    with folder.read(name) as raw:
+        file = _open(raw, folder.place(name))
+        batches = file.iter_batches(batch_size=count)
+        return cast(list[dict[str, Any]], next(batches).to_pylist()) if file.metadata.num_rows else []
+
+
+def _open(raw: IO[bytes], place: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(raw)
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"{place!r} is no Parquet file: {error}") from error
+
+
+def _describe(file: pq.ParquetFile) -> Description:
+    said = file.schema_arrow.metadata or {}
+    return Description(
+        kind=said.get(_KIND, b"").decode(),
+        version=said.get(_VERSION, b"").decode(),
+        writer=said.get(_WRITER, b"").decode() or str(file.metadata.created_by),
+        notes=json.loads(said.get(_NOTES, b"{}")),
+        rows=file.metadata.num_rows,
+        row_groups=file.metadata.num_row_groups,
+        schema=file.schema_arrow.remove_metadata(),
+    )

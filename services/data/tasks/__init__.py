@@ -1,0 +1,1 @@
+"""Questions with their answers, made from positions."""

@@ -1,0 +1,241 @@
+"""A supervised data set from games: the move that was played, and the list of the legal ones.
+
+Each position drawn gives one line, `{"messages": [..., user, assistant]}`:
+
+* `move`: the prompt of `rookery.prompt`; the answer `<think>M1 M2 M3</think>\\boxed{M}`, with M the
+  move played and M1..M3 that move and others at random, shuffled.
+* `legal`: the same prompt followed by ` ?`; the answer is every legal move, sorted.
+
+Moves are UCI on the board the prompt shows: mirrored when it is. Lines come in a shuffled order. The
+same files, settings, seed and library versions give the same bytes; `manifest.json` says which.
+
+Games are held in memory at about three bytes a move, which suits files of up to a million games.
+"""
+
+import hashlib
+import json
+import platform
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import chess
+import zstandard
+
+import rookery
+from rookery.prompt import render
+from rookery.trace import Phase, Position, Prompt
+from services.data.pgn.files import Source, identify
+from services.data.pgn.games import Game, SkippedGame, Split, in_split, nothing_to_sample
+from services.data.pgn.jobs import Workers
+from services.data.pgn.native import read_games
+from services.data.pgn.rawgame import RawGame
+from services.data.pgn.reader import read_raw_games
+from services.data.positions.sampler import Shares, pick
+from services.data.progress import Progress
+
+GAMES_A_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that decides the bytes of a data set, beside its sources."""
+
+    count: int
+    seed: int = 0
+    style: str = "mover-squares"
+    candidates: int = 3
+    legal_share: float = 0.4
+    split: Split = "train"
+    shares: Shares = field(default_factory=Shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One example and what it is: `move` or `legal`."""
+
+    kind: str
+    phase: Phase
+    text: bytes
+
+
+def write_moves(
+    sources: Sequence[str | Path], out: Path, recipe: Recipe, *, jobs: int = 1, compress: bool = False
+) -> dict[str, Any]:
+    """Writes the data set into `out`; its manifest.
+
+    Raises:
+        SetupError: a source cannot be read, or none of them holds a sound game of the split.
+    """
+    identified = [identify(path) for path in sources]
+    with Progress() as progress, Workers(jobs) as workers:
+        games, skipped = _read(identified, recipe.split, workers, progress)
+        if not games:
+            raise nothing_to_sample(identified, recipe.split, skipped)
+        picked = pick(games, count=recipe.count, seed=recipe.seed, shares=recipe.shares)
+        out.mkdir(parents=True, exist_ok=True)
+        target = out / ("moves.jsonl.zst" if compress else "moves.jsonl")
+        counts = _write(target, games, picked, recipe, workers, progress)
+    manifest = _manifest(identified, target, recipe, games, skipped, counts)
+    (out / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    return manifest
+
+
+def _read(
+    sources: Sequence[Source], split: Split, workers: Workers, progress: Progress
+) -> tuple[list[Game], list[SkippedGame]]:
+    games: list[Game] = []
+    skipped: list[SkippedGame] = []
+    for source in sources:
+        progress.begin(f"read {Path(source.path).name}", unit="games")
+        for parsed in workers.map(_parse_batch, _batches(source, split)):
+            for game in parsed:
+                skipped.append(game) if isinstance(game, SkippedGame) else games.append(game)
+            progress.advance(len(parsed))
+    return games, skipped
+
+
+def _batches(source: Source, split: Split) -> Iterator[tuple[Source, list[RawGame]]]:
+    batch: list[RawGame] = []
+    for raw in read_raw_games(source.path):
+        raw = raw.judged()
+        if raw.defect or in_split(raw.id, split):
+            batch.append(raw)
+        if len(batch) == GAMES_A_BATCH:
+            yield source, batch
+            batch = []
+    yield source, batch
+
+
+def _parse_batch(work: tuple[Source, list[RawGame]]) -> list[Game | SkippedGame]:
+    source, batch = work
+    return [
+        played if isinstance(played, SkippedGame) else played.game for played in read_games(batch, source)
+    ]
+
+
+def _write(
+    target: Path,
+    games: Sequence[Game],
+    picked: Sequence[Sequence[int]],
+    recipe: Recipe,
+    workers: Workers,
+    progress: Progress,
+) -> Counter[str]:
+    """Spools lines in game order, then copies them out shuffled, so that memory stays small."""
+    counts: Counter[str] = Counter()
+    places: list[tuple[int, int]] = []
+    work = _write_batches(games, picked, recipe)
+    progress.begin("write", unit="positions", total=sum(map(len, picked)))
+    with tempfile.TemporaryFile() as spool:
+        offset = 0
+        for lines in workers.map(_lines_of_batch, work):
+            for line in lines:
+                counts.update((line.kind, line.phase.value))
+                places.append((offset, len(line.text)))
+                offset += spool.write(line.text)
+            progress.advance(len(lines))
+        random.Random(f"{recipe.seed}:order").shuffle(places)
+        _copy(spool, places, target)
+    return counts
+
+
+def _write_batches(
+    games: Sequence[Game], picked: Sequence[Sequence[int]], recipe: Recipe
+) -> Iterator[tuple[Recipe, list[tuple[Game, Sequence[int]]]]]:
+    chosen = [(game, plies) for game, plies in zip(games, picked, strict=True) if plies]
+    for first in range(0, len(chosen), GAMES_A_BATCH):
+        yield recipe, chosen[first : first + GAMES_A_BATCH]
+
+
+def _lines_of_batch(work: tuple[Recipe, list[tuple[Game, Sequence[int]]]]) -> list[Line]:
+    recipe, batch = work
+    return [line for game, plies in batch for line in game_lines(game, plies, recipe)]
+
+
+def game_lines(game: Game, plies: Sequence[int], recipe: Recipe) -> Iterator[Line]:
+    """One line for each of the plies. What is random depends on the seed and the game alone."""
+    rng = random.Random(f"{recipe.seed}:{game.source}:{game.number}")
+    wanted = set(plies)
+    for ply, board, move in islice(game.replay(), max(wanted) + 1):
+        if ply in wanted:
+            yield _line(game.position_on(board, ply), board, move, recipe, rng)
+
+
+def _line(
+    position: Position, board: chess.Board, move: chess.Move, recipe: Recipe, rng: random.Random
+) -> Line:
+    prompt = render(position, style=recipe.style)
+    mirrored = prompt.fen.split(" ", 2)[1] != position.fen.split(" ", 2)[1]
+    legal = sorted(_uci(m, mirrored) for m in board.legal_moves)
+    if rng.random() < recipe.legal_share:
+        return Line("legal", position.phase, _encode(prompt, " ?", " ".join(legal)))
+    played = _uci(move, mirrored)
+    legal.remove(played)
+    named = [played, *rng.sample(legal, min(recipe.candidates - 1, len(legal)))]
+    rng.shuffle(named)
+    return Line(
+        "move", position.phase, _encode(prompt, "", f"<think>{' '.join(named)}</think>\\boxed{{{played}}}")
+    )
+
+
+def _uci(move: chess.Move, mirrored: bool) -> str:
+    if not mirrored:
+        return move.uci()
+    flip = chess.square_mirror
+    return chess.Move(flip(move.from_square), flip(move.to_square), move.promotion).uci()
+
+
+def _encode(prompt: Prompt, suffix: str, answer: str) -> bytes:
+    messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+    messages[-1]["content"] += suffix
+    messages.append({"role": "assistant", "content": answer})
+    return json.dumps({"messages": messages}).encode() + b"\n"
+
+
+def _copy(spool: IO[bytes], places: Sequence[tuple[int, int]], target: Path) -> None:
+    with target.open("wb") as file:
+        writer = zstandard.ZstdCompressor(level=6).stream_writer(file) if target.suffix == ".zst" else file
+        with writer:
+            for offset, size in places:
+                spool.seek(offset)
+                writer.write(spool.read(size))
+
+
+def _manifest(
+    sources: Sequence[Source],
+    target: Path,
+    recipe: Recipe,
+    games: Sequence[Game],
+    skipped: Sequence[SkippedGame],
+    counts: Counter[str],
+) -> dict[str, Any]:
+    with target.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "sources": [asdict(source) | {"path": Path(source.path).name} for source in sources],
+        "outputs": [{"path": target.name, "size": target.stat().st_size, "sha256": digest}],
+        "settings": asdict(recipe),
+        "games": len(games),
+        "skipped": {
+            "games": len(skipped),
+            "by_defect": dict(sorted(Counter(game.defect.value for game in skipped).items())),
+            "first": [
+                f"{Path(game.path).name} {str(game).removeprefix(game.path).strip()}"[:300]
+                for game in skipped[:20]
+            ],
+        },
+        "lines": counts["move"] + counts["legal"],
+        "by_kind": {kind: counts[kind] for kind in ("move", "legal")},
+        "by_phase": {phase.value: counts[phase.value] for phase in Phase},
+        "versions": {
+            "rookery": rookery.__version__,
+            "python": platform.python_version(),
+            "chess": chess.__version__,
+        },
+    }

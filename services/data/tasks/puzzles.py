@@ -1,0 +1,260 @@
+"""The Lichess puzzle database: its CSV to positions with a solution, the opponent's first move applied.
+
+A row holds the position *before* the opponent's move, and all moves from there on. Here that move has been
+played: `fen` is what the solver sees, and `solution` begins with the solver's move and alternates. Rows
+are filtered by their numbers before any move is replayed. A row that cannot be played is counted and
+named, and its neighbours survive. The file may be compressed or remote, and is never held whole.
+
+Source: database.lichess.org, `lichess_db_puzzle.csv.zst`, CC0.
+"""
+
+import csv
+import dataclasses
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import chess
+
+from rookery.errors import InvalidInput
+from rookery.prompt import render
+from rookery.trace import Position
+from services.data.pgn.files import BLOCK_BYTES, Damaged, chunks_of, open_bytes, plain
+from services.data.pgn.games import phase_of
+from services.data.tasks.task import PUZZLE, Example
+
+COLUMNS = (
+    "PuzzleId",
+    "FEN",
+    "Moves",
+    "Rating",
+    "RatingDeviation",
+    "Popularity",
+    "NbPlays",
+    "Themes",
+    "GameUrl",
+)
+
+NAMED = 20
+"""Skipped rows that a report names; it counts them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One of the solver's turns: the position and the move of the solution."""
+
+    position: Position
+    move: str
+
+    def is_right(self, uci: str) -> bool:
+        """Whether a move solves it: the one of the solution, or any that mates, as on Lichess."""
+        board = chess.Board(self.position.fen)
+        try:
+            move = board.parse_uci(uci)
+        except ValueError:
+            return False
+        board.push(move)
+        return move.uci() == self.move or board.is_checkmate()
+
+
+@dataclass(frozen=True, slots=True)
+class Puzzle:
+    """A puzzle as its solver meets it. Moves are UCI."""
+
+    id: str
+    fen: str
+    opponent_move: str
+    solution: tuple[str, ...]
+    rating: int
+    deviation: int
+    popularity: int
+    plays: int
+    themes: tuple[str, ...]
+    url: str
+
+    @property
+    def position(self) -> Position:
+        """What the solver sees first."""
+        return next(self.turns()).position
+
+    def turns(self) -> Iterator[Turn]:
+        """The solver's turns, in order."""
+        board = chess.Board(self.fen)
+        played = [self.opponent_move]
+        for number, move in enumerate(self.solution):
+            if number % 2 == 0:
+                yield Turn(self._position(board, played, number // 2), move)
+            board.push_uci(move)
+            played.append(move)
+
+    def _position(self, board: chess.Board, played: list[str], turn: int) -> Position:
+        return Position(
+            id=f"puzzle:{self.id}:{turn}",
+            fen=board.fen(),
+            ply=board.ply(),
+            phase=phase_of(board),
+            game_id=hashlib.sha256(self.url.encode()).hexdigest()[:16],
+            last_moves=tuple(played[-10:]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which puzzles to take. Of `themes` a puzzle needs one, of `without` it may have none."""
+
+    min_rating: int = 0
+    max_rating: int = 9999
+    max_deviation: int = 9999
+    min_popularity: int = -100
+    min_plays: int = 0
+    themes: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+
+    def has(self, puzzle: Puzzle) -> bool:
+        """Whether it is one of them."""
+        return (
+            self.min_rating <= puzzle.rating <= self.max_rating
+            and puzzle.deviation <= self.max_deviation
+            and puzzle.popularity >= self.min_popularity
+            and puzzle.plays >= self.min_plays
+            and (not self.themes or not self.themes.isdisjoint(puzzle.themes))
+            and self.without.isdisjoint(puzzle.themes)
+        )
+
+
+EVERY = Wanted()
+
+
+@dataclass(slots=True)
+class Report:
+    """What a reading has met: rows, those that no filter left out, and what was wrong with the others."""
+
+    rows: int = 0
+    puzzles: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    first: list[str] = field(default_factory=list)
+
+    def skip(self, reason: str, detail: str) -> None:
+        """Counts a row and names it, if it is one of the first."""
+        self.skipped[reason] += 1
+        if len(self.first) < NAMED:
+            self.first.append(f"row {self.rows}: {reason}: {detail}"[:300])
+
+
+def read_puzzles(
+    location: str | Path, *, wanted: Wanted = EVERY, report: Report | None = None
+) -> Iterator[Puzzle]:
+    """The wanted puzzles of a file, in its order.
+
+    Raises:
+        SetupError: it cannot be read.
+        InvalidInput: it is no such table.
+    """
+    report = report if report is not None else Report()
+    rows = csv.DictReader(_lines(location, report))
+    if missing := set(COLUMNS) - set(rows.fieldnames or ()):
+        raise InvalidInput(f"no table of puzzles: {str(location)!r} lacks the columns {sorted(missing)}")
+    for row in rows:
+        report.rows += 1
+        try:
+            puzzle = _parse(row)
+            if not wanted.has(puzzle):
+                continue
+            puzzle = _playable(puzzle)
+        except _Unsound as error:
+            report.skip(*error.args)
+        else:
+            report.puzzles += 1
+            yield puzzle
+
+
+class _Unsound(Exception):
+    """A row that holds no puzzle: the reason and the detail."""
+
+
+def _parse(row: Mapping[str, str | None]) -> Puzzle:
+    """A row as it stands: `fen` is still the position before the opponent's move."""
+    name, fen, moves, rating, deviation, popularity, plays, themes, url = (row[name] for name in COLUMNS)
+    if url is None or not name or not fen or not moves:
+        raise _Unsound("short_row", repr(list(row.values())))
+    opponent_move, *solution = moves.split()
+    try:
+        return Puzzle(
+            id=name,
+            fen=fen,
+            opponent_move=opponent_move,
+            solution=tuple(solution),
+            rating=int(rating or ""),
+            deviation=int(deviation or ""),
+            popularity=int(popularity or ""),
+            plays=int(plays or ""),
+            themes=tuple((themes or "").split()),
+            url=url,
+        )
+    except ValueError as error:
+        raise _Unsound("bad_number", f"{name}: {error}") from error
+
+
+def _playable(puzzle: Puzzle) -> Puzzle:
+    """The puzzle with the opponent's move played, once all its moves have been."""
+    try:
+        board = chess.Board(puzzle.fen)
+        if not board.is_valid():
+            raise _Unsound("bad_position", f"{puzzle.id}: {puzzle.fen!r}: {board.status()!r}")
+        board.push_uci(puzzle.opponent_move)
+        fen = board.fen()
+        for move in puzzle.solution:
+            board.push_uci(move)
+    except ValueError as error:
+        raise _Unsound("bad_move", f"{puzzle.id}: {error}") from error
+    if len(puzzle.solution) % 2 == 0:
+        raise _Unsound(
+            "no_last_move", f"{puzzle.id}: {len(puzzle.solution)} moves do not end with the solver's"
+        )
+    return dataclasses.replace(puzzle, fen=fen)
+
+
+def _lines(location: str | Path, report: Report) -> Iterator[str]:
+    rest = b""
+    with open_bytes(location) as file:
+        try:
+            for block in plain(chunks_of(file, BLOCK_BYTES)):
+                *lines, rest = (rest + block).split(b"\n")
+                yield from (line.decode("utf-8-sig", errors="replace") for line in lines)
+        except Damaged as error:
+            report.skip("damaged_file", str(error))
+            return
+    if rest:
+        yield rest.decode(errors="replace")
+
+
+def choose(puzzles: Iterable[Puzzle], *, count: int, seed: int = 0) -> list[Puzzle]:
+    """`count` of the puzzles, each as likely as any other, in their order; all if there are fewer.
+
+    Holds no more than it returns.
+    """
+    rng = random.Random(seed)
+    kept: list[tuple[int, Puzzle]] = []
+    for number, puzzle in enumerate(puzzles):
+        place = int(rng.random() * (number + 1))
+        if len(kept) < count:
+            kept.append((number, puzzle))
+        elif place < count:
+            kept[place] = (number, puzzle)
+    return [puzzle for _, puzzle in sorted(kept, key=lambda pair: pair[0])]
+
+
+def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str) -> Iterator[Example]:
+    """Each turn of each puzzle in a style of `rookery.prompt`, answered by its move in SAN, boxed."""
+    for puzzle in puzzles:
+        for turn in puzzle.turns():
+            prompt = render(turn.position, style=style)
+            board, move = chess.Board(prompt.fen), chess.Move.from_uci(turn.move)
+            if board.turn != chess.Board(turn.position.fen).turn:
+                flip = chess.square_mirror
+                move = chess.Move(flip(move.from_square), flip(move.to_square), move.promotion)
+            answer = f"\\boxed{{{board.san(move)}}}"
+            yield Example(turn.position.id, PUZZLE, prompt.fen, prompt.messages, answer)

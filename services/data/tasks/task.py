@@ -1,0 +1,93 @@
+"""Questions with their answers: one record for every task that a data set can hold.
+
+* `P`, `A`: RookWorld's lines, cut where the model goes on (`services.data.tasks.rookworld` makes them).
+* `legal-moves`: a position; every legal move.
+* `next-fen`: a position and a legal move; the position after it.
+* `puzzle`: a position from the Lichess puzzles; the one good move (`services.data.tasks.puzzles`).
+
+What a prompt says is `rookery.prompt`'s business, and what is true `rookery.arbiter`'s.
+"""
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import chess
+
+from rookery import arbiter, rookworld
+from rookery.prompt import ask
+from rookery.rookworld import PolicyLine, StateLine
+from rookery.trace import Message, Position, Prompt
+
+POLICY, STATE, LEGAL_MOVES, NEXT_FEN, PUZZLE = "P", "A", "legal-moves", "next-fen", "puzzle"
+TASKS = (POLICY, STATE, LEGAL_MOVES, NEXT_FEN, PUZZLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question, as a model reads it, and the right answer.
+
+    `fen` is the board that the question is about, `move` the move where it is about one.
+    """
+
+    id: str
+    task: str
+    fen: str
+    prompt: tuple[Message, ...]
+    answer: str
+    move: str = ""
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The conversation, as chat templates and trainers take it."""
+        turns = (*self.prompt, Message("assistant", self.answer))
+        return [{"role": turn.role, "content": turn.content} for turn in turns]
+
+    @property
+    def text(self) -> str:
+        """Prompt and answer without a break: of `P` and `A`, the line."""
+        return "".join(turn["content"] for turn in self.messages)
+
+
+def policy_example(position: Position, line: PolicyLine, *, layout: str = "published") -> Example:
+    """A `P:` line as question and answer."""
+    prompt = rookworld.policy_prompt(line.fen, layout=layout)
+    answer = rookworld.policy_answer(line.answer, layout=layout)
+    return Example(position.id, POLICY, line.fen, (Message("user", prompt),), answer)
+
+
+def state_example(position: Position, line: StateLine) -> Example:
+    """An `A:` line as question and answer."""
+    prompt = rookworld.state_prompt(line.fen, line.move, line.recent)
+    answer = rookworld.state_answer(line.answer)
+    return Example(position.id, STATE, line.fen, (Message("user", prompt),), answer, line.move)
+
+
+def rookworld_example(
+    position: Position, line: PolicyLine | StateLine, *, layout: str = "published"
+) -> Example:
+    """Either of them."""
+    if isinstance(line, PolicyLine):
+        return policy_example(position, line, layout=layout)
+    return state_example(position, line)
+
+
+def legal_moves(positions: Iterable[Position], *, form: str = "fen") -> Iterator[Example]:
+    """Every legal move in UCI, sorted, of each position in a format of `rookery.formats`."""
+    for position in positions:
+        answer = " ".join(sorted(move.uci() for move in chess.Board(position.fen).legal_moves))
+        yield _example(position, ask(position, task=LEGAL_MOVES, form=form), answer)
+
+
+def next_fen(positions: Iterable[Position], *, seed: int = 0, form: str = "fen") -> Iterator[Example]:
+    """The FEN after a legal move of each position; which, depends on the seed and the position alone."""
+    for position in positions:
+        rng = random.Random(f"{seed}:{position.id}")
+        moves = list(chess.Board(position.fen).legal_moves)
+        move = moves[int(rng.random() * len(moves))].uci()
+        prompt = ask(position, task=NEXT_FEN, form=form, move=move)
+        yield _example(position, prompt, arbiter.step(position.fen, move).next_fen, move)
+
+
+def _example(position: Position, prompt: Prompt, answer: str, move: str = "") -> Example:
+    return Example(position.id, prompt.style, position.fen, prompt.messages, answer, move)

@@ -1,0 +1,115 @@
+"""A data set of one task: made in parts that survive a stop, then `tasks.parquet` and `manifest.json`.
+
+A part is `PART` numbered positions, and its examples depend on them and the recipe alone: stopped anywhere,
+begun again or never stopped, the same recipe gives the same bytes.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from rookery.errors import InvalidInput
+from rookery.trace import Position
+from services.data.pairs.pairing import Supply
+from services.data.store.jsonl import writing_lines
+from services.data.store.kinds import EXAMPLES
+from services.data.store.manifest import write_manifest
+from services.data.store.parts import Parts
+from services.data.store.storage import Folder
+from services.data.store.tables import writing
+from services.data.tasks.rookworld import MIX, Engines, Mix, lines
+from services.data.tasks.task import LEGAL_MOVES, NEXT_FEN, Example, legal_moves, next_fen, rookworld_example
+
+PARQUET = "tasks.parquet"
+
+ROOKWORLD = "rookworld"
+"""`P:` and `A:` lines mixed; the other tasks stand alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What decides the examples, beside the positions. `nodes` and `layout` are of RookWorld's lines."""
+
+    task: str
+    seed: int = 0
+    form: str = "fen"
+    nodes: int = 20_000
+    layout: str = "published"
+    mix: Mix = MIX
+
+
+async def make(
+    supply: Supply,
+    recipe: Recipe,
+    parts: Parts[Example],
+    *,
+    wanted: int,
+    engines: Engines | None,
+    advance: Callable[[int], None],
+) -> None:
+    """Makes the parts that are missing, of the first `wanted` positions; `advance` hears of the examples.
+
+    Raises:
+        Unavailable: the engines are away; a later run goes on from here.
+    """
+    for part in count():
+        numbers = [number for number in supply.part(part) if number < wanted]
+        if not numbers:
+            return
+        if part not in parts.done:
+            positions = map(supply.position, numbers)
+            examples = []
+            async with aclosing(_examples(positions, recipe, engines)) as made:
+                async for example in made:
+                    examples.append(example)
+                    advance(1)
+            parts.write(part, examples, counts={"positions": len(numbers)})
+
+
+async def _examples(
+    positions: Iterable[Position], recipe: Recipe, engines: Engines | None
+) -> AsyncGenerator[Example]:
+    if recipe.task == ROOKWORLD and engines is not None:
+        made = lines(positions, engines, nodes=recipe.nodes, seed=recipe.seed, mix=recipe.mix)
+        async with aclosing(made) as labelled:
+            async for position, line in labelled:
+                yield rookworld_example(position, line, layout=recipe.layout)
+    elif recipe.task == NEXT_FEN:
+        for example in next_fen(positions, seed=recipe.seed, form=recipe.form):
+            yield example
+    elif recipe.task == LEGAL_MOVES:
+        for example in legal_moves(positions, form=recipe.form):
+            yield example
+    else:
+        raise InvalidInput(f"no examples of {recipe.task!r} can be made from positions")
+
+
+def write_tasks(
+    examples: Iterable[Example],
+    folder: Folder,
+    *,
+    terms: Mapping[str, Any],
+    jsonl: str | None = None,
+    text: str | None = None,
+) -> dict[str, Any]:
+    """Writes examples and their manifest, which it returns. `jsonl` names a file of conversations
+    beside them, `text` one of plain lines, as RookWorld's own files are.
+    """
+    by_task: Counter[str] = Counter()
+    with ExitStack() as files:
+        table = files.enter_context(writing(folder, PARQUET, EXAMPLES))
+        chats = files.enter_context(writing_lines(folder, jsonl)) if jsonl else None
+        plain = files.enter_context(folder.write(text)) if text else None
+        for example in examples:
+            by_task[example.task] += 1
+            table.add(example)
+            if chats:
+                chats.add({"messages": example.messages})
+            if plain:
+                plain.write(example.text.encode() + b"\n")
+    written = [file.written for file in (table, chats, plain) if file]
+    facts = {"examples": by_task.total(), "by_task": dict(sorted(by_task.items()))}
+    return write_manifest(folder, EXAMPLES.name, written, terms=terms, facts=facts)

@@ -1,0 +1,1 @@
+"""What runs left behind: kept, read again, judged again."""

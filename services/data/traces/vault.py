@@ -1,0 +1,128 @@
+"""The groups of runs in Parquet files, partitioned by run and day: what the archiver writes and others read.
+
+    run=r1/date=2026-11-21/1763721014000-0_1763721019000-3.parquet
+
+A file is named by the first and last stream entry in it, so writing the same entries again makes the
+same file. Knows nothing of Redis: entries come as ids and groups.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rookery.errors import InvalidInput
+from rookery.trace import TraceGroup
+from services.data.store.kinds import ARCHIVED, GROUPS, ArchivedGroup
+from services.data.store.storage import Folder, Written
+from services.data.store.tables import SUFFIX, read_column, read_records, write_records
+
+Place = tuple[int, int]
+"""A stream id as numbers: milliseconds since 1970, and which of that millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """One file of the archive."""
+
+    name: str
+    run: str
+    first: Place
+    last: Place
+
+
+class Vault:
+    """An archive of runs in a folder, here or in a bucket."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def write(self, run: str, groups: Iterable[tuple[str, TraceGroup]], *, first: str, last: str) -> Written:
+        """Keeps groups with their entry ids, which go from `first` to `last` within one day."""
+        name = f"run={run}/date={day_of(first)}/{first}_{last}{SUFFIX}"
+        records = (ArchivedGroup.of(group, entry=entry) for entry, group in groups)
+        return write_records(self.folder, name, ARCHIVED, records, notes={"run": run})
+
+    def holds(self, run: str, entries: Sequence[str]) -> set[str]:
+        """Which of the entries are in the archive already."""
+        found: set[str] = set()
+        for day in {day_of(entry) for entry in entries}:
+            wanted = {entry for entry in entries if day_of(entry) == day}
+            for volume in self._volumes(f"run={run}/date={day}"):
+                if any(volume.first <= place_of(entry) <= volume.last for entry in wanted):
+                    found.update(wanted.intersection(read_column(self.folder, volume.name, "entry")))
+        return found
+
+    def runs(self) -> list[str]:
+        """Runs with at least one file."""
+        return sorted({volume.run for volume in self._volumes("")})
+
+    def volumes(self, *, run: str | None = None) -> list[Volume]:
+        """The files of a run, or of all, in the order of their groups."""
+        return self._volumes("" if run is None else f"run={run}")
+
+    def groups(self, *, run: str | None = None) -> Iterator[TraceGroup]:
+        """Every group in the order of the stream, run after run.
+
+        Files of one run overlap only when two archivers fought over it; each entry comes once even then.
+        """
+        for cluster in _clusters(self.volumes(run=run)):
+            if len(cluster) == 1:
+                yield from read_records(self.folder, cluster[0].name, GROUPS)
+            else:
+                yield from self._once(cluster)
+
+    def _once(self, cluster: Sequence[Volume]) -> Iterator[TraceGroup]:
+        seen: set[str] = set()
+        for volume in cluster:
+            for record in read_records(self.folder, volume.name, ARCHIVED):
+                if record.entry not in seen:
+                    seen.add(record.entry)
+                    yield record.group
+
+    def _volumes(self, below: str) -> list[Volume]:
+        found = [_volume(name) for name in self.folder.names(below=below, suffix=SUFFIX)]
+        return sorted(found, key=lambda volume: (volume.run, volume.first, volume.last))
+
+
+def place_of(entry: str) -> Place:
+    """A stream id as numbers that sort like the stream.
+
+    >>> place_of("1763721014000-12") > place_of("1763721014000-9")
+    True
+    """
+    milliseconds, _, sequence = entry.partition("-")
+    return int(milliseconds), int(sequence)
+
+
+def day_of(entry: str) -> str:
+    """The UTC day on which Redis took an entry in.
+
+    >>> day_of("1763721014000-0")
+    '2025-11-21'
+    """
+    return datetime.fromtimestamp(place_of(entry)[0] / 1000, UTC).date().isoformat()
+
+
+def _volume(name: str) -> Volume:
+    try:
+        run, _, file = name.split("/")[-3:]
+        first, _, last = file.removesuffix(SUFFIX).partition("_")
+        return Volume(name, run.removeprefix("run="), place_of(first), place_of(last))
+    except ValueError as error:
+        raise InvalidInput(
+            f"{name!r} is no file of an archive: run=.../date=.../FIRST_LAST.parquet"
+        ) from error
+
+
+def _clusters(volumes: Sequence[Volume]) -> Iterator[list[Volume]]:
+    """Files that overlap, together; most stand alone."""
+    cluster: list[Volume] = []
+    end: Place = (0, 0)
+    for volume in volumes:
+        if cluster and (volume.run != cluster[-1].run or volume.first > end):
+            yield cluster
+            cluster, end = [], (0, 0)
+        cluster.append(volume)
+        end = max(end, volume.last)
+    if cluster:
+        yield cluster
