@@ -1,0 +1,25 @@
+"""Settings of the trainer's commands. Light: no torch here, so that `--help` answers at once."""
+
+from services.trainer.settings.objective import (
+    Baseline,
+    KlKind,
+    KlSchedule,
+    LossWeights,
+    ObjectiveName,
+    ObjectiveSettings,
+)
+from services.trainer.settings.run import TrainerSettings
+from services.trainer.settings.sft import SftSettings
+from services.trainer.settings.tiny import TinySettings
+
+__all__ = [
+    "Baseline",
+    "KlKind",
+    "KlSchedule",
+    "LossWeights",
+    "ObjectiveName",
+    "ObjectiveSettings",
+    "SftSettings",
+    "TinySettings",
+    "TrainerSettings",
+]

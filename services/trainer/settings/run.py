@@ -1,0 +1,71 @@
+"""Settings of the trainer of a run."""
+
+from pathlib import Path
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic_settings import SettingsConfigDict
+
+from rookery.settings import Port
+from services.trainer.settings.objective import ObjectiveSettings
+
+
+class TrainerSettings(ObjectiveSettings):
+    """Policy gradient on the groups of a run's `traces` stream."""
+
+    model_config = SettingsConfigDict(env_prefix="TRAINER_")
+
+    model: Path
+    """Base model directory; the same the inference servers were started with."""
+    run_dir: Path
+    """Receives metrics.jsonl and adapters/policy-v000000 and onwards."""
+    inference_urls: str = "http://127.0.0.1:8000"
+    """Servers to reload, separated by commas."""
+    host: str = "127.0.0.1"
+    """Address of probes and metrics."""
+    port: Port = 8003
+    """Port of probes and metrics."""
+    device: str = "auto"
+    """`cpu`, the index of a GPU, or `auto`."""
+    threads: int = 0
+    """CPU threads; 0 takes half of the cores: vLLM and Stockfish want the others."""
+
+    max_steps: NonNegativeInt = 0
+    """Ends the run after so many optimizer steps; 0 goes on."""
+    batch_groups: PositiveInt = 32
+    """Groups a step; the rollouts' admission must be told the same."""
+    max_staleness: NonNegativeInt = 4
+    """Groups more versions behind than this are dropped, and counted."""
+    lr: PositiveFloat = 1e-3
+    """Learning rate after the warm-up: constant."""
+    warmup_steps: NonNegativeInt = 5
+    """Steps of linear warm-up."""
+    max_grad_norm: PositiveFloat = 1.0
+    """Gradients are clipped to this norm."""
+
+    lora_rank: PositiveInt = 16
+    """Rank of the adapter; vLLM must be started with at least this."""
+    lora_alpha: PositiveInt = 32
+    """Scale of the adapter is alpha over rank."""
+    lora_targets: str = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+    """Modules that get an adapter; never the head or the embeddings."""
+    micro_batch_tokens: PositiveInt = 8192
+    """Padded tokens a forward pass; smaller accumulates more passes, with the same gradient."""
+    row_tokens: PositiveInt = 4096
+    """Longest sequence made of a prompt and several of its completions."""
+    gradient_checkpointing: bool = False
+    """Recompute activations instead of keeping them."""
+
+    seed: int = 0
+    """Of the adapter's first weights."""
+    keep: int = Field(default=20, ge=8)
+    """Newest adapters kept on disk; version 0 and every hundredth stay for ever."""
+
+    @property
+    def adapters_dir(self) -> Path:
+        """Where versions are committed; the inference servers' adapter root."""
+        return (self.run_dir / "adapters").absolute()
+
+    def fingerprint(self) -> dict[str, str]:
+        """What must not change when a run resumes."""
+        fields = ("model", "lora_rank", "lora_alpha", "lora_targets", "batch_groups")
+        return {name: str(getattr(self, name)) for name in fields}
