@@ -60,7 +60,8 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
             return _watch(place, observer, console, every_s=settings.every_s)
         snapshot = observer.look()
     console.print(_page(place, snapshot))
-    return 0 if snapshot.overview and not snapshot.overview.astray else 1
+    run = snapshot.overview
+    return 0 if run and not run.astray and not run.archive_astray else 1
 
 
 def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every_s: float) -> int:

@@ -90,7 +90,18 @@ def _flow_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
         yield f"  dead: {stream}", Text(f"{count:,}", "red")
     yield "  in stream", f"{run.traces:,}"
     yield "  astray", Text(f"{run.astray:,}", "red" if run.astray else "dim")
+    if counts.archive:
+        yield from _archive_rows(run)
     yield "positions in stream", f"{run.positions:,}"
+
+
+def _archive_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
+    yield "archived", f"{run.counts.archive.get('archived', 0):,}"
+    yield "  waiting", f"{run.unarchived:,}"
+    yield "  astray", Text(f"{run.archive_astray:,}", "red" if run.archive_astray else "dim")
+    for result in ("missed", "unreadable"):
+        if count := run.counts.archive.get(result):
+            yield f"  {result}", Text(f"{count:,}", "red")
 
 
 def learning(steps: Sequence[Mapping[str, Any]]) -> Table:

@@ -19,6 +19,7 @@ HOST = "127.0.0.1"
 MODULES = {
     "feed": "services.data.feed",
     "data": "services.data",
+    "archive": "services.data.archiver",
     "reward": "services.reward",
     "inference": "services.inference.server",
     "trainer": "services.trainer",
@@ -32,12 +33,13 @@ PORTS = {
     "inference": {"port": 8000},
     "trainer": {"port": 8003},
     "rollouts": {"port": 8004},
+    "archive": {"port": 8006},
 }
 """Default ports by service and setting."""
 
 REDIS_PORT = 6379
 
-STAGES = (("redis",), ("feed", "reward", "inference", "trainer"), ("rollouts",))
+STAGES = (("redis",), ("feed", "archive", "reward", "inference", "trainer"), ("rollouts",))
 """A stage starts when the one before is ready; the trainer's first policy makes inference ready."""
 
 
@@ -91,7 +93,9 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     elif redis_url.startswith("redis://") and (reason := probe_redis(redis_url)):
         raise SetupError(f"no Redis at {redis_url!r}: {reason} (--redis-url; without it one is started)")
     draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
-    for name in (name for stage in STAGES for name in stage if name != "redis"):
+    for name in (name for stage in STAGES for name in stage):
+        if name == "redis" or (name == "archive" and not settings.archive):
+            continue
         commands[name] = service_command(name, settings, draft, overrides)
     return draft
 
@@ -122,6 +126,8 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
     if name == "feed":
         return {**member, "sources": settings.source.resolve(), "seed": settings.seed}
+    if name == "archive":
+        return {**member, "out": plan.run_dir / "archive"}
     if name == "data":
         return {**listening, "sources": settings.source.resolve()}
     if name == "reward":

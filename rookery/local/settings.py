@@ -13,7 +13,7 @@ from pydantic_settings import SettingsConfigDict
 from rookery.prompt import STYLES
 from rookery.settings import Settings
 
-SERVICES = ("feed", "reward", "trainer", "inference", "rollouts", "data")
+SERVICES = ("feed", "archive", "reward", "trainer", "inference", "rollouts", "data")
 """Who can be named in `--set`."""
 
 _OVERRIDE = re.compile(rf"({'|'.join(SERVICES)})\.[a-z][a-z0-9_]*=.*")
@@ -57,6 +57,8 @@ class UpSettings(Settings):
     """Stockfish nodes a search."""
     engines: PositiveInt | None = None
     """Stockfish processes. Default: one per core."""
+    archive: bool = True
+    """Keep every group as Parquet in the run's folder, for `rookery rescore` and whoever asks later."""
     seed: NonNegativeInt = 0
     """Order of the positions, sampling and training."""
     inference_device: str = "auto"

@@ -63,7 +63,12 @@ def test_everyone_agrees(house: Path) -> None:
 
 def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
     names = [[command.name for command in stage] for stage in plan().stages]
-    assert names == [["redis"], ["feed", "reward", "inference", "trainer"], ["rollouts"]]
+    assert names == [["redis"], ["feed", "archive", "reward", "inference", "trainer"], ["rollouts"]]
+
+
+def test_an_archive_that_is_not_wanted_is_not_made(house: Path) -> None:
+    assert "archive" not in plan("--no-archive").commands
+    assert flags(plan(), "archive")["--out"] == str(plan().run_dir / "archive")
 
 
 @pytest.mark.redis
