@@ -26,7 +26,11 @@ Parts
   data ...                make positions and data sets from games
   rescore ARCHIVE ...     judge the answers of an archive again, under another scheme
   sft ...                 fine-tune a model on chat examples
-  arena ...               compare policies, draw learning curves
+  arena ...               compare policies on held-out positions
+
+Looking back
+  plot RUN ...            the curves of a run's training as a picture
+  compare RUN RUN ...     several runs over each other, their last steps with intervals
 
 `rookery COMMAND --help` lists the flags of each. A first run:
 
@@ -139,6 +143,28 @@ def _status(rest: list[str]) -> int:
     return status(StatusSettings.parse(rest, prog="rookery status"))
 
 
+def _plot(rest: list[str]) -> int:
+    from rookery.plots.settings import PlotSettings
+
+    settings = PlotSettings.parse(rest, prog="rookery plot")
+    from rich.console import Console
+
+    from rookery.plots.command import plot
+
+    return plot(settings, Console())
+
+
+def _compare(rest: list[str]) -> int:
+    from rookery.plots.settings import CompareSettings
+
+    settings = CompareSettings.parse(rest, prog="rookery compare")
+    from rich.console import Console
+
+    from rookery.plots.command import compare_runs
+
+    return compare_runs(settings, Console())
+
+
 def _data(rest: list[str]) -> int:
     """Without a command its list; `rookery serve data` is what serves."""
     return _become("services.data", *(["help"] if rest[:1] in ([], ["-h"], ["--help"]) else rest))
@@ -154,4 +180,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "data": _data,
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),
+    "plot": _plot,
+    "compare": _compare,
 }

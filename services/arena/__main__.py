@@ -46,10 +46,11 @@ def _evaluate(arguments: list[str]) -> None:
 
 def _curve(arguments: list[str]) -> None:
     settings = CurveSettings.parse(arguments, prog="python -m services.arena curve")
-    from services.arena.curve import CURVE_FILE, METRICS_FILE, draw, read_metrics
-    from services.arena.report import replace_file
+    from rookery.plots.picture import overview
+    from rookery.plots.steps import METRICS_FILE, read_metrics
+    from services.arena.report import CURVE_FILE, replace_file
 
-    replace_file(settings.run_dir / CURVE_FILE, draw(read_metrics(settings.run_dir / METRICS_FILE)))
+    replace_file(settings.run_dir / CURVE_FILE, overview(read_metrics(settings.run_dir / METRICS_FILE)))
 
 
 _COMMANDS = {"evaluate": _evaluate, "curve": _curve}

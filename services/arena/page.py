@@ -13,8 +13,9 @@ from typing import Any
 import chess
 import chess.svg
 
+from rookery.plots.steps import METRICS_FILE
+from rookery.plots.style import Theme
 from rookery.trace import Trace
-from services.arena.curve import METRICS_FILE, Theme
 from services.arena.measures import ALL, Answers, Part, mover
 from services.arena.report import Evaluation
 from services.arena.stats import Comparison, Estimate

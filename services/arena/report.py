@@ -15,8 +15,10 @@ from typing import Any
 
 from rookery import __version__
 from rookery.errors import InvalidInput, NotFound
+from rookery.plots.picture import overview
+from rookery.plots.steps import METRICS_FILE, read_metrics
+from rookery.plots.style import Theme
 from rookery.trace import Trace
-from services.arena import curve
 from services.arena.evaluate import Policy, Questions
 from services.arena.measures import ALL, COLOURS, FURTHER, METRICS, Answers, Part
 from services.arena.positions import Chosen, fens_sha256
@@ -27,6 +29,7 @@ logger = logging.getLogger(__name__)
 REPORT_FILE = "report.json"
 ANSWERS_FILE = "answers.jsonl"
 PAGE_FILE = "report.html"
+CURVE_FILE = "learning_curve.png"
 
 _PACKAGES = ("chess", "matplotlib", "numpy")
 
@@ -88,7 +91,7 @@ def write(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     report = report_json(evaluation)
     curves = _curves(folder)
     if curves:
-        replace_file(folder / curve.CURVE_FILE, curves["light"])
+        replace_file(folder / CURVE_FILE, curves["light"])
     replace_file(folder / ANSWERS_FILE, _answer_lines(evaluation).encode())
     replace_file(folder / PAGE_FILE, render_page(evaluation, report, curves).encode())
     replace_file(folder / REPORT_FILE, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
@@ -105,11 +108,11 @@ def replace_file(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _curves(folder: Path) -> dict[curve.Theme, bytes]:
+def _curves(folder: Path) -> dict[Theme, bytes]:
     """The learning curve in both themes; none, with a warning, where the run has no metrics."""
     try:
-        steps = curve.read_metrics(folder / curve.METRICS_FILE)
-        return {"light": curve.draw(steps, theme="light"), "dark": curve.draw(steps, theme="dark")}
+        steps = read_metrics(folder / METRICS_FILE)
+        return {"light": overview(steps, theme="light"), "dark": overview(steps, theme="dark")}
     except (NotFound, InvalidInput) as error:
         logger.warning("%s", error)
         return {}

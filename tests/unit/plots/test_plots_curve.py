@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from rookery.errors import InvalidInput, NotFound
-from services.arena.curve import draw, read_metrics, smooth
+from rookery.plots.picture import overview
+from rookery.plots.steps import read_metrics, smooth
 
 STEPS = [{"step": float(i), "reward": -1 + i / 50, "legal_rate": i / 60} for i in range(50)]
 
@@ -36,13 +37,13 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
 def test_no_metrics_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"metrics\.jsonl"):
         read_metrics(tmp_path / "metrics.jsonl")
-    with pytest.raises(InvalidInput, match="nothing to draw: 1 steps"):
-        draw([{"step": 1.0, "loss": 2.0}])
+    with pytest.raises(InvalidInput, match=r"nothing to draw.*there is lr, step"):
+        overview([{"step": 1.0, "lr": 2.0}])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_curve_is_a_picture_in_its_theme(theme) -> None:
-    picture = imread(io.BytesIO(draw(STEPS, theme=theme)), format="png")
+    picture = imread(io.BytesIO(overview(STEPS, theme=theme)), format="png")
     assert picture.shape[1] > 800
     assert (picture[2, 2, :3].mean() > 0.5) == (theme == "light")
 

@@ -1,0 +1,127 @@
+"""`rookery plot` and `rookery compare`."""
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rookery.errors import InvalidInput, SetupError
+from rookery.plots.comparison import Comparison, compare
+from rookery.plots.intervals import Interval
+from rookery.plots.panels import choose
+from rookery.plots.picture import FORMATS, Curve, draw
+from rookery.plots.runs import Run, alone, find_runs, group_seeds
+from rookery.plots.settings import CompareSettings, PlotSettings
+from rookery.plots.steps import keys_of
+
+CURVES_FILE = "curves.png"
+
+
+def plot(settings: PlotSettings, console: Console) -> int:
+    """Writes the picture and says where.
+
+    Raises:
+        RookeryError: a run that cannot be read, nothing to draw, an unknown kind of picture.
+    """
+    _need_matplotlib()
+    runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
+    out = settings.out or (runs[0].folder / CURVES_FILE if len(runs) == 1 else Path(CURVES_FILE))
+    curves = [Curve(run.name, (run.steps,)) for run in runs]
+    panels = choose(_keys(runs), asked=settings.keys)
+    _write(out, draw(curves, panels, theme=settings.theme, kind=_kind(out)))
+    steps = max(len(run.steps) for run in runs)
+    console.print(f"{out}: {len(panels)} panels, {steps} steps, {len(runs)} run{'s' * (len(runs) > 1)}")
+    return 0
+
+
+def compare_runs(settings: CompareSettings, console: Console) -> int:
+    """Prints the table, or JSON, and writes the picture that was asked for.
+
+    Raises:
+        RookeryError: a run that cannot be read, a single configuration, nothing that all runs share.
+    """
+    _need_matplotlib()
+    runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
+    configurations = alone(runs) if settings.separate else group_seeds(runs)
+    if len(runs) == 1:
+        raise InvalidInput(f"run {runs[0].name!r} alone has nothing to be compared with")
+    if len(configurations) == 1 and not settings.separate:
+        raise InvalidInput(f"{len(runs)} seeds of one configuration: --separate compares them one by one")
+    found = compare(configurations, window=settings.window, keys=settings.keys, seed=settings.seed)
+    if settings.out is not None:
+        curves = [Curve(c.name, tuple(run.steps for run in c.runs)) for c in configurations]
+        panels = choose(_keys(runs), asked=settings.keys)
+        _write(settings.out, draw(curves, panels, theme=settings.theme, kind=_kind(settings.out)))
+    if settings.json_:
+        console.out(json.dumps(found.as_json(), indent=2), highlight=False)
+    else:
+        console.print(table(found))
+        console.print(f"intervals: {found.method}", highlight=False)
+    return 0
+
+
+def table(found: Comparison) -> Table:
+    """A row for each statistic of each configuration; `*` where the interval of a difference excludes 0."""
+    windows = "-".join(str(n) for n in sorted({min(found.window_steps), max(found.window_steps)}))
+    made = Table(
+        title=f"Means of the last {windows} steps, 95% intervals",
+        title_justify="left", box=SIMPLE_HEAD, pad_edge=False,
+    )  # fmt: skip
+    made.add_column("", no_wrap=True)
+    made.add_column("")
+    for head in ("mean", f"less {found.configurations[0]}", ""):
+        made.add_column(head, justify="right", no_wrap=True)
+    for figure in found.figures:
+        difference = figure.difference
+        made.add_row(
+            figure.key if difference is None else "",
+            figure.configuration,
+            _cell(figure.value),
+            "" if difference is None else _cell(difference, signed=True),
+            "*" if difference is not None and not difference.low <= 0 <= difference.high else "",
+        )
+    return made
+
+
+def number(value: float, *, signed: bool = False) -> str:
+    """Four digits that matter.
+
+    >>> number(0.123456), number(1234.56), number(-0.00001234), number(0.5, signed=True)
+    ('0.1235', '1,235', '-1.234e-05', '+0.5')
+    """
+    sign = "+" if signed else ""
+    return f"{value:{sign},.0f}" if abs(value) >= 1000 else f"{value:{sign}.4g}"
+
+
+def _cell(value: Interval, *, signed: bool = False) -> Text:
+    low, high = number(value.low, signed=signed), number(value.high, signed=signed)
+    return Text.assemble(number(value.mean, signed=signed), "\n", (f"[{low}, {high}]", "dim"))
+
+
+def _keys(runs: Sequence[Run]) -> list[str]:
+    return sorted({key for run in runs for key in keys_of(run.steps)})
+
+
+def _kind(out: Path) -> str:
+    kind = out.suffix.removeprefix(".").lower()
+    if kind not in FORMATS:
+        raise InvalidInput(f"--out {str(out)!r}: end it in {', '.join('.' + known for known in FORMATS)}")
+    return kind
+
+
+def _write(out: Path, picture: bytes) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(picture)
+    except OSError as error:
+        raise InvalidInput(f"--out {str(out)!r}: {error}") from error
+
+
+def _need_matplotlib() -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        raise SetupError("pictures and intervals need matplotlib: pip install 'rookery[arena]'")

@@ -1,0 +1,132 @@
+"""Several configurations beside the first of them: means of the last steps, and their differences."""
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rookery.errors import InvalidInput
+from rookery.plots.intervals import (
+    LEVEL,
+    RESAMPLES,
+    Floats,
+    Interval,
+    block_means,
+    block_size,
+    over_blocks,
+    over_seeds,
+)
+from rookery.plots.runs import Configuration, Run
+from rookery.plots.steps import Step, keys_of, matching, series
+
+KEYS = (
+    "reward", "legal_rate", "box_rate", "regret", "entropy", "kl", "kl_behaviour", "loss", "accuracy",
+    "grad_norm", "completion_length", "age_mean", "step_s", "tokens_per_s", "mfu", "resident_peak_mib",
+    "cuda_peak_mib",
+)  # fmt: skip
+"""Compared when nobody asks for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One statistic of one configuration. `difference` is to the first; None for the first itself."""
+
+    key: str
+    configuration: str
+    value: Interval
+    difference: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`method` says what was drawn again for the intervals."""
+
+    configurations: tuple[str, ...]
+    window_steps: tuple[int, ...]
+    method: str
+    figures: tuple[Figure, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain records."""
+        return {"level": LEVEL, "resamples": RESAMPLES, **asdict(self)}
+
+
+def compare(
+    configurations: Sequence[Configuration], *, window: float, keys: Sequence[str], seed: int
+) -> Comparison:
+    """Means over the last `window` (a share) of each run's own steps.
+
+    Over seeds where every configuration has two or more; else over steps.
+
+    Raises:
+        InvalidInput: no statistic is in all of the runs.
+    """
+    runs = [run for configuration in configurations for run in configuration.runs]
+    shared = sorted(set.intersection(*(set(keys_of(_window(run, window))) for run in runs)))
+    chosen = [key for key in matching(shared, keys or KEYS) if key != "step"]
+    if not chosen:
+        raise InvalidInput(f"no statistic of {', '.join(keys or KEYS)} is in all runs; they share {shared}")
+    several = all(len(configuration.runs) > 1 for configuration in configurations)
+    figures = [
+        figure
+        for key in chosen
+        for figure in (
+            _by_seeds(key, configurations, window)
+            if several
+            else _by_steps(key, configurations, window, seed)
+        )
+    ]
+    windows = tuple(len(_window(c.runs[0], window)) for c in configurations)
+    names = tuple(configuration.name for configuration in configurations)
+    return Comparison(names, windows, _method(windows, several=several), tuple(figures))
+
+
+def _by_seeds(key: str, configurations: Sequence[Configuration], window: float) -> Iterator[Figure]:
+    means = [[_mean(run, key, window) for run in c.runs] for c in configurations]
+    for place, configuration in enumerate(configurations):
+        difference = over_seeds(means[place], means[0]) if place else None
+        yield Figure(key, configuration.name, over_seeds(means[place]), difference)
+
+
+def _by_steps(
+    key: str, configurations: Sequence[Configuration], window: float, seed: int
+) -> Iterator[Figure]:
+    means = [statistics.fmean(_mean(run, key, window) for run in c.runs) for c in configurations]
+    drawn = [_resampled(c, key, window, seed=seed + place) for place, c in enumerate(configurations)]
+    for place, configuration in enumerate(configurations):
+        value = over_blocks(drawn[place], means[place])
+        difference = over_blocks(drawn[place] - drawn[0], means[place] - means[0]) if place else None
+        yield Figure(key, configuration.name, value, difference)
+
+
+def _resampled(configuration: Configuration, key: str, window: float, *, seed: int) -> Floats:
+    first, *others = (
+        block_means(_values(run, key, window), seed=1000 * seed + place)
+        for place, run in enumerate(configuration.runs)
+    )
+    for other in others:
+        first += other
+    return first / len(configuration.runs)
+
+
+def _window(run: Run, window: float) -> tuple[Step, ...]:
+    return run.steps[-max(1, math.ceil(window * len(run.steps))) :]
+
+
+def _values(run: Run, key: str, window: float) -> list[float]:
+    return series(_window(run, window), key)[1]
+
+
+def _mean(run: Run, key: str, window: float) -> float:
+    return statistics.fmean(_values(run, key, window))
+
+
+def _method(windows: Sequence[int], *, several: bool) -> str:
+    if several:
+        return "Student's t over seeds, Welch's for differences"
+    blocks = " or ".join(map(str, sorted({block_size(count) for count in windows})))
+    return (
+        f"bootstrap over blocks of {blocks} consecutive steps, for want of several seeds of each: "
+        "how sure these very runs are, not what another seed would bring"
+    )

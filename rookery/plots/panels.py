@@ -1,0 +1,117 @@
+"""Which statistics of a step share a pair of axes, and in what unit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rookery.errors import InvalidInput
+from rookery.plots.steps import matching
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One pair of axes: the statistics drawn there, in one unit, and the range that unit has.
+
+    A key may be a pattern: `component_*` stands for every component of the reward.
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    low: float | None = None
+    high: float | None = None
+
+
+REWARD = Panel("Reward", ("reward",))
+SHARES = Panel("Share of answers", ("legal_rate", "box_rate"), low=0.0, high=1.03)
+REGRET = Panel("Regret of legal moves", ("regret",), low=0.0)
+ENTROPY = Panel("Entropy, nats per token", ("entropy",), low=0.0)
+KL = Panel("KL, nats per token", ("kl", "kl_behaviour"))
+NORM = Panel("Gradient norm", ("grad_norm",), low=0.0)
+SECONDS = Panel("Seconds per step", ("step_s", "rollout_wait_s", "train_s", "commit_s"), low=0.0)
+AGE = Panel("Age of groups, versions", ("age_mean", "age_max"), low=0.0)
+
+OVERVIEW = (REWARD, SHARES, REGRET, ENTROPY, KL, NORM, SECONDS, AGE)
+"""What a reader of a report wants to see."""
+
+PANELS = (
+    REWARD,
+    Panel("Reward by component", ("component_*",)),
+    SHARES,
+    REGRET,
+    Panel("Loss per token", ("loss", "value_loss")),
+    Panel("Accuracy, share of pairs", ("accuracy",), low=0.0, high=1.03),
+    KL,
+    Panel("KL by age, nats per token", ("kl_age_*",)),
+    Panel("KL coefficient", ("kl_coefficient",), low=0.0),
+    ENTROPY,
+    Panel("Clipped tokens, share", ("clip_fraction_low", "clip_fraction_high"), low=0.0),
+    Panel("Largest importance ratio", ("ratio_max",), low=0.0),
+    NORM,
+    Panel("Learning rate", ("lr",), low=0.0),
+    Panel(
+        "Completion length, tokens",
+        ("completion_length", "completion_length_p95", "completion_length_max"),
+        low=0.0,
+    ),
+    AGE,
+    SECONDS,
+    Panel("Tokens per second", ("tokens_per_s", "generated_tokens_per_s"), low=0.0),
+    Panel("Model flops utilisation, share", ("mfu",), low=0.0),
+    Panel("Memory, MiB", ("resident_mib", "resident_peak_mib", "cuda_peak_mib"), low=0.0),
+)
+
+LABELS = {
+    "legal_rate": "legal move",
+    "box_rate": "readable box",
+    "kl": "to the reference",
+    "kl_behaviour": "to the sampling policy",
+    "step_s": "whole step",
+    "rollout_wait_s": "waiting for rollouts",
+    "train_s": "training",
+    "commit_s": "committing",
+    "age_mean": "mean",
+    "age_max": "oldest",
+    "loss": "policy",
+    "value_loss": "value",
+    "clip_fraction_low": "below",
+    "clip_fraction_high": "above",
+    "completion_length": "mean",
+    "completion_length_p95": "95th percentile",
+    "completion_length_max": "longest",
+    "tokens_per_s": "trained, while training",
+    "generated_tokens_per_s": "generated, whole step",
+    "resident_mib": "resident",
+    "resident_peak_mib": "resident, peak",
+    "cuda_peak_mib": "GPU, peak",
+}
+
+
+def label_of(key: str) -> str:
+    """What a legend calls a key.
+
+    >>> label_of("kl_age_2"), label_of("component_delta"), label_of("age_max")
+    ('age 2', 'delta', 'oldest')
+    """
+    short = key.removeprefix("component_").removeprefix("kl_").replace("_", " ")
+    return LABELS.get(key) or (short if key.startswith(("component_", "kl_age_")) else key)
+
+
+def choose(
+    keys: Sequence[str], *, asked: Sequence[str] = (), panels: Sequence[Panel] = PANELS
+) -> list[Panel]:
+    """The panels for which there are `keys`, their patterns resolved; with `asked`, one a key asked for.
+
+    Raises:
+        InvalidInput: nothing is left; the message lists what there is.
+    """
+    if asked:
+        panels = [Panel(key, (key,)) for key in matching(keys, asked)]
+    present = [
+        Panel(panel.title, tuple(found), panel.low, panel.high)
+        for panel in panels
+        if (found := matching(keys, panel.keys))
+    ]
+    if not present:
+        wanted = ", ".join(asked or [key for panel in panels for key in panel.keys])
+        there = ", ".join(keys) or "none"
+        raise InvalidInput(f"nothing to draw: no step has any of {wanted}; there is {there}")
+    return present

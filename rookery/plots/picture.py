@@ -1,0 +1,138 @@
+"""Curves of one run or of several as a picture of many panels.
+
+As measured in light, smoothed in full colour. One run: a colour for each statistic. Several: a
+colour for each of them, and a band where a curve stands for several seeds.
+"""
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rookery.errors import InvalidInput
+from rookery.plots.panels import OVERVIEW, Panel, choose, label_of
+from rookery.plots.steps import Step, keys_of, series, smooth
+from rookery.plots.style import COLOURS, LINES, Theme, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+
+_MOST_COLUMNS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What one colour stands for: a run, or the seeds of one configuration."""
+
+    label: str
+    runs: tuple[Sequence[Step], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    key: str
+    colour: str
+    line: str
+    label: str | None
+
+
+def overview(steps: Sequence[Step], *, theme: Theme = "light") -> bytes:
+    """The learning curve of one run, as PNG.
+
+    Raises:
+        InvalidInput: no step has anything that belongs on it.
+    """
+    return draw([Curve("", (steps,))], choose(keys_of(steps), panels=OVERVIEW), theme=theme)
+
+
+def draw(
+    curves: Sequence[Curve], panels: Sequence[Panel], *, theme: Theme = "light", kind: str = "png"
+) -> bytes:
+    """The picture's bytes, in one of `FORMATS`.
+
+    Raises:
+        InvalidInput: an unknown format.
+    """
+    if kind not in FORMATS:
+        raise InvalidInput(f"no picture of kind {kind!r}: choose from {', '.join(FORMATS)}")
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    rows = math.ceil(len(panels) / _MOST_COLUMNS)
+    columns = math.ceil(len(panels) / rows)
+    with mpl.rc_context(style(theme)):
+        layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
+        figure = Figure(figsize=(max(6.0, 3.0 * columns), 2.35 * rows), layout=layout)
+        FigureCanvasAgg(figure)
+        for index, panel in enumerate(panels):
+            _panel(figure.add_subplot(rows, columns, index + 1), panel, curves, theme=theme)
+        if len(curves) > 1:
+            _legend(figure, curves, theme=theme)
+        buffer = io.BytesIO()
+        metadata = {"png": {"Software": "rookery"}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        figure.savefig(buffer, format=kind, dpi=140, metadata=metadata[kind])
+    return buffer.getvalue()
+
+
+def _panel(axes: "Axes", panel: Panel, curves: Sequence[Curve], *, theme: Theme) -> None:
+    colours = COLOURS[theme]
+    for place, curve in enumerate(curves):
+        for index, key in enumerate(panel.keys):
+            alone = len(curves) == 1
+            colour = colours[(index if alone else place) % len(colours)]
+            named = label_of(key) if len(panel.keys) > 1 and place == 0 else None
+            line = "-" if alone else LINES[index % len(LINES)]
+            _curve(axes, curve, _Line(key, colour, line, named))
+    axes.set_title(panel.title)
+    axes.set_xlabel("step")
+    axes.margins(x=0.01)
+    axes.set_ylim(bottom=panel.low, top=panel.high)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(framealpha=0.85, edgecolor="none")
+
+
+def _curve(axes: "Axes", curve: Curve, line: _Line) -> None:
+    measured = [series(steps, line.key) for steps in curve.runs]
+    measured = [(numbers, values) for numbers, values in measured if numbers]
+    if not measured:
+        return
+    for numbers, values in measured:
+        axes.plot(numbers, values, color=line.colour, alpha=0.3 / len(measured), linewidth=0.8)
+    smoothed = [(numbers, smooth(values)) for numbers, values in measured]
+    numbers, middle, low, high = _across(smoothed)
+    axes.plot(numbers, middle, color=line.colour, linestyle=line.line, linewidth=1.8, label=line.label)
+    if len(measured) > 1:
+        axes.fill_between(numbers, low, high, color=line.colour, alpha=0.15, linewidth=0)
+
+
+def _across(
+    curves: Sequence[tuple[Sequence[float], Sequence[float]]],
+) -> tuple[list[float], list[float], list[float], list[float]]:
+    """Step numbers that all curves have, and there the mean, the least and the greatest of them.
+
+    >>> _across([([1, 2, 3], [0.0, 2.0, 4.0]), ([2, 3], [4.0, 4.0])])
+    ([2, 3], [3.0, 4.0], [2.0, 4.0], [4.0, 4.0])
+    """
+    tables = [dict(zip(numbers, values, strict=True)) for numbers, values in curves]
+    shared = sorted(set(tables[0]).intersection(*tables[1:]))
+    columns = [[table[number] for table in tables] for number in shared]
+    middle = [math.fsum(column) / len(column) for column in columns]
+    return shared, middle, [min(column) for column in columns], [max(column) for column in columns]
+
+
+def _legend(figure: "Figure", curves: Sequence[Curve], *, theme: Theme) -> None:
+    from matplotlib.lines import Line2D
+
+    colours = COLOURS[theme]
+    handles = [
+        Line2D([], [], color=colours[place % len(colours)], linewidth=2.5, label=curve.label)
+        for place, curve in enumerate(curves)
+    ]
+    columns = min(len(handles), _MOST_COLUMNS)
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False)

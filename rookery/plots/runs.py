@@ -1,0 +1,109 @@
+"""Runs by name or folder, and which of them are seeds of one configuration."""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rookery.errors import InvalidInput, NotFound
+from rookery.plots.steps import METRICS_FILE, Step, read_metrics
+
+SETTINGS_FILES = ("settings.json", "trainer.toml", "sft.toml")
+"""What `rookery up`, the trainer and `rookery sft` say of themselves in a run's folder."""
+
+INCIDENTAL = {
+    "seed", "run", "runs_dir", "run_dir", "out", "redis_url", "steps", "minutes", "max_steps",
+    "inference_urls", "host", "port", "keep", "threads",
+}  # fmt: skip
+"""Settings in which two runs of one configuration may differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that has been measured. `settings` are empty where its folder holds none."""
+
+    name: str
+    folder: Path
+    steps: tuple[Step, ...]
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Runs that differ in their seed alone."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+
+def find_runs(names: Sequence[str], *, runs_dir: Path) -> list[Run]:
+    """The runs of folders, or of names within `runs_dir`; a folder of runs stands for all of them.
+
+    Raises:
+        NotFound: there is no such folder, or nothing was measured in it.
+        InvalidInput: a run without a step, or named twice.
+    """
+    folders = [folder for name in names for folder in _folders(name, runs_dir)]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise InvalidInput(f"run {str(folder)!r} is named twice")
+    return [_read(folder) for folder in folders]
+
+
+def _folders(name: str, runs_dir: Path) -> list[Path]:
+    for folder in (Path(name), runs_dir / name):
+        if (folder / METRICS_FILE).is_file():
+            return [folder.resolve()]
+        inside = sorted(path.parent for path in folder.glob(f"*/{METRICS_FILE}"))
+        if inside:
+            return [path.resolve() for path in inside]
+    known = ", ".join(sorted(path.parent.name for path in runs_dir.glob(f"*/{METRICS_FILE}"))) or "none"
+    raise NotFound(f"no {METRICS_FILE} in {name!r}, nor below it; runs in {str(runs_dir)!r}: {known}")
+
+
+def _read(folder: Path) -> Run:
+    steps = read_metrics(folder / METRICS_FILE)
+    if not steps:
+        raise InvalidInput(f"{folder / METRICS_FILE} has no step yet")
+    return Run(folder.name, folder, tuple(steps), _settings(folder))
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name in SETTINGS_FILES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            table = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
+        except ValueError as error:
+            raise InvalidInput(f"{path}: {error}") from error
+        settings |= {f"{path.stem}.{key}": value for key, value in table.items()}
+    return settings
+
+
+def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
+    """Runs whose settings agree but for their seed, together, in order of their first.
+
+    A run that does not say what it was set to stands alone.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(_signature(run), []).append(run)
+    return [Configuration(_name(group), tuple(group)) for group in groups.values()]
+
+
+def alone(runs: Sequence[Run]) -> list[Configuration]:
+    """Each run as its own configuration."""
+    return [Configuration(run.name, (run,)) for run in runs]
+
+
+def _signature(run: Run) -> str:
+    kept = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}
+    return json.dumps(kept, sort_keys=True, default=str) if kept else str(run.folder)
+
+
+def _name(group: Sequence[Run]) -> str:
+    return group[0].name if len(group) == 1 else f"{group[0].name} ({len(group)} seeds)"
