@@ -1,10 +1,73 @@
-"""Rewards of a group to advantages. Pure arithmetic, no torch."""
+"""Rewards of groups to advantages. Pure arithmetic, no torch.
+
+With r a reward, m the mean of its group, G the group's size and e a moving average over steps:
+
+    group-mean      r - m                          GRPO (arXiv 2402.03300, section 4.1.2)
+    leave-one-out   r - mean of the other G - 1    RLOO (2402.14740, eq. 8): independent of r, so unbiased
+    ema             r - e                          Williams 1992: groups of equal rewards teach something too
+    adaptive        r - (1 - s) (mean of the others) - s e, shrinking a noisy mean towards e
+
+adaptive is the shrinkage baseline of arXiv 2511.03710 with e in place of the batch's other groups. The
+share s is v / (v + b): v is the variance of a mean of G - 1 rewards and b that of the groups' true means
+about e, both from moving averages. These are of the steps before, so that no reward moves its own baseline;
+the first step, which has none before it, takes its own.
+"""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.trainer.settings import Baseline
 
 _EPSILON = 1e-4
-"""Added to the standard deviation, as in GRPO (DeepSeekMath, arXiv 2402.03300, section 4.1)."""
+"""Added to the standard deviation, as in GRPO's implementations (DeepSeekMath, arXiv 2402.03300)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Averages:
+    """Moving averages over steps. Lies in the commit.
+
+    `mean` of the rewards; `within`: their variance within groups; `between`: mean square distance of groups'
+    means from `mean`, which holds some of `within`.
+    """
+
+    mean: float
+    within: float
+    between: float
+
+    def share(self, size: int) -> float:
+        """How much of the baseline of a group of `size` is the moving average, in [0, 1]."""
+        noise = self.within / max(1, size - 1)
+        between = max(0.0, self.between - self.within / size)
+        if size == 1:
+            return 1.0
+        # Rewards that never vary leave both at zero: there is no noise to shrink.
+        return noise / (noise + between) if noise else 0.0
+
+
+def advantages(
+    groups: Sequence[Sequence[float]],
+    *,
+    baseline: Baseline,
+    normalise: bool,
+    averages: Averages | None,
+) -> list[tuple[float, ...]]:
+    """Advantages of each group's rewards; `averages` are those of the steps before, None at the first.
+
+    `normalise` divides by the group's standard deviation; for ema and adaptive, which learn from groups of
+    equal rewards too, by the root mean square of all rewards' distances from the moving average.
+    """
+    if baseline == "group-mean":
+        return [group_advantages(rewards, normalise=normalise) for rewards in groups]
+    if baseline == "leave-one-out":
+        return [leave_one_out(rewards, normalise=normalise) for rewards in groups]
+    known = averages or _observe(groups)
+    share = {"ema": lambda _: 1.0, "adaptive": known.share}[baseline]
+    scale = _distance(groups, known.mean) + _EPSILON if normalise else 1.0
+    return [
+        tuple(value / scale for value in _mixed(rewards, known.mean, share(len(rewards))))
+        for rewards in groups
+    ]
 
 
 def group_advantages(rewards: Sequence[float], *, normalise: bool) -> tuple[float, ...]:
@@ -16,13 +79,7 @@ def group_advantages(rewards: Sequence[float], *, normalise: bool) -> tuple[floa
     (-0.5, 0.5)
     >>> group_advantages([0.3, 0.3, 0.3], normalise=True)
     (0.0, 0.0, 0.0)
-
-    Raises:
-        ValueError: a reward is not finite. NaN is never 0.
     """
-    for index, reward in enumerate(rewards):
-        if not math.isfinite(reward):
-            raise ValueError(f"reward {index} is {reward!r}, not a number")
     if zero_variance(rewards):
         return (0.0,) * len(rewards)
     mean = math.fsum(rewards) / len(rewards)
@@ -33,6 +90,65 @@ def group_advantages(rewards: Sequence[float], *, normalise: bool) -> tuple[floa
     return tuple(c / (deviation + _EPSILON) for c in centred)
 
 
+def leave_one_out(rewards: Sequence[float], *, normalise: bool) -> tuple[float, ...]:
+    """Reward minus the mean of the group's others: G / (G - 1) of the distance from the group's mean.
+
+    >>> leave_one_out([0.0, 0.5, 1.0], normalise=False)
+    (-0.75, 0.0, 0.75)
+    """
+    factor = len(rewards) / max(1, len(rewards) - 1)
+    return tuple(factor * value for value in group_advantages(rewards, normalise=normalise))
+
+
 def zero_variance(rewards: Sequence[float]) -> bool:
     """Whether all rewards of a group are the same number."""
     return min(rewards) == max(rewards)
+
+
+def updated(averages: Averages | None, groups: Sequence[Sequence[float]], *, decay: float) -> Averages:
+    """The averages after a step on `groups`.
+
+    >>> updated(Averages(1.0, 0.0, 0.0), [[0.0, 0.0]], decay=0.5)
+    Averages(mean=0.5, within=0.0, between=0.5)
+    """
+    if averages is None:
+        return _observe(groups)
+    seen = _observe(groups, about=averages.mean)
+    old, new = decay, 1.0 - decay
+    return Averages(
+        mean=old * averages.mean + new * seen.mean,
+        within=old * averages.within + new * seen.within,
+        between=old * averages.between + new * seen.between,
+    )
+
+
+def _observe(groups: Sequence[Sequence[float]], *, about: float | None = None) -> Averages:
+    """A batch's own figures, distances being taken from `about`: its mean, when None."""
+    mean = _mean([reward for rewards in groups for reward in rewards])
+    centre = mean if about is None else about
+    return Averages(
+        mean=mean,
+        within=_mean([_variance(rewards) for rewards in groups]),
+        between=_mean([(_mean(rewards) - centre) ** 2 for rewards in groups]),
+    )
+
+
+def _mixed(rewards: Sequence[float], average: float, share: float) -> tuple[float, ...]:
+    """Reward minus (1 - share) x the mean of the others + share x the average."""
+    total, others = math.fsum(rewards), max(1, len(rewards) - 1)
+    return tuple(r - (1.0 - share) * (total - r) / others - share * average for r in rewards)
+
+
+def _distance(groups: Sequence[Sequence[float]], average: float) -> float:
+    """Root mean square of all rewards' distances from `average`."""
+    return math.sqrt(_mean([(reward - average) ** 2 for rewards in groups for reward in rewards]))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _variance(rewards: Sequence[float]) -> float:
+    """Unbiased for two and more."""
+    mean = _mean(rewards)
+    return math.fsum((r - mean) ** 2 for r in rewards) / max(1, len(rewards) - 1)

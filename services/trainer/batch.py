@@ -7,8 +7,11 @@ Prompt tokens, the generation prompt among them, are context: they never carry l
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rookery.trace import TraceGroup
-from services.trainer.advantages import group_advantages
+from rookery.trace import Trace, TraceGroup
+from services.trainer import finite
+from services.trainer.advantages import Averages, advantages, zero_variance
+from services.trainer.losses.weights import Extent, normaliser, share
+from services.trainer.settings import LossWeights, TrainerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,8 @@ class Scored:
     logprobs: tuple[float, ...]
     advantage: float
     age: int
+    share: float = 1.0
+    """Of each of its tokens in the loss: see `losses.weights`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class Row:
     prompt_ids: tuple[int, ...]
     completions: tuple[Scored, ...]
     temperature: float
+    group_id: str = ""
 
     @property
     def length(self) -> int:
@@ -35,37 +41,96 @@ class Row:
         return len(self.prompt_ids) + sum(len(c.token_ids) - 1 for c in self.completions)
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All that one step learns from. `normaliser` divides the sum of its loss: see `losses.weights`."""
+
+    rows: tuple[Row, ...]
+    normaliser: float
+    tokens: int
+    zero_variance: int
+
+
+def prepare(
+    groups: Sequence[TraceGroup], *, version: int, settings: TrainerSettings, averages: Averages | None
+) -> Batch:
+    """Groups to rows with advantages and shares; `averages` are the baseline's (see `advantages`).
+
+    Raises:
+        ArithmeticError: a number in a group is not finite; the message names it.
+    """
+    finite.check_groups(groups)
+    values = advantages(
+        [group.rewards for group in groups],
+        baseline=settings.baseline,
+        normalise=settings.normalise,
+        averages=averages,
+    )
+    finite.check_advantages(groups, values)
+    carried = extents(groups, mask_truncated=settings.mask_truncated, constant=settings.loss_constant)
+    made = rows(
+        groups,
+        values,
+        version=version,
+        mask_truncated=settings.mask_truncated,
+        row_tokens=settings.row_tokens,
+        weights=settings.loss_weights,
+    )
+    return Batch(
+        rows=tuple(made),
+        normaliser=normaliser(carried, settings.loss_weights),
+        tokens=sum(extent.tokens for extent in carried),
+        zero_variance=sum(zero_variance(group.rewards) for group in groups),
+    )
+
+
 def rows(
     groups: Sequence[TraceGroup],
+    values: Sequence[Sequence[float]],
     *,
     version: int,
-    normalise: bool,
     mask_truncated: bool,
     row_tokens: int,
+    weights: LossWeights = "token",
 ) -> list[Row]:
     """Rows of at most `row_tokens` tokens; a group too long for one row is spread over several.
 
-    `version` is the trainer's, from which ages are counted. Truncated completions take part in the
-    group's baseline but carry no loss when `mask_truncated` is set.
+    `values` are the advantages, one a trace. `version` is the trainer's, from which ages are counted.
+    Truncated completions take part in the group's baseline but carry no loss when `mask_truncated` is set.
     """
     result: list[Row] = []
-    for group in groups:
-        advantages = group_advantages(group.rewards, normalise=normalise)
+    for group, own in zip(groups, values, strict=True):
         scored = [
             Scored(
                 trace.completion.token_ids,
                 trace.completion.logprobs,
                 advantage,
                 version - group.policy.number,
+                share(len(trace.completion.token_ids), weights),
             )
-            for trace, advantage in zip(group.traces, advantages, strict=True)
-            if trace.completion.token_ids and not (mask_truncated and trace.completion.truncated)
+            for trace, advantage in zip(group.traces, own, strict=True)
+            if carries_loss(trace, mask_truncated=mask_truncated)
         ]
         result += [
-            Row(group.prompt_token_ids, part, group.sampling.temperature)
+            Row(group.prompt_token_ids, part, group.sampling.temperature, group.id)
             for part in _parts(scored, row_tokens - len(group.prompt_token_ids))
         ]
     return result
+
+
+def carries_loss(trace: Trace, *, mask_truncated: bool) -> bool:
+    """Whether a trace's completion is learned from: it has tokens, and was not cut where that masks it."""
+    return bool(trace.completion.token_ids) and not (mask_truncated and trace.completion.truncated)
+
+
+def extents(groups: Sequence[TraceGroup], *, mask_truncated: bool, constant: int = 0) -> list[Extent]:
+    """Lengths of the completions that carry loss, and their limits: `constant`, or where 0 the rollouts'."""
+    return [
+        Extent(len(trace.completion.token_ids), constant or group.sampling.max_tokens)
+        for group in groups
+        for trace in group.traces
+        if carries_loss(trace, mask_truncated=mask_truncated)
+    ]
 
 
 def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:

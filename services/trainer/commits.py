@@ -3,7 +3,7 @@
     adapters/policy-v000042/
         adapter_model.safetensors  adapter_config.json   what vLLM loads
         optimizer.safetensors                            Adam's moments
-        state.json                                       step, ledger, sha256, settings
+        state.json                                       step, ledger, sha256, settings, learner
 
 A version exists once its directory has its final name; everything in it was synced before.
 """
@@ -39,6 +39,8 @@ class Commit:
     ledger: tuple[str, ...]
     row: Mapping[str, Any] | None = None
     """What the step that made it measured."""
+    learner: Mapping[str, Any] | None = None
+    """What learning remembers beside weights and moments: see `learner`."""
 
 
 @contextmanager
@@ -67,6 +69,7 @@ def write(
     ledger: tuple[str, ...],
     fingerprint: Mapping[str, str],
     row: Mapping[str, Any] | None = None,
+    learner: Mapping[str, Any] | None = None,
 ) -> Commit:
     """Makes version `number` durable: write, sync, rename, sync the parent."""
     final = root / policy_name(number)
@@ -82,6 +85,7 @@ def write(
         "ledger": ledger,
         "fingerprint": dict(fingerprint),
         "row": row,
+        "learner": learner,
     }
     for name, data in {**files, "state.json": json.dumps(state).encode()}.items():
         _write_synced(temporary / name, data)
@@ -91,7 +95,7 @@ def write(
         raise SetupError(f"{final} exists already: two trainers write to one run folder")
     temporary.rename(final)
     _sync_folder(root)
-    return Commit(version, final, ledger, row)
+    return Commit(version, final, ledger, row, learner)
 
 
 def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
@@ -112,7 +116,7 @@ def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
     if changed or state["state_version"] != STATE_VERSION:
         raise SetupError(f"cannot resume {folders[-1]}: {'; '.join(changed) or 'another format'}")
     version = PolicyVersion(state["number"], state["sha256"])
-    return Commit(version, folders[-1], tuple(state["ledger"]), state.get("row"))
+    return Commit(version, folders[-1], tuple(state["ledger"]), state.get("row"), state.get("learner"))
 
 
 def prune(root: Path, *, newest: int, keep: int) -> None:

@@ -18,6 +18,7 @@ from rookery.errors import Unavailable, WireError
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
+from services.trainer.advantages import zero_variance
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Intake:
         *,
         batch_groups: int,
         max_staleness: int,
+        zero_variance_limit: int = 0,
         ledger: Sequence[str],
         epoch: int,
         stopping: threading.Event,
@@ -57,6 +59,7 @@ class Intake:
         self._streams = streams
         self._batch_groups = batch_groups
         self._max_staleness = max_staleness
+        self._zero_variance_limit = zero_variance_limit
         self._ledger = ledger
         self._epoch = epoch
         self._stopping = stopping
@@ -65,7 +68,7 @@ class Intake:
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self.waited_s = 0.0
-        self.dropped_stale = 0
+        self.dropped = {"stale": 0, "zero_variance": 0}
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -82,7 +85,8 @@ class Intake:
         """
         batch: dict[str, Held] = {}
         trained = set(self._ledger)
-        self.dropped_stale, self.waited_s = 0, 0.0
+        self.dropped = dict.fromkeys(self.dropped, 0)
+        self.waited_s = 0.0
         while len(batch) < self._batch_groups:
             held = self._take(while_waiting)
             if held is None:
@@ -92,19 +96,28 @@ class Intake:
                 self._settle([held.entry_id], "trained", label="redelivered")
             elif held.group.id in batch:
                 self._forget_double(held, batch[held.group.id])
-            elif version - held.group.policy.number > self._max_staleness:
-                self.dropped_stale += 1
-                self._settle([held.entry_id], "dropped:stale", label="stale")
+            elif (reason := self._unfit(held.group, version)) is not None:
+                self.dropped[reason] += 1
+                self._settle([held.entry_id], f"dropped:{reason}", label=reason)
             else:
                 batch[held.group.id] = held
-        if self.dropped_stale:
-            logger.warning("dropped %d groups too old for version %d", self.dropped_stale, version)
+        if self.dropped["stale"]:
+            logger.warning("dropped %d groups too old for version %d", self.dropped["stale"], version)
         return list(batch.values())
 
     def settle(self, batch: Sequence[Held], *, ledger: Sequence[str]) -> None:
         """Acknowledges a committed batch; `ledger` is the commit's."""
         self._ledger = ledger
         self._settle([held.entry_id for held in batch], "trained", label="trained")
+
+    def _unfit(self, group: TraceGroup, version: int) -> str | None:
+        """Why a group is not trained on, if so. Zero variance is a reason only up to the limit of a batch:
+        a policy that has nothing left to learn must not wait for ever."""
+        if version - group.policy.number > self._max_staleness:
+            return "stale"
+        if self.dropped["zero_variance"] < self._zero_variance_limit and zero_variance(group.rewards):
+            return "zero_variance"
+        return None
 
     def _forget_double(self, held: Held, first: Held) -> None:
         if held.entry_id != first.entry_id:

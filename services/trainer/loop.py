@@ -21,6 +21,7 @@ from services.trainer import commits
 from services.trainer import optimizer as adam
 from services.trainer.commits import Commit
 from services.trainer.intake import Intake
+from services.trainer.learner import Learner
 from services.trainer.policy import Policy
 from services.trainer.publisher import Publisher
 from services.trainer.report import Report, ages_of, describe_step, strict
@@ -50,6 +51,9 @@ def train(
         streams,
         batch_groups=settings.batch_groups,
         max_staleness=settings.max_staleness,
+        zero_variance_limit=settings.batch_groups * settings.dynamic_sampling_limit
+        if settings.dynamic_sampling
+        else 0,
         ledger=commit.ledger,
         epoch=epoch,
         stopping=stopping,
@@ -67,12 +71,22 @@ def train(
             groups = [held.group for held in batch]
             phases = {"rollout_wait": intake.waited_s}
             with _timed(phases, "train"):
-                result = train_step(policy, optimizer, groups, step=commit.version.number, settings=settings)
+                result, learner = train_step(
+                    policy,
+                    optimizer,
+                    groups,
+                    step=commit.version.number,
+                    settings=settings,
+                    learner=Learner.of(commit.learner),
+                    dropped_zero_variance=intake.dropped["zero_variance"],
+                )
             number = commit.version.number + 1
-            row = describe_step(groups, result, version=number, dropped_stale=intake.dropped_stale)
+            row = describe_step(groups, result, version=number, dropped=intake.dropped)
             ledger = (*commit.ledger, *(group.id for group in groups))
             with _timed(phases, "commit"):
-                commit = _commit(settings, policy, optimizer, number=number, ledger=ledger, row=row)
+                commit = _commit(
+                    settings, policy, optimizer, number=number, ledger=ledger, row=row, learner=learner
+                )
             with _timed(phases, "settle"):
                 intake.settle(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
@@ -118,6 +132,7 @@ def _commit(
     number: int,
     ledger: tuple[str, ...],
     row: Mapping[str, Any] | None = None,
+    learner: Learner = Learner(),  # noqa: B008 - frozen
 ) -> Commit:
     return commits.write(
         settings.adapters_dir,
@@ -126,6 +141,7 @@ def _commit(
         ledger=ledger,
         fingerprint=settings.fingerprint(),
         row=None if row is None else strict(row),
+        learner=learner.as_json(),
     )
 
 

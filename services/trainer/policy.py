@@ -7,15 +7,12 @@ from typing import Any
 import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load, save
-from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
+from services.trainer.head import TokenScores, Wanted, score_tokens
 from services.trainer.settings import TrainerSettings
 from services.trainer.tensors import MicroBatch
-
-_CHUNK_LOGITS = 1 << 26
-"""Logits held at once: 256 MiB in float32."""
 
 
 class Policy:
@@ -47,36 +44,38 @@ class Policy:
         """What the optimizer moves."""
         return [p for p in self.model.parameters() if p.requires_grad]
 
-    def logprobs(self, batch: MicroBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """log p of each completion token and the entropy of its distribution (detached), both [N].
+    def score(self, batch: MicroBatch, *, wanted: Wanted = Wanted(), reference: bool = False) -> TokenScores:  # noqa: B008 - frozen
+        """Log-probability, entropy and, on demand, KL of each completion token.
 
-        Only hidden states that predict a completion token reach the head, in chunks that are
-        recomputed in the backward pass: the full logits [B, T, V] never exist.
+        `reference` adds a second forward pass, without gradient and with the adapter off, for the scores
+        against the base model.
         """
+        reference_ND = self._reference_hidden(batch) if reference else None
+        head = self._causal_lm.get_output_embeddings()
+        return score_tokens(
+            head,
+            self._hidden(batch),
+            batch.targets_N,
+            vocabulary=head.weight.shape[0],
+            temperature=batch.temperature,
+            reference_ND=reference_ND,
+            wanted=wanted,
+        )
+
+    def _hidden(self, batch: MicroBatch) -> torch.Tensor:
+        """The last hidden states that predict a completion token, [N, D]."""
         hidden_BTD = self._causal_lm.model(
             input_ids=batch.input_ids_BT,
             position_ids=batch.position_ids_BT,
             attention_mask=batch.mask_B1TT,
             use_cache=False,
         ).last_hidden_state
-        hidden_ND = hidden_BTD.flatten(0, 1)[batch.predictor_N]
-        head = self._causal_lm.get_output_embeddings()
-        size = max(1, _CHUNK_LOGITS // head.weight.shape[0])
-        parts = [
-            _head_chunk(head, hidden_ND[i : i + size], batch.targets_N[i : i + size], batch.temperature)
-            if len(hidden_ND) <= size
-            else checkpoint(
-                _head_chunk,
-                head,
-                hidden_ND[i : i + size],
-                batch.targets_N[i : i + size],
-                batch.temperature,
-                use_reentrant=False,
-            )
-            for i in range(0, len(hidden_ND), size)
-        ]
-        logprobs, entropies = zip(*parts, strict=True)
-        return torch.cat(logprobs), torch.cat(entropies)
+        hidden_ND: torch.Tensor = hidden_BTD.flatten(0, 1)[batch.predictor_N]
+        return hidden_ND
+
+    def _reference_hidden(self, batch: MicroBatch) -> torch.Tensor:
+        with torch.no_grad(), self.model.disable_adapter():
+            return self._hidden(batch)
 
     def adapter_files(self) -> dict[str, bytes]:
         """The adapter as PEFT writes it and vLLM reads it, by file name."""
@@ -95,16 +94,6 @@ class Policy:
         """Takes the weights of a committed adapter."""
         weights = load((folder / "adapter_model.safetensors").read_bytes())
         set_peft_model_state_dict(self.model, weights)
-
-
-def _head_chunk(
-    head: Any, hidden_ND: torch.Tensor, targets_N: torch.Tensor, temperature: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    logits_NV = head(hidden_ND).float() / temperature
-    all_NV = logits_NV.log_softmax(-1)
-    with torch.no_grad():
-        entropy_N = -(all_NV.exp() * all_NV).sum(-1)
-    return all_NV.gather(-1, targets_N[:, None])[:, 0], entropy_N
 
 
 def _device(name: str) -> torch.device:

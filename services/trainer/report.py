@@ -5,7 +5,6 @@ import logging
 import statistics
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,7 +25,7 @@ logger = logging.getLogger(__name__)
 UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_LONG, Outcome.UNPARSABLE}
 """Outcomes without a readable move in a box."""
 
-_GAUGES = (
+_GAUGES = {
     "reward",
     "legal_rate",
     "box_rate",
@@ -38,8 +37,15 @@ _GAUGES = (
     "clip_fraction_low",
     "clip_fraction_high",
     "mismatch_age0_max",
+    "mismatch_age0_mean",
+    "ess",
+    "kl_reference",
+    "kl_penalty",
+    "kl_coefficient",
     "zero_variance_groups",
-)
+    "zero_variance_share",
+    "collapsed_steps",
+}
 
 
 class Report:
@@ -79,7 +85,7 @@ class Report:
     def _export(
         self, row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]
     ) -> None:
-        for name in _GAUGES:
+        for name in _GAUGES & row.keys():
             LEARNING.labels(statistic=name).set(row[name])
         for phase, seconds in phases_s.items():
             TRAINER_STEP_S.labels(phase=phase).observe(seconds)
@@ -91,15 +97,19 @@ class Report:
 
 
 def describe_step(
-    groups: list[TraceGroup], result: StepResult, *, version: int, dropped_stale: int
+    groups: list[TraceGroup], result: StepResult, *, version: int, dropped: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What is known of a step before its commit, which keeps it; `version` is the one it makes."""
+    """What is known of a step before its commit, which keeps it; `version` is the one it makes.
+
+    `dropped` counts, by reason, the groups thrown away since the step before.
+    """
     ages = ages_of(groups, version=version)
     return (
         {"time": time.time(), "step": version, "version": version}
         | describe(groups)
-        | asdict(result)
-        | {"age_mean": statistics.fmean(ages), "age_max": max(ages), "dropped_stale": dropped_stale}
+        | result.row()
+        | {"age_mean": statistics.fmean(ages), "age_max": max(ages)}
+        | {f"dropped_{reason}": count for reason, count in dropped.items()}
     )
 
 

@@ -1,14 +1,19 @@
 """One optimizer step on one batch of groups."""
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from rookery.trace import TraceGroup
+from services.trainer import finite
 from services.trainer import optimizer as adam
-from services.trainer.batch import micro_batches, rows
-from services.trainer.loss import LossTerms, clipped_loss
+from services.trainer.batch import micro_batches, prepare
+from services.trainer.learner import Learner
+from services.trainer.losses.coefficient import coefficient
+from services.trainer.losses.measures import Measures, summary
+from services.trainer.losses.objective import Objective
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.tensors import collate
@@ -16,88 +21,82 @@ from services.trainer.tensors import collate
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What the step measured; sums are divided by the batch's completion tokens."""
+    """What the step measured. `learning` has the losses' figures by name: see `losses.measures.summary`."""
 
-    loss: float
+    learning: Mapping[str, float]
     grad_norm: float
     lr: float
-    entropy: float
-    ratio_mean: float
-    ratio_max: float
-    clip_fraction_low: float
-    clip_fraction_high: float
-    kl_behaviour: float
-    mismatch_age0_max: float
+    kl_coefficient: float
+    zero_variance_share: float
+    collapsed_steps: int
     tokens: int
     micro_batches: int
     forward_backward_s: float
     optimizer_s: float
 
+    def row(self) -> dict[str, float]:
+        """All of it, flat, as metrics.jsonl has it."""
+        own = {name: getattr(self, name) for name in self.__slots__ if name != "learning"}
+        return {**self.learning, **own}
+
 
 def train_step(
     policy: Policy,
     optimizer: torch.optim.Optimizer,
-    groups: list[TraceGroup],
+    groups: Sequence[TraceGroup],
     *,
     step: int,
     settings: TrainerSettings,
-) -> StepResult:
-    """Accumulates the batch's gradient over micro-batches and moves the adapter once.
+    learner: Learner,
+    dropped_zero_variance: int = 0,
+) -> tuple[StepResult, Learner]:
+    """Accumulates the batch's gradient over micro-batches and moves the policy once.
+
+    The learner that comes back is the one to commit. `dropped_zero_variance` counts the groups that dynamic
+    sampling threw away for this batch.
 
     Raises:
-        ArithmeticError: the gradient is not finite; the message names the groups.
+        ArithmeticError: a number that came in, the loss or the gradient is not finite; it names the groups.
     """
     started = time.perf_counter()
-    batch_rows = rows(
-        groups,
-        version=step,
-        normalise=settings.normalise,
-        mask_truncated=settings.mask_truncated,
-        row_tokens=settings.row_tokens,
-    )
-    tokens = sum(len(c.token_ids) for row in batch_rows for c in row.completions)
-    terms: list[LossTerms] = []
-    entropy = 0.0
-    for micro in micro_batches(batch_rows, tokens=settings.micro_batch_tokens):
-        batch = collate(micro, device=policy.device)
-        logprobs_N, entropy_N = policy.logprobs(batch)
-        term = clipped_loss(
-            logprobs_N,
-            batch.behaviour_N,
-            batch.advantages_N,
-            batch.ages_N,
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            normaliser=tokens,
-        )
-        term.loss.backward()
-        terms.append(term)
-        entropy += entropy_N.sum().item()
+    batch = prepare(groups, version=step, settings=settings, averages=learner.averages)
+    weight = coefficient(learner.kl_coefficient, step=step, settings=settings)
+    objective = Objective.of(settings, coefficient=weight, normaliser=batch.normaliser)
+    parts: list[Measures] = []
+    for rows in micro_batches(batch.rows, tokens=settings.micro_batch_tokens):
+        tensors = collate(rows, device=policy.device)
+        scores = policy.score(tensors, wanted=objective.wanted, reference=settings.measures_kl(step))
+        loss, measures = objective(scores, tensors)
+        finite.check_loss(measures.loss, [row.group_id for row in rows], step=step)
+        loss.backward()
+        parts.append(measures)
     computed = time.perf_counter()
     grad_norm, lr = _move(policy, optimizer, groups, step=step, settings=settings)
-    count = max(1, tokens)
-    return StepResult(
-        loss=sum(term.loss.item() for term in terms),
+    learning = summary(parts)
+    share = (batch.zero_variance + dropped_zero_variance) / (len(groups) + dropped_zero_variance)
+    kl = learning.get("kl_reference")
+    learner = learner.after(
+        groups, step=step, coefficient=weight, kl=kl, zero_variance_share=share, settings=settings
+    )
+    result = StepResult(
+        learning=learning,
         grad_norm=grad_norm,
         lr=lr,
-        entropy=entropy / count,
-        ratio_mean=sum(term.ratio_sum for term in terms) / count,
-        ratio_max=max((term.ratio_max for term in terms), default=1.0),
-        clip_fraction_low=sum(term.clipped_low for term in terms) / count,
-        clip_fraction_high=sum(term.clipped_high for term in terms) / count,
-        kl_behaviour=sum(term.kl_sum for term in terms) / count,
-        mismatch_age0_max=max((term.mismatch_age0_max for term in terms), default=0.0),
-        tokens=tokens,
-        micro_batches=len(terms),
+        kl_coefficient=weight if settings.kl != "none" else 0.0,
+        zero_variance_share=share,
+        collapsed_steps=learner.collapsed_steps,
+        tokens=batch.tokens,
+        micro_batches=len(parts),
         forward_backward_s=computed - started,
         optimizer_s=time.perf_counter() - computed,
     )
+    return result, learner
 
 
 def _move(
     policy: Policy,
     optimizer: torch.optim.Optimizer,
-    groups: list[TraceGroup],
+    groups: Sequence[TraceGroup],
     *,
     step: int,
     settings: TrainerSettings,

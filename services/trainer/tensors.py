@@ -15,7 +15,8 @@ from services.trainer.batch import Row
 class MicroBatch:
     """One forward pass. Entry n of the N-vectors belongs to the n-th completion token.
 
-    `predictor_N` indexes the flattened [B * T] hidden state that predicts it.
+    `predictor_N` indexes the flattened [B * T] hidden state that predicts it; `completion_N` numbers the
+    completions from 0; `share_N` is its share in the loss.
     """
 
     input_ids_BT: torch.Tensor
@@ -26,6 +27,8 @@ class MicroBatch:
     behaviour_N: torch.Tensor
     advantages_N: torch.Tensor
     ages_N: torch.Tensor
+    completion_N: torch.Tensor
+    share_N: torch.Tensor
     temperature: float
 
 
@@ -69,6 +72,8 @@ def collate(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Micro
         behaviour_N=torch.tensor([p for c in completions for p in c.logprobs], device=device),
         advantages_N=torch.tensor([c.advantage for c in completions for _ in c.token_ids], device=device),
         ages_N=torch.tensor([c.age for c in completions for _ in c.token_ids], device=device),
+        completion_N=torch.tensor([i for i, c in enumerate(completions) for _ in c.token_ids], device=device),
+        share_N=torch.tensor([c.share for c in completions for _ in c.token_ids], device=device),
         temperature=temperatures.pop(),
     )
 

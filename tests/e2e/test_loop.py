@@ -125,10 +125,11 @@ def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: P
 
     def distance(group: TraceGroup, number: int) -> "torch.Tensor":
         policy.load_adapter(loop.run_dir / "adapters" / f"policy-v{number:06d}")
-        made = rows([group], version=number, normalise=True, mask_truncated=False, row_tokens=4096)
+        advantages = [[0.0] * len(group.traces)]
+        made = rows([group], advantages, version=number, mask_truncated=False, row_tokens=4096)
         batch = collate(made)
         with torch.no_grad():
-            logprobs, _ = policy.logprobs(batch)
+            logprobs = policy.score(batch).logprobs_N
         return (logprobs - batch.behaviour_N).abs()
 
     seen = {group.policy.number for group in loop.groups}

@@ -45,7 +45,7 @@ class ObjectiveSettings(RunSettings):
     loss_weights: LossWeights = "token"
     """Every token counts the same; every sequence does; or a constant divides, whatever the lengths are."""
     loss_constant: NonNegativeInt = 0
-    """Tokens a completion for the weights `constant`; 0 takes the token limit that the rollouts sampled with."""
+    """Tokens a completion for the weights `constant`; 0 takes the rollouts' token limit."""
     mask_truncated: bool = True
     """Completions cut at the token limit carry no loss."""
     dynamic_sampling: bool = False
@@ -70,6 +70,10 @@ class ObjectiveSettings(RunSettings):
     """Alarm when at least this share of the groups has rewards that are all equal ..."""
     collapse_steps: PositiveInt = 10
     """... for so many steps on end."""
+
+    def measures_kl(self, step: int) -> bool:
+        """Whether step `step`, counted from 0, scores the reference too."""
+        return self.kl != "none" or (self.kl_report_every > 0 and step % self.kl_report_every == 0)
 
     @model_validator(mode="before")
     @classmethod

@@ -3,8 +3,18 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.batch import micro_batches, rows
+from rookery.trace import TraceGroup
+from services.trainer.batch import Row, micro_batches
+from services.trainer.batch import rows as with_advantages
 from tests.unit.trainer.groups import make_group
+
+
+def rows(groups: list[TraceGroup], *, version: int, mask_truncated: bool, row_tokens: int) -> list[Row]:
+    slots = [[float(slot) for slot in range(len(group.traces))] for group in groups]
+    return with_advantages(
+        groups, slots, version=version, mask_truncated=mask_truncated, row_tokens=row_tokens
+    )
+
 
 numbers = st.lists(st.integers(0, 10_000), min_size=1, max_size=12, unique=True)
 
@@ -12,7 +22,7 @@ numbers = st.lists(st.integers(0, 10_000), min_size=1, max_size=12, unique=True)
 @given(numbers, st.integers(12, 60))
 def test_every_completion_lands_in_exactly_one_row_that_fits(ids: list[int], row_tokens: int) -> None:
     groups = [make_group(n) for n in ids]
-    made = rows(groups, version=0, normalise=True, mask_truncated=True, row_tokens=row_tokens)
+    made = rows(groups, version=0, mask_truncated=True, row_tokens=row_tokens)
     expected = sorted(t.completion.token_ids for g in groups for t in g.traces)
     assert sorted(c.token_ids for row in made for c in row.completions) == expected
     assert all(row.length <= row_tokens or len(row.completions) == 1 for row in made)
@@ -20,7 +30,7 @@ def test_every_completion_lands_in_exactly_one_row_that_fits(ids: list[int], row
 
 @given(numbers, st.integers(20, 400))
 def test_micro_batches_hold_every_row_once_within_the_budget(ids: list[int], tokens: int) -> None:
-    made = rows([make_group(n) for n in ids], version=0, normalise=True, mask_truncated=True, row_tokens=64)
+    made = rows([make_group(n) for n in ids], version=0, mask_truncated=True, row_tokens=64)
     cut = micro_batches(made, tokens=tokens)
     assert sorted(map(id, (row for micro in cut for row in micro))) == sorted(map(id, made))
     assert all(len(m) == 1 or len(m) * max(r.length for r in m) <= tokens for m in cut)
@@ -28,20 +38,20 @@ def test_micro_batches_hold_every_row_once_within_the_budget(ids: list[int], tok
 
 def test_truncated_completions_count_in_the_baseline_but_carry_no_loss() -> None:
     group = make_group(5, finish_reason="length")
-    kept = rows([group], version=0, normalise=False, mask_truncated=True, row_tokens=999)
-    whole = rows([group], version=0, normalise=False, mask_truncated=False, row_tokens=999)
+    kept = rows([group], version=0, mask_truncated=True, row_tokens=999)
+    whole = rows([group], version=0, mask_truncated=False, row_tokens=999)
     assert len(kept[0].completions) == len(whole[0].completions) - 1
     assert kept[0].completions == whole[0].completions[1:]
 
 
 def test_ages_count_from_the_trainers_version() -> None:
-    made = rows([make_group(1, version=3)], version=5, normalise=True, mask_truncated=True, row_tokens=99)
+    made = rows([make_group(1, version=3)], version=5, mask_truncated=True, row_tokens=99)
     assert {c.age for row in made for c in row.completions} == {2}
 
 
 def test_a_micro_batch_holds_one_temperature_even_when_the_rollouts_changed_theirs() -> None:
     old, new = make_group(1), make_group(2)
     new = replace(new, sampling=replace(new.sampling, temperature=0.8))
-    made = rows([old, new], version=0, normalise=True, mask_truncated=True, row_tokens=999)
+    made = rows([old, new], version=0, mask_truncated=True, row_tokens=999)
     cut = micro_batches(made, tokens=8192)
     assert [{row.temperature for row in micro} for micro in cut] == [{1.0}, {0.8}]

@@ -8,8 +8,8 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.batch import Row, Scored, micro_batches, rows  # noqa: E402
-from services.trainer.loss import clipped_loss  # noqa: E402
+from services.trainer.batch import Row, Scored, micro_batches, prepare  # noqa: E402
+from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.tensors import collate  # noqa: E402
@@ -29,12 +29,13 @@ def policy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Policy
 
 def _rows(count: int = 6) -> list[Row]:
     groups = [make_group(n, prompt_length=5 + n) for n in range(count)]
-    return rows(groups, version=1, normalise=True, mask_truncated=True, row_tokens=64)
+    settings = TrainerSettings(model=Path(), run_dir=Path(), row_tokens=64)
+    return list(prepare(groups, version=1, settings=settings, averages=None).rows)
 
 
 def test_a_shared_prompt_gives_the_logprobs_of_each_sequence_alone(policy: Policy) -> None:
     row = _rows()[2]
-    shared, _ = policy.logprobs(collate([row]))
+    shared = policy.score(collate([row])).logprobs_N
     alone = []
     for completion in row.completions:
         ids = torch.tensor([row.prompt_ids + completion.token_ids])
@@ -50,19 +51,14 @@ def test_the_gradient_does_not_depend_on_how_the_batch_is_cut(policy: Policy) ->
 def _gradient(policy: Policy, tokens: int) -> "torch.Tensor":
     batch = _rows()
     total = sum(len(c.token_ids) for row in batch for c in row.completions)
+    settings = TrainerSettings(model=Path(), run_dir=Path())
+    objective = Objective.of(settings, coefficient=0.0, normaliser=total)
     policy.model.zero_grad()
     for micro in micro_batches(batch, tokens=tokens):
         tensors = collate(micro)
-        logprobs, _ = policy.logprobs(tensors)
-        _loss(logprobs, tensors, total).loss.backward()
+        loss, _ = objective(policy.score(tensors), tensors)
+        loss.backward()
     return torch.cat([p.grad.flatten() for p in policy.parameters])
-
-
-def _loss(logprobs, tensors, total):  # type: ignore[no-untyped-def]
-    return clipped_loss(
-        logprobs, tensors.behaviour_N, tensors.advantages_N, tensors.ages_N,
-        clip_low=0.2, clip_high=0.28, normaliser=total,
-    )  # fmt: skip
 
 
 def test_prompt_tokens_carry_no_loss(policy: Policy) -> None:
@@ -81,8 +77,8 @@ def test_completions_of_one_prompt_do_not_see_each_other(policy: Policy) -> None
     row = _rows()[3]
     first, *others = row.completions
     changed = [Scored(tuple(t % 79 + 1 for t in c.token_ids), c.logprobs, c.advantage, c.age) for c in others]
-    before, _ = policy.logprobs(collate([row]))
-    after, _ = policy.logprobs(collate([Row(row.prompt_ids, (first, *changed), 1.0)]))
+    before = policy.score(collate([row])).logprobs_N
+    after = policy.score(collate([Row(row.prompt_ids, (first, *changed), 1.0)])).logprobs_N
     count = len(first.token_ids)
     assert torch.equal(before[:count], after[:count])
 
@@ -96,11 +92,11 @@ def test_gradient_checkpointing_changes_no_gradient(policy: Policy, tiny_model: 
 
 
 def test_the_head_in_chunks_gives_the_same_numbers(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, whole_entropy = policy.logprobs(collate(_rows()))
-    monkeypatch.setattr("services.trainer.policy._CHUNK_LOGITS", 96 * 7)
-    parts, parts_entropy = policy.logprobs(collate(_rows()))
-    assert torch.allclose(whole, parts, atol=1e-6)
-    assert torch.allclose(whole_entropy, parts_entropy, atol=1e-6)
+    whole = policy.score(collate(_rows()))
+    monkeypatch.setattr("services.trainer.head._CHUNK_LOGITS", 96 * 7)
+    parts = policy.score(collate(_rows()))
+    assert torch.allclose(whole.logprobs_N, parts.logprobs_N, atol=1e-6)
+    assert torch.allclose(whole.entropy_N, parts.entropy_N, atol=1e-6)
 
 
 def test_an_untrained_adapter_is_the_base(tiny_model: Path, tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""NaN and infinity are stopped here, before the model runs, with the group named. NaN is never 0."""
+
+import math
+from collections.abc import Sequence
+
+from rookery.trace import TraceGroup
+
+
+def check_groups(groups: Sequence[TraceGroup]) -> None:
+    """Refuses rewards and log-probabilities of the behaviour policy that are no numbers.
+
+    Raises:
+        ArithmeticError: naming the group, the completion and the value.
+    """
+    for group in groups:
+        for slot, trace in enumerate(group.traces):
+            if not math.isfinite(trace.verdict.reward):
+                raise ArithmeticError(
+                    f"group {group.id}: reward of completion {slot} is {trace.verdict.reward!r}"
+                )
+            for place, logprob in enumerate(trace.completion.logprobs):
+                if not math.isfinite(logprob):
+                    where = f"token {place} of completion {slot}"
+                    raise ArithmeticError(f"group {group.id}: log-probability of {where} is {logprob!r}")
+
+
+def check_advantages(groups: Sequence[TraceGroup], advantages: Sequence[Sequence[float]]) -> None:
+    """Refuses advantages that are no numbers, as rewards near the largest float make them.
+
+    Raises:
+        ArithmeticError: naming the group and the values.
+    """
+    for group, values in zip(groups, advantages, strict=True):
+        if not all(map(math.isfinite, values)):
+            raise ArithmeticError(f"group {group.id}: advantages {values!r} of rewards {group.rewards!r}")
+
+
+def check_loss(loss: float, group_ids: Sequence[str], *, step: int) -> None:
+    """Refuses a micro-batch whose loss is no number, before it reaches the gradient.
+
+    Raises:
+        ArithmeticError: naming the groups of the micro-batch.
+    """
+    if not math.isfinite(loss):
+        names = ", ".join(dict.fromkeys(group_ids))
+        raise ArithmeticError(f"step {step}: loss is {loss!r} in a micro-batch of groups {names}")

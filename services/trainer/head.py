@@ -1,0 +1,120 @@
+"""The head in chunks: log-probabilities, entropy and KL at completion tokens only.
+
+Hidden states that predict no completion token never get here, and chunks are recomputed in the backward
+pass, so the full logits [B, T, V] never exist. Weights may be bfloat16; what follows the logits is float32.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from services.trainer.losses.kl import Divergence, divergence
+
+_CHUNK_LOGITS = 1 << 26
+"""Logits held at once: 256 MiB in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a loss wants gradients of, beside the log-probabilities."""
+
+    entropy: bool = False
+    kl: Divergence | None = None
+    """Needs a reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Of each completion token, [N]. Without a reference the last three are None.
+
+    `logprobs_N` carries a gradient, `entropy_N` and `kl_N` where it was wanted. `reference_kl_N` is
+    D(policy || reference), exact and without gradient; `kl_N` is the divergence that was wanted.
+    """
+
+    logprobs_N: torch.Tensor
+    entropy_N: torch.Tensor
+    hidden_ND: torch.Tensor
+    reference_logprobs_N: torch.Tensor | None = None
+    reference_kl_N: torch.Tensor | None = None
+    kl_N: torch.Tensor | None = None
+
+
+Logits = Callable[[torch.Tensor], torch.Tensor]
+"""Hidden states [n, D] to logits [n, V]."""
+
+_Columns = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
+"""`TokenScores` of a chunk, but for the hidden states."""
+
+
+def score_tokens(
+    head: Logits,
+    hidden_ND: torch.Tensor,
+    targets_N: torch.Tensor,
+    *,
+    vocabulary: int,
+    temperature: float,
+    reference_ND: torch.Tensor | None = None,
+    wanted: Wanted = Wanted(),
+) -> TokenScores:
+    """Scores of `targets_N` where `hidden_ND` predicts them, at the sampling temperature.
+
+    `reference_ND` are the reference's hidden states at the same places; it shares the head, which never
+    gets an adapter.
+
+    Raises:
+        ValueError: a KL is wanted without a reference.
+    """
+    if wanted.kl and reference_ND is None:
+        raise ValueError(f"KL {wanted.kl!r} is wanted, but there are no hidden states of a reference")
+    size = max(1, _CHUNK_LOGITS // (vocabulary * (1 if reference_ND is None else 2)))
+    parts = []
+    for start in range(0, max(1, len(hidden_ND)), size):
+        here = slice(start, start + size)
+        reference = None if reference_ND is None else reference_ND[here]
+        arguments = (head, hidden_ND[here], targets_N[here], temperature, reference, wanted)
+        if len(hidden_ND) <= size:
+            parts.append(_chunk(*arguments))
+        else:
+            parts.append(checkpoint(_chunk, *arguments, use_reentrant=False))
+    logprobs, entropies, references, exacts, kls = zip(*parts, strict=True)
+    return TokenScores(
+        logprobs_N=torch.cat(logprobs),
+        entropy_N=torch.cat(entropies),
+        hidden_ND=hidden_ND,
+        reference_logprobs_N=_joined(references),
+        reference_kl_N=_joined(exacts),
+        kl_N=_joined(kls),
+    )
+
+
+def _joined(parts: tuple[torch.Tensor | None, ...]) -> torch.Tensor | None:
+    tensors = [part for part in parts if part is not None]
+    return torch.cat(tensors) if tensors else None
+
+
+def _chunk(
+    head: Logits,
+    hidden_ND: torch.Tensor,
+    targets_N: torch.Tensor,
+    temperature: float,
+    reference_ND: torch.Tensor | None,
+    wanted: Wanted,
+) -> _Columns:
+    logs_NV = _log_softmax(head(hidden_ND), temperature)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and wanted.entropy):
+        entropy_N = -(logs_NV.exp() * logs_NV).sum(-1)
+    logprobs_N = logs_NV.gather(-1, targets_N[:, None])[:, 0]
+    if reference_ND is None:
+        return logprobs_N, entropy_N, None, None, None
+    with torch.no_grad():
+        reference_NV = _log_softmax(head(reference_ND), temperature)
+        exact_N = divergence("forward", logs_NV, reference_NV)
+    kl_N = divergence(wanted.kl, logs_NV, reference_NV) if wanted.kl else None
+    return logprobs_N, entropy_N, reference_NV.gather(-1, targets_N[:, None])[:, 0], exact_N, kl_N
+
+
+def _log_softmax(logits_NV: torch.Tensor, temperature: float) -> torch.Tensor:
+    wide = torch.promote_types(logits_NV.dtype, torch.float32)
+    return (logits_NV.to(wide) / temperature).log_softmax(-1)

@@ -1,0 +1,53 @@
+"""The weight of the KL penalty, and how it moves. No torch.
+
+The state is the coefficient of the next step; it lies in the commit. None: no step was made yet.
+"""
+
+from services.trainer.settings import ObjectiveSettings
+
+_FACTOR = 1.5
+"""Of the schedule adaptive, both for the step and for the tolerance: RookWorld's mini trainer."""
+
+_GAIN = 0.1
+_ERROR_LIMIT = 0.2
+"""K and the clip of the schedule smooth (Ziegler et al., arXiv 1909.08593, section 2.2)."""
+
+_SPAN = 1000.0
+"""The coefficient stays within this factor of where it began: a policy that cannot reach its target
+would otherwise drive it to zero or infinity."""
+
+
+def coefficient(state: float | None, *, step: int, settings: ObjectiveSettings) -> float:
+    """Of step `step`, counted from 0.
+
+    The schedule warmup is linear and reaches the full value after `kl_warmup_steps`.
+    """
+    full = settings.kl_coefficient
+    if settings.kl_schedule == "warmup":
+        return full * min(1.0, (step + 1) / (settings.kl_warmup_steps + 1))
+    return full if state is None else state
+
+
+def moved(now: float, *, kl: float, settings: ObjectiveSettings) -> float | None:
+    """The state after a step with coefficient `now` that measured `kl` nats a token; None where none is kept.
+
+    adaptive: x1.5 above 1.5 targets, /1.5 below target/1.5.
+    smooth: times 1 + 0.1 clip(kl/target - 1, -0.2, 0.2). Ziegler et al. measure a whole sequence's KL; here
+    it is the mean a token.
+    """
+    schedule, target = settings.kl_schedule, settings.kl_target
+    if schedule not in ("adaptive", "smooth"):
+        return None
+    factor = _smooth(kl / target) if schedule == "smooth" else _adaptive(kl / target)
+    full = settings.kl_coefficient
+    return min(max(now * factor, full / _SPAN), full * _SPAN)
+
+
+def _adaptive(relative: float) -> float:
+    if relative > _FACTOR:
+        return _FACTOR
+    return 1 / _FACTOR if relative < 1 / _FACTOR else 1.0
+
+
+def _smooth(relative: float) -> float:
+    return 1.0 + _GAIN * min(max(relative - 1.0, -_ERROR_LIMIT), _ERROR_LIMIT)

@@ -1,0 +1,107 @@
+"""What a step's tokens say about the update: sums over micro-batches, divided once at the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from services.trainer.losses.kl import k3
+from services.trainer.losses.surrogate import Surrogate
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Of one micro-batch, in plain numbers: one transfer from the device for all of them.
+
+    `sums` are over tokens. `behaviour_by_age` maps an age to its tokens and their summed k3 against the
+    policy that sampled them.
+    """
+
+    tokens: int
+    loss: float
+    ratio_max: float
+    mismatch_max: float
+    sums: dict[str, float]
+    behaviour_by_age: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+
+def measure(
+    loss: torch.Tensor,
+    surrogate: Surrogate,
+    *,
+    logprobs_N: torch.Tensor,
+    behaviour_N: torch.Tensor,
+    ages_N: torch.Tensor,
+    entropy_N: torch.Tensor,
+    reference_kl_N: torch.Tensor | None,
+    penalty_N: torch.Tensor | None,
+) -> Measures:
+    """Reads one micro-batch. `ratio_N` of the surrogate is a completion's for GSPO, else a token's."""
+    logprobs_N, entropy_N = logprobs_N.detach(), entropy_N.detach()
+    fresh_N = ages_N == 0
+    gap_N = torch.where(fresh_N, (logprobs_N - behaviour_N).abs(), 0.0)
+    columns = {
+        "ratio": surrogate.ratio_N,
+        "ratio_squared": surrogate.ratio_N.square(),
+        "low": surrogate.low_N,
+        "high": surrogate.high_N,
+        "entropy": entropy_N,
+        "mismatch": gap_N,
+        "fresh": fresh_N,
+    }
+    if reference_kl_N is not None:
+        columns["reference"] = reference_kl_N
+    if penalty_N is not None:
+        columns["penalty"] = penalty_N.detach()
+    k3_A = torch.bincount(ages_N, weights=k3(logprobs_N, behaviour_N))
+    counts_A = torch.bincount(ages_N)
+    scalars = [
+        loss.detach(),
+        surrogate.ratio_N.max(),
+        gap_N.max(),
+        *(value.sum() for value in columns.values()),
+    ]
+    wide = torch.promote_types(loss.dtype, torch.float32)
+    loss_now, ratio_max, mismatch_max, *sums = torch.stack([s.to(wide) for s in scalars]).tolist()
+    by_age = enumerate(zip(counts_A.tolist(), k3_A.tolist(), strict=True))
+    return Measures(
+        tokens=len(logprobs_N),
+        loss=loss_now,
+        ratio_max=ratio_max,
+        mismatch_max=mismatch_max,
+        sums=dict(zip(columns, sums, strict=True)),
+        behaviour_by_age={age: (count, total) for age, (count, total) in by_age if count},
+    )
+
+
+def summary(parts: Sequence[Measures]) -> dict[str, float]:
+    """The batch's figures, by the names they have in metrics.jsonl: means are over completion tokens.
+
+    `ess` is the effective sample size of the importance weights as a share of the N tokens,
+    (sum w)^2 / (N sum w^2) (Kong 1992): 1 when all weigh the same, 1/N when one outweighs all.
+    """
+    count = max(1, sum(part.tokens for part in parts))
+
+    def total(name: str) -> float:
+        return sum(part.sums.get(name, 0.0) for part in parts)
+
+    ages = sorted({age for part in parts for age in part.behaviour_by_age})
+    seen = {age: [part.behaviour_by_age.get(age, (0, 0.0)) for part in parts] for age in ages}
+    row = {
+        "loss": sum(part.loss for part in parts),
+        "entropy": total("entropy") / count,
+        "ratio_mean": total("ratio") / count,
+        "ratio_max": max((part.ratio_max for part in parts), default=1.0),
+        "ess": total("ratio") ** 2 / (count * total("ratio_squared")) if total("ratio_squared") else 1.0,
+        "clip_fraction_low": total("low") / count,
+        "clip_fraction_high": total("high") / count,
+        "kl_behaviour": sum(value for pairs in seen.values() for _, value in pairs) / count,
+        "mismatch_age0_max": max((part.mismatch_max for part in parts), default=0.0),
+        "mismatch_age0_mean": total("mismatch") / max(1.0, total("fresh")),
+    }
+    for age, pairs in seen.items():
+        row[f"kl_behaviour_age{age}"] = sum(value for _, value in pairs) / sum(n for n, _ in pairs)
+    for name in ("reference", "penalty"):
+        if any(name in part.sums for part in parts):
+            row[f"kl_{name}"] = total(name) / count
+    return row

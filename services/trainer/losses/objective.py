@@ -1,0 +1,80 @@
+"""The policy's loss on a micro-batch, as the settings compose it: surrogate, KL, weights."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+
+from services.trainer.head import TokenScores, Wanted
+from services.trainer.losses import kl
+from services.trainer.losses.measures import Measures, measure
+from services.trainer.losses.surrogate import SURROGATES, Range, SurrogateLoss
+from services.trainer.settings import KlKind, ObjectiveSettings
+from services.trainer.tensors import MicroBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A step's loss: `normaliser` is the batch's (see `weights`), `coefficient` weighs the KL."""
+
+    surrogate: SurrogateLoss
+    bounds: Range
+    kl: KlKind
+    coefficient: float
+    normaliser: float
+
+    @classmethod
+    def of(cls, settings: ObjectiveSettings, *, coefficient: float, normaliser: float) -> Self:
+        """As the settings name it."""
+        return cls(
+            surrogate=SURROGATES[settings.objective],
+            bounds=Range(settings.clip_low, settings.clip_high, settings.ratio_cap),
+            kl=settings.kl,
+            coefficient=coefficient,
+            normaliser=normaliser,
+        )
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the head must keep gradients of."""
+        if self.kl == "forward" or self.kl == "reverse" or self.kl == "symmetric":
+            return Wanted(kl=self.kl)
+        return Wanted()
+
+    def __call__(self, scores: TokenScores, batch: MicroBatch) -> tuple[torch.Tensor, Measures]:
+        """The micro-batch's part of the batch's loss, and what it measured."""
+        penalty_N = self._penalty(scores)
+        advantages_N = batch.advantages_N
+        if penalty_N is not None and self.kl == "k1":
+            advantages_N = advantages_N - self.coefficient * penalty_N
+        surrogate = self.surrogate(
+            scores.logprobs_N, batch.behaviour_N, advantages_N, batch.completion_N, self.bounds
+        )
+        losses_N = surrogate.losses_N
+        if penalty_N is not None and self.kl != "k1":
+            losses_N = losses_N + self.coefficient * penalty_N
+        loss = (batch.share_N * losses_N).sum() / self.normaliser
+        measures = measure(
+            loss,
+            surrogate,
+            logprobs_N=scores.logprobs_N,
+            behaviour_N=batch.behaviour_N,
+            ages_N=batch.ages_N,
+            entropy_N=scores.entropy_N,
+            reference_kl_N=scores.reference_kl_N,
+            penalty_N=penalty_N,
+        )
+        return loss, measures
+
+    def _penalty(self, scores: TokenScores) -> torch.Tensor | None:
+        """A token's KL: k1 without a gradient, for the advantage; the others with theirs, for the loss."""
+        if self.kl == "none":
+            return None
+        reference_N = scores.reference_logprobs_N
+        if reference_N is None:
+            raise ValueError(f"KL {self.kl!r} needs scores of a reference")
+        if self.kl == "k1":
+            return kl.k1(scores.logprobs_N.detach(), reference_N)
+        if self.kl in ("k2", "k3"):
+            return (kl.k2 if self.kl == "k2" else kl.k3)(scores.logprobs_N, reference_N)
+        return scores.kl_N

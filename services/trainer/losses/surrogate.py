@@ -1,0 +1,116 @@
+"""Policy-gradient losses, one value a token, by the objective's name.
+
+The behaviour policy is the one that sampled: its log-probabilities come from the server. With
+r = exp(log p - log p under the behaviour policy) and A the advantage:
+
+    grpo, dr-grpo, dapo   -min(r A, clip(r, 1 - low, 1 + high) A)
+    gspo                  the same with one r a completion, the geometric mean of its tokens'
+    cispo, reinforce      -stop_gradient(min(r, cap)) A log p
+
+What sets grpo, dr-grpo and dapo apart is not here: the standard deviation in the advantage, the weights of
+the tokens, which groups are trained on.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Where importance ratios end: clipped to [1 - low, 1 + high], or cut off above `cap`."""
+
+    low: float
+    high: float
+    cap: float
+
+
+@dataclass(frozen=True, slots=True)
+class Surrogate:
+    """One entry a token; only `losses_N` carries a gradient.
+
+    `low_N` and `high_N` tell where clipping stopped the gradient (ppo's clip) or bounded the weight (cap).
+    """
+
+    losses_N: torch.Tensor
+    ratio_N: torch.Tensor
+    low_N: torch.Tensor
+    high_N: torch.Tensor
+
+
+SurrogateLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Range], Surrogate]
+"""(logprobs_N, behaviour_N, advantages_N, completion_N, range) to losses; completion_N numbers the
+completions of the micro-batch from 0, and a completion is never cut over two."""
+
+
+def clipped(
+    logprobs_N: torch.Tensor,
+    behaviour_N: torch.Tensor,
+    advantages_N: torch.Tensor,
+    completion_N: torch.Tensor,
+    bounds: Range,
+) -> Surrogate:
+    """PPO's clipped surrogate a token (arXiv 1707.06347, eq. 7), as GRPO has it (2402.03300, eq. 3).
+
+    `low` and `high` differ since DAPO (2503.14476, eq. 8 and 10: clip-higher).
+    """
+    return _clip((logprobs_N - behaviour_N).exp(), advantages_N, bounds)
+
+
+def sequence_clipped(
+    logprobs_N: torch.Tensor,
+    behaviour_N: torch.Tensor,
+    advantages_N: torch.Tensor,
+    completion_N: torch.Tensor,
+    bounds: Range,
+) -> Surrogate:
+    """GSPO: the ratio of a completion is the geometric mean of its tokens' (arXiv 2507.18071, eq. 5 and 7).
+
+    Every token bears its completion's loss, so the weights `sequence` give the paper's mean over completions.
+    """
+    return _clip(_geometric_mean(logprobs_N - behaviour_N, completion_N).exp(), advantages_N, bounds)
+
+
+def truncated(
+    logprobs_N: torch.Tensor,
+    behaviour_N: torch.Tensor,
+    advantages_N: torch.Tensor,
+    completion_N: torch.Tensor,
+    bounds: Range,
+) -> Surrogate:
+    """REINFORCE with importance weights that are cut off at a cap and carry no gradient.
+
+    It is IMPALA's truncation of rho (arXiv 1802.01561, section 4.1), per token, and at the same time CISPO
+    (2506.13585, eq. 4 and 5), whose authors leave the lower bound off: the two objectives differ in their
+    caps. No token loses its gradient, as clipped ones do in PPO.
+    """
+    ratio_N = (logprobs_N.detach() - behaviour_N).exp()
+    losses_N = -ratio_N.clamp(max=bounds.cap) * advantages_N * logprobs_N
+    return Surrogate(losses_N, ratio_N, torch.zeros_like(ratio_N, dtype=torch.bool), ratio_N > bounds.cap)
+
+
+SURROGATES: Mapping[str, SurrogateLoss] = {
+    "grpo": clipped,
+    "dr-grpo": clipped,
+    "dapo": clipped,
+    "gspo": sequence_clipped,
+    "cispo": truncated,
+    "reinforce": truncated,
+}
+
+
+def _clip(ratio_N: torch.Tensor, advantages_N: torch.Tensor, bounds: Range) -> Surrogate:
+    low, high = 1.0 - bounds.low, 1.0 + bounds.high
+    losses_N = -torch.minimum(ratio_N * advantages_N, ratio_N.clamp(low, high) * advantages_N)
+    ratio_N = ratio_N.detach()
+    return Surrogate(
+        losses_N, ratio_N, (ratio_N < low) & (advantages_N < 0), (ratio_N > high) & (advantages_N > 0)
+    )
+
+
+def _geometric_mean(log_ratio_N: torch.Tensor, completion_N: torch.Tensor) -> torch.Tensor:
+    """The mean log-ratio of its completion, at every token."""
+    lengths_C = torch.bincount(completion_N)
+    sums_C = log_ratio_N.new_zeros(len(lengths_C)).index_add(0, completion_N, log_ratio_N)
+    return (sums_C / lengths_C.clamp(min=1))[completion_N]

@@ -1,0 +1,100 @@
+"""Every objective against its formula in plain floats, values and gradients."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer.losses.surrogate import SURROGATES, Range, Surrogate  # noqa: E402
+from tests.unit.trainer import reference  # noqa: E402
+
+LOW, HIGH, CAP = 0.2, 0.28, 2.0
+BOUNDS = Range(LOW, HIGH, CAP)
+
+logprobs = st.floats(-6, 0)
+completions = st.lists(
+    st.lists(st.tuples(logprobs, logprobs, st.floats(-3, 3)), min_size=1, max_size=6), min_size=1, max_size=5
+)
+
+
+def _expected(name: str, rows: list, at: list | None = None) -> list[float]:  # type: ignore[type-arg]
+    if name in ("cispo", "reinforce"):
+        losses = reference.truncated_reinforce(rows, CAP, at)
+    else:
+        losses = (reference.gspo if name == "gspo" else reference.ppo_clip)(rows, LOW, HIGH)
+    return [loss for row in losses for loss in row]
+
+
+def _surrogate(name: str, rows: list, *, grad: bool = False) -> tuple[Surrogate, "torch.Tensor"]:  # type: ignore[type-arg]
+    columns = [torch.tensor(c, dtype=torch.float64) for c in zip(*(t for r in rows for t in r), strict=True)]
+    numbers = torch.tensor([i for i, row in enumerate(rows) for _ in row])
+    columns[0].requires_grad_(grad)
+    return SURROGATES[name](*columns, numbers, BOUNDS), columns[0]
+
+
+@pytest.mark.parametrize("name", SURROGATES)
+@given(rows=completions)
+def test_losses_equal_the_formula(name: str, rows: list) -> None:  # type: ignore[type-arg]
+    assert _surrogate(name, rows)[0].losses_N.tolist() == pytest.approx(
+        _expected(name, rows), rel=1e-9, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", SURROGATES)
+def test_gradients_by_finite_differences(name: str) -> None:
+    rows = [
+        [(-1.0, -1.1, 0.7), (-2.0, -1.0, 0.7), (-0.5, -1.8, 0.7)],
+        [(-0.3, -0.2, -1.0), (-0.3, -2.0, -1.0)],
+        [(-1.0, -1.05, 0.3)],
+    ]
+    surrogate, at = _surrogate(name, rows, grad=True)
+    surrogate.losses_N.sum().backward()
+    flat = 0
+    for c, row in enumerate(rows):
+        for t in range(len(row)):
+            up, down = (_moved(rows, c, t, by) for by in (1e-6, -1e-6))
+            numeric = (sum(_expected(name, up, rows)) - sum(_expected(name, down, rows))) / 2e-6
+            assert at.grad[flat].item() == pytest.approx(numeric, abs=1e-8)
+            flat += 1
+
+
+def _moved(rows: list, completion: int, token: int, by: float) -> list:  # type: ignore[type-arg]
+    return [
+        [(p + by * ((c, t) == (completion, token)), b, a) for t, (p, b, a) in enumerate(row)]
+        for c, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("name", SURROGATES)
+def test_on_policy_the_gradient_is_reinforce(name: str) -> None:
+    rows = [[(-1.0, -1.0, 0.5)], [(-2.0, -2.0, -1.5)]]
+    surrogate, at = _surrogate(name, rows, grad=True)
+    surrogate.losses_N.sum().backward()
+    assert at.grad.tolist() == pytest.approx([-0.5, 1.5])
+    assert surrogate.ratio_N.tolist() == [1.0, 1.0]
+
+
+def test_clipping_is_counted_where_it_stops_the_gradient() -> None:
+    rows = [[(0.0, -1.0, 1.0)], [(0.0, -1.0, -1.0)], [(-2.0, 0.0, -1.0)], [(-2.0, 0.0, 1.0)]]
+    surrogate, at = _surrogate("grpo", rows, grad=True)
+    surrogate.losses_N.sum().backward()
+    assert surrogate.high_N.tolist() == [True, False, False, False]
+    assert surrogate.low_N.tolist() == [False, False, True, False]
+    assert (at.grad == 0).tolist() == [True, False, True, False]
+
+
+def test_a_capped_ratio_keeps_its_gradient() -> None:
+    surrogate, at = _surrogate("cispo", [[(0.0, -3.0, 1.0)]], grad=True)
+    surrogate.losses_N.sum().backward()
+    assert surrogate.high_N.tolist() == [True]
+    assert at.grad.item() == -CAP
+
+
+def test_gspo_weighs_a_completion_by_the_geometric_mean_of_its_ratios() -> None:
+    surrogate, _ = _surrogate("gspo", [[(-1.0, -1.5, 1.0), (-1.0, -0.7, 1.0)], [(-1.0, -1.0, 1.0)]])
+    assert surrogate.ratio_N.tolist() == pytest.approx([math.exp(0.1), math.exp(0.1), 1.0])
