@@ -1,5 +1,6 @@
 """Settings of the trainer's commands. Light: no torch here, so that `--help` answers at once."""
 
+from services.trainer.settings.fitting import FitSettings
 from services.trainer.settings.objective import (
     Baseline,
     KlKind,
@@ -14,6 +15,7 @@ from services.trainer.settings.tiny import TinySettings
 
 __all__ = [
     "Baseline",
+    "FitSettings",
     "KlKind",
     "KlSchedule",
     "LossWeights",

@@ -12,10 +12,13 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from transformers import AutoTokenizer  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from services.trainer import sft  # noqa: E402
-from services.trainer.examples import ChatFile, Example, batches, tokenize  # noqa: E402
+from services.trainer.conversations import ChatExamples, open_chats  # noqa: E402
+from services.trainer.fitting.layout import Example, lay, rows  # noqa: E402
+from services.trainer.fitting.order import batches  # noqa: E402
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
 
@@ -39,66 +42,74 @@ def _settings(model: Path, data: Path, out: Path, **changes: object) -> SftSetti
     return SftSettings(model=model, data=data, out=out, **(values | changes))  # type: ignore[arg-type]
 
 
-def test_only_the_answer_and_its_end_carry_loss(tiny_model: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    [example] = tokenize([json.loads(_line("\\boxed{e2e4}"))["messages"]], tokenizer, max_length=200)
-    _, labels = sft.collate([example], pad_id=0)
-    learned = [token for token in labels[0].tolist() if token != sft.IGNORE]
-    assert tokenizer.decode(learned) == "\\boxed{e2e4}<|end|>"
-    assert tokenizer.decode(example.token_ids[: example.prompt_length]).endswith("<|assistant|>")
-
-
-def test_padding_carries_no_loss() -> None:
-    ids, labels = sft.collate([Example([5, 6, 7], 1), Example([5, 6, 7, 8, 9], 2)], pad_id=0)
-    assert ids.tolist() == [[5, 6, 7, 0, 0], [5, 6, 7, 8, 9]]
-    assert labels.tolist() == [[-100, 6, 7, -100, -100], [-100, -100, 7, 8, 9]]
+def _rows(out: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_the_loss_is_the_cross_entropy_of_the_full_logits(tiny_model: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
-    ids, labels = sft.collate([Example([5, 6, 7], 1), Example([9, 6, 17, 8, 9], 2)], pad_id=0)
-    expected = model(input_ids=ids, labels=labels).loss
-    assert sft.sft_loss(model, ids, labels).item() == pytest.approx(expected.item(), rel=1e-5)
+    examples = [Example([5], ([6, 7],)), Example([9, 6], ([17, 8, 9],))]
+    course = sft.Imitation(model, _settings(tiny_model, tiny_model, tiny_model))
+    loss = course.sums(lay(rows(examples)))["loss"] / course.weight(examples)
+    ids = torch.tensor([[5, 6, 7, 0, 0], [9, 6, 17, 8, 9]])
+    labels = torch.tensor([[-100, 6, 7, -100, -100], [-100, -100, 17, 8, 9]])
+    assert loss.item() == pytest.approx(model(input_ids=ids, labels=labels).loss.item(), rel=1e-5)
 
 
 def test_every_example_comes_once_an_epoch_and_skipping_is_the_same_order(
     tiny_model: Path, data: Path
 ) -> None:
-    tokenizer, file = AutoTokenizer.from_pretrained(tiny_model), ChatFile(data)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    source = ChatExamples(open_chats(data), tokenizer, max_length=200)
 
     def first(count: int, *, skip: int = 0) -> list[list[list[int]]]:
-        stream = batches(file, tokenizer, batch_size=4, max_length=200, seed=7, skip=skip)
-        return [[example.token_ids for example in next(stream)] for _ in range(count)]
+        stream = batches(source, batch_size=4, seed=7, skip=skip)
+        return [[example.answers[0] for example in next(stream)] for _ in range(count)]
 
-    epoch = first(4)
-    assert sorted(ids for batch in epoch for ids in batch) == sorted(
-        example.token_ids
-        for i in range(len(file))
-        for example in tokenize([file[i]], tokenizer, max_length=200)
+    assert sorted(ids for batch in first(4) for ids in batch) == sorted(
+        example.answers[0] for example in source.examples(range(len(source)))
     )
     assert first(6)[3:] == first(3, skip=3)
 
 
-def test_resuming_gives_the_weights_of_not_stopping(
-    tiny_model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("changes", [{}, {"lora_rank": 2, "row_tokens": 256}], ids=["whole", "lora, packed"])
+def test_resuming_gives_the_bytes_of_not_stopping(
+    tiny_model: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, object],
 ) -> None:
-    whole = sft.run(_settings(tiny_model, data, tmp_path / "whole"))
+    whole = sft.run(_settings(tiny_model, data, tmp_path / "whole", **changes))
 
     class KilledError(Exception):
         pass
 
-    def killed(*_: object) -> None:
-        raise KilledError
+    def until_step_5(source: object, **how: object) -> object:
+        for number, batch in enumerate(batches(source, **how)):  # type: ignore[arg-type]
+            if number == 4:
+                raise KilledError
+            yield batch
 
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(sft, "_export", killed)
-        sft.run(_settings(tiny_model, data, tmp_path / "cut"))
-    resumed = sft.run(_settings(tiny_model, data, tmp_path / "cut"))
+        patch.setattr("services.trainer.fitting.loop.batches", until_step_5)
+        sft.run(_settings(tiny_model, data, tmp_path / "cut", **changes))
+    assert [row["step"] for row in _rows(tmp_path / "cut")] == [1, 2, 3, 4]
+    resumed = sft.run(_settings(tiny_model, data, tmp_path / "cut", **changes))
     assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
-    assert rows[-1]["loss"] < rows[0]["loss"]
+    told = [[(row["step"], row["loss"]) for row in _rows(tmp_path / name)] for name in ("whole", "cut")]
+    assert told[0] == told[1]
+    assert told[0][-1][1] < told[0][0][1]
+
+
+def test_other_settings_do_not_resume(tiny_model: Path, data: Path, tmp_path: Path) -> None:
+    sft.run(_settings(tiny_model, data, tmp_path / "out", steps=3))
+    (tmp_path / "out" / "model").rename(tmp_path / "out" / "elsewhere")
+    kept = tmp_path / "out" / "checkpoint"
+    kept.mkdir()
+    (kept / "state.json").write_text(json.dumps({"step": 3, "fingerprint": {"lr": "0.5"}}))
+    with pytest.raises(InvalidInput, match=r"lr was '0.5', is '0.001'"):
+        sft.run(_settings(tiny_model, data, tmp_path / "out"))
 
 
 def test_a_finished_run_is_not_trained_over(tiny_model: Path, data: Path, tmp_path: Path) -> None:
@@ -108,17 +119,39 @@ def test_a_finished_run_is_not_trained_over(tiny_model: Path, data: Path, tmp_pa
         sft.run(settings)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "missing or empty"),
-        ('{"messages": [{"role": "user", "content": "x"}]}\n', r"moves.jsonl:1: the last message"),
-        (_line("a") + "\n{nonsense\n", r"moves.jsonl:2: not a chat example: b'\{nonsense'"),
-    ],
-)
-def test_bad_examples_are_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "moves.jsonl"
-    path.write_text(text)
-    with pytest.raises(InvalidInput, match=message):
-        for index in range(len(ChatFile(path))):
-            ChatFile(path)[index]
+def test_held_out_examples_are_evaluated(tiny_model: Path, data: Path, tmp_path: Path) -> None:
+    settings = _settings(tiny_model, data, tmp_path / "out", eval_data=data, eval_every=4, lr=1e-9)
+    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    source = ChatExamples(open_chats(data), AutoTokenizer.from_pretrained(tiny_model), max_length=384)
+    course = sft.Imitation(model, settings)
+    examples = source.examples(range(len(source)))
+    expected = (course.sums(lay(rows(examples)))["loss"] / course.weight(examples)).item()
+    sft.run(settings)
+    evaluated = {row["step"]: row for row in _rows(settings.out) if "eval_loss" in row}
+    assert sorted(evaluated) == [4, 6]
+    assert evaluated[6]["eval_loss"] == pytest.approx(expected, rel=1e-5)
+    assert evaluated[6]["eval_perplexity"] == pytest.approx(torch.tensor(expected).exp().item(), rel=1e-5)
+
+
+def test_an_adapter_is_left_as_the_servers_read_it_and_merged(
+    tiny_model: Path, data: Path, tmp_path: Path
+) -> None:
+    from peft import PeftModel
+
+    out = sft.run(_settings(tiny_model, data, tmp_path / "out", lora_rank=4)).parent
+    adapter = out / "adapters" / "policy-v000001"
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    assert config["r"] == 4
+    assert "lm_head" not in config["target_modules"]
+    assert set(config["target_modules"]) >= {"q_proj", "v_proj", "down_proj"}
+    base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    merged = AutoModelForCausalLM.from_pretrained(out / "model", dtype=torch.float32)
+    ids = torch.tensor([[5, 9, 30, 31]])
+    loaded = PeftModel.from_pretrained(base, adapter)(input_ids=ids).logits
+    assert torch.allclose(loaded, merged(input_ids=ids).logits, atol=1e-5)
+    moved = load_file(out / "model" / "model.safetensors")
+    start = load_file(tiny_model / "model.safetensors")
+    assert torch.equal(moved["model.embed_tokens.weight"], start["model.embed_tokens.weight"])
+    assert not torch.equal(
+        moved["model.layers.0.mlp.up_proj.weight"], start["model.layers.0.mlp.up_proj.weight"]
+    )

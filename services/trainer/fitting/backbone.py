@@ -1,0 +1,86 @@
+"""Any Hugging Face causal LM: loading it, its hidden states, log-probabilities of answer tokens.
+
+Nothing here knows an architecture: the body is `base_model` whatever its name (`model`, `transformer`), the
+head what `get_output_embeddings` says. Dropout is off, so that a loss depends on weights and tokens alone.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+from services.trainer.fitting.layout import Laid
+
+_CHUNK_LOGITS = 1 << 26
+"""Logits held at once: 256 MiB in float32."""
+
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
+)
+"""For models without a chat template: the texts one after the other, and an end after each answer."""
+
+
+def load_tokenizer(path: Path) -> Any:
+    """The model's tokenizer; one that knows no chat gets `PLAIN_TEMPLATE`, which is saved with it."""
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    if tokenizer.chat_template is None:
+        tokenizer.chat_template = PLAIN_TEMPLATE
+    return tokenizer
+
+
+def load_causal_lm(path: Path, *, dtype: torch.dtype) -> Any:
+    """The language model of a directory."""
+    return AutoModelForCausalLM.from_pretrained(path, config=_config(path), dtype=dtype)
+
+
+def load_scorer(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
+    """The body of a directory with a head of one number, `score`; the head is new unless it has one."""
+    config = _config(path)
+    config.num_labels, config.pad_token_id = 1, pad_id
+    return AutoModelForSequenceClassification.from_pretrained(path, config=config, dtype=dtype)
+
+
+def hidden_states(model: Any, laid: Laid) -> torch.Tensor:
+    """Last hidden states, flattened [B * T, D], of a model with or without an adapter."""
+    whole = model.get_base_model() if hasattr(model, "get_base_model") else model
+    hidden_BTD: torch.Tensor = whole.base_model(
+        input_ids=laid.ids_BT,
+        position_ids=laid.positions_BT,
+        attention_mask=laid.mask_B1TT,
+        use_cache=False,
+    ).last_hidden_state
+    return hidden_BTD.flatten(0, 1)
+
+
+def answer_logprobs(model: Any, laid: Laid) -> torch.Tensor:
+    """log p of each answer token, [N] in float32.
+
+    The head sees only hidden states that predict an answer token, in chunks that are recomputed in the
+    backward pass: the full logits [B, T, V] never exist.
+    """
+    hidden_ND = hidden_states(model, laid)[laid.predictor_N]
+    head = model.get_output_embeddings()
+    size = max(1, _CHUNK_LOGITS // head.weight.shape[0])
+    if len(hidden_ND) <= size:
+        return _logprobs(head, hidden_ND, laid.targets_N)
+    parts = [
+        checkpoint(_logprobs, head, hidden, targets, use_reentrant=False)
+        for hidden, targets in zip(hidden_ND.split(size), laid.targets_N.split(size), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def _logprobs(head: Any, hidden_ND: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+    return -F.cross_entropy(head(hidden_ND).float(), targets_N, reduction="none")
+
+
+def _config(path: Path) -> Any:
+    config = AutoConfig.from_pretrained(path)
+    for name, value in vars(config).items():
+        if "drop" in name and isinstance(value, float):
+            setattr(config, name, 0.0)
+    return config

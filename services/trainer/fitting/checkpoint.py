@@ -1,0 +1,85 @@
+"""Where a run on examples goes on from: trained weights and Adam's moments as safetensors, never pickle."""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from rookery.errors import InvalidInput
+from services.trainer import optimizer as adam
+
+logger = logging.getLogger(__name__)
+
+_NAMES = ("checkpoint", "checkpoint.old")
+
+Weights = Mapping[str, torch.nn.Parameter]
+"""What is trained, by name."""
+
+
+def trained(model: torch.nn.Module) -> Weights:
+    """The parameters that learn; tied ones once."""
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def save(
+    out: Path,
+    weights: Weights,
+    optimizer: torch.optim.Optimizer,
+    *,
+    step: int,
+    fingerprint: Mapping[str, str],
+) -> None:
+    """Writes the checkpoint of `step`, renamed into place when complete."""
+    temporary, final, old = out / "checkpoint.tmp", out / "checkpoint", out / "checkpoint.old"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    save_file(tensors, temporary / "model.safetensors")
+    (temporary / adam.FILE).write_bytes(adam.dump(optimizer))
+    (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": dict(fingerprint)}))
+    # A kill between the two leaves the old one under its second name, where `restore` finds it.
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    temporary.rename(final)
+
+
+def restore(
+    out: Path, weights: Weights, optimizer: torch.optim.Optimizer, *, fingerprint: Mapping[str, str]
+) -> int:
+    """Takes up the newest checkpoint; the number of steps it is after, 0 where there is none.
+
+    Raises:
+        InvalidInput: it was made with other settings, which are named.
+    """
+    folder = next((out / name for name in _NAMES if (out / name).exists()), None)
+    if folder is None:
+        return 0
+    state = json.loads((folder / "state.json").read_text())
+    then = state["fingerprint"]
+    changed = [
+        f"{name} was {then.get(name)!r}, is {fingerprint.get(name)!r}"
+        for name in sorted({*then, *fingerprint})
+        if then.get(name) != fingerprint.get(name)
+    ]
+    if changed:
+        raise InvalidInput(
+            f"{folder} was made with other settings ({'; '.join(changed)}): choose another --out or delete it"
+        )
+    tensors = load_file(folder / "model.safetensors")
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight.copy_(tensors[name])
+    adam.restore(optimizer, folder)
+    logger.info("resumed from step %d of %s", state["step"], folder)
+    return int(state["step"])
+
+
+def clear(out: Path) -> None:
+    """Deletes the checkpoints of a finished run."""
+    for name in (*_NAMES, "checkpoint.tmp"):
+        shutil.rmtree(out / name, ignore_errors=True)

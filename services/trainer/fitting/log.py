@@ -1,0 +1,53 @@
+"""What a run on examples says while it works: metrics.jsonl, a progress bar, a log line now and then."""
+
+import json
+import logging
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+logger = logging.getLogger(__name__)
+
+_LINE_EVERY = 50
+"""Steps between log lines where no terminal shows the bar."""
+
+
+class Log:
+    """Rows of `metrics.jsonl` from `start` on: what a killed run wrote beyond it is made again."""
+
+    def __init__(self, name: str, out: Path, *, start: int, steps: int) -> None:
+        self._steps = steps
+        path = out / "metrics.jsonl"
+        _cut(path, start)
+        columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        self._progress = Progress(*columns, TimeRemainingColumn())
+        self._task = self._progress.add_task("", total=steps, completed=start)
+        self._file = path.open("a", buffering=1)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self._file)
+        self._stack.enter_context(self._progress)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """One step."""
+        self._file.write(json.dumps(row, allow_nan=False) + "\n")
+        self._progress.update(self._task, advance=1, description=f"loss {row['loss']:.3f}")
+        evaluated = {name: value for name, value in row.items() if name.startswith("eval_")}
+        if evaluated or (not self._progress.console.is_terminal and row["step"] % _LINE_EVERY == 0):
+            said = ", ".join(f"{name} {value:.4f}" for name, value in evaluated.items())
+            logger.info("step %d of %d: loss %.4f %s", row["step"], self._steps, row["loss"], said)
+
+
+def _cut(path: Path, start: int) -> None:
+    if path.exists():
+        lines = path.read_text().splitlines()
+        kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= start]
+        path.write_text("".join(f"{line}\n" for line in kept))

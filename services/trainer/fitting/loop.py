@@ -1,0 +1,163 @@
+"""Steps on examples, the same for every course: order, rows, gradient, Adam, evaluation, checkpoints.
+
+A step's loss is a mean over the whole step, whatever micro-batches it is cut into: the gradient is that
+of one pass. Stopped, a run goes on from its last checkpoint and ends with the bytes of not stopping.
+"""
+
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from rookery.errors import InvalidInput
+from services.trainer.fitting import checkpoint
+from services.trainer.fitting.layout import Example, Laid, lay, micro_batches, rows
+from services.trainer.fitting.log import Log
+from services.trainer.fitting.order import Source, batches
+from services.trainer.settings import FitSettings
+
+logger = logging.getLogger(__name__)
+
+Sums = Mapping[str, torch.Tensor]
+"""Scalars summed over a forward pass: `loss`, of which the gradient is taken, and what else is reported."""
+
+
+class Course(Protocol):
+    """What is learned: a model and a loss."""
+
+    name: str
+    model: Any
+
+    def weight(self, examples: Sequence[Example]) -> int:
+        """What the sums of `examples` are divided by: their answer tokens, or their number."""
+
+    def sums(self, laid: Laid) -> Sums:
+        """The loss of a forward pass, and measures of it."""
+
+    def evaluate(self) -> dict[str, float]:
+        """Measures on held-out examples, by name; empty where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A way through the model: how examples are laid, and in which precision they are computed."""
+
+    course: Course
+    settings: FitSettings
+    sums: Callable[[Laid], Sums]
+
+    @classmethod
+    def of(cls, course: Course, settings: FitSettings) -> "Pass":
+        compiled = torch.compile(course.sums, dynamic=True) if settings.compile else course.sums
+        return cls(course, settings, compiled)
+
+    def means(self, examples: Sequence[Example], *, learn: bool) -> dict[str, float]:
+        """Means over `examples` in as many forward passes as it takes; gradients are left in the weights."""
+        weight = max(1, self.course.weight(examples))
+        device = next(self.course.model.parameters()).device
+        laid_rows = rows(examples, row_tokens=self.settings.row_tokens)
+        totals: dict[str, float] = {"tokens": 0.0}
+        for micro in micro_batches(laid_rows, tokens=self.settings.micro_batch_tokens):
+            laid = lay(micro, device=device)
+            with torch.set_grad_enabled(learn), _autocast(device, enabled=self.settings.bf16):
+                sums = self.sums(laid)
+            if learn:
+                (sums["loss"] / weight).backward()
+            for name, value in sums.items():
+                totals[name] = totals.get(name, 0.0) + value.item() / weight
+            totals["tokens"] += laid.ids_BT.numel()
+        return totals
+
+
+def fit(course: Course, source: Source, settings: FitSettings) -> None:
+    """Trains `course.model` on `source` for `settings.steps`.
+
+    Raises:
+        InvalidInput: a checkpoint of other settings, or a gradient that is no number.
+    """
+    weights = checkpoint.trained(course.model)
+    optimizer = torch.optim.AdamW(
+        weights.values(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=settings.weight_decay, fused=True
+    )
+    settings.out.mkdir(parents=True, exist_ok=True)
+    fingerprint = settings.fingerprint()
+    step = checkpoint.restore(settings.out, weights, optimizer, fingerprint=fingerprint)
+    logger.info(
+        "%s: %d examples, %d weights, %d steps of %d from step %d",
+        course.name, len(source), sum(weight.numel() for weight in weights.values()),
+        settings.steps, settings.batch_size, step,
+    )  # fmt: skip
+    way = Pass.of(course, settings)
+    supply = batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
+    with Log(course.name, settings.out, start=step, steps=settings.steps) as log:
+        while step < settings.steps:
+            started = time.perf_counter()
+            measured = _step(way, optimizer, next(supply), step=step)
+            step += 1
+            row: dict[str, Any] = {"step": step, **measured, "step_s": time.perf_counter() - started}
+            if step % settings.eval_every == 0 or step == settings.steps:
+                row |= {f"eval_{name}": value for name, value in course.evaluate().items()}
+            log.write(row)
+            if step % settings.save_every == 0 or step == settings.steps:
+                checkpoint.save(settings.out, weights, optimizer, step=step, fingerprint=fingerprint)
+
+
+def mean_over(
+    course: Course, examples: Sequence[Example], settings: FitSettings, *, batch: int = 64
+) -> dict[str, float]:
+    """Means of the course's sums over `examples`, without gradients."""
+    way = Pass(course, settings, course.sums)
+    ordered = sorted(examples, key=lambda example: example.length)
+    total, weights = dict[str, float](), 0
+    for start in range(0, len(ordered), batch):
+        here = ordered[start : start + batch]
+        weight = course.weight(here)
+        for name, value in way.means(here, learn=False).items():
+            total[name] = total.get(name, 0.0) + value * weight
+        weights += weight
+    total.pop("tokens", None)
+    return {name: value / max(1, weights) for name, value in total.items()}
+
+
+def schedule(step: int, steps: int, warmup: int) -> float:
+    """Linear warm-up, then cosine down to a hundredth.
+
+    >>> [round(schedule(s, 100, 10), 2) for s in (0, 9, 10, 55, 100)]
+    [0.1, 1.0, 1.0, 0.51, 0.01]
+    """
+    if step < warmup:
+        return (step + 1) / warmup
+    fraction = (step - warmup) / max(1, steps - warmup)
+    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, fraction)))
+
+
+def _step(
+    way: Pass, optimizer: torch.optim.Optimizer, examples: Sequence[Example], *, step: int
+) -> dict[str, float]:
+    settings = way.settings
+    lr = settings.lr * schedule(step, settings.steps, settings.warmup_steps)
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    means = way.means(examples, learn=True)
+    norm = torch.nn.utils.clip_grad_norm_(
+        checkpoint.trained(way.course.model).values(), settings.max_grad_norm
+    )
+    if not torch.isfinite(norm):
+        raise InvalidInput(
+            f"step {step}: loss {means['loss']} and gradient norm {norm.item()} are no numbers"
+        )
+    optimizer.step()
+    optimizer.zero_grad()
+    return means | {"grad_norm": norm.item(), "lr": lr}
+
+
+def _autocast(device: torch.device, *, enabled: bool) -> contextlib.AbstractContextManager[None]:
+    context: contextlib.AbstractContextManager[None] = torch.autocast(
+        device.type, dtype=torch.bfloat16, enabled=enabled
+    )
+    return context

@@ -1,0 +1,99 @@
+"""The beginning and the end of a run on examples: device, model, adapter; the directory of the result."""
+
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from rookery.errors import InvalidInput
+from services.trainer import commits
+from services.trainer.fitting import checkpoint
+from services.trainer.fitting.lora import adapter_files, with_adapter
+from services.trainer.settings import FitSettings
+
+logger = logging.getLogger(__name__)
+
+
+def prepare(settings: FitSettings) -> None:
+    """Seeds and threads.
+
+    Raises:
+        InvalidInput: the run is finished, or its model is no directory.
+    """
+    finished = settings.out / "model"
+    if finished.exists():
+        raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
+    if not settings.model.is_dir():
+        raise InvalidInput(f"no model directory {str(settings.model)!r} (--model)")
+    torch.manual_seed(settings.seed)
+    disable_progress_bar()  # ours is in `log`
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+
+
+def base_dtype(settings: FitSettings) -> torch.dtype:
+    """Weights that learn are float32; a frozen base on a GPU is bfloat16."""
+    frozen = settings.lora_rank and settings.bf16 and device_of(settings).type == "cuda"
+    return torch.bfloat16 if frozen else torch.float32
+
+
+def ready(model: Any, settings: FitSettings, *, trained_whole: tuple[str, ...] = ()) -> Any:
+    """The model on its device in training mode, with an adapter if the settings want one."""
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.enable_input_require_grads()
+    if settings.lora_rank:
+        model = with_adapter(
+            model,
+            rank=settings.lora_rank,
+            alpha=settings.lora_alpha,
+            targets=settings.lora_targets,
+            trained_whole=trained_whole,
+        )
+    return model.to(device_of(settings)).train()
+
+
+def device_of(settings: FitSettings) -> torch.device:
+    """Where the run computes."""
+    name = settings.device
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(f"cuda:{name}" if name.isdigit() else name)
+
+
+def export(
+    model: Any, tokenizer: Any, settings: FitSettings, *, beside: Mapping[str, bytes] | None = None
+) -> Path:
+    """Writes `model/`, any adapter merged into it and the files `beside` in it: whole or not at all.
+
+    An adapter is also left by itself, as `adapters/policy-v000001`: what vLLM's `/reload` takes.
+    """
+    if settings.lora_rank:
+        _commit_adapter(model, settings)
+    final, temporary = settings.out / "model", settings.out / "model.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    whole = model.merge_and_unload() if settings.lora_rank else model
+    whole.to(getattr(torch, settings.save_dtype)).save_pretrained(temporary)
+    tokenizer.save_pretrained(temporary)
+    for name, data in (beside or {}).items():
+        (temporary / name).write_bytes(data)
+    temporary.rename(final)
+    checkpoint.clear(settings.out)
+    logger.info("wrote %s", final)
+    return final
+
+
+def _commit_adapter(model: Any, settings: FitSettings) -> None:
+    root = settings.out / "adapters"
+    shutil.rmtree(root, ignore_errors=True)  # of a run that was killed before it wrote the model
+    commits.write(
+        root,
+        number=1,
+        files=adapter_files(model, base_model=str(settings.model)),
+        ledger=(),
+        fingerprint=settings.fingerprint(),
+    )

@@ -1,0 +1,166 @@
+"""Chats from files, and which of their tokens are the answer's, whatever the chat template."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.errors import InvalidInput
+
+pytestmark = pytest.mark.torch
+
+pytest.importorskip("torch")
+
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
+from transformers import PreTrainedTokenizerFast  # noqa: E402
+
+from services.trainer.conversations import (  # noqa: E402
+    ChatExamples,
+    Messages,
+    open_chats,
+    shorten,
+    tokenize,
+)
+from services.trainer.fitting.backbone import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
+from services.trainer.fitting.layout import Example  # noqa: E402
+
+QUESTION = {"role": "user", "content": "the board"}
+ANSWER = {"role": "assistant", "content": "e4"}
+
+TEMPLATES = {
+    "plain": PLAIN_TEMPLATE,
+    "chatml": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    "llama": "{{ bos_token }}{% for m in messages %}[{{ m.role }}]\n\n{{ m.content | trim }}<|eot|>"
+    "{% endfor %}{% if add_generation_prompt %}[assistant]\n\n{% endif %}",
+    "mistral": "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %} [INST] {{ m.content }} "
+    "[/INST]{% elif m.role == 'assistant' %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}",
+    "thinker": "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}<think>"
+    "{{ m.content.split('|')[0] }}</think>{{ m.content.split('|')[-1] }}{% else %}"
+    "{{ m.content.split('|')[-1] }}{% endif %}<end>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}",
+}
+
+
+def _bytes_tokenizer(template: str) -> PreTrainedTokenizerFast:
+    """One token a byte: the decoded ids are the rendered text."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.BPE({symbol: i for i, symbol in enumerate(alphabet)}, []))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+TOKENIZERS = {name: _bytes_tokenizer(template) for name, template in TEMPLATES.items()}
+
+words = st.text(st.characters(codec="ascii", exclude_characters="\x00|<>\\"), min_size=1, max_size=20)
+turns = st.lists(st.tuples(words, words), max_size=2)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@settings(max_examples=15, deadline=None)
+@given(earlier=turns, question=words, answer=words)
+def test_only_the_last_answer_carries_loss(
+    name: str, earlier: list[tuple[str, str]], question: str, answer: str
+) -> None:
+    tokenizer = TOKENIZERS[name]
+    chat: Messages = [
+        {"role": role, "content": text}
+        for pair in earlier
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    chat += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    [example] = tokenize([chat], tokenizer)
+    prompt, learned = tokenizer.decode(example.prompt_ids), tokenizer.decode(example.answers[0])
+    # What a server would be given is context to the last token; what it would have to say is the rest.
+    assert prompt == tokenizer.apply_chat_template(chat[:-1], tokenize=False, add_generation_prompt=True)
+    assert prompt + learned == tokenizer.apply_chat_template(chat, tokenize=False)
+    assert answer.strip() in learned
+
+
+def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
+    rewriting = _bytes_tokenizer("{{ messages | length }}{{ messages[-1].content }}")
+    with pytest.raises(InvalidInput, match="not a prefix"):
+        tokenize([[QUESTION, ANSWER]], rewriting)
+
+
+def test_a_conversation_without_a_prompt_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="nothing comes before the answer 'e4'"):
+        tokenize([[ANSWER]], TOKENIZERS["plain"])
+
+
+def test_a_tokenizer_without_a_template_gets_the_plain_one(tmp_path: Path) -> None:
+    bare = _bytes_tokenizer("")
+    bare.chat_template = None
+    bare.save_pretrained(tmp_path)
+    [example] = tokenize([[QUESTION, ANSWER]], load_tokenizer(tmp_path))
+    assert bare.decode(example.prompt_ids) == "the board"
+    assert bare.decode(example.answers[0]) == "e4</s>"
+
+
+def test_rook_tinys_answer_ends_with_its_end(tiny_model: Path) -> None:
+    tokenizer = load_tokenizer(tiny_model)
+    [example] = tokenize([[QUESTION, {"role": "assistant", "content": "\\boxed{e2e4}"}]], tokenizer)
+    assert tokenizer.decode(example.answers[0]) == "\\boxed{e2e4}<|end|>"
+    assert tokenizer.decode(example.prompt_ids).endswith("<|assistant|>")
+
+
+def test_what_is_too_long_is_cut_from_the_right_and_counted() -> None:
+    example = Example([1, 2, 3], ([4, 5, 6],))
+    assert shorten(example, 6) is example
+    assert shorten(example, 4) == Example([1, 2, 3], ([4],))
+    assert shorten(example, 2) == Example([1, 2], ([],))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [QUESTION, ANSWER]},
+        {"prompt": [QUESTION], "answer": "e4", "id": "x"},
+        {"prompt": [QUESTION], "chosen": [ANSWER], "rejected": [{"role": "assistant", "content": "a3"}]},
+    ],
+    ids=["messages", "annotations", "pairs"],
+)
+def test_parquet_is_read_in_the_forms_of_the_data_service(tmp_path: Path, row: dict[str, object]) -> None:
+    pq.write_table(pa.Table.from_pylist([row, row]), tmp_path / "x.parquet")
+    chats = open_chats(tmp_path / "x.parquet")
+    assert len(chats) == 2
+    assert chats[1] == [QUESTION, ANSWER]
+    source = ChatExamples(chats, TOKENIZERS["plain"], max_length=5)
+    assert source.examples([0, 1])[0].length == 5
+    assert source.cut == 2
+
+
+def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist([{"fen": "x"}]), tmp_path / "x.parquet")
+    with pytest.raises(InvalidInput, match="has columns fen"):
+        open_chats(tmp_path / "x.parquet")
+    (tmp_path / "y.parquet").write_bytes(b"PAR1 nonsense")
+    with pytest.raises(InvalidInput, match="no Parquet file"):
+        open_chats(tmp_path / "y.parquet")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "missing or empty"),
+        ('{"messages": [{"role": "user", "content": "x"}]}\n', r"moves.jsonl:1: the last message"),
+        (
+            json.dumps({"messages": [QUESTION, ANSWER]}) + "\n{nonsense\n",
+            r"moves.jsonl:2: not a chat example: b'\{nonsense'",
+        ),
+    ],
+)
+def test_bad_examples_are_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "moves.jsonl"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        chats = open_chats(path)
+        for index in range(len(chats)):
+            chats[index]

@@ -1,0 +1,130 @@
+"""Rows of tokens: however examples are laid, the numbers are those of a prompt and one answer alone."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from transformers import (  # noqa: E402
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+
+from services.trainer.fitting.backbone import answer_logprobs, hidden_states  # noqa: E402
+from services.trainer.fitting.layout import Example, lay, micro_batches, rows  # noqa: E402
+
+
+def _qwen3(tiny_model: Path) -> torch.nn.Module:
+    return AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float64)
+
+
+def _gpt2(_: Path) -> torch.nn.Module:
+    torch.manual_seed(0)
+    shape = {"n_layer": 2, "n_embd": 32, "n_head": 2, "vocab_size": 96, "n_positions": 64}
+    return GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=0, eos_token_id=0)).double().eval()
+
+
+def _llama(_: Path) -> torch.nn.Module:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=96,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+    )
+    return LlamaForCausalLM(config).double().eval()
+
+
+FAMILIES = {"qwen3": _qwen3, "gpt2": _gpt2, "llama": _llama}
+
+
+def _examples(count: int, *, answers: int) -> list[Example]:
+    rng = random.Random(count)
+
+    def tokens(most: int) -> list[int]:
+        return [rng.randrange(5, 90) for _ in range(rng.randint(1, most))]
+
+    return [Example(tokens(9), tuple(tokens(5) for _ in range(answers))) for _ in range(count)]
+
+
+def _by_hand(model: torch.nn.Module, examples: list[Example]) -> list[torch.Tensor]:
+    """log p of each answer's tokens from plain forward passes over prompt + answer."""
+    found = []
+    for example in examples:
+        for answer in example.answers:
+            ids = torch.tensor([[*example.prompt_ids, *answer]])
+            logs = model(input_ids=ids).logits[0].log_softmax(-1)
+            places = torch.arange(len(example.prompt_ids) - 1, ids.shape[1] - 1)
+            found.append(logs[places, torch.tensor(answer)])
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("row_tokens", [0, 40])
+@pytest.mark.parametrize("answers", [1, 2])
+def test_laid_together_the_numbers_are_those_of_each_answer_alone(
+    tiny_model: Path, family: str, row_tokens: int, answers: int
+) -> None:
+    model = FAMILIES[family](tiny_model)
+    packed = rows(_examples(7, answers=answers), row_tokens=row_tokens)
+    assert (max(len(row) for row in packed) > 1) == bool(row_tokens)
+    laid = lay(packed)
+    examples = [example for row in packed for example in row]
+    with torch.no_grad():
+        together = answer_logprobs(model, laid)
+        alone = _by_hand(model, examples)
+    # The head's cross-entropy is float32 by design.
+    assert torch.allclose(together.double(), torch.cat(alone), atol=2e-6)
+    assert torch.bincount(laid.answer_N).tolist() == [len(one) for one in alone]
+
+
+def test_packed_gradients_are_those_of_rows_of_their_own(tiny_model: Path) -> None:
+    gradients = []
+    for row_tokens in (0, 50):
+        model = _qwen3(tiny_model)
+        laid = lay(rows(_examples(6, answers=2), row_tokens=row_tokens))
+        answer_logprobs(model, laid).sum().backward()
+        gradients.append(model.model.layers[0].self_attn.q_proj.weight.grad)
+    assert torch.allclose(*gradients, rtol=1e-5, atol=1e-5)
+
+
+def test_the_end_of_an_answer_is_its_last_token(tiny_model: Path) -> None:
+    model = _qwen3(tiny_model)
+    packed = rows(_examples(4, answers=2), row_tokens=50)
+    laid = lay(packed)
+    with torch.no_grad():
+        ends = hidden_states(model, laid)[laid.end_K]
+        texts = [[*e.prompt_ids, *answer] for row in packed for e in row for answer in e.answers]
+        for end, text in zip(ends, texts, strict=True):
+            ids = torch.tensor([text])
+            assert torch.allclose(end, model.model(input_ids=ids).last_hidden_state[0, -1], atol=1e-9)
+
+
+def test_rows_hold_every_example_once_within_their_bound() -> None:
+    examples = _examples(60, answers=1)
+    packed = rows(examples, row_tokens=30)
+    assert Counter(id(e) for row in packed for e in row) == Counter(id(e) for e in examples)
+    assert all(sum(e.length for e in row) <= 30 for row in packed)
+    assert len(packed) < 30
+    cut = micro_batches(packed, tokens=60)
+    assert Counter(id(row) for micro in cut for row in micro) == Counter(id(row) for row in packed)
+    assert all(len(micro) * max(sum(e.length for e in row) for row in micro) <= 60 for micro in cut)
+    assert len(micro_batches(packed, tokens=0)) == 1
+
+
+def test_an_answer_that_was_cut_away_carries_nothing() -> None:
+    laid = lay(rows([Example([5, 6, 7], ([],)), Example([5, 6], ([8],))]))
+    assert laid.targets_N.tolist() == [8]
+    assert laid.predictor_N.tolist() == [4]
+    assert laid.answer_N.tolist() == [1]
