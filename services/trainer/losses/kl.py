@@ -42,7 +42,8 @@ def k2(logprobs_N: torch.Tensor, reference_N: torch.Tensor) -> torch.Tensor:
 def k3(logprobs_N: torch.Tensor, reference_N: torch.Tensor) -> torch.Tensor:
     """p_ref / p - 1 - log(p_ref / p); never negative."""
     log_ratio_N = reference_N - logprobs_N
-    return log_ratio_N.exp() - 1 - log_ratio_N
+    # expm1: near 1 the plain form loses all digits of float32, and its sign.
+    return torch.expm1(log_ratio_N) - log_ratio_N
 
 
 def divergence(kind: Divergence, logs_NV: torch.Tensor, reference_NV: torch.Tensor) -> torch.Tensor:

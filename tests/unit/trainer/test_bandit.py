@@ -1,0 +1,92 @@
+"""A bandit with a known best arm, solved through the trainer's own step by every objective."""
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer.learner import Learner  # noqa: E402
+from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.step import train_step  # noqa: E402
+from tests.unit.trainer.bigram import Bigram  # noqa: E402
+
+REWARDS = (-1.0, -0.3, 0.0, -0.2)
+BEST = 2
+
+
+def _play(
+    steps: int,
+    *,
+    rewards: tuple[float, ...] = REWARDS,
+    size: int = 12,
+    groups: int = 2,
+    lr: float = 0.3,
+    stale: int = 1,
+    **changed: object,
+) -> "torch.Tensor":
+    """Probabilities of the arms after `steps`, each batch sampled by the policy `stale` steps before."""
+    settings = TrainerSettings(
+        model=Path(),
+        run_dir=Path(),
+        lr=lr,
+        warmup_steps=0,
+        max_grad_norm=1e9,
+        kl_report_every=0,
+        **changed,  # type: ignore[arg-type]
+    )
+    policy, learner = Bigram(len(rewards)), Learner()
+    optimizer = torch.optim.Adam(policy.parameters, lr=lr)
+    waiting = []
+    for step in range(steps):
+        waiting.append(
+            [policy.sample(1000 * step + g, rewards=rewards, size=size, version=step) for g in range(groups)]
+        )
+        if len(waiting) > stale:
+            _, learner = train_step(
+                policy,
+                optimizer,
+                waiting.pop(0),
+                step=step,
+                settings=settings,
+                learner=learner,  # type: ignore[arg-type]
+            )
+    return policy.table_VV[0].detach().softmax(-1)
+
+
+@pytest.mark.parametrize("objective", SURROGATES)
+def test_every_objective_finds_the_best_arm(objective: str) -> None:
+    assert _play(20, objective=objective, clip_low=0.2, clip_high=0.28)[BEST] > 0.8
+
+
+@pytest.mark.parametrize("baseline", ["leave-one-out", "ema", "adaptive"])
+def test_every_baseline_finds_the_best_arm(baseline: str) -> None:
+    assert _play(20, baseline=baseline)[BEST] > 0.8
+
+
+@pytest.mark.parametrize("kl", ["k1", "k2", "forward", "k3", "reverse"])
+def test_a_penalty_ends_at_the_optimum_of_its_divergence(kl: str) -> None:
+    """Reward minus beta D(policy || uniform) is greatest at softmax(reward / beta); with
+    D(uniform || policy) at arms beta / (V (c - reward)), c making them sum to 1."""
+    rewards, beta = (-0.5, -0.5, 0.0, -0.5), 0.1
+    played = _play(
+        45, rewards=rewards, size=64, lr=0.1, stale=0, kl=kl, kl_coefficient=beta,
+        objective="reinforce", baseline="leave-one-out", normalise=False,
+    )  # fmt: skip
+    mode_seeking = (torch.tensor(rewards) / beta).softmax(-1)
+    best = mode_seeking if kl in ("k1", "k2", "forward") else _mass_covering(rewards, beta)
+    assert (mode_seeking - _mass_covering(rewards, beta)).abs().max() > 0.1, "the two can be told apart"
+    assert (played - best).abs().max() < 0.04
+
+
+def _mass_covering(rewards: tuple[float, ...], beta: float) -> "torch.Tensor":
+    values = torch.tensor(rewards, dtype=torch.float64)
+    low, high = max(rewards) + 1e-9, max(rewards) + 10.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        too_much = (beta / (len(rewards) * (middle - values))).sum() > 1
+        low, high = (middle, high) if too_much else (low, middle)
+    return beta / (len(rewards) * (low - values))
