@@ -83,6 +83,17 @@ GROUP_AGE = Histogram(
     "rookery_group_age_versions", "Versions a group is behind when trained", buckets=(0, 1, 2, 3, 4, 8)
 )
 LEARNING = Gauge("rookery_learning", "Mean of a learning statistic over the last step", ["statistic"])
+REWARD_COMPONENT = Gauge(
+    "rookery_learning_reward_component", "Mean of a component of the reward over the last step", ["component"]
+)
+KL_BY_AGE = Gauge(
+    "rookery_learning_kl_by_age", "KL to the policy that sampled, by versions the group was behind", ["age"]
+)
+TRAINER_TOKENS_PER_S = Gauge(
+    "rookery_trainer_tokens_per_second", "Completion tokens of the last step by its seconds", ["kind"]
+)
+TRAINER_MFU = Gauge("rookery_trainer_mfu", "Useful operations of the last step as a share of the peak")
+TRAINER_MEMORY = Gauge("rookery_trainer_memory_bytes", "Memory of the trainer at the last step", ["kind"])
 
 # streams
 STREAM_LENGTH = Gauge("rookery_stream_length", "Entries in a stream", ["stream"])

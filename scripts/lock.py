@@ -19,7 +19,19 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 
-EXTRAS = {"data", "native", "s3", "reward", "rollouts", "inference-cpu", "trainer", "arena", "local", "dev"}
+EXTRAS = {
+    "data",
+    "native",
+    "s3",
+    "reward",
+    "rollouts",
+    "inference-cpu",
+    "trainer",
+    "mlflow",
+    "arena",
+    "local",
+    "dev",
+}
 
 # The torch three are named by vLLM, yet no build of them imports beside CPU torch, and text needs none.
 # Triton is named by xgrammar: a GB, which vLLM switches off where there is no GPU.

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.plots import CURVES_FILE
 from rookery.plots.comparison import Comparison, compare
 from rookery.plots.intervals import Interval
 from rookery.plots.panels import choose
@@ -18,8 +19,6 @@ from rookery.plots.picture import FORMATS, Curve, draw
 from rookery.plots.runs import Run, alone, find_runs, group_seeds
 from rookery.plots.settings import CompareSettings, PlotSettings
 from rookery.plots.steps import keys_of
-
-CURVES_FILE = "curves.png"
 
 
 def plot(settings: PlotSettings, console: Console) -> int:

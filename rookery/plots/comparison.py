@@ -21,9 +21,9 @@ from rookery.plots.runs import Configuration, Run
 from rookery.plots.steps import Step, keys_of, matching, series
 
 KEYS = (
-    "reward", "legal_rate", "box_rate", "regret", "entropy", "kl", "kl_behaviour", "loss", "accuracy",
-    "grad_norm", "completion_length", "age_mean", "step_s", "tokens_per_s", "mfu", "resident_peak_mib",
-    "cuda_peak_mib",
+    "reward", "legal_rate", "box_rate", "regret", "entropy", "kl_reference", "kl_behaviour", "loss",
+    "accuracy", "grad_norm", "completion_length", "age_mean", "step_s", "tokens_per_s", "mfu",
+    "resident_peak_mib", "cuda_peak_mib",
 )  # fmt: skip
 """Compared when nobody asks for others."""
 

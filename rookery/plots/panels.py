@@ -24,7 +24,7 @@ REWARD = Panel("Reward", ("reward",))
 SHARES = Panel("Share of answers", ("legal_rate", "box_rate"), low=0.0, high=1.03)
 REGRET = Panel("Regret of legal moves", ("regret",), low=0.0)
 ENTROPY = Panel("Entropy, nats per token", ("entropy",), low=0.0)
-KL = Panel("KL, nats per token", ("kl", "kl_behaviour"))
+KL = Panel("KL, nats per token", ("kl_reference", "kl_behaviour"))
 NORM = Panel("Gradient norm", ("grad_norm",), low=0.0)
 SECONDS = Panel("Seconds per step", ("step_s", "rollout_wait_s", "train_s", "commit_s"), low=0.0)
 AGE = Panel("Age of groups, versions", ("age_mean", "age_max"), low=0.0)
@@ -40,11 +40,13 @@ PANELS = (
     Panel("Loss per token", ("loss", "value_loss")),
     Panel("Accuracy, share of pairs", ("accuracy",), low=0.0, high=1.03),
     KL,
-    Panel("KL by age, nats per token", ("kl_age_*",)),
+    Panel("KL by age, nats per token", ("kl_behaviour_age*",)),
     Panel("KL coefficient", ("kl_coefficient",), low=0.0),
     ENTROPY,
     Panel("Clipped tokens, share", ("clip_fraction_low", "clip_fraction_high"), low=0.0),
     Panel("Largest importance ratio", ("ratio_max",), low=0.0),
+    Panel("Effective sample size, share", ("ess",), low=0.0, high=1.03),
+    Panel("Groups of equal rewards, share", ("zero_variance_share",), low=0.0, high=1.03),
     NORM,
     Panel("Learning rate", ("lr",), low=0.0),
     Panel(
@@ -62,7 +64,7 @@ PANELS = (
 LABELS = {
     "legal_rate": "legal move",
     "box_rate": "readable box",
-    "kl": "to the reference",
+    "kl_reference": "to the base",
     "kl_behaviour": "to the sampling policy",
     "step_s": "whole step",
     "rollout_wait_s": "waiting for rollouts",
@@ -88,11 +90,10 @@ LABELS = {
 def label_of(key: str) -> str:
     """What a legend calls a key.
 
-    >>> label_of("kl_age_2"), label_of("component_delta"), label_of("age_max")
+    >>> label_of("kl_behaviour_age2"), label_of("component_delta"), label_of("age_max")
     ('age 2', 'delta', 'oldest')
     """
-    short = key.removeprefix("component_").removeprefix("kl_").replace("_", " ")
-    return LABELS.get(key) or (short if key.startswith(("component_", "kl_age_")) else key)
+    return LABELS.get(key) or key.replace("component_", "").replace("kl_behaviour_age", "age ")
 
 
 def choose(

@@ -55,8 +55,8 @@ def keys_of(steps: Sequence[Step]) -> list[str]:
 def matching(keys: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """The keys that a pattern asks for, in the order of the patterns, each once.
 
-    >>> matching(["kl", "kl_age_0", "reward"], ["reward", "kl*"])
-    ['reward', 'kl', 'kl_age_0']
+    >>> matching(["kl_a", "kl_b", "reward"], ["reward", "kl*"])
+    ['reward', 'kl_a', 'kl_b']
     """
     return list(dict.fromkeys(k for pattern in patterns for k in keys if fnmatchcase(k, pattern)))
 

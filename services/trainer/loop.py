@@ -20,13 +20,15 @@ from rookery.trace import Adapter
 from services.trainer import commits
 from services.trainer import optimizer as adam
 from services.trainer.commits import Commit
+from services.trainer.diagnostics import Meter
 from services.trainer.intake import Intake
 from services.trainer.learner import Learner
 from services.trainer.policy import Policy
 from services.trainer.publisher import Publisher
-from services.trainer.report import Report, ages_of, describe_step, strict
+from services.trainer.report import Report, ages_of, describe_step, left_behind, strict
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
+from services.trainer.tracking import track
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +60,17 @@ def train(
         epoch=epoch,
         stopping=stopping,
     )
-    with Report(settings.run_dir) as report, intake:
+    meter = Meter(policy.model, policy.device)
+    with (
+        track(
+            settings.run_dir,
+            wanted=settings.mlflow,
+            params=settings.model_dump(mode="json"),
+            artifacts=lambda: left_behind(settings),
+        ) as tracker,
+        Report(settings.run_dir, tracker) as report,
+        intake,
+    ):
         report.recover(commit.row)
         while not settings.max_steps or commit.version.number < settings.max_steps:
             adapter = _adapter(policy, commit)
@@ -70,7 +82,7 @@ def train(
                 break
             groups = [held.group for held in batch]
             phases = {"rollout_wait": intake.waited_s}
-            with _timed(phases, "train"):
+            with meter.step(), _timed(phases, "train"):
                 result, learner = train_step(
                     policy,
                     optimizer,
@@ -82,6 +94,7 @@ def train(
                 )
             number = commit.version.number + 1
             row = describe_step(groups, result, version=number, dropped=intake.dropped)
+            row |= meter.row(groups, tokens=result.tokens, train_s=phases["train"])
             ledger = (*commit.ledger, *(group.id for group in groups))
             with _timed(phases, "commit"):
                 commit = _commit(

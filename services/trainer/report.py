@@ -8,52 +8,31 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from rookery.metrics import (
-    GROUP_AGE,
-    LEARNING,
-    TRAINER_LAST_STEP,
-    TRAINER_STEP_S,
-    TRAINER_TOKENS,
-    TRAINER_VERSION,
-)
+from rookery.plots import CURVES_FILE
+from rookery.plots.panels import choose
+from rookery.plots.picture import Curve, draw
+from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
 from rookery.trace import Outcome, TraceGroup
 from services.trainer.advantages import zero_variance
+from services.trainer.diagnostics import components, lengths
+from services.trainer.exported import export
+from services.trainer.settings import TrainerSettings
 from services.trainer.step import StepResult
+from services.trainer.tracking import Tracker
 
 logger = logging.getLogger(__name__)
 
 UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_LONG, Outcome.UNPARSABLE}
 """Outcomes without a readable move in a box."""
 
-_GAUGES = {
-    "reward",
-    "legal_rate",
-    "box_rate",
-    "regret",
-    "entropy",
-    "grad_norm",
-    "ratio_max",
-    "kl_behaviour",
-    "clip_fraction_low",
-    "clip_fraction_high",
-    "mismatch_age0_max",
-    "mismatch_age0_mean",
-    "ess",
-    "kl_reference",
-    "kl_penalty",
-    "kl_coefficient",
-    "zero_variance_groups",
-    "zero_variance_share",
-    "collapsed_steps",
-}
-
 
 class Report:
     """Appends to `metrics.jsonl` of a run folder. Use as a context manager."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, tracker: Tracker = Tracker()) -> None:  # noqa: B008 - without state
+        self._tracker = tracker
         run_dir.mkdir(parents=True, exist_ok=True)
-        self._path = run_dir / "metrics.jsonl"
+        self._path = run_dir / METRICS_FILE
         self._file = self._path.open("a", buffering=1)
 
     def recover(self, row: Mapping[str, Any] | None) -> None:
@@ -65,12 +44,16 @@ class Report:
         """`row` is `describe_step`'s; `phases_s` are wall-clock seconds of the parts of the step, by name."""
         row = {**row, **{f"{name}_s": seconds for name, seconds in phases_s.items()}}
         row["step_s"] = sum(phases_s.values())
+        row["generated_tokens_per_s"] = row["completions"] * row["completion_length"] / row["step_s"]
         self._write(row)
-        self._export(row, ages=ages, phases_s=phases_s)
+        export(row, ages=ages, phases_s=phases_s)
+        self._tracker.log(row)
         logger.info(
-            "step %d reward %.3f legal %.1f%% regret %.4f loss %.4f age %.1f wait %.2f s of %.2f s",
+            "step %d reward %.3f legal %.1f%% regret %.4f loss %.4f age %.1f wait %.2f s of %.2f s, "
+            "%.0f tokens/s, MFU %.1f%%, %.0f MiB",
             row["step"], row["reward"], 100 * row["legal_rate"], row["regret"], row["loss"],
             row["age_mean"], phases_s["rollout_wait"], row["step_s"],
+            row["tokens_per_s"], 100 * row["mfu"], row.get("cuda_peak_mib", row["resident_peak_mib"]),
         )  # fmt: skip
 
     def _write(self, row: Mapping[str, Any]) -> None:
@@ -82,18 +65,18 @@ class Report:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def _export(
-        self, row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]
-    ) -> None:
-        for name in _GAUGES & row.keys():
-            LEARNING.labels(statistic=name).set(row[name])
-        for phase, seconds in phases_s.items():
-            TRAINER_STEP_S.labels(phase=phase).observe(seconds)
-        for age in ages:
-            GROUP_AGE.observe(age)
-        TRAINER_TOKENS.inc(row["tokens"])
-        TRAINER_VERSION.set(row["version"])
-        TRAINER_LAST_STEP.set(row["time"])
+
+def left_behind(settings: TrainerSettings) -> list[tuple[Path, str | None]]:
+    """What a tracker keeps of a run: the newest adapter, metrics.jsonl and its curves."""
+    metrics = settings.run_dir / METRICS_FILE
+    kept: list[tuple[Path, str | None]] = [(metrics, None)]
+    steps = read_metrics(metrics)
+    if steps:
+        curves = settings.run_dir / CURVES_FILE
+        curves.write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
+        kept.append((curves, None))
+    newest = sorted(settings.adapters_dir.glob("policy-v*"))[-1:]
+    return kept + [(path, "adapter") for folder in newest for path in sorted(folder.glob("adapter_*"))]
 
 
 def describe_step(
@@ -133,7 +116,6 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
     traces = [trace for group in groups for trace in group.traces]
     verdicts = [trace.verdict for trace in traces]
     regrets = [verdict.regret for verdict in verdicts if verdict.regret is not None]
-    lengths = [len(trace.completion.token_ids) for trace in traces]
     return {
         "groups": len(groups),
         "completions": len(traces),
@@ -144,7 +126,8 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
         "regret": statistics.fmean(regrets) if regrets else float("nan"),
         "zero_variance_groups": sum(zero_variance(group.rewards) for group in groups),
         "truncated": sum(trace.completion.truncated for trace in traces),
-        "completion_length": statistics.fmean(lengths),
+        **components(groups),
+        **lengths(groups),
         "generation_s": statistics.fmean(group.generation_s for group in groups),
         "reward_s": statistics.fmean(group.reward_s for group in groups),
     }

@@ -55,6 +55,8 @@ class TrainerSettings(ObjectiveSettings):
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
 
+    mlflow: bool = False
+    """Log to MLflow: to MLFLOW_TRACKING_URI, else to files in mlruns/ beside the run's folder."""
     seed: int = 0
     """Of the adapter's first weights."""
     keep: int = Field(default=20, ge=8)

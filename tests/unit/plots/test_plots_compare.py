@@ -21,7 +21,7 @@ def make_run(
     """Rewards around `level`, with noise of deviation 0.1 from `seed`."""
     rng = random.Random(seed)
     folder.mkdir(parents=True)
-    lines = [{"step": i + 1, "reward": level + rng.gauss(0, 0.1), "kl_age_0": 0.1} for i in range(steps)]
+    lines = [{"step": i + 1, "reward": level + rng.gauss(0, 0.1), "kl_behaviour_age0": 0.1} for i in range(steps)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if settings is not None:
         (folder / "settings.json").write_text(json.dumps({**settings, "seed": seed, "run": folder.name}))

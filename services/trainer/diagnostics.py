@@ -1,0 +1,74 @@
+"""What a step says about speed, memory and the answers it learned from, by the names of metrics.jsonl."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from rookery.trace import TraceGroup
+from services.trainer import memory
+from services.trainer.flops import Shape, peak_flops, shape_of, step_flops
+
+COMPONENT = "component_"
+
+
+def components(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Mean of each component of the reward over all completions; one that lacks it counts as 0.
+
+    So they add up to the mean reward wherever a verdict's components add up to its reward.
+    """
+    verdicts = [trace.verdict for group in groups for trace in group.traces]
+    names = sorted({name for verdict in verdicts for name in verdict.components})
+    return {
+        COMPONENT + name: statistics.fmean(verdict.components.get(name, 0.0) for verdict in verdicts)
+        for name in names
+    }
+
+
+def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Of completions and prompts, in tokens; the percentile is the nearest rank's."""
+    completions = sorted(len(trace.completion.token_ids) for group in groups for trace in group.traces)
+    return {
+        "completion_length": statistics.fmean(completions),
+        "completion_length_p95": completions[-(-95 * len(completions) // 100) - 1],
+        "completion_length_max": completions[-1],
+        "prompt_length": statistics.fmean(len(group.prompt_token_ids) for group in groups),
+    }
+
+
+class Meter:
+    """Watches the training of one model: its memory and its speed, step by step."""
+
+    def __init__(self, model: Any, device: torch.device) -> None:
+        self._device = device
+        self._shape: Shape = shape_of(model)
+        self._peak_flops = peak_flops(device)
+        self._memory: dict[str, float] = {}
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Around the work whose memory is to be measured."""
+        # Where the mark cannot be set back, the peak is the highest since the process began.
+        memory.reset_resident_peak()
+        if self._device.type == "cuda":
+            with memory.watch(self._device) as peak:
+                yield
+            self._memory = {"cuda_peak_mib": peak.bytes / memory.MIB}
+        else:
+            yield
+            self._memory = {}
+        self._memory["resident_mib"] = memory.resident_bytes() / memory.MIB
+        self._memory["resident_peak_mib"] = memory.resident_peak_bytes() / memory.MIB
+
+    def row(self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float) -> dict[str, float]:
+        """Of the step just watched; `tokens` are those that carried loss."""
+        shapes = [(len(g.prompt_token_ids), [len(t.completion.token_ids) for t in g.traces]) for g in groups]
+        flops = step_flops(self._shape, shapes)
+        return {
+            "tokens_per_s": tokens / train_s,
+            "tflops": flops / 1e12,
+            "mfu": flops / train_s / self._peak_flops,
+            **self._memory,
+        }

@@ -1,0 +1,116 @@
+"""Useful floating-point work of a training step, and how much of the device's peak it makes (MFU).
+
+A matrix of P weights costs a token 2P operations forward, 2P for the gradient of its input and 2P for its
+own: 6P in all (Kaplan et al., arXiv 2001.08361, section 2.1). A frozen matrix under LoRA has no gradient
+of its own: 4P. Attention costs a token 4 L W operations forward for each token that it sees (scores and
+values, L layers, W = heads x head size) and twice that backward (PaLM, arXiv 2204.02311, appendix B);
+here with what a token really sees, so that masked work earns nothing. What is computed again
+(checkpointing, chunks of the head), the pass of a reference model, padding, softmax and norms count as
+nothing: utilisation of the model, not of the hardware.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+PEAK_FLOPS = {
+    "B200": 2250e12,
+    "H200": 989e12,
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "H800": 989e12,
+    "A100": 312e12,
+    "A800": 312e12,
+    "L40S": 362e12,
+    "L40": 181e12,
+    "L4": 121e12,
+    "A10": 125e12,
+    "RTX 4090": 165e12,
+    "RTX 3090": 71e12,
+}
+"""Dense bfloat16 operations a second with float32 accumulation, by part of the device's name; first match.
+
+From NVIDIA's data sheets, halved where they count sparsity.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Weights that multiply activations: `frozen` and `trained` ones of the body, and those of the head.
+
+    `attention` is layers x heads x head size.
+    """
+
+    frozen: int
+    trained: int
+    head: int
+    head_trained: bool
+    attention: int
+
+
+def shape_of(model: Any) -> Shape:
+    """Counts a causal LM, bare or with an adapter; embeddings are looked up, not multiplied."""
+    config, head = model.config, model.get_output_embeddings().weight
+    apart = {id(head), *(id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding))}
+    matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in apart]
+    heads = int(config.num_attention_heads)
+    width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    return Shape(
+        frozen=sum(p.numel() for p in matrices if not p.requires_grad),
+        trained=sum(p.numel() for p in matrices if p.requires_grad),
+        head=head.numel(),
+        head_trained=head.requires_grad,
+        attention=int(config.num_hidden_layers) * heads * width,
+    )
+
+
+def step_flops(shape: Shape, groups: Iterable[tuple[int, Sequence[int]]]) -> float:
+    """Of a forward and a backward pass over groups: the prompt's length, the completions' lengths.
+
+    The prompt is computed once a group, as `tensors.collate` lays it out; the head sees completion tokens.
+
+    >>> body = Shape(frozen=100, trained=10, head=0, head_trained=False, attention=1)
+    >>> step_flops(body, [(2, [1])])  # 2 input tokens; one sees itself, the other two: 3
+    956.0
+    """
+    total = 0.0
+    for prompt, completions in groups:
+        inputs = [length - 1 for length in completions if length]
+        tokens = prompt + sum(inputs)
+        seen = _triangle(prompt) + sum(prompt * length + _triangle(length) for length in inputs)
+        total += tokens * (4 * shape.frozen + 6 * shape.trained) + 12 * shape.attention * seen
+        total += sum(completions) * (6 if shape.head_trained else 4) * shape.head
+    return total
+
+
+def peak_flops(device: torch.device) -> float:
+    """Of a known GPU its data sheet's; of anything else the best of five float32 matrix products."""
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        for part, flops in PEAK_FLOPS.items():
+            if part in name:
+                return flops
+    return _measured_flops(device)
+
+
+def _measured_flops(device: torch.device, *, size: int = 1024) -> float:
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    size = 4 * size if device.type == "cuda" else size
+    with torch.no_grad():
+        matrix = torch.ones(size, size, device=device, dtype=dtype)
+        best_s = min(_product_s(matrix) for _ in range(5))
+    return 2 * size**3 / best_s
+
+
+def _product_s(matrix: torch.Tensor) -> float:
+    started = time.perf_counter()
+    # Reading one number waits for the device.
+    (matrix @ matrix)[0, 0].item()
+    return time.perf_counter() - started
+
+
+def _triangle(length: int) -> float:
+    return length * (length + 1) / 2

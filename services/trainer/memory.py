@@ -1,0 +1,158 @@
+"""Memory of this process: what it holds, the most it held for a while, what it may still take.
+
+On a GPU torch's allocator counts; on a CPU the resident set does, all of the process. Linux alone.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+MIB = 1 << 20
+
+_SAMPLE_S = 0.002
+_UNLIMITED = 1 << 60
+"""A version 1 cgroup without a limit says a number close to 2**63."""
+
+
+@dataclass(slots=True)
+class Peak:
+    """The most bytes held while a `watch` lasted; final once it is over."""
+
+    bytes: int = 0
+
+
+def resident_bytes(proc: Path = Path("/proc/self")) -> int:
+    """Resident set now."""
+    return _status(proc, "VmRSS")
+
+
+@contextmanager
+def watch(device: torch.device) -> Iterator[Peak]:
+    """Measures the peak of what happens inside: of this process, or of torch's memory on a GPU.
+
+    On a CPU the kernel's own mark is set back where it lets us, else a thread looks every 2 ms.
+    """
+    peak = Peak()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        yield peak
+        torch.cuda.synchronize(device)
+        peak.bytes = torch.cuda.max_memory_allocated(device)
+    elif reset_resident_peak():
+        yield peak
+        peak.bytes = resident_peak_bytes()
+    else:
+        with _Sampler() as sampler:
+            yield peak
+        peak.bytes = sampler.highest
+
+
+def resident_peak_bytes(proc: Path = Path("/proc/self")) -> int:
+    """Highest resident set since the process began, or since `reset_resident_peak`."""
+    return _status(proc, "VmHWM")
+
+
+def reset_resident_peak(proc: Path = Path("/proc/self")) -> bool:
+    """Sets the kernel's mark back to what is resident now; False where that is forbidden."""
+    try:
+        (proc / "clear_refs").write_text("5")  # see proc(5)
+    except OSError:
+        return False
+    return True
+
+
+def available_bytes(device: torch.device) -> int:
+    """What this process could hold in all: what it holds, and what nobody else has taken."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free + torch.cuda.memory_reserved(device))
+    return resident_bytes() + min(_machine_free_bytes(), _cgroup_free_bytes())
+
+
+def _machine_free_bytes(path: Path = Path("/proc/meminfo")) -> int:
+    for line in path.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"{path} says nothing of MemAvailable")
+
+
+def _cgroup_free_bytes(
+    mount: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
+) -> int:
+    """Room below the tightest limit of the control groups that hold this process."""
+    rooms = [_UNLIMITED]
+    for folder in _cgroup_folders(mount, membership):
+        limit = _number(folder, "memory.max", "memory.limit_in_bytes")
+        used = _number(folder, "memory.current", "memory.usage_in_bytes")
+        if limit is not None and used is not None and limit < _UNLIMITED:
+            rooms.append(max(0, limit - used + _reclaimable(folder)))
+    return min(rooms)
+
+
+def _cgroup_folders(mount: Path, membership: Path) -> Iterator[Path]:
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        root = mount / controllers
+        folder = root / path.lstrip("/")
+        yield from (place for place in (folder, *folder.parents) if place.is_relative_to(root))
+
+
+def _number(folder: Path, *names: str) -> int | None:
+    for name in names:
+        try:
+            return int((folder / name).read_text())
+        except (OSError, ValueError):  # absent in the root; "max" is no number
+            continue
+    return None
+
+
+def _reclaimable(folder: Path) -> int:
+    """Page cache counts as used and is given up under pressure."""
+    try:
+        lines = (folder / "memory.stat").read_text().splitlines()
+    except OSError:
+        return 0
+    values = dict(line.split() for line in lines)
+    return sum(int(values.get(name, 0)) for name in ("inactive_file", "active_file"))
+
+
+def _status(proc: Path, key: str) -> int:
+    path = proc / "status"
+    for line in path.read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"{path} says nothing of {key}")
+
+
+@dataclass(slots=True)
+class _Sampler:
+    highest: int = 0
+    _done: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> "_Sampler":
+        self.highest = resident_bytes()
+        self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.highest = max(self.highest, resident_bytes())
+
+    def _run(self) -> None:
+        while not self._done.wait(_SAMPLE_S):
+            self.highest = max(self.highest, resident_bytes())

@@ -1,0 +1,202 @@
+"""Runs in MLflow: parameters, figures of every step, what the run leaves behind.
+
+A thread of its own talks to MLflow, so that training never waits; while MLflow is away, figures wait in a
+bounded queue. A resumed run goes on in the same MLflow run, whose id lies in `mlflow.json` of its folder.
+"""
+
+import contextlib
+import importlib.util
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from rookery.errors import SetupError
+
+logger = logging.getLogger(__name__)
+
+ID_FILE = "mlflow.json"
+EXPERIMENT = "rookery"
+
+_WAITING = 4096
+"""Steps that wait for MLflow at most; the newest are dropped and counted."""
+_RETRY_S = 15.0
+_CLOSE_S = 30.0
+_LONGEST_VALUE = 500
+"""MLflow's own limit of a parameter."""
+
+
+Artifacts: TypeAlias = Callable[[], Sequence[tuple[Path, str | None]]]
+"""Files to keep, each with its folder in MLflow."""
+
+
+class Tracker:
+    """Tracks nothing: what a run has that was not told to."""
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Takes the figures of one step; returns at once."""
+
+
+class _Client(Protocol):
+    """The calls of `mlflow.MlflowClient` that are used here."""
+
+    def get_experiment_by_name(self, name: str) -> Any: ...
+    def create_experiment(self, name: str) -> str: ...
+    def create_run(self, experiment_id: str, *, run_name: str) -> Any: ...
+    def get_run(self, run_id: str) -> Any: ...
+    def update_run(self, run_id: str, status: str) -> None: ...
+    def log_batch(self, run_id: str, **entities: Sequence[Any]) -> None: ...
+    def log_artifact(self, run_id: str, path: str, artifact_path: str | None = None) -> None: ...
+    def set_terminated(self, run_id: str, status: str) -> None: ...
+
+
+class MlflowTracker(Tracker):
+    """Sends steps to one MLflow run from a thread."""
+
+    def __init__(self, connect: Callable[[], _Client], folder: Path, params: Mapping[str, Any]) -> None:
+        self._connect = connect
+        self._folder = folder
+        self._params = params
+        self._rows: queue.Queue[Mapping[str, Any]] = queue.Queue(maxsize=_WAITING)
+        self._closing = threading.Event()
+        self._client: _Client | None = None
+        self._run_id = ""
+        self._away = False
+        self._taken = self._sent = 0
+        self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
+        self._thread.start()
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        self._taken += 1
+        with contextlib.suppress(queue.Full):
+            self._rows.put_nowait(row)
+
+    def close(self, *, status: str, artifacts: Artifacts) -> None:
+        """Sends what waits and what the run leaves behind; gives up after half a minute."""
+        self._closing.set()
+        self._thread.join(timeout=_CLOSE_S)
+        lost = self._taken - self._sent
+        if lost:
+            logger.warning("MLflow did not get %d of the steps of %s", lost, self._folder)
+        if self._thread.is_alive() or self._client is None:
+            return
+        with _boundary("leave the run's files with MLflow"):
+            for path, place in artifacts():
+                self._client.log_artifact(self._run_id, str(path), place)
+            self._client.set_terminated(self._run_id, status)
+
+    def _run(self) -> None:
+        row: Mapping[str, Any] | None = None
+        while True:
+            if row is None:
+                with contextlib.suppress(queue.Empty):
+                    row = self._rows.get(timeout=0.1)
+            if row is None and self._closing.is_set() and self._client is not None:
+                return
+            try:
+                self._client = self._client or self._begin()
+                if row is not None:
+                    self._client.log_batch(self._run_id, metrics=_metrics(row))
+                    row = None
+                    self._sent += 1
+                self._away = False
+            except Exception as error:
+                self._say_away(error)
+                if self._closing.is_set():
+                    return
+                self._closing.wait(_RETRY_S)
+
+    def _say_away(self, error: Exception) -> None:
+        if not self._away:
+            logger.warning("MLflow is away, training goes on: %s", error)
+        self._away = True
+
+    def _begin(self) -> _Client:
+        client = self._connect()
+        self._run_id = self._known_run(client) or self._new_run(client)
+        from mlflow.entities import Param
+
+        params = [Param(key, str(value)[:_LONGEST_VALUE]) for key, value in self._params.items()]
+        with _boundary("tell MLflow parameters that have changed since"):
+            client.log_batch(self._run_id, params=params)
+        return client
+
+    def _known_run(self, client: _Client) -> str | None:
+        path = self._folder / ID_FILE
+        if not path.exists():
+            return None
+        run_id = str(json.loads(path.read_text())["run_id"])
+        client.get_run(run_id)
+        client.update_run(run_id, status="RUNNING")
+        return run_id
+
+    def _new_run(self, client: _Client) -> str:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+        experiment = client.get_experiment_by_name(name)
+        experiment_id = experiment.experiment_id if experiment else client.create_experiment(name)
+        run_id = str(client.create_run(experiment_id, run_name=self._folder.name).info.run_id)
+        (self._folder / ID_FILE).write_text(json.dumps({"run_id": run_id, "experiment": name}) + "\n")
+        return run_id
+
+
+@contextmanager
+def track(
+    folder: Path, *, wanted: bool, params: Mapping[str, Any], artifacts: Artifacts
+) -> Iterator[Tracker]:
+    """The tracker of a run folder while it trains; `artifacts` says in the end what to keep.
+
+    Raises:
+        SetupError: wanted, and mlflow is not installed.
+    """
+    if not wanted:
+        yield Tracker()
+        return
+    if importlib.util.find_spec("mlflow") is None:
+        raise SetupError("--mlflow needs mlflow: pip install 'rookery[mlflow]'")
+    folder.mkdir(parents=True, exist_ok=True)
+    tracker = MlflowTracker(lambda: _client(folder), folder, params)
+    status = "FAILED"
+    try:
+        yield tracker
+        status = "FINISHED"
+    finally:
+        tracker.close(status=status, artifacts=artifacts)
+
+
+def _client(folder: Path) -> _Client:
+    """Of MLFLOW_TRACKING_URI, else of `mlruns` beside the run's folder."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or (folder.absolute().parent / "mlruns").as_uri()
+    # Files are in maintenance since MLflow 3.7 and must be asked for; a database needs more packages.
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    from mlflow import MlflowClient
+
+    client: _Client = MlflowClient(tracking_uri=uri)
+    return client
+
+
+def _metrics(row: Mapping[str, Any]) -> list[Any]:
+    from mlflow.entities import Metric
+
+    step, now_ms = int(row["step"]), int(1000 * row.get("time", time.time()))
+    return [
+        Metric(name, float(value), now_ms, step)
+        for name, value in row.items()
+        if isinstance(value, int | float) and name not in ("step", "time") and value == value
+    ]
+
+
+@contextmanager
+def _boundary(purpose: str) -> Iterator[None]:
+    """MLflow's faults are MLflow's: they are said and never raised."""
+    try:
+        yield
+    except Exception as error:
+        logger.warning("could not %s: %s", purpose, error)

@@ -1,0 +1,111 @@
+"""MLflow: the real one on files, and one that is away."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import SetupError
+from services.trainer import tracking
+from services.trainer.tracking import ID_FILE, track
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "mlruns"
+
+
+def client_of(store: Path):
+    pytest.importorskip("mlflow")
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=store.as_uri())
+
+
+def train(folder: Path, rows: list[dict], params: dict | None = None) -> None:
+    kept = folder / "metrics.jsonl"
+    with track(
+        folder, wanted=True, params=params or {"lr": 0.1}, artifacts=lambda: [(kept, None)]
+    ) as tracker:
+        kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        for row in rows:
+            tracker.log(row)
+
+
+def test_a_run_and_its_resumption_are_one_run(tmp_path: Path, store: Path) -> None:
+    pytest.importorskip("mlflow")
+    folder = tmp_path / "quick-rook"
+    train(folder, [{"step": 1, "time": 5.0, "reward": -0.5, "regret": None, "note": "x"}])
+    train(folder, [{"step": 2, "time": 6.0, "reward": -0.25}], params={"lr": 0.2})
+    run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
+    client = client_of(store)
+    history = client.get_metric_history(run_id, "reward")
+    assert [(m.step, m.value, m.timestamp) for m in history] == [(1, -0.5, 5000), (2, -0.25, 6000)]
+    run = client.get_run(run_id)
+    assert run.data.params == {"lr": "0.1"}
+    assert set(run.data.metrics) == {"reward"}
+    assert (run.info.run_name, run.info.status) == ("quick-rook", "FINISHED")
+    assert [file.path for file in client.list_artifacts(run_id)] == ["metrics.jsonl"]
+    assert len(client.search_runs([run.info.experiment_id])) == 1
+
+
+def test_a_run_that_fails_is_marked(tmp_path: Path, store: Path) -> None:
+    pytest.importorskip("mlflow")
+    folder = tmp_path / "run"
+    with pytest.raises(ArithmeticError), track(folder, wanted=True, params={}, artifacts=lambda: []):
+        raise ArithmeticError("loss is nan")
+    run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
+    assert client_of(store).get_run(run_id).info.status == "FAILED"
+
+
+def test_mlflow_away_is_said_and_stops_nothing(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with caplog.at_level(logging.WARNING):
+        train(tmp_path / "run", [{"step": 1, "reward": 0.0}])
+    said = [record.getMessage() for record in caplog.records if record.name == tracking.__name__]
+    assert said[0].startswith("MLflow is away, training goes on")
+    assert said[-1].startswith("MLflow did not get 1 of the steps")
+
+
+def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.setattr(tracking, "_RETRY_S", 0.01)
+    real, failures = tracking._client, iter([True, True])
+
+    def connect(folder: Path):
+        if next(failures, False):
+            raise ConnectionError("not yet")
+        return real(folder)
+
+    monkeypatch.setattr(tracking, "_client", connect)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    folder = tmp_path / "run"
+    with track(folder, wanted=True, params={}, artifacts=lambda: []) as tracker:
+        for step in range(3):
+            tracker.log({"step": step, "reward": 1.0})
+        while not (folder / ID_FILE).exists():
+            pass
+    run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
+    assert len(client_of(tmp_path / "mlruns").get_metric_history(run_id, "reward")) == 3
+
+
+def test_not_wanted_is_nothing(tmp_path: Path) -> None:
+    with track(tmp_path / "run", wanted=False, params={}, artifacts=lambda: []) as tracker:
+        tracker.log({"step": 1})
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_mlflow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
+    with (
+        pytest.raises(SetupError, match=r"pip install 'rookery\[mlflow\]'"),
+        track(tmp_path, wanted=True, params={}, artifacts=lambda: []),
+    ):
+        pass

@@ -1,0 +1,57 @@
+"""Useful work, counted against torch's own counter."""
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from services.trainer.flops import peak_flops, shape_of, step_flops  # noqa: E402
+from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+
+
+def load(model: Path, tmp_path: Path) -> Policy:
+    return Policy(TrainerSettings(model=model, run_dir=tmp_path, device="cpu", lora_rank=4))
+
+
+def test_the_matrices_of_rook_tiny(tiny_model: Path, tmp_path: Path) -> None:
+    """4 layers, width 128, MLP 384, 4 heads and 2 for keys of 32 each; LoRA of rank 4 on all seven."""
+    policy = load(tiny_model, tmp_path)
+    shape = shape_of(policy.model)
+    layer = 128 * 128 + 2 * 128 * 64 + 128 * 128 + 3 * 128 * 384
+    lora = 4 * (4 * (128 + 128) // 2 + 2 * (128 + 64) + 3 * (128 + 384))
+    assert (shape.frozen, shape.trained) == (4 * layer, 4 * lora)
+    assert shape.head == policy.model.get_output_embeddings().weight.numel()
+    assert (shape.head_trained, shape.attention) == (False, 4 * 128)
+
+
+def test_work_agrees_with_torchs_counter(tiny_model: Path, tmp_path: Path) -> None:
+    """One prompt without completions: torch counts attention without its mask, so half of it is less."""
+    policy = load(tiny_model, tmp_path)
+    length = 64
+    ids = torch.arange(length)[None] % 80
+    with FlopCounterMode(display=False) as counter:
+        policy.model.get_base_model().model(input_ids=ids).last_hidden_state.sum().backward()
+    shape = shape_of(policy.model)
+    ours = step_flops(shape, [(length, [])])
+    matrices = length * (4 * shape.frozen + 6 * shape.trained)
+    # The first layer's inputs need no gradient: its frozen share of a few per cent is not computed.
+    assert 0.85 < counter.get_total_flops() / (matrices + 2 * (ours - matrices)) < 1.02
+
+
+def test_a_longer_prompt_costs_every_completion_more() -> None:
+    from services.trainer.flops import Shape
+
+    shape = Shape(frozen=0, trained=0, head=10, head_trained=True, attention=1)
+    # Two completions of 3 tokens, 2 of which are inputs: each sees the prompt, itself and what came before.
+    seen = 4 * 5 / 2 + 2 * (2 * 4 + 3)
+    assert step_flops(shape, [(4, [3, 3])]) == 12 * seen + 6 * 6 * 10
+
+
+def test_a_cpu_is_measured() -> None:
+    assert 1e8 < peak_flops(torch.device("cpu")) < 1e14

@@ -1,0 +1,107 @@
+"""What a step says: every key is explained in the README, every gauge is set."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+from rookery.trace import TraceGroup
+from tests.conftest import ROOT
+from tests.unit.trainer.groups import make_group
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer import optimizer as adam  # noqa: E402
+from services.trainer.diagnostics import Meter, components, lengths  # noqa: E402
+from services.trainer.learner import Learner  # noqa: E402
+from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.report import Report, describe_step  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.step import train_step  # noqa: E402
+
+PHASES = {"rollout_wait": 0.5, "train": 1.0, "commit": 0.1, "settle": 0.1, "publish": 0.3}
+DROPPED = {"stale": 1, "zero_variance": 0}
+
+
+@pytest.fixture(scope="module")
+def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """The line of one real step with a KL penalty, on groups of ages 0 and 1."""
+    folder = tmp_path_factory.mktemp("run")
+    settings = TrainerSettings(model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3")
+    policy = Policy(settings)
+    groups = [make_group(0, version=1), make_group(1, version=0)]
+    meter = Meter(policy.model, policy.device)
+    optimizer = adam.build(policy.parameters, lr=1e-3)
+    with meter.step():
+        result, _ = train_step(policy, optimizer, groups, step=1, settings=settings, learner=Learner())
+    row = describe_step(groups, result, version=2, dropped=DROPPED)
+    row |= meter.row(groups, tokens=result.tokens, train_s=1.0)
+    with Report(folder) as report:
+        report.step(row, phases_s=PHASES, ages=[0, 1])
+    line: dict[str, float] = json.loads((folder / "metrics.jsonl").read_text())
+    return line
+
+
+def explained() -> list[str]:
+    """Keys of the table under `## metrics.jsonl`; capitals stand for any letters."""
+    text = (ROOT / "services/trainer/README.md").read_text()
+    table = text.split("## metrics.jsonl")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    return [key for cell in cells for key in re.findall(r"`([^`]+)`", cell)]
+
+
+def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -> None:
+    patterns = {key: re.sub("[A-Z]+", "[a-z0-9_-]+", key) for key in explained()}
+    unexplained = [key for key in written if not any(re.fullmatch(p, key) for p in patterns.values())]
+    assert unexplained == []
+    elsewhere = {"recovered", "cuda_peak_mib", "component_NAME"}  # after a kill, on a GPU, of real verdicts
+    unknown = [k for k, p in patterns.items() if not any(re.fullmatch(p, key) for key in written)]
+    assert set(unknown) <= elsewhere
+
+
+def test_prometheus_has_the_step(written: dict[str, float]) -> None:
+    def sample(name: str, **labels: str) -> float | None:
+        return REGISTRY.get_sample_value(name, labels)
+
+    assert sample("rookery_learning", statistic="reward") == written["reward"]
+    assert sample("rookery_learning", statistic="completion_length_max") == written["completion_length_max"]
+    assert sample("rookery_learning_kl_by_age", age="1") == written["kl_behaviour_age1"]
+    assert sample("rookery_trainer_tokens_per_second", kind="trained") == written["tokens_per_s"]
+    assert sample("rookery_trainer_mfu") == written["mfu"]
+    assert sample("rookery_trainer_memory_bytes", kind="resident") == written["resident_mib"] * 2**20
+
+
+def test_speeds_are_of_the_seconds_they_name(written: dict[str, float]) -> None:
+    assert written["tokens_per_s"] == written["tokens"]
+    assert written["step_s"] == pytest.approx(2.0)
+    assert written["generated_tokens_per_s"] == pytest.approx(written["tokens"] / 2.0)
+    assert 0 < written["mfu"] < 1
+    assert written["resident_peak_mib"] >= written["resident_mib"] * 0.5
+
+
+def with_components(number: int) -> TraceGroup:
+    """A group whose traces have a legal move's components and a penalty in turn."""
+    group = make_group(number, size=10)
+    traces = []
+    for index, trace in enumerate(group.traces):
+        reward = trace.verdict.reward
+        parts = {"delta": reward - 1, "format": 1.0} if index % 2 else {"penalty": reward}
+        traces.append(replace(trace, verdict=replace(trace.verdict, components=parts)))
+    return replace(group, traces=tuple(traces))
+
+
+def test_components_add_up_and_lengths_are_ranks() -> None:
+    groups = [with_components(0), with_components(1)]
+    found = components(groups)
+    assert set(found) == {"component_delta", "component_format", "component_penalty"}
+    rewards = [reward for group in groups for reward in group.rewards]
+    assert sum(found.values()) == pytest.approx(sum(rewards) / 20)
+    assert found["component_format"] == 0.5
+    sizes = sorted(len(trace.completion.token_ids) for group in groups for trace in group.traces)
+    assert lengths(groups)["completion_length_p95"] == sizes[18]
+    assert lengths(groups)["completion_length_max"] == sizes[19]

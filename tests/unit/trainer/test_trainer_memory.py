@@ -1,0 +1,65 @@
+"""What the process holds, its peak, and what a control group leaves it."""
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+
+from services.trainer import memory  # noqa: E402
+from services.trainer.memory import MIB, available_bytes, resident_bytes, watch  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+def hold_and_drop(mib: int) -> None:
+    bytearray(b"x" * (mib * MIB))
+
+
+@pytest.mark.parametrize("resettable", [True, False])
+def test_the_peak_of_a_stretch_of_work_is_seen(monkeypatch: pytest.MonkeyPatch, resettable: bool) -> None:
+    if not resettable:
+        monkeypatch.setattr(memory, "reset_resident_peak", lambda: False)
+    elif not memory.reset_resident_peak():
+        pytest.skip("this kernel does not let the mark be set back")
+    before = resident_bytes()
+    with watch(CPU) as high:
+        hold_and_drop(60)
+    with watch(CPU) as low:
+        hold_and_drop(5)
+    assert high.bytes - before > 55 * MIB
+    assert low.bytes < high.bytes - 30 * MIB
+
+
+def test_available_counts_what_is_held_already() -> None:
+    assert available_bytes(CPU) > resident_bytes()
+
+
+def make_group(folder: Path, limit: str, used: int, cached: int = 0) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.max").write_text(limit + "\n")
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 1\ninactive_file {cached}\nactive_file 0\n")
+
+
+def test_the_tightest_control_group_counts(tmp_path: Path) -> None:
+    membership = tmp_path / "cgroup"
+    membership.write_text("0::/pod/box\n")
+    make_group(tmp_path / "pod" / "box", "max", 100)
+    make_group(tmp_path / "pod", "1000", 700, cached=50)
+    make_group(tmp_path, "5000", 700)
+    assert memory._cgroup_free_bytes(tmp_path, membership) == 350
+
+
+def test_version_1_groups_and_no_groups(tmp_path: Path) -> None:
+    membership = tmp_path / "cgroup"
+    membership.write_text("5:memory:/box\n4:cpu:/box\n")
+    box = tmp_path / "memory" / "box"
+    box.mkdir(parents=True)
+    (box / "memory.limit_in_bytes").write_text("4096")
+    (box / "memory.usage_in_bytes").write_text("96")
+    assert memory._cgroup_free_bytes(tmp_path, membership) == 4000
+    assert memory._cgroup_free_bytes(tmp_path, tmp_path / "absent") == memory._UNLIMITED
