@@ -1,0 +1,90 @@
+"""Our losses beside TRL's: `trl_losses.json` holds what TRL computed (see `scripts/trl_losses.py`)."""
+
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer.head import TokenScores  # noqa: E402
+from services.trainer.losses.objective import Objective  # noqa: E402
+from services.trainer.losses.weights import Extent, normaliser, share  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.tensors import MicroBatch  # noqa: E402
+
+TRL = json.loads((Path(__file__).parent / "trl_losses.json").read_text())
+
+OURS: dict[str, dict[str, Any]] = {
+    "grpo": {"objective": "grpo", "loss_weights": "sequence"},
+    "grpo with k3": {"objective": "grpo", "loss_weights": "sequence", "kl": "k3"},
+    "bnpo": {"objective": "grpo"},
+    "dr_grpo": {"objective": "dr-grpo"},
+    "dapo": {"objective": "dapo"},
+    "dapo with k3": {"objective": "dapo", "kl": "k3"},
+    "cispo": {"objective": "cispo"},
+    "gspo": {"objective": "gspo"},
+}
+
+
+@pytest.mark.parametrize("case", TRL["cases"])
+def test_loss_and_gradient_are_those_of_trl(case: str) -> None:
+    numbers = TRL["settings"]
+    settings = TrainerSettings(
+        model=Path(), run_dir=Path(), clip_low=numbers["low"], clip_high=numbers["high"],
+        ratio_cap=numbers["cap"], kl_coefficient=numbers["beta"], **OURS[case],
+    )  # fmt: skip
+    completions = TRL["completions"]
+    extents = [Extent(len(c["logprobs"]), numbers["limit"]) for c in completions]
+    objective = Objective.of(
+        settings,
+        coefficient=settings.kl_coefficient,
+        normaliser=normaliser(extents, settings.loss_weights),
+    )
+    scores = _scores(with_reference=settings.kl != "none")
+    loss, _ = objective(scores, _batch(settings))
+    loss.backward()
+    assert loss.item() == pytest.approx(TRL["cases"][case]["loss"], rel=1e-12)
+    expected = list(chain.from_iterable(TRL["cases"][case]["gradient"]))
+    assert scores.logprobs_N.grad.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+def _vector(name: str) -> "torch.Tensor":
+    return torch.tensor([value for c in TRL["completions"] for value in c[name]], dtype=torch.float64)
+
+
+def _scores(*, with_reference: bool) -> TokenScores:
+    logprobs = _vector("logprobs").requires_grad_()
+    return TokenScores(
+        logprobs_N=logprobs,
+        entropy_N=torch.zeros_like(logprobs),
+        hidden_ND=torch.zeros(len(logprobs), 0),
+        reference_logprobs_N=_vector("reference") if with_reference else None,
+    )
+
+
+def _batch(settings: TrainerSettings) -> MicroBatch:
+    lengths = [len(c["logprobs"]) for c in TRL["completions"]]
+
+    def spread(values: list[float]) -> "torch.Tensor":
+        pairs = zip(values, lengths, strict=True)
+        return torch.tensor([value for value, length in pairs for _ in range(length)], dtype=torch.float64)
+
+    nothing = torch.zeros(0)
+    return MicroBatch(
+        input_ids_BT=nothing,
+        position_ids_BT=nothing,
+        mask_B1TT=nothing,
+        predictor_N=nothing,
+        targets_N=nothing,
+        behaviour_N=_vector("behaviour"),
+        advantages_N=spread([c["advantage"] for c in TRL["completions"]]),
+        ages_N=spread([0] * len(lengths)).long(),
+        completion_N=spread(list(range(len(lengths)))).long(),
+        share_N=spread([share(length, settings.loss_weights) for length in lengths]),
+        temperature=1.0,
+    )
