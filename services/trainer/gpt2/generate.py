@@ -1,0 +1,175 @@
+"""Completions of prompts, batched, with a cache of keys and values; each row with a seed of its own.
+
+Speaks of token ids alone: texts and tokenizers are for others. A row's tokens depend on its prompt and its
+seed, not on the rows beside it (up to float error in the logits).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from rookery.errors import InvalidInput
+from services.trainer.gpt2.cache import Cache
+from services.trainer.gpt2.model import Gpt2, causal_mask, positions
+from services.trainer.gpt2.sampling import Sampling, draw, log_distribution
+
+
+@dataclass(slots=True)
+class Generated:
+    """One completion. `logprobs` are those of the distribution that was drawn from, token by token."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    stopped: bool = False
+    """It ends with a stop token; else the limit cut it."""
+
+
+def generate(
+    model: Gpt2,
+    prompts: Sequence[Sequence[int]],
+    *,
+    max_tokens: int,
+    count: int = 1,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    stop: Collection[int] = (),
+    seed: int = 0,
+) -> list[list[Generated]]:
+    """`count` completions of each prompt; number i of prompt p is drawn with seed `seed + p * count + i`.
+
+    A prompt is computed once for all its completions. Rows that have stopped leave the batch.
+
+    Raises:
+        InvalidInput: there is no prompt, one is empty, or too long for the model with `max_tokens` more.
+    """
+    _check(model, prompts, max_tokens)
+    with torch.inference_mode():
+        done = _generate(model, prompts, max_tokens, count, sampling, stop, seed)
+    return [done[start : start + count] for start in range(0, len(done), count)]
+
+
+def _generate(
+    model: Gpt2,
+    prompts: Sequence[Sequence[int]],
+    max_tokens: int,
+    count: int,
+    sampling: Sampling,
+    stop: Collection[int],
+    seed: int,
+) -> list[Generated]:
+    device = model.wte.weight.device
+    ids_BT, present_BT = _pad(prompts, device)
+    cache = Cache.empty(
+        model.config,
+        rows=len(prompts),
+        capacity=ids_BT.shape[1] + max_tokens,
+        dtype=model.wte.weight.dtype,
+        device=device,
+    )
+    hidden_BTD = model.hidden(
+        ids_BT, position_ids_BT=positions(present_BT), mask_B1TS=_prompt_mask(present_BT), cache=cache
+    )
+    logits_BV = model.lm_head(hidden_BTD[:, -1])
+    every_R = torch.arange(len(prompts), device=device).repeat_interleave(count)
+    rows = _Rows(
+        results=[Generated() for _ in every_R],
+        cache=cache.take(every_R) if count > 1 else cache,
+        padded_RS=None if bool(present_BT.all()) else present_BT[every_R].bool(),
+        next_R=present_BT.sum(-1)[every_R],
+        uniforms_RM=_uniforms(len(every_R), max_tokens, seed, device),
+        alive=list(range(len(every_R))),
+    )
+    logits_RV = logits_BV[every_R]
+    for step in range(max_tokens):
+        logs_RV = log_distribution(logits_RV, sampling)
+        tokens_R = draw(logs_RV, rows.uniforms_RM[:, step], greedy=sampling.greedy)
+        drawn_R = logs_RV.gather(-1, tokens_R[:, None])[:, 0]
+        going_N = rows.note(tokens_R, drawn_R, stop)
+        if not len(going_N) or step + 1 == max_tokens:
+            break
+        if len(going_N) < len(tokens_R):
+            rows, tokens_R = rows.keep(going_N), tokens_R[going_N]
+        logits_RV = _advance(model, rows, tokens_R)
+    return rows.results
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows that still grow: R of them, with S slots of the cache filled and M random numbers each."""
+
+    results: list[Generated]
+    cache: Cache
+    padded_RS: torch.Tensor | None
+    next_R: torch.Tensor
+    uniforms_RM: torch.Tensor
+    alive: list[int]
+
+    def note(self, tokens_R: torch.Tensor, logs_R: torch.Tensor, stop: Collection[int]) -> torch.Tensor:
+        """Writes the tokens down; which rows go on."""
+        going = []
+        for row, (token, log) in enumerate(zip(tokens_R.tolist(), logs_R.tolist(), strict=True)):
+            result = self.results[self.alive[row]]
+            result.token_ids.append(token)
+            result.logprobs.append(log)
+            result.stopped = token in stop
+            if not result.stopped:
+                going.append(row)
+        return torch.tensor(going, dtype=torch.long, device=tokens_R.device)
+
+    def keep(self, rows_N: torch.Tensor) -> "_Rows":
+        """Those rows alone."""
+        return _Rows(
+            results=self.results,
+            cache=self.cache.take(rows_N),
+            padded_RS=None if self.padded_RS is None else self.padded_RS[rows_N],
+            next_R=self.next_R[rows_N],
+            uniforms_RM=self.uniforms_RM[rows_N],
+            alive=[self.alive[row] for row in rows_N.tolist()],
+        )
+
+
+def _advance(model: Gpt2, rows: _Rows, tokens_R: torch.Tensor) -> torch.Tensor:
+    """Logits after one more token a row, [R, V]."""
+    mask_R11S = None
+    if rows.padded_RS is not None:
+        here_R1 = torch.ones_like(rows.padded_RS[:, :1])
+        rows.padded_RS = torch.cat([rows.padded_RS, here_R1], dim=1)
+        mask_R11S = rows.padded_RS[:, None, None, :]
+    hidden_R1D = model.hidden(
+        tokens_R[:, None], position_ids_BT=rows.next_R[:, None], mask_B1TS=mask_R11S, cache=rows.cache
+    )
+    rows.next_R = rows.next_R + 1
+    logits_RV: torch.Tensor = model.lm_head(hidden_R1D[:, 0])
+    return logits_RV
+
+
+def _check(model: Gpt2, prompts: Sequence[Sequence[int]], max_tokens: int) -> None:
+    if max_tokens < 1 or not prompts:
+        raise InvalidInput(f"{max_tokens} tokens for {len(prompts)} prompts: nothing to do")
+    room = model.config.max_position_embeddings - max_tokens
+    for number, prompt in enumerate(prompts):
+        if not 0 < len(prompt) <= room:
+            raise InvalidInput(
+                f"prompt {number} has {len(prompt)} tokens; with {max_tokens} more, 1 to {room} fit"
+            )
+
+
+def _pad(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and 1 where they are no padding, both [B, T]. Padding stands left: the ends are in one column."""
+    width = max(map(len, prompts))
+    ids = torch.zeros(len(prompts), width, dtype=torch.long)
+    present = torch.zeros(len(prompts), width, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+        present[row, width - len(prompt) :] = 1
+    return ids.to(device), present.to(device)
+
+
+def _prompt_mask(present_BT: torch.Tensor) -> torch.Tensor | None:
+    return None if bool(present_BT.all()) else causal_mask(present_BT)
+
+
+def _uniforms(rows: int, tokens: int, seed: int, device: torch.device) -> torch.Tensor:
+    """Drawn on the CPU, so that every device draws the same."""
+    each = [torch.rand(tokens, generator=torch.Generator().manual_seed(seed + row)) for row in range(rows)]
+    return torch.stack(each).to(device)

@@ -1,0 +1,139 @@
+"""GPT-2's weights from safetensors and back, by Hugging Face's names.
+
+Hugging Face stores the four linear layers of a block as `Conv1D`, input by output, the transpose of
+`nn.Linear`. Names come with or without `transformer.` before them (GPT2LMHeadModel or GPT2Model), in one
+file or in several with an index. A tied head is not stored; the masks that old files hold are passed over.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from rookery.errors import InvalidInput
+from services.trainer.gpt2.config import CONFIG_FILE, Gpt2Config
+from services.trainer.gpt2.model import Gpt2
+
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+PREFIX = "transformer."
+HEAD = "lm_head.weight"
+_EMBEDDING = "wte.weight"
+
+_TRANSPOSED = re.compile(r"h\.\d+\.(attn|mlp)\.(c_attn|c_proj|c_fc)\.weight")
+_MASK = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
+
+_SHOWN = 5
+
+
+def load(folder: Path, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Gpt2:
+    """The model of a directory.
+
+    Raises:
+        InvalidInput: no GPT-2 is there, or tensors are missing, unknown or of another shape; it names them.
+    """
+    with torch.device("meta"):  # no time on random weights that are thrown away
+        model = Gpt2(Gpt2Config.read(folder))
+    model.to_empty(device=device).to(dtype)
+    if model.config.tie_word_embeddings:
+        model.lm_head.weight = model.wte.weight
+    load_weights(model, folder)
+    return model
+
+
+def load_weights(model: Gpt2, folder: Path) -> None:
+    """Overwrites all weights of a model in place; those of a refused directory leave it in between.
+
+    Raises:
+        InvalidInput: tensors are missing, unknown or of another shape; it names them.
+    """
+    own = dict(model.named_parameters())
+    missing = set(own)
+    unknown: list[str] = []
+    wrong: list[str] = []
+    for name, tensor in _tensors(folder, tied=model.config.tie_word_embeddings):
+        if name not in own:
+            unknown.append(name)
+            continue
+        missing.discard(name)
+        if _TRANSPOSED.fullmatch(name):
+            tensor = tensor.T
+        if tensor.shape != own[name].shape:
+            stored = tensor.T if _TRANSPOSED.fullmatch(name) else tensor
+            wrong.append(f"{name} has {list(stored.shape)}, wanted {_stored_shape(name, own[name])}")
+            continue
+        with torch.no_grad():
+            own[name].copy_(tensor)
+    complaints = [
+        *([f"missing {_some(sorted(missing))}"] if missing else []),
+        *([f"unknown {_some(sorted(unknown))}"] if unknown else []),
+        *([f"misshapen {_some(wrong)}"] if wrong else []),
+    ]
+    if complaints:
+        raise InvalidInput(f"weights of {folder}: {'; '.join(complaints)}")
+
+
+def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, bytes]:
+    """The directory that transformers and vLLM load, by file name; the same weights give the same bytes.
+
+    `config` is what `config.json` says beyond the shape, as token ids.
+    """
+    weights = {
+        PREFIX + name if name != HEAD else name: _stored(name, parameter)
+        for name, parameter in model.named_parameters()
+    }
+    text = json.dumps({**(config or {}), **model.config.as_json()}, indent=2, sort_keys=True)
+    return {WEIGHTS_FILE: save(weights, metadata={"format": "pt"}), CONFIG_FILE: text.encode()}
+
+
+def _stored(name: str, parameter: torch.Tensor) -> torch.Tensor:
+    tensor = parameter.detach()
+    if _TRANSPOSED.fullmatch(name):
+        tensor = tensor.T
+    return tensor.to("cpu", torch.float32).contiguous()
+
+
+def _stored_shape(name: str, parameter: torch.Tensor) -> list[int]:
+    shape = list(parameter.shape)
+    return shape[::-1] if _TRANSPOSED.fullmatch(name) else shape
+
+
+def _tensors(folder: Path, *, tied: bool) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every weight by its name without a prefix; one at a time, so that memory holds one copy."""
+    for path in _parts(folder):
+        try:
+            with safe_open(path, framework="pt") as file:
+                for stored in file.keys():  # noqa: SIM118 - no mapping
+                    name = stored.removeprefix(PREFIX)
+                    if not _MASK.fullmatch(name) and not (tied and name == HEAD):
+                        yield name, file.get_tensor(stored)
+        except (OSError, SafetensorError) as error:
+            raise InvalidInput(f"{path}: {error}") from error
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The files of a directory's weights: one, or those that an index names."""
+    if (folder / WEIGHTS_FILE).is_file():
+        return [folder / WEIGHTS_FILE]
+    index = folder / INDEX_FILE
+    try:
+        named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    except FileNotFoundError:
+        raise InvalidInput(f"{folder} has neither {WEIGHTS_FILE} nor {INDEX_FILE}") from None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise InvalidInput(f"{index}: {error!r}") from error
+    for name in named:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise InvalidInput(f"{index} names {name!r}, which is no file beside it")
+    return [folder / name for name in named]
+
+
+def _some(names: list[str]) -> str:
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

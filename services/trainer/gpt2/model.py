@@ -1,0 +1,178 @@
+"""GPT-2: token and position embeddings, pre-norm blocks of attention and MLP, a tied head.
+
+Radford et al., "Language Models are Unsupervised Multitask Learners" (2019). Dropout is left out: a loss
+here depends on weights and tokens alone. Modules bear the names of Hugging Face's tensors.
+
+Shapes: B rows, T tokens, S tokens seen (T and those in the cache), H heads, D width of a head or, of
+`hidden_BTD`, of the model.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from services.trainer.gpt2.cache import Cache
+from services.trainer.gpt2.config import Gpt2Config
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    """Multi-head self-attention."""
+
+    def __init__(self, config: Gpt2Config, layer: int) -> None:
+        super().__init__()
+        self.c_attn = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.c_proj = nn.Linear(config.hidden_size, config.hidden_size)
+        self._head_dim = config.head_dim
+        self._layer = layer
+
+    def forward(
+        self, hidden_BTD: torch.Tensor, mask_B1TS: torch.Tensor | None, cache: Cache | None
+    ) -> torch.Tensor:
+        """Without a mask a token sees itself and those before it."""
+        rows, tokens, width = hidden_BTD.shape
+        parts = self.c_attn(hidden_BTD).view(rows, tokens, 3, -1, self._head_dim)
+        queries_BHTD, keys_BHSD, values_BHSD = parts.permute(2, 0, 3, 1, 4)
+        if cache is not None:
+            keys_BHSD, values_BHSD = cache.extend(self._layer, keys_BHSD, values_BHSD)
+        seen_BHTD = F.scaled_dot_product_attention(
+            queries_BHTD,
+            keys_BHSD,
+            values_BHSD,
+            attn_mask=mask_B1TS,
+            # A single token is the last and sees all.
+            is_causal=mask_B1TS is None and tokens > 1,
+        )
+        joined: torch.Tensor = self.c_proj(seen_BHTD.transpose(1, 2).reshape(rows, tokens, width))
+        return joined
+
+
+class Mlp(nn.Module):  # type: ignore[misc]
+    """Two linear layers around GELU in its tanh approximation."""
+
+    def __init__(self, config: Gpt2Config) -> None:
+        super().__init__()
+        self.c_fc = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.c_proj = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, hidden_BTD: torch.Tensor) -> torch.Tensor:
+        out_BTD: torch.Tensor = self.c_proj(F.gelu(self.c_fc(hidden_BTD), approximate="tanh"))
+        return out_BTD
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """Attention and MLP, each added to what came in, each behind a norm."""
+
+    def __init__(self, config: Gpt2Config, layer: int) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+        self.attn = Attention(config, layer)
+        self.ln_2 = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+        self.mlp = Mlp(config)
+
+    def forward(
+        self, hidden_BTD: torch.Tensor, mask_B1TS: torch.Tensor | None, cache: Cache | None
+    ) -> torch.Tensor:
+        hidden_BTD = hidden_BTD + self.attn(self.ln_1(hidden_BTD), mask_B1TS, cache)
+        out_BTD: torch.Tensor = hidden_BTD + self.mlp(self.ln_2(hidden_BTD))
+        return out_BTD
+
+
+class Gpt2(nn.Module):  # type: ignore[misc]
+    """The language model. `hidden` and `lm_head` are apart, so that a loss may head only what it needs."""
+
+    def __init__(self, config: Gpt2Config) -> None:
+        super().__init__()
+        self.config = config
+        self.gradient_checkpointing = False
+        """Recompute the blocks in the backward pass instead of keeping their activations."""
+        self.wte = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.wpe = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.h = nn.ModuleList(Block(config, layer) for layer in range(config.num_hidden_layers))
+        self.ln_f = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.wte.weight
+        self.apply(self._begin)
+
+    def get_output_embeddings(self) -> nn.Linear:
+        """The head, by the name that Hugging Face's models give it."""
+        return self.lm_head
+
+    def hidden(
+        self,
+        input_ids_BT: torch.Tensor,
+        *,
+        position_ids_BT: torch.Tensor | None = None,
+        mask_B1TS: torch.Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> torch.Tensor:
+        """The last hidden states, [B, T, D].
+
+        `mask_B1TS` is True where a token sees another; every token must see one. Without it a token sees
+        itself and all before it. `position_ids_BT` count on from the cache where they are left out. With a
+        cache that is not empty, several tokens at once need a mask.
+        """
+        begun = cache.length if cache else 0
+        if begun and input_ids_BT.shape[1] > 1 and mask_B1TS is None:
+            raise ValueError(f"{input_ids_BT.shape[1]} tokens after {begun} cached ones need a mask")
+        if position_ids_BT is None:
+            positions_T = torch.arange(begun, begun + input_ids_BT.shape[1], device=input_ids_BT.device)
+            position_ids_BT = positions_T[None]
+        hidden_BTD = self.wte(input_ids_BT) + self.wpe(position_ids_BT)
+        for block in self.h:
+            if self.gradient_checkpointing and torch.is_grad_enabled():
+                hidden_BTD = checkpoint(block, hidden_BTD, mask_B1TS, cache, use_reentrant=False)
+            else:
+                hidden_BTD = block(hidden_BTD, mask_B1TS, cache)
+        normed_BTD: torch.Tensor = self.ln_f(hidden_BTD)
+        return normed_BTD
+
+    def forward(
+        self, input_ids_BT: torch.Tensor, *, attention_mask_BT: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Logits, [B, T, V]. `attention_mask_BT` is 0 at padding, which may stand left or right."""
+        if attention_mask_BT is None:
+            hidden_BTD = self.hidden(input_ids_BT)
+        else:
+            hidden_BTD = self.hidden(
+                input_ids_BT,
+                position_ids_BT=positions(attention_mask_BT),
+                mask_B1TS=causal_mask(attention_mask_BT),
+            )
+        logits_BTV: torch.Tensor = self.lm_head(hidden_BTD)
+        return logits_BTV
+
+    def _begin(self, module: Any) -> None:
+        """N(0, 0.02), biases 0; what a block adds to the stream is scaled down by the depth (section 2.3)."""
+        if isinstance(module, Block):
+            scale = 0.02 / math.sqrt(2 * self.config.num_hidden_layers)
+            for added in (module.attn.c_proj, module.mlp.c_proj):
+                nn.init.normal_(added.weight, std=scale)
+        elif isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
+def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:
+    """Positions that count tokens and not padding, [B, T]; padding itself gets 0, which nothing sees.
+
+    >>> positions(torch.tensor([[0, 0, 1, 1, 1]]))
+    tensor([[0, 0, 0, 1, 2]])
+    """
+    return (attention_mask_BT.long().cumsum(-1) - 1).clamp(min=0)
+
+
+def causal_mask(attention_mask_BT: torch.Tensor) -> torch.Tensor:
+    """True where a token sees another: itself, and what is no padding before it; [B, 1, T, T]."""
+    tokens = attention_mask_BT.shape[1]
+    real_B1T = attention_mask_BT.bool()[:, None, :]
+    # A token sees itself even in the padding: a softmax over nothing would be NaN there.
+    itself_TT = torch.eye(tokens, dtype=torch.bool, device=attention_mask_BT.device)
+    before_TT = torch.ones(tokens, tokens, dtype=torch.bool, device=attention_mask_BT.device).tril()
+    mask_BTT: torch.Tensor = (before_TT & real_B1T) | itself_TT
+    return mask_BTT[:, None]
