@@ -19,6 +19,7 @@ A whole run on this machine
   demo                    train on the sample games for a few minutes, then compare before with after
   up                      start every part and train until --steps, --minutes or Ctrl-C
   status                  what a run is doing: versions, groups, streams, services
+  exporter                a run's streams as Prometheus metrics
 
 Parts
   serve SERVICE           one service: data, feed, archive, reward, inference, rollouts or trainer
@@ -26,6 +27,7 @@ Parts
   data ...                make positions and data sets from games
   rescore ARCHIVE ...     judge the answers of an archive again, under another scheme
   sft ...                 fine-tune a model on chat examples
+  autobatch ...           measure which batch fits into memory
   arena ...               compare policies on held-out positions
 
 Looking back
@@ -143,6 +145,15 @@ def _status(rest: list[str]) -> int:
     return status(StatusSettings.parse(rest, prog="rookery status"))
 
 
+def _exporter(rest: list[str]) -> int:
+    from rookery.cli.exporter import ExporterSettings, export
+
+    settings = ExporterSettings.parse(rest, prog="rookery exporter")
+    if importlib.util.find_spec("fastapi") is None:
+        raise SetupError("rookery exporter needs fastapi: pip install 'rookery[rollouts]'")
+    return export(settings)
+
+
 def _plot(rest: list[str]) -> int:
     from rookery.plots.settings import PlotSettings
 
@@ -175,8 +186,10 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "up": _up,
     "demo": _demo,
     "status": _status,
+    "exporter": _exporter,
     "score": lambda rest: _become("services.reward", "score", *rest),
     "sft": lambda rest: _become("services.trainer", "sft", *rest),
+    "autobatch": lambda rest: _become("services.trainer", "autobatch", *rest),
     "data": _data,
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),

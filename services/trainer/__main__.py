@@ -1,24 +1,34 @@
-"""`python -m services.trainer [sft | tiny] ...`: parses first, imports torch only then.
+"""`python -m services.trainer [COMMAND] ...`: parses first, imports torch only then.
 
-Without a command it trains on the groups of a run (GRPO).
+Without a command it trains on the groups of a run.
 """
 
+import asyncio
+import importlib
 import sys
+from typing import Any
 
 from rookery.errors import RookeryError, SetupError
 from rookery.logs import configure
-from rookery.settings import fail
+from rookery.settings import Settings, fail
+
+FITS = {
+    "sft": ("SftSettings", "services.trainer.sft"),
+    "reward-model": ("RewardModelSettings", "services.trainer.reward_model.training"),
+    "dpo": ("DpoSettings", "services.trainer.dpo"),
+}
+"""Commands that train on a file: their settings and their module, whose `run` takes these."""
 
 
 def main() -> int:
     argv = sys.argv[1:]
-    commands = {"sft": _sft, "tiny": _tiny}
+    commands = {**dict.fromkeys(FITS, _fit), "serve-reward-model": _serve_reward_model, "tiny": _tiny}
     try:
         if not argv or argv[0].startswith("-"):
             return _train(argv)
         if argv[0] not in commands:
             raise SetupError(f"no command {argv[0]!r}: choose from {', '.join(commands)}, or none to train")
-        return commands[argv[0]](argv[1:])
+        return commands[argv[0]](argv)
     except RookeryError as error:
         return fail(error)
 
@@ -28,29 +38,39 @@ def _train(argv: list[str]) -> int:
 
     settings = TrainerSettings.parse(argv, prog="rookery serve trainer")
     configure("trainer")
-    import asyncio
-
     from services.trainer import process
 
     asyncio.run(process.run(settings))
     return 0
 
 
-def _sft(argv: list[str]) -> int:
-    from services.trainer.settings import SftSettings
+def _fit(argv: list[str]) -> int:
+    from services.trainer import settings
 
-    settings = SftSettings.parse(argv, prog="rookery sft")
-    configure("sft")
-    from services.trainer import sft
+    command, *flags = argv
+    kind, module = FITS[command]
+    parsed: Settings = getattr(settings, kind).parse(flags, prog=f"rookery {command}")
+    configure(command)
+    course: Any = importlib.import_module(module)
+    course.run(parsed)
+    return 0
 
-    sft.run(settings)
+
+def _serve_reward_model(argv: list[str]) -> int:
+    from services.trainer.settings import RewardServerSettings
+
+    settings = RewardServerSettings.parse(argv[1:], prog="rookery serve reward-model")
+    configure("reward-model")
+    from services.trainer.reward_model import service
+
+    asyncio.run(service.run(settings))
     return 0
 
 
 def _tiny(argv: list[str]) -> int:
     from services.trainer.settings import TinySettings
 
-    settings = TinySettings.parse(argv, prog="python -m services.trainer tiny")
+    settings = TinySettings.parse(argv[1:], prog="python -m services.trainer tiny")
     from services.trainer.tiny import build_tiny
 
     build_tiny(

@@ -11,6 +11,7 @@ from rookery import __version__
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
 from services.trainer import commits
+from services.trainer.autobatch.choice import settle_micro_batch
 from services.trainer.loop import train
 from services.trainer.policy import Policy
 from services.trainer.publisher import Publisher
@@ -54,6 +55,7 @@ async def _train(settings: TrainerSettings, state: dict[str, str], stop: threadi
     torch.set_num_threads(settings.threads or max(1, torch.get_num_threads() // 2))
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
     policy = await asyncio.to_thread(Policy, settings)
+    settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
     state["reason"] = "waiting for redis"
     await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
     epoch = await asyncio.to_thread(streams.take_over)

@@ -1,12 +1,17 @@
 """Settings of the trainer of a run."""
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
 from rookery.settings import Port
 from services.trainer.settings.objective import ObjectiveSettings
+
+
+def _auto_is_0(value: object) -> object:
+    return 0 if value == "auto" else value
 
 
 class TrainerSettings(ObjectiveSettings):
@@ -48,8 +53,9 @@ class TrainerSettings(ObjectiveSettings):
     """Scale of the adapter is alpha over rank."""
     lora_targets: str = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
     """Modules that get an adapter; never the head or the embeddings."""
-    micro_batch_tokens: PositiveInt = 8192
-    """Padded tokens a forward pass; smaller accumulates more passes, with the same gradient."""
+    micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192
+    """Padded tokens a forward pass; smaller accumulates more passes, with the same gradient. `auto`, or 0,
+    measures what fits into memory."""
     row_tokens: PositiveInt = 4096
     """Longest sequence made of a prompt and several of its completions."""
     gradient_checkpointing: bool = False

@@ -1,0 +1,89 @@
+"""What `--micro-batch-tokens auto` and `rookery autobatch` come to."""
+
+import logging
+
+import torch
+from rich.console import Console
+
+from services.trainer.autobatch import profiles
+from services.trainer.autobatch.probe import Shape, probe
+from services.trainer.autobatch.profiles import Profile
+from services.trainer.autobatch.search import TARGET, Found, search
+from services.trainer.policy import Policy
+from services.trainer.settings import TrainerSettings
+from services.trainer.settings.autobatch import AutobatchSettings
+
+logger = logging.getLogger(__name__)
+
+FIRST = 2
+"""Positions of the first configuration."""
+GROUP = 4
+"""Completions of each made-up group."""
+
+
+def settle_micro_batch(settings: TrainerSettings, policy: Policy) -> TrainerSettings:
+    """`settings` with the tokens of a forward pass measured, where they are `auto`.
+
+    Rows of the greatest length that they may have; never more of them than a step has groups. A run that
+    resumes on the same device takes what it took before.
+    """
+    if settings.micro_batch_tokens:
+        return settings
+    prompt = settings.row_tokens // 8
+    shape = Shape(GROUP, prompt, (settings.row_tokens - prompt) // GROUP)
+    asked = _asked(settings, shape, policy.device)
+    choice = profiles.saved_choice(settings.run_dir, asked=asked)
+    if choice is None:
+        found = _search(settings, policy, shape, most=settings.batch_groups)
+        choice = found.choice
+        profiles.save(settings.run_dir, found.profiles, choice, asked=asked)
+    logger.info("takes %d tokens a forward pass: %s", choice.tokens, _said(choice))
+    return settings.model_copy(update={"micro_batch_tokens": choice.tokens})
+
+
+def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
+    """Tries (2, G), (4, G), (8, G) ... for one forward pass a step; prints all, then the choice."""
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    policy = Policy(settings)
+    shape = Shape(settings.group_size, settings.prompt_tokens, settings.completion_tokens)
+    found = _search(settings, policy, shape, most=settings.most_positions)
+    asked = _asked(settings, shape, policy.device)
+    profiles.save(settings.run_dir, found.profiles, found.choice, asked=asked)
+    choice = found.choice
+    console.print(profiles.table(found.profiles, target=TARGET), crop=False, width=max(100, console.width))
+    console.print(
+        f"choice: {_said(choice)}\n"
+        f"--batch-groups {choice.positions} --micro-batch-tokens {choice.tokens} "
+        f"(profiles in {settings.run_dir / profiles.FILE})",
+        highlight=False,
+    )
+    return choice
+
+
+def _search(settings: TrainerSettings, policy: Policy, shape: Shape, *, most: int) -> Found:
+    return search(
+        lambda positions: probe(policy, settings, shape, positions=positions), first=FIRST, most=most
+    )
+
+
+def _said(choice: Profile) -> str:
+    return (
+        f"{choice.positions} positions x {choice.group} completions, {choice.positions * choice.group} "
+        f"sequences, peak {choice.peak / 2**30:.2f} GiB ({choice.share:.1%})"
+    )
+
+
+def _asked(settings: TrainerSettings, shape: Shape, device: torch.device) -> dict[str, str]:
+    """What a profile depends on."""
+    fields = (
+        "model", "lora_rank", "lora_targets", "gradient_checkpointing", "objective", "kl", "batch_groups",
+    )  # fmt: skip
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return {
+        **{field: str(getattr(settings, field)) for field in fields},
+        "group": str(shape.group),
+        "prompt_tokens": str(shape.prompt_tokens),
+        "completion_tokens": str(shape.completion_tokens),
+        "device": name,
+    }

@@ -1,0 +1,175 @@
+"""Two real steps of one configuration on made-up groups of the worst case, and what they held.
+
+The step is `train_step` itself, with an optimizer of its own; weights, gradients and random numbers are
+afterwards what they were, bit by bit.
+"""
+
+import contextlib
+import ctypes
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rookery.trace import (
+    Completion,
+    Message,
+    Outcome,
+    Phase,
+    PolicyVersion,
+    Position,
+    Prompt,
+    Sampling,
+    Trace,
+    TraceGroup,
+    Verdict,
+)
+from services.trainer import optimizer as adam
+from services.trainer.autobatch.profiles import Profile, Result
+from services.trainer.autobatch.search import TARGET
+from services.trainer.learner import Learner
+from services.trainer.memory import available_bytes, resident_bytes, watch
+from services.trainer.policy import Policy
+from services.trainer.settings import TrainerSettings
+from services.trainer.step import train_step
+
+STEPS = 2
+"""The second step holds gradients, activations and Adam's moments at once; the first has no moments yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of every group of a probe: completions, and tokens of the prompt and of each completion."""
+
+    group: int
+    prompt_tokens: int
+    completion_tokens: int
+
+    @property
+    def row_tokens(self) -> int:
+        """Of the group in one row, counted as `batch.rows` does."""
+        return self.prompt_tokens + self.group * self.completion_tokens
+
+
+def probe(policy: Policy, settings: TrainerSettings, shape: Shape, *, positions: int) -> Profile:
+    """Runs the configuration in one forward pass a step and measures."""
+    device = policy.device
+    row_tokens = shape.row_tokens
+    settings = settings.model_copy(
+        update={"micro_batch_tokens": positions * row_tokens, "row_tokens": row_tokens}
+    )
+    groups = [_group(number, shape) for number in range(positions)]
+    available = available_bytes(device)
+    with _untouched(policy) as spare:
+        _give_back(device)
+        before = _held_bytes(device) - spare
+        optimizer = adam.build(policy.parameters, lr=settings.lr)
+        result: Result = "fits"
+        step_s = float("inf")
+        with watch(device) as peak:
+            try:
+                step_s = _steps(policy, optimizer, groups, settings)
+            except (RuntimeError, MemoryError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                result = "out of memory"
+        gradients = sum(p.numel() * p.element_size() for p in policy.parameters)
+        moments = _moments_bytes(optimizer)
+    held = peak.bytes - spare
+    if result == "fits" and held > TARGET * available:
+        result = "too large"
+    return Profile(
+        positions=positions,
+        group=shape.group,
+        row_tokens=row_tokens,
+        parameters=sum(p.numel() * p.element_size() for p in policy.model.parameters()),
+        gradients=gradients,
+        adam=moments,
+        activations=max(0, held - before - gradients - moments),
+        peak=held,
+        available=available,
+        tokens_per_s=positions * row_tokens / step_s,
+        result=result,
+    )
+
+
+def _steps(
+    policy: Policy, optimizer: torch.optim.Optimizer, groups: list[TraceGroup], settings: TrainerSettings
+) -> float:
+    """Seconds of the last of them."""
+    started = 0.0
+    for step in range(STEPS):
+        started = time.perf_counter()
+        train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
+    return time.perf_counter() - started
+
+
+@contextmanager
+def _untouched(policy: Policy) -> Iterator[int]:
+    """Puts weights and random numbers back and drops gradients; the bytes it takes on the device for it."""
+    kept = [parameter.detach().to("cpu", copy=True) for parameter in policy.parameters]
+    devices = [policy.device] if policy.device.type == "cuda" else []
+    spare = 0 if devices else sum(value.numel() * value.element_size() for value in kept)
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield spare
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(policy.parameters, kept, strict=True):
+                parameter.copy_(value)
+                parameter.grad = None
+
+
+def _give_back(device: torch.device) -> None:
+    """Frees what earlier probes left to allocators, so that it is not counted as this one's."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    with contextlib.suppress(AttributeError, OSError):  # glibc's alone
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _held_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.memory_allocated(device))
+    return resident_bytes()
+
+
+def _moments_bytes(optimizer: torch.optim.Optimizer) -> int:
+    states: list[dict[str, Any]] = list(optimizer.state.values())
+    tensors = [value for state in states for value in state.values() if torch.is_tensor(value)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """torch's own error on a GPU; on a CPU a plain RuntimeError of its allocator."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
+
+
+def _group(number: int, shape: Shape) -> TraceGroup:
+    """Every completion as long as it may be; rewards differ, so that there is something to learn."""
+    fen = "8/8/8/8/8/8/8/8 w - - 0 1"
+    traces = tuple(
+        Trace(
+            f"{number}-{slot}",
+            Completion("", (1,) * shape.completion_tokens, (-1.0,) * shape.completion_tokens, "stop", slot),
+            Verdict(reward=float(slot), outcome=Outcome.LEGAL, reward_version="probe"),
+        )
+        for slot in range(shape.group)
+    )
+    return TraceGroup(
+        id=f"probe-{number}",
+        run="probe",
+        position=Position(f"probe-{number}", fen, 0, Phase.OPENING, "probe"),
+        prompt=Prompt("probe", (Message("user", ""),), fen),
+        prompt_token_ids=(1,) * shape.prompt_tokens,
+        policy=PolicyVersion(0, "0" * 64),
+        base_model="probe",
+        sampling=Sampling(max_tokens=shape.completion_tokens),
+        traces=traces,
+        created_at=0.0,
+    )

@@ -1,0 +1,188 @@
+"""The search for the largest batch: which sizes it tries, what it measures, what it leaves behind."""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rookery.errors import SetupError
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer.autobatch import choice, probe  # noqa: E402
+from services.trainer.autobatch.probe import Shape  # noqa: E402
+from services.trainer.autobatch.profiles import FILE, Profile  # noqa: E402
+from services.trainer.autobatch.search import search  # noqa: E402
+from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+
+
+def machine(*, fixed: int, each: int, available: int, kills_above: float = 1.0) -> Callable[[int], Profile]:
+    """A probe on a machine where every position takes `each` beside what is `fixed`."""
+
+    def measure(positions: int) -> Profile:
+        peak = fixed + each * positions
+        over = peak > kills_above * available
+        return Profile(
+            positions=positions, group=4, row_tokens=100, parameters=fixed, gradients=0, adam=0,
+            activations=each * positions, peak=peak, available=available, tokens_per_s=1.0,
+            result="out of memory" if over else "fits" if peak <= 0.85 * available else "too large",
+        )  # fmt: skip
+
+    return measure
+
+
+def test_sizes_double_and_the_last_step_is_what_fits() -> None:
+    found = search(machine(fixed=100, each=10, available=1000), first=2, most=128)
+    assert [profile.positions for profile in found.profiles] == [2, 4, 8, 16, 32, 64, 75]
+    assert found.choice.positions == 75
+    assert all(profile.result == "fits" for profile in found.profiles)
+
+
+def test_it_ends_at_the_most_that_is_of_use() -> None:
+    found = search(machine(fixed=100, each=1, available=1000), first=2, most=24)
+    assert [profile.positions for profile in found.profiles] == [2, 4, 8, 16, 24]
+
+
+def test_what_grows_faster_than_foreseen_is_halved_back() -> None:
+    """Activations beyond 20 positions take twice the room: 32 fails although 16 promised that it fits."""
+    linear, steep = (machine(fixed=100, each=each, available=1000) for each in (20, 40))
+    found = search(lambda n: (linear if n <= 20 else steep)(n), first=2, most=128)
+    assert [profile.positions for profile in found.profiles][:6] == [2, 4, 8, 16, 32, 24]
+    assert found.choice.result == "fits"
+    assert found.choice.positions in (16, 18, 20)
+
+
+def test_out_of_memory_is_one_more_result() -> None:
+    found = search(machine(fixed=0, each=30, available=100), first=4, most=64)
+    assert [(p.positions, p.result) for p in found.profiles] == [
+        (4, "out of memory"),
+        (1, "fits"),
+        (2, "fits"),
+    ]
+    assert found.choice.positions == 2
+
+
+def test_nothing_fits() -> None:
+    with pytest.raises(SetupError, match=r"not even one row of 100 tokens.*--gradient-checkpointing"):
+        search(machine(fixed=990, each=30, available=1000), first=2, most=64)
+
+
+@pytest.fixture(scope="module")
+def settings(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainerSettings:
+    return TrainerSettings(
+        model=tiny_model,
+        run_dir=tmp_path_factory.mktemp("run"),
+        device="cpu",
+        lora_rank=2,
+        row_tokens=64,
+        batch_groups=4,
+        micro_batch_tokens="auto",
+    )
+
+
+@pytest.fixture(scope="module")
+def policy(settings: TrainerSettings) -> Policy:
+    return Policy(settings)
+
+
+def test_weights_gradients_and_random_numbers_are_left_alone(
+    policy: Policy, settings: TrainerSettings
+) -> None:
+    before, state = policy.adapter_files(), torch.get_rng_state()
+    probe.probe(policy, settings, Shape(4, 10, 8), positions=2)
+    assert policy.adapter_files() == before
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(parameter.grad is None for parameter in policy.parameters)
+
+
+def test_each_part_is_counted(policy: Policy, settings: TrainerSettings) -> None:
+    trained = 4 * sum(parameter.numel() for parameter in policy.parameters)
+    profile = probe.probe(policy, settings, Shape(4, 10, 8), positions=2)
+    assert profile.parameters == 4 * sum(p.numel() for p in policy.model.parameters())
+    assert profile.gradients == trained
+    # Two moments and a step count, which torch keeps in four bytes a tensor.
+    assert profile.adam == 2 * trained + 4 * len(policy.parameters)
+    assert 0 < profile.share < 1
+    assert (profile.tokens, profile.result) == (2 * 42, "fits")
+
+
+def test_more_rows_take_more_activations(policy: Policy, settings: TrainerSettings) -> None:
+    few = probe.probe(policy, settings, Shape(4, 32, 32), positions=1)
+    many = probe.probe(policy, settings, Shape(4, 32, 32), positions=8)
+    assert many.activations > 3 * few.activations
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+        MemoryError(),
+    ],
+)
+def test_out_of_memory_is_caught_and_undone(
+    policy: Policy, settings: TrainerSettings, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def dies(*_: object, **__: object) -> None:
+        with torch.no_grad():
+            policy.parameters[0].add_(1)
+        raise error
+
+    before = policy.adapter_files()
+    monkeypatch.setattr(probe, "train_step", dies)
+    assert probe.probe(policy, settings, Shape(4, 10, 8), positions=2).result == "out of memory"
+    assert policy.adapter_files() == before
+
+
+def test_another_fault_is_not_swallowed(
+    policy: Policy, settings: TrainerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object, **__: object) -> None:
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(probe, "train_step", dies)
+    with pytest.raises(RuntimeError, match="shapes"):
+        probe.probe(policy, settings, Shape(4, 10, 8), positions=2)
+
+
+def test_auto_is_settled_once_and_kept_for_the_same_question(
+    policy: Policy, settings: TrainerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = choice.settle_micro_batch(settings, policy)
+    # Rows of 8 + 4 x 14 tokens; two, then the four that a step has.
+    assert settled.micro_batch_tokens == 4 * 64
+    content = json.loads((settings.run_dir / FILE).read_text())
+    assert [profile["positions"] for profile in content["profiles"]] == [2, 4]
+    assert content["choice"]["positions"] == 4
+
+    def asked_again(*_: object, **__: object) -> Profile:
+        raise AssertionError("probed again")
+
+    monkeypatch.setattr(choice, "probe", asked_again)
+    assert choice.settle_micro_batch(settings, policy) == settled
+    with pytest.raises(AssertionError, match="probed again"):
+        choice.settle_micro_batch(settings.model_copy(update={"gradient_checkpointing": True}), policy)
+
+
+def test_a_number_is_left_as_it_is(policy: Policy, settings: TrainerSettings) -> None:
+    fixed = settings.model_copy(update={"micro_batch_tokens": 100})
+    assert choice.settle_micro_batch(fixed, policy) is fixed
+
+
+def test_the_command_prints_every_configuration_and_the_choice(tiny_model: Path, tmp_path: Path) -> None:
+    out = StringIO()
+    settings = AutobatchSettings(
+        model=tiny_model, run_dir=tmp_path, device="cpu", lora_rank=2, group_size=3, prompt_tokens=10,
+        completion_tokens=6, most_positions=5,
+    )  # fmt: skip
+    choice.autobatch(settings, Console(file=out, width=100))
+    said = out.getvalue()
+    assert all(f"({n}, 3)" in said for n in (2, 4, 5))
+    assert "choice: 5 positions x 3 completions, 15 sequences" in said
+    assert "--batch-groups 5 --micro-batch-tokens 140" in said
