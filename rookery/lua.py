@@ -121,3 +121,32 @@ for i = 1, #ARGV, 2 do
 end
 return differing
 """
+
+BACKLOG = """
+-- KEYS[1] stream, KEYS[2] counts, KEYS[3] archive, KEYS[4] settled, KEYS[5] archived. Redis counts a lag of
+-- its own only since 7.0, and gives it up once an entry is deleted that a group was never given.
+local function field(reply, name)
+  for i = 1, #reply, 2 do
+    if reply[i] == name then return reply[i + 1] end
+  end
+end
+local length, age, groups = redis.call('XLEN', KEYS[1]), 0, {}
+local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
+if oldest then
+  local now = redis.call('TIME')
+  age = now[1] * 1000 + math.floor(now[2] / 1000) - tonumber(string.match(oldest[1], '%d+'))
+end
+local archive = redis.call('HGET', KEYS[3], 'group')
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+    local name, pending, consumers = field(group, 'name'), field(group, 'pending'), {}
+    -- What this group has acknowledged stays in the stream for the other one alone.
+    local through = redis.call('SCARD', name == archive and KEYS[5] or KEYS[4])
+    for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], name)) do
+      table.insert(consumers, {field(consumer, 'name'), field(consumer, 'pending'), field(consumer, 'idle')})
+    end
+    table.insert(groups, {name, length - pending - through, consumers})
+  end
+end
+return {length, age, groups}
+"""

@@ -96,6 +96,23 @@ TRAINER_MFU = Gauge("rookery_trainer_mfu", "Useful operations of the last step a
 TRAINER_MEMORY = Gauge("rookery_trainer_memory_bytes", "Memory of the trainer at the last step", ["kind"])
 
 # streams
-STREAM_LENGTH = Gauge("rookery_stream_length", "Entries in a stream", ["stream"])
-STREAM_PENDING = Gauge("rookery_stream_pending", "Entries delivered, not acknowledged", ["stream"])
 REDIS_RETRIES = Counter("rookery_redis_retries_total", "Calls repeated because Redis was away")
+
+# `rookery exporter`
+STREAM_LENGTH = Gauge("rookery_stream_length", "Entries in a stream", ["stream"])
+STREAM_OLDEST_S = Gauge("rookery_stream_oldest_seconds", "Age of the oldest entry of a stream", ["stream"])
+STREAM_LAG = Gauge(
+    "rookery_stream_lag",
+    "Entries of a stream that no consumer of the group has been given",
+    ["stream", "group"],
+)
+STREAM_PENDING = Gauge(
+    "rookery_stream_pending", "Entries delivered, not acknowledged", ["stream", "group", "consumer"]
+)
+CONSUMER_IDLE_S = Gauge(
+    "rookery_stream_consumer_idle_seconds", "Since a consumer last asked", ["stream", "group", "consumer"]
+)
+RUN_GROUPS = Gauge("rookery_run_groups", "Groups since the run began, by what became of them", ["result"])
+RUN_ASTRAY = Gauge(
+    "rookery_run_astray_groups", "Groups that the run's account cannot place: 0, or something was lost"
+)

@@ -34,6 +34,7 @@ import redis
 
 from rookery import lua
 from rookery.account import Counts, Overview
+from rookery.backlog import Backlog
 from rookery.codec import decode_group, decode_position, encode_group, encode_position
 from rookery.errors import Conflict, SetupError, Unavailable, WireError
 from rookery.metrics import REDIS_RETRIES
@@ -75,6 +76,7 @@ class RunStreams:
         self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
         self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
         self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
+        self._backlog = script(lua.BACKLOG)
 
     def key(self, name: str) -> str:
         """The full Redis key of a part of this run."""
@@ -229,6 +231,10 @@ class RunStreams:
             kept=kept,
             archived_ahead=ahead,
         )
+
+    def backlog(self, stream: str) -> Backlog:
+        """What waits in a stream, and for whom."""
+        return Backlog.read(self._call(lambda: self._backlog(keys=self._shared_keys(stream))))
 
     def length(self, stream: str) -> int:
         """Entries in a stream, delivered or not."""

@@ -27,7 +27,6 @@ Parts
   data ...                make positions and data sets from games
   rescore ARCHIVE ...     judge the answers of an archive again, under another scheme
   sft ...                 fine-tune a model on chat examples
-  autobatch ...           measure which batch fits into memory
   arena ...               compare policies on held-out positions
 
 Looking back
@@ -189,7 +188,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "exporter": _exporter,
     "score": lambda rest: _become("services.reward", "score", *rest),
     "sft": lambda rest: _become("services.trainer", "sft", *rest),
-    "autobatch": lambda rest: _become("services.trainer", "autobatch", *rest),
     "data": _data,
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),

@@ -14,7 +14,7 @@ from contextlib import closing
 from rookery import __version__
 from rookery.errors import SetupError, Unavailable
 from rookery.logs import configure
-from rookery.metrics import FEED_WAIT_S, STREAM_LENGTH
+from rookery.metrics import FEED_WAIT_S
 from rookery.serving import Service, add_probes, serve
 from rookery.settings import fail
 from rookery.streams import RunStreams
@@ -58,9 +58,7 @@ class Feed:
         and then this batch is refused instead of overfilling the stream.
         """
         cursor = self._streams.feed_cursor()
-        length = self._streams.length(STREAM)
-        STREAM_LENGTH.labels(STREAM).set(length)
-        room = min(_BATCH, self._depth - length)
+        room = min(_BATCH, self._depth - self._streams.length(STREAM))
         if room <= 0:
             return 0
         batch = [self._order.position(cursor + i, seed=self._seed) for i in range(room)]

@@ -21,8 +21,6 @@ from rookery.metrics import (
     POSITIONS_WAIT_S,
     ROLLOUT_GROUPS,
     ROLLOUT_INFLIGHT,
-    STREAM_LENGTH,
-    STREAM_PENDING,
 )
 from rookery.streams import Entry, RunStreams
 from services.inference.rollouts.admission import Admission, Ledger
@@ -120,9 +118,6 @@ class Loop:
         # Pending first: a group published in between is then counted twice, never not at all.
         pending = self._streams.pending("positions", group=GROUP)
         run = self._streams.overview()
-        STREAM_PENDING.labels("positions").set(pending)
-        STREAM_LENGTH.labels("positions").set(run.positions)
-        STREAM_LENGTH.labels("traces").set(run.traces)
         return Ledger(accepted=run.counts.accepted, untrained=run.traces, pending=pending)
 
     async def _take_up(self) -> None:
