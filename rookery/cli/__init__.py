@@ -22,11 +22,14 @@ A whole run on this machine
   exporter                a run's streams as Prometheus metrics
 
 Parts
-  serve SERVICE           one service: data, feed, archive, reward, inference, rollouts or trainer
+  serve SERVICE           one service: data, feed, archive, reward, reward-model, inference, rollouts, trainer
   score FEN RESPONSE      judge one answer
   data ...                make positions and data sets from games
   rescore ARCHIVE ...     judge the answers of an archive again, under another scheme
   sft ...                 fine-tune a model on chat examples
+  reward-model ...        learn from preference pairs how good an answer is
+  dpo ...                 learn from preference pairs what to answer
+  autobatch ...           measure which batch fits into memory
   arena ...               compare policies on held-out positions
 
 Looking back
@@ -45,6 +48,7 @@ SERVE_USAGE = """usage: rookery serve SERVICE [flags]
   feed        keeps the stream of positions topped up
   archive     keeps every group of a run in Parquet, on a disk or in S3
   reward      answers -> verdicts, by Stockfish
+  reward-model   answers -> rewards, by a learned model
   inference   the policy, served by vLLM
   rollouts    positions -> scored groups of completions
   trainer     groups -> gradient -> adapter
@@ -57,6 +61,7 @@ SERVICES = {
     "feed": "services.data.feed",
     "archive": "services.data.archiver",
     "reward": "services.reward",
+    "reward-model": "services.trainer",
     "inference": "services.inference.server",
     "rollouts": "services.inference.rollouts",
     "trainer": "services.trainer",
@@ -105,7 +110,8 @@ def _serve(rest: list[str]) -> int:
         said = f"error: no service {service!r}\n\n" if service else ""
         sys.stderr.write(said + SERVE_USAGE)
         return 2
-    return _become(SERVICES[service], *flags)
+    words = ("serve-reward-model",) if service == "reward-model" else ()
+    return _become(SERVICES[service], *words, *flags)
 
 
 def _become(module: str, *arguments: str) -> int:
@@ -180,6 +186,11 @@ def _data(rest: list[str]) -> int:
     return _become("services.data", *(["help"] if rest[:1] in ([], ["-h"], ["--help"]) else rest))
 
 
+def _fit(command: str) -> Callable[[list[str]], int]:
+    """Training on a file, which the trainer does under the same name."""
+    return lambda rest: _become("services.trainer", command, *rest)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "serve": _serve,
     "up": _up,
@@ -187,7 +198,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "status": _status,
     "exporter": _exporter,
     "score": lambda rest: _become("services.reward", "score", *rest),
-    "sft": lambda rest: _become("services.trainer", "sft", *rest),
+    **{name: _fit(name) for name in ("sft", "reward-model", "dpo")},
+    "autobatch": lambda rest: _become("services.trainer", "autobatch", *rest),
     "data": _data,
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),
