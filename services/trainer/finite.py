@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 from rookery.trace import TraceGroup
 
+_LARGEST = 1e18
+"""Of a reward: its square still fits float32. Beyond, deviations are infinite and advantages silently 0."""
+
 
 def check_groups(groups: Sequence[TraceGroup]) -> None:
     """Refuses rewards and log-probabilities of the behaviour policy that are no numbers.
@@ -14,7 +17,7 @@ def check_groups(groups: Sequence[TraceGroup]) -> None:
     """
     for group in groups:
         for slot, trace in enumerate(group.traces):
-            if not math.isfinite(trace.verdict.reward):
+            if not abs(trace.verdict.reward) <= _LARGEST:  # NaN compares false
                 raise ArithmeticError(
                     f"group {group.id}: reward of completion {slot} is {trace.verdict.reward!r}"
                 )
@@ -25,7 +28,7 @@ def check_groups(groups: Sequence[TraceGroup]) -> None:
 
 
 def check_advantages(groups: Sequence[TraceGroup], advantages: Sequence[Sequence[float]]) -> None:
-    """Refuses advantages that are no numbers, as rewards near the largest float make them.
+    """Refuses advantages that are no numbers, as averages of a damaged commit make them.
 
     Raises:
         ArithmeticError: naming the group and the values.

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -66,14 +68,14 @@ class Run:
         for entry_id, group in zip(entries, groups, strict=True):
             assert self.streams.publish_group(group, entry_id=entry_id, consumer_group="rollouts")
 
-    def settings(self, steps: int) -> TrainerSettings:
+    def settings(self, steps: int, **changed: Any) -> TrainerSettings:
         return TrainerSettings(
             model=self.model, run_dir=self.folder, device="cpu", max_steps=steps, batch_groups=BATCH,
-            redis_url=self.url, run=self.name, inference_urls="", threads=1,
+            redis_url=self.url, run=self.name, inference_urls="", threads=1, **changed,
         )  # fmt: skip
 
-    def train(self, steps: int) -> None:
-        settings = self.settings(steps)
+    def train(self, steps: int, **changed: Any) -> None:
+        settings = self.settings(steps, **changed)
         epoch = self.streams.take_over()
         publisher = Publisher(self.streams, [], epoch=epoch, loop=self.events)
         stopping = threading.Event()
@@ -84,6 +86,9 @@ class Run:
 
     def adapter(self, number: int) -> bytes:
         return (self.folder / "adapters" / f"policy-v{number:06d}" / "adapter_model.safetensors").read_bytes()
+
+    def state(self, number: int) -> str:
+        return (self.folder / "adapters" / f"policy-v{number:06d}" / "state.json").read_text()
 
     def accounted(self) -> bool:
         counts = self.streams.counts()
@@ -121,6 +126,51 @@ def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(run: Run, tmp_pat
     other.train(2)
     other.train(4)
     assert other.adapter(4) == run.adapter(4)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"baseline": "ema", "kl": "forward", "kl_schedule": "adaptive", "kl_target": 1e-6},
+        {"baseline": "adaptive", "kl": "k3", "kl_schedule": "smooth", "objective": "gspo"},
+        {"baseline": "leave-one-out", "kl": "k1", "kl_schedule": "warmup", "objective": "cispo"},
+    ],
+    ids=lambda changed: changed["kl_schedule"],
+)
+def test_what_learning_remembers_is_in_the_commit(changed: dict[str, Any], run: Run, tmp_path: Path) -> None:
+    other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    for each in (run, other):
+        each.add(_groups(3 * BATCH))
+    run.train(3, **changed)
+    for steps in (1, 2, 3):
+        other.train(steps, **changed)
+    assert other.adapter(3) == run.adapter(3)
+    states = [json.loads(r.state(3)) for r in (run, other)]
+    assert states[0]["learner"] == states[1]["learner"]
+    if changed["kl_schedule"] != "warmup":
+        assert states[0]["learner"]["kl_coefficient"] != 0.02
+        assert states[0]["learner"]["averages"] is not None
+
+
+def test_dynamic_sampling_drops_groups_of_equal_rewards_up_to_its_limit(run: Run) -> None:
+    plain = _groups(3 * BATCH, first=10)
+    equal = [_with_equal_rewards(group) for group in _groups(3 * BATCH, first=40)]
+    run.add([*equal[:2], *plain[:BATCH], *equal[2:], *plain[BATCH:]])
+    run.train(1, dynamic_sampling=True, dynamic_sampling_limit=1)
+    assert run.streams.counts().dropped == {"zero_variance": 2}
+    run.train(2, dynamic_sampling=True, dynamic_sampling_limit=1)
+    assert run.streams.counts().dropped == {"zero_variance": 2 + BATCH}, "then what comes is trained on"
+    assert run.streams.counts().trained == 2 * BATCH
+    row = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert row["dropped_zero_variance"] == BATCH
+    assert row["zero_variance_groups"] == BATCH
+    assert row["zero_variance_share"] == 1.0
+    assert run.accounted()
+
+
+def _with_equal_rewards(group: TraceGroup) -> TraceGroup:
+    traces = tuple(replace(t, verdict=replace(t.verdict, reward=-0.5)) for t in group.traces)
+    return replace(group, traces=traces)
 
 
 def test_a_kill_between_commit_and_acknowledgement_trains_nothing_twice(

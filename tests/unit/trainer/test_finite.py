@@ -1,0 +1,54 @@
+"""Numbers that are none are stopped before the model runs, and the group is named."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rookery.trace import TraceGroup
+from services.trainer import finite
+from services.trainer.advantages import Averages
+from services.trainer.batch import prepare
+from services.trainer.settings import TrainerSettings
+from tests.unit.trainer.groups import make_group
+
+SETTINGS = TrainerSettings(model=Path(), run_dir=Path())
+
+
+def _with(group: TraceGroup, slot: int, **changed: object) -> TraceGroup:
+    traces = list(group.traces)
+    verdict = replace(traces[slot].verdict, **{k: v for k, v in changed.items() if k == "reward"})
+    completion = replace(traces[slot].completion, **{k: v for k, v in changed.items() if k == "logprobs"})
+    traces[slot] = replace(traces[slot], verdict=verdict, completion=completion)
+    return replace(group, traces=tuple(traces))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200])
+def test_a_reward_that_is_no_number_is_stopped(bad: float) -> None:
+    groups = [make_group(1), _with(make_group(2), 3, reward=bad)]
+    with pytest.raises(ArithmeticError, match=r"group group-2: reward of completion 3 is -?(nan|inf|1e)"):
+        prepare(groups, version=0, settings=SETTINGS, averages=None)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_log_probability_that_is_no_number_is_stopped(bad: float) -> None:
+    group = make_group(7)
+    logprobs = (*group.traces[1].completion.logprobs[:-1], bad)
+    place = len(logprobs) - 1
+    with pytest.raises(
+        ArithmeticError, match=rf"group group-7: log-probability of token {place} of completion 1 is"
+    ):
+        prepare([_with(group, 1, logprobs=logprobs)], version=0, settings=SETTINGS, averages=None)
+
+
+def test_advantages_that_are_no_numbers_are_stopped() -> None:
+    settings = TrainerSettings(model=Path(), run_dir=Path(), baseline="ema")
+    with pytest.raises(ArithmeticError, match=r"group group-3: advantages \(nan, .* of rewards \(-0"):
+        prepare([make_group(3)], version=0, settings=settings, averages=Averages(math.nan, 0.0, 0.0))
+
+
+def test_a_loss_that_is_no_number_names_its_groups_once() -> None:
+    with pytest.raises(ArithmeticError, match=r"step 4: loss is nan in a micro-batch of groups a, b$"):
+        finite.check_loss(math.nan, ["a", "b", "a"], step=4)
+    finite.check_loss(0.0, ["a"], step=4)

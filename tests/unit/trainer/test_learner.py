@@ -1,0 +1,125 @@
+"""What learning remembers: the KL coefficient, the averages, the alarm."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import SetupError
+from services.trainer.advantages import Averages
+from services.trainer.learner import Learner
+from services.trainer.losses.coefficient import coefficient, moved
+from services.trainer.settings import TrainerSettings
+from tests.unit.trainer.groups import make_group
+
+
+def _settings(**changed: object) -> TrainerSettings:
+    return TrainerSettings(model=Path(), run_dir=Path(), **{"kl": "k3", **changed})  # type: ignore[arg-type]
+
+
+def test_fixed_stays() -> None:
+    settings = _settings(kl_coefficient=0.1)
+    assert coefficient(None, step=0, settings=settings) == 0.1
+    assert moved(0.1, kl=99.0, settings=settings) is None
+
+
+def test_warmup_is_linear_and_then_full() -> None:
+    settings = _settings(kl_schedule="warmup", kl_coefficient=0.4, kl_warmup_steps=3)
+    values = [coefficient(None, step=step, settings=settings) for step in range(6)]
+    assert values == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("kl", "factor"), [(0.2, 1.5), (0.151, 1.5), (0.149, 1.0), (0.068, 1.0), (0.066, 1 / 1.5), (0.0, 1 / 1.5)]
+)
+def test_adaptive_multiplies_outside_its_band_of_half_around_the_target(kl: float, factor: float) -> None:
+    settings = _settings(kl_schedule="adaptive", kl_target=0.1)
+    assert moved(0.02, kl=kl, settings=settings) == pytest.approx(0.02 * factor)
+
+
+@pytest.mark.parametrize(("kl", "factor"), [(0.1, 1.0), (0.11, 1.01), (0.09, 0.99), (5.0, 1.02), (0.0, 0.98)])
+def test_smooth_is_zieglers_proportional_controller(kl: float, factor: float) -> None:
+    settings = _settings(kl_schedule="smooth", kl_target=0.1)
+    assert moved(0.02, kl=kl, settings=settings) == pytest.approx(0.02 * factor)
+
+
+@pytest.mark.parametrize("schedule", ["adaptive", "smooth"])
+def test_a_controller_brings_a_divergence_that_answers_it_to_the_target(schedule: str) -> None:
+    settings = _settings(kl_schedule=schedule, kl_target=0.1, kl_coefficient=1.0)
+    now = 1.0
+    for _ in range(400):
+        next_ = moved(now, kl=0.02 / now, settings=settings)
+        assert next_ is not None
+        now = next_
+    assert 0.1 / 1.51 < 0.02 / now < 0.1 * 1.51
+
+
+def test_an_unreachable_target_ends_at_a_bound() -> None:
+    settings = _settings(kl_schedule="adaptive", kl_coefficient=0.02)
+    now = 0.02
+    for _ in range(100):
+        now = moved(now, kl=9.0, settings=settings) or 0.0
+    assert now == 20.0
+
+
+def test_a_schedule_without_a_penalty_is_refused() -> None:
+    with pytest.raises(SetupError, match="--kl-schedule smooth has nothing to schedule"):
+        TrainerSettings.parse(["--model", "m", "--run-dir", "r", "--kl-schedule", "smooth"], prog="trainer")
+
+
+def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
+    def parse(flags: str) -> TrainerSettings:
+        return TrainerSettings.parse(f"--model m --run-dir r {flags}".split(), prog="trainer")
+
+    plain = parse("")
+    assert (plain.objective, plain.normalise, plain.loss_weights, plain.kl) == ("grpo", True, "token", "none")
+    dr = parse("--objective dr-grpo")
+    assert (dr.normalise, dr.loss_weights) == (False, "constant")
+    assert parse("--objective dr-grpo --normalise").normalise
+    assert parse("--objective dapo").dynamic_sampling
+    assert not parse("--objective dapo --no-dynamic-sampling").dynamic_sampling
+    assert parse("--objective gspo --clip-high 0.1").clip_high == 0.1
+    assert parse("--objective cispo").ratio_cap == 5.0
+
+
+def test_the_reference_is_scored_when_penalised_or_reported() -> None:
+    assert all(_settings().measures_kl(step) for step in range(5))
+    reported = _settings(kl="none", kl_report_every=3)
+    assert [reported.measures_kl(step) for step in range(5)] == [True, False, False, True, False]
+    assert not _settings(kl="none", kl_report_every=0).measures_kl(0)
+
+
+def _after(learner: Learner, share: float = 0.0, kl: float | None = None, **changed: object) -> Learner:
+    return learner.after(
+        [make_group(1), make_group(2)], step=3, coefficient=0.02, kl=kl, zero_variance_share=share,
+        settings=_settings(**changed),
+    )  # fmt: skip
+
+
+def test_a_step_moves_only_what_its_settings_use() -> None:
+    assert _after(Learner(), kl=9.0) == Learner()
+    adaptive = _after(Learner(), kl=9.0, kl_schedule="adaptive", baseline="ema")
+    assert adaptive.kl_coefficient == pytest.approx(0.03)
+    assert adaptive.averages is not None
+    unmeasured = _after(Learner(kl_coefficient=0.5), kl=None, kl_schedule="adaptive")
+    assert unmeasured.kl_coefficient == 0.5, "a batch without tokens says nothing about the KL"
+
+
+def test_it_survives_the_commit() -> None:
+    learner = Learner(Averages(0.1, 1 / 3, 1e-17), kl_coefficient=0.1 + 0.2, collapsed_steps=4)
+    assert Learner.of(json.loads(json.dumps(learner.as_json()))) == learner
+    assert Learner.of(json.loads(json.dumps(Learner().as_json()))) == Learner()
+    assert Learner.of(None) == Learner()
+
+
+def test_the_alarm_sounds_when_the_groups_have_collapsed_for_long(caplog: pytest.LogCaptureFixture) -> None:
+    learner = Learner()
+    with caplog.at_level(logging.ERROR):
+        for share in (0.9, 0.95, 0.2, 1.0, 1.0):
+            learner = _after(learner, share, collapse_share=0.9, collapse_steps=3)
+        assert learner.collapsed_steps == 2
+        assert not caplog.records
+        learner = _after(learner, 1.0, collapse_share=0.9, collapse_steps=3)
+    assert learner.collapsed_steps == 3
+    assert "3 steps on end 90% or more of the groups had equal rewards" in caplog.text

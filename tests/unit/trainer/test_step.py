@@ -1,0 +1,165 @@
+"""The whole step: the default run's numbers, what it measures, and the base it is compared with."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from rookery.trace import TraceGroup  # noqa: E402
+from services.trainer import optimizer as adam  # noqa: E402
+from services.trainer.batch import Row, Scored  # noqa: E402
+from services.trainer.head import TokenScores, Wanted  # noqa: E402
+from services.trainer.learner import Learner  # noqa: E402
+from services.trainer.losses.objective import Objective  # noqa: E402
+from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.step import StepResult, train_step  # noqa: E402
+from services.trainer.tensors import collate  # noqa: E402
+from tests.unit.trainer.groups import make_group  # noqa: E402
+
+GOLDEN = [
+    {"loss": 0.3411223888, "grad_norm": 0.1376907975, "entropy": 4.5351403130, "ratio_mean": 0.1617557102,
+     "ratio_max": 0.7145150900, "clip_fraction_low": 0.6333333333, "clip_fraction_high": 0.0,
+     "kl_behaviour": 20.87835829, "mismatch_age0_max": 4.8458023071, "tokens": 90, "micro_batches": 2},
+    {"loss": 0.2961304151, "grad_norm": 0.1509156525, "entropy": 4.5361636235, "ratio_mean": 0.1470742715,
+     "ratio_max": 0.6228821278, "clip_fraction_low": 0.4230769231, "clip_fraction_high": 0.0,
+     "kl_behaviour": 19.05997897, "mismatch_age0_max": 4.6407184601, "tokens": 78, "micro_batches": 2},
+    {"loss": 0.2967452630, "grad_norm": 0.1599235535, "entropy": 4.5380363036, "ratio_mean": 0.1270407612,
+     "ratio_max": 0.6141256690, "clip_fraction_low": 0.5505617978, "clip_fraction_high": 0.0,
+     "kl_behaviour": 20.39674532, "mismatch_age0_max": 4.3938951492, "tokens": 89, "micro_batches": 2},
+]  # fmt: skip
+"""Three default steps on `_groups`, as clipping, weights and baselines gave them before they had a choice."""
+
+
+def _settings(model: Path, folder: Path, **changed: Any) -> TrainerSettings:
+    return TrainerSettings(
+        model=model, run_dir=folder, device="cpu", micro_batch_tokens=100, row_tokens=64, **changed
+    )
+
+
+def _groups(step: int) -> list[TraceGroup]:
+    return [
+        make_group(
+            10 * step + n,
+            prompt_length=5 + n,
+            version=max(0, step - n % 2),
+            finish_reason="length" if n == 2 else "stop",
+        )
+        for n in range(6)
+    ]
+
+
+def _run(settings: TrainerSettings, steps: int) -> tuple[list[StepResult], Learner, Policy]:
+    policy, learner, results = Policy(settings), Learner(), []
+    optimizer = adam.build(policy.parameters, lr=settings.lr)
+    for step in range(steps):
+        result, learner = train_step(
+            policy, optimizer, _groups(step), step=step, settings=settings, learner=learner
+        )
+        results.append(result)
+    return results, learner, policy
+
+
+def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_path: Path) -> None:
+    results, learner, _ = _run(_settings(tiny_model, tmp_path), 3)
+    assert learner == Learner()
+    for result, golden in zip(results, GOLDEN, strict=True):
+        row = result.row()
+        assert {name: row[name] for name in golden} == pytest.approx(golden, rel=2e-4)
+
+
+def test_a_row_is_flat_and_has_every_figure(tiny_model: Path, tmp_path: Path) -> None:
+    settings = _settings(
+        tiny_model, tmp_path, kl="k3", kl_schedule="adaptive", kl_target=1e-9, baseline="ema"
+    )
+    results, learner, _ = _run(settings, 3)
+    first, last = results[0].row(), results[-1].row()
+    assert all(isinstance(value, int | float) and math.isfinite(value) for value in last.values())
+    assert {
+        "kl_behaviour_age0",
+        "kl_behaviour_age1",
+        "mismatch_age0_mean",
+        "ess",
+        "kl_penalty",
+    } <= last.keys()
+    assert first["kl_reference"] == pytest.approx(0.0, abs=1e-6), "an untrained adapter is the base"
+    assert last["kl_reference"] > 1e-6
+    weights = [result.kl_coefficient for result in results]
+    assert weights == pytest.approx([0.02, 0.02 / 1.5, 0.02]), "down while the KL is 0, up once it is not"
+    assert learner.averages is not None
+    assert 0.0 < last["ess"] <= 1.0
+
+
+@pytest.mark.parametrize("kl", ["none", "forward"])
+def test_scoring_the_reference_leaves_the_adapter_as_it_was(
+    kl: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    policy = Policy(_settings(tiny_model, tmp_path, kl=kl))
+    with torch.no_grad():
+        for parameter in policy.parameters:
+            parameter.normal_(std=0.05)
+    batch = collate([Row((5, 6, 7), (Scored((8, 9), (-1.0, -1.0), 1.0, 0),), 1.0)])
+    plain = policy.score(batch).logprobs_N
+    scores = policy.score(batch, reference=True, wanted=Wanted())
+    assert torch.equal(scores.logprobs_N, plain)
+    with policy.model.disable_adapter():
+        base = policy.score(batch).logprobs_N
+    assert torch.allclose(scores.reference_logprobs_N, base, atol=1e-6)
+    assert not torch.allclose(base, plain, atol=1e-3)
+    assert all(parameter.requires_grad for parameter in policy.parameters)
+
+
+def test_zero_variance_counts_what_dynamic_sampling_dropped(tiny_model: Path, tmp_path: Path) -> None:
+    settings = _settings(tiny_model, tmp_path)
+    policy = Policy(settings)
+    result, _ = train_step(
+        policy, adam.build(policy.parameters, lr=1e-3), _groups(0), step=0, settings=settings,
+        learner=Learner(), dropped_zero_variance=2,
+    )  # fmt: skip
+    assert result.zero_variance_share == 2 / 8
+
+
+def _measured(rows: list[tuple[float, float, int]]) -> dict[str, float]:
+    """Figures of tokens with (log p, log p behaviour, age)."""
+    from services.trainer.losses.measures import summary
+
+    settings = TrainerSettings(model=Path(), run_dir=Path())
+    row = Row((1,), tuple(Scored((2,), (b,), 1.0, age) for _, b, age in rows), 1.0)
+    logprobs = torch.tensor([p for p, _, _ in rows])
+    scores = TokenScores(logprobs, torch.full_like(logprobs, 0.5), torch.zeros(len(rows), 0))
+    objective = Objective.of(settings, coefficient=0.0, normaliser=len(rows))
+    halves = [collate([Row((1,), part, 1.0)]) for part in (row.completions[:1], row.completions[1:])]
+    parts = [
+        TokenScores(*(t[a:b] for t in (scores.logprobs_N, scores.entropy_N, scores.hidden_ND)))
+        for a, b in ((0, 1), (1, len(rows)))
+    ]
+    return summary([objective(s, batch)[1] for s, batch in zip(parts, halves, strict=True)])
+
+
+def test_mismatch_looks_at_age_zero_alone() -> None:
+    row = _measured([(-1.0, -1.5, 1), (-1.0, -1.01, 0), (-1.0, -1.03, 0)])
+    assert row["mismatch_age0_max"] == pytest.approx(0.03, abs=1e-6)
+    assert row["mismatch_age0_mean"] == pytest.approx(0.02, abs=1e-6)
+
+
+def test_kl_to_the_behaviour_policy_is_told_by_age() -> None:
+    def k3(x: float) -> float:
+        return math.exp(-x) - 1 + x
+
+    row = _measured([(-1.0, -1.5, 3), (-1.0, -1.2, 0), (-1.0, -0.7, 3)])
+    assert row["kl_behaviour_age0"] == pytest.approx(k3(0.2), rel=1e-5)
+    assert row["kl_behaviour_age3"] == pytest.approx((k3(0.5) + k3(-0.3)) / 2, rel=1e-5)
+    assert row["kl_behaviour"] == pytest.approx((k3(0.2) + k3(0.5) + k3(-0.3)) / 3, rel=1e-5)
+    assert "kl_behaviour_age1" not in row
+
+
+def test_the_effective_sample_size_falls_as_one_token_outweighs_the_others() -> None:
+    assert _measured([(-1.0, -1.0, 0)] * 3)["ess"] == pytest.approx(1.0)
+    ratios = [math.exp(2.0), 1.0, 1.0]
+    expected = sum(ratios) ** 2 / (3 * sum(r * r for r in ratios))
+    assert _measured([(-1.0, -3.0, 0), (-1.0, -1.0, 0), (-1.0, -1.0, 0)])["ess"] == pytest.approx(expected)
