@@ -47,6 +47,13 @@ SHARED_CACHE_UP = Gauge(
     "rookery_shared_cache_up", "Whether the shared cache answers; 0 also where none is set"
 )
 
+# reward model
+REWARD_MODEL_ANSWERS = Counter("rookery_reward_model_answers_total", "Answers scored by the reward model")
+REWARD_MODEL_PASS_S = Histogram(
+    "rookery_reward_model_pass_seconds", "One forward pass of the reward model", buckets=_FAST_S
+)
+REWARD_MODEL_WAITING = Gauge("rookery_reward_model_waiting", "Answers waiting for the reward model")
+
 # inference
 RELOADS = Counter("rookery_reloads_total", "Adapter reloads", ["result"])
 RELOAD_SECONDS = Histogram("rookery_reload_seconds", "Adapter reload by stage", ["stage"], buckets=_SLOW_S)

@@ -44,14 +44,14 @@ Looking back
 
 SERVE_USAGE = """usage: rookery serve SERVICE [flags]
 
-  data        positions over HTTP and gRPC
-  feed        keeps the stream of positions topped up
-  archive     keeps every group of a run in Parquet, on a disk or in S3
-  reward      answers -> verdicts, by Stockfish
-  reward-model   answers -> rewards, by a learned model
-  inference   the policy, served by vLLM
-  rollouts    positions -> scored groups of completions
-  trainer     groups -> gradient -> adapter
+  data          positions over HTTP and gRPC
+  feed          keeps the stream of positions topped up
+  archive       keeps every group of a run in Parquet, on a disk or in S3
+  reward        answers -> verdicts, by Stockfish
+  reward-model  answers -> rewards, by a learned model
+  inference     the policy, served by vLLM
+  rollouts      positions -> scored groups of completions
+  trainer       groups -> gradient -> adapter
 
 `rookery serve SERVICE --help` lists the flags.
 """

@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
 
 from rookery import __version__
+from rookery.body_limit import BodyLimit
 from rookery.errors import InvalidInput, RookeryError
 from rookery.serving import ReadyCheck, add_probes, add_problem_handlers
 from rookery.trace import Verdict
@@ -20,7 +21,6 @@ from services.reward.bodies import (
 )
 from services.reward.callers import while_connected
 from services.reward.counting import counted
-from services.reward.limits import BodyLimit
 from services.reward.scorer import Item, Scorer
 
 MAX_BODY_BYTES = 16 << 20

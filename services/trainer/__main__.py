@@ -22,7 +22,8 @@ FITS = {
 
 def main() -> int:
     argv = sys.argv[1:]
-    commands = {**dict.fromkeys(FITS, _fit), "serve-reward-model": _serve_reward_model, "tiny": _tiny}
+    commands = {**dict.fromkeys(FITS, _fit), "serve-reward-model": _serve_reward_model}
+    commands |= {"autobatch": _autobatch, "tiny": _tiny}
     try:
         if not argv or argv[0].startswith("-"):
             return _train(argv)
@@ -64,6 +65,19 @@ def _serve_reward_model(argv: list[str]) -> int:
     from services.trainer.reward_model import service
 
     asyncio.run(service.run(settings))
+    return 0
+
+
+def _autobatch(argv: list[str]) -> int:
+    from services.trainer.settings.autobatch import AutobatchSettings
+
+    settings = AutobatchSettings.parse(argv[1:], prog="rookery autobatch")
+    configure("autobatch")
+    from rich.console import Console
+
+    from services.trainer.autobatch.choice import autobatch
+
+    autobatch(settings, Console())
     return 0
 
 

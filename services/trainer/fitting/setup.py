@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,26 @@ def ready(model: Any, settings: FitSettings, *, trained_whole: tuple[str, ...] =
 
 def device_of(settings: FitSettings) -> torch.device:
     """Where the run computes."""
-    name = settings.device
+    return device_named(settings.device)
+
+
+def device_named(name: str) -> torch.device:
+    """`cpu`, the index of a GPU, or `auto`."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(f"cuda:{name}" if name.isdigit() else name)
 
 
 def export(
-    model: Any, tokenizer: Any, settings: FitSettings, *, beside: Mapping[str, bytes] | None = None
+    model: Any,
+    tokenizer: Any,
+    settings: FitSettings,
+    *,
+    beside: Callable[[Path], Mapping[str, bytes]] | None = None,
 ) -> Path:
-    """Writes `model/`, any adapter merged into it and the files `beside` in it: whole or not at all.
+    """Writes `model/`, any adapter merged into it: whole or not at all.
+
+    `beside` is given the folder with all that and names further files in it.
 
     An adapter is also left by itself, as `adapters/policy-v000001`: what vLLM's `/reload` takes.
     """
@@ -79,7 +89,7 @@ def export(
     whole = model.merge_and_unload() if settings.lora_rank else model
     whole.to(getattr(torch, settings.save_dtype)).save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
-    for name, data in (beside or {}).items():
+    for name, data in (beside(temporary) if beside else {}).items():
         (temporary / name).write_bytes(data)
     temporary.rename(final)
     checkpoint.clear(settings.out)

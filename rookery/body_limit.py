@@ -1,20 +1,24 @@
 """A bound on request bodies, whether or not they say how long they are."""
 
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class BodyLimit:
     """ASGI middleware: a body beyond `max_bytes` is answered with 413 as soon as that is known."""
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    def __init__(self, app: "ASGIApp", *, max_bytes: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        from starlette.exceptions import HTTPException  # where there is no server there is none to import
+
         seen = 0
 
-        async def limited() -> Message:
+        async def limited() -> "Message":
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))

@@ -1,0 +1,75 @@
+"""Direct preference optimisation: pairs to an adapter without a reward model and without sampling.
+
+The reference is the base itself, the adapter switched off, so no second copy of the weights exists. The
+answers of a pair share their prompt in one row.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from services.trainer.fitting.backbone import answer_logprobs, load_causal_lm, load_tokenizer
+from services.trainer.fitting.layout import Example, Laid
+from services.trainer.fitting.loop import Sums, fit, mean_over
+from services.trainer.fitting.setup import base_dtype, export, prepare, ready
+from services.trainer.losses.preference import dpo, dpo_margin
+from services.trainer.pairs import PairExamples, read_shares
+from services.trainer.settings import DpoSettings
+
+
+class DirectPreference:
+    """The course: the chosen answer gains on the rejected one, against the base."""
+
+    name = "dpo"
+
+    def __init__(self, model: Any, settings: DpoSettings, held_out: Sequence[Example]) -> None:
+        self.model = model
+        self._settings = settings
+        self._held_out = held_out[: settings.eval_examples]
+
+    def weight(self, examples: Sequence[Example]) -> int:
+        """Pairs."""
+        return len(examples)
+
+    def sums(self, laid: Laid) -> Sums:
+        """Loss, implicit rewards, and how often the chosen has the higher one.
+
+        `logprob_chosen` and `logprob_rejected` tell whether both fall: DPO is prone to that.
+        """
+        with torch.no_grad(), self.model.disable_adapter():
+            base_E2 = self._answers(laid)
+        policy_E2 = self._answers(laid)
+        pairs = (policy_E2[:, 0], policy_E2[:, 1], base_E2[:, 0], base_E2[:, 1])
+        beta = self._settings.beta
+        loss_E = dpo(*pairs, beta=beta, label_smoothing=self._settings.label_smoothing)
+        margin_E = dpo_margin(*pairs, beta=beta).detach()
+        chosen, rejected = policy_E2.detach().sum(0)
+        return {
+            "loss": loss_E.sum(),
+            "accuracy": (margin_E > 0).float().sum(),
+            "margin": margin_E.sum(),
+            "logprob_chosen": chosen,
+            "logprob_rejected": rejected,
+        }
+
+    def evaluate(self) -> dict[str, float]:
+        """The same on held-out pairs."""
+        return mean_over(self, self._held_out, self._settings)
+
+    def _answers(self, laid: Laid) -> torch.Tensor:
+        """log p of whole answers, [E, 2]: chosen, rejected."""
+        logprobs_N = answer_logprobs(self.model, laid)
+        return logprobs_N.new_zeros(len(laid.end_K)).index_add(0, laid.answer_N, logprobs_N).view(-1, 2)
+
+
+def run(settings: DpoSettings) -> Path:
+    """Trains an adapter of `settings.model` on `settings.data`; the directory with the adapter merged in."""
+    prepare(settings)
+    tokenizer = load_tokenizer(settings.model)
+    shares = read_shares(settings.data, tokenizer, max_length=settings.max_length, held_out=settings.held_out)
+    model = ready(load_causal_lm(settings.model, dtype=base_dtype(settings)), settings)
+    course = DirectPreference(model, settings, [pair.example for pair in shares.held_out])
+    fit(course, PairExamples(shares.train), settings)
+    return export(model, tokenizer, settings)

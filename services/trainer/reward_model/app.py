@@ -1,0 +1,109 @@
+"""The HTTP face of a reward model: `/v1/rewards`, `/v1/model`, probes. Wraps the desk, decides nothing."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field
+
+from rookery import __version__
+from rookery.body_limit import BodyLimit
+from rookery.errors import InvalidInput
+from rookery.serving import add_probes, add_problem_handlers
+from services.trainer.conversations import Messages
+from services.trainer.reward_model.desk import Desk
+
+MAX_BODY_BYTES = 16 << 20
+
+
+class MessageBody(BaseModel):
+    """One chat message."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: str
+    content: str
+
+
+class ItemBody(BaseModel):
+    """An answer to score: a chat that ends with it, or a prompt and the response."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    messages: list[MessageBody] | None = None
+    prompt: list[MessageBody] | str | None = None
+    response: str | None = None
+
+    def chat(self, place: int) -> Messages:
+        """The chat, the answer last.
+
+        Raises:
+            InvalidInput: it is neither of the two, or both.
+        """
+        if (self.messages is None) == (self.prompt is None or self.response is None):
+            raise InvalidInput(f"items.{place}: give messages, or prompt and response: {self!r}")
+        if self.messages is not None:
+            return [message.model_dump() for message in self.messages]
+        prompt = self.prompt
+        asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else _plain(prompt or [])
+        return [*asked, {"role": "assistant", "content": self.response or ""}]
+
+
+class RewardsRequest(BaseModel):
+    """Answers to score."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    items: list[ItemBody] = Field(min_length=1, max_length=1024)
+
+
+class RewardsResponse(BaseModel):
+    """Rewards in the order of the items; `sha256` is the identity of the model that gave them."""
+
+    rewards: list[float]
+    sha256: str
+
+
+class ModelBody(BaseModel):
+    """The model: its identity, and the prompt style it was trained on, empty where that is not known."""
+
+    sha256: str
+    style: str
+
+
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    413: {"description": "The body is too large"},
+    422: {"description": "An item that is no answer, quoted"},
+    503: {"description": "Too many answers wait: come back after `Retry-After` s"},
+}
+
+
+def create_app(desk: Desk) -> FastAPI:
+    """The app around a desk whose `run` is somebody else's task."""
+    card = desk.scorer.card
+    app = FastAPI(
+        title="Rookery reward model", version=__version__, summary="A prompt and an answer in, a reward out."
+    )
+    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
+    add_problem_handlers(app)
+
+    async def ready() -> str | None:
+        return None
+
+    add_probes(app, ready=ready)
+
+    @app.get("/v1/model", tags=["reward model"])
+    async def model() -> ModelBody:
+        """Which model answers here."""
+        return ModelBody(sha256=card.sha256, style=card.style)
+
+    @app.post("/v1/rewards", responses=_PROBLEMS, tags=["reward model"])
+    async def rewards(body: RewardsRequest) -> RewardsResponse:
+        """Scores answers."""
+        texts = [desk.scorer.encode(item.chat(place)) for place, item in enumerate(body.items)]
+        return RewardsResponse(rewards=await desk.rewards(texts), sha256=card.sha256)
+
+    return app
+
+
+def _plain(messages: list[MessageBody]) -> Messages:
+    return [message.model_dump() for message in messages]

@@ -1,0 +1,102 @@
+"""`reward_model.json` in a reward model's directory: what it is, what made it, the SHA-256 of its files.
+
+The SHA-256 of the card itself is the model's identity: any other weight, tokenizer or centre is another.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rookery
+from rookery.errors import SetupError
+from services.trainer.reward_model.report import Report
+from services.trainer.settings import RewardModelSettings
+
+CARD = "reward_model.json"
+
+_KIND, _VERSION = "rookery-reward-model", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a server needs to know. `centre` is subtracted from scores, so that 0 is an ordinary answer.
+
+    `style` is the prompt style of the training pairs (`rookery.prompt`), empty where it is not known.
+    """
+
+    sha256: str
+    style: str
+    centre: float
+
+
+def describe(
+    folder: Path,
+    settings: RewardModelSettings,
+    *,
+    centre: float,
+    counts: Mapping[str, int],
+    report: Report,
+) -> bytes:
+    """The card of the model in `folder`, which holds nothing else yet."""
+    manifest = settings.data.parent / "manifest.json"
+    card = {
+        "kind": _KIND,
+        "version": _VERSION,
+        "files": {path.name: _sha256(path) for path in sorted(folder.iterdir())},
+        "centre": centre,
+        "style": _style(manifest),
+        "base_model": str(settings.model),
+        "data": {
+            "path": str(settings.data),
+            "sha256": _sha256(settings.data),
+            "manifest_sha256": _sha256(manifest) if manifest.exists() else None,
+            "pairs": dict(counts),
+        },
+        "settings": settings.fingerprint(),
+        "held_out": {
+            "accuracy": report.accuracy,
+            "interval": report.interval,
+            "loss": report.loss,
+            "calibration_error": report.calibration_error,
+        },
+        "versions": {
+            "rookery": rookery.__version__,
+            **{name: importlib.metadata.version(name) for name in ("torch", "transformers", "peft")},
+        },
+    }
+    return json.dumps(card, indent=2).encode() + b"\n"
+
+
+def read(folder: Path) -> Card:
+    """The card of a directory whose files are the ones it names.
+
+    Raises:
+        SetupError: there is none, or a file is missing or another.
+    """
+    path = folder / CARD
+    if not path.is_file():
+        raise SetupError(f"{folder} has no {CARD}: it was not written by `rookery reward-model`")
+    data = path.read_bytes()
+    card: dict[str, Any] = json.loads(data)
+    if (card.get("kind"), card.get("version")) != (_KIND, _VERSION):
+        raise SetupError(f"{path}: {card.get('kind')!r} in version {card.get('version')!r} is not read here")
+    for name, sha256 in card["files"].items():
+        if not (folder / name).is_file() or _sha256(folder / name) != sha256:
+            raise SetupError(f"{folder / name} is not the file that {CARD} names")
+    return Card(hashlib.sha256(data).hexdigest(), str(card["style"]), float(card["centre"]))
+
+
+def _style(manifest: Path) -> str:
+    if not manifest.exists():
+        return ""
+    terms = json.loads(manifest.read_text()).get("terms", {})
+    return str(terms.get("recipe", {}).get("style", ""))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,145 @@
+"""How good a reward model is on pairs that it has not seen: how often it is right, and whether it knows.
+
+Of a pair with scores r, the model is sure by sigmoid(|r_chosen - r_rejected|) of the answer it prefers. It
+is calibrated if it is right so often: of the pairs of which it is 80% sure, in 80%.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+GAPS = (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
+"""Edges of the buckets by gap in win probability."""
+
+_BINS = 10
+"""Of sureness, from 0.5 to 1."""
+
+_Z = 1.959963984540054
+"""Of a 95% interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A pair and the scores of its answers."""
+
+    chosen: float
+    rejected: float
+    gap: float
+    origin: str = ""
+    phase: str = ""
+
+    @property
+    def margin(self) -> float:
+        return self.chosen - self.rejected
+
+    @property
+    def right(self) -> float:
+        """1, or 0; between equal scores it is a coin that is tossed."""
+        return 0.5 if self.margin == 0.0 else float(self.margin > 0.0)
+
+    @property
+    def sureness(self) -> float:
+        return 1.0 / (1.0 + math.exp(-min(abs(self.margin), 700.0)))
+
+    @property
+    def loss(self) -> float:
+        """-log sigmoid(margin), in nats."""
+        return math.log1p(math.exp(-abs(self.margin))) + max(0.0, -self.margin)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Some of the pairs: how sure the model is of them, and how often right."""
+
+    name: str
+    pairs: int
+    accuracy: float
+    sureness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All of it. `centre` is the mean score, in itself without meaning."""
+
+    pairs: int
+    loss: float
+    accuracy: float
+    interval: tuple[float, float]
+    calibration_error: float
+    centre: float
+    reliability: tuple[Share, ...]
+    by_gap: tuple[Share, ...]
+    by_origin: tuple[Share, ...]
+    by_phase: tuple[Share, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"held_out": asdict(self)}
+
+
+def report_on(measured: Sequence[Measured]) -> Report:
+    """The report of pairs, of which there is at least one."""
+    right = math.fsum(pair.right for pair in measured)
+    reliability = _shares(measured, _bin_name)
+    return Report(
+        pairs=len(measured),
+        loss=statistics.fmean(pair.loss for pair in measured),
+        accuracy=right / len(measured),
+        interval=wilson(right, len(measured)),
+        calibration_error=calibration_error(reliability),
+        centre=statistics.fmean((pair.chosen + pair.rejected) / 2 for pair in measured),
+        reliability=reliability,
+        by_gap=_shares(measured, _gap_name),
+        by_origin=_shares(measured, lambda pair: pair.origin),
+        by_phase=_shares(measured, lambda pair: pair.phase),
+    )
+
+
+def calibration_error(reliability: Sequence[Share]) -> float:
+    """Mean distance of accuracy from sureness, over pairs: the expected calibration error of Guo et al. 2017
+    (arXiv 1706.04599, eq. 3).
+    """
+    total = sum(share.pairs for share in reliability)
+    return math.fsum(share.pairs * abs(share.accuracy - share.sureness) for share in reliability) / total
+
+
+def wilson(right: float, count: int) -> tuple[float, float]:
+    """The 95% interval of a share (Wilson, JASA 22, 1927).
+
+    >>> tuple(round(x, 3) for x in wilson(8, 10))
+    (0.49, 0.943)
+    """
+    share, z2 = right / count, _Z * _Z
+    centre = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = _Z * math.sqrt(share * (1 - share) / count + z2 / (4 * count * count)) / (1 + z2 / count)
+    return centre - half, centre + half
+
+
+def _shares(measured: Sequence[Measured], name: Callable[[Measured], str]) -> tuple[Share, ...]:
+    groups: dict[str, list[Measured]] = {}
+    for pair in measured:
+        groups.setdefault(name(pair), []).append(pair)
+    return tuple(
+        Share(
+            name=key,
+            pairs=len(group),
+            accuracy=statistics.fmean(pair.right for pair in group),
+            sureness=statistics.fmean(pair.sureness for pair in group),
+        )
+        for key, group in sorted(groups.items())
+        if key
+    )
+
+
+def _bin_name(pair: Measured) -> str:
+    low = min(_BINS - 1, int((pair.sureness - 0.5) * 2 * _BINS)) / (2 * _BINS) + 0.5
+    return f"{low:.2f}-{low + 0.5 / _BINS:.2f}"
+
+
+def _gap_name(pair: Measured) -> str:
+    for low, high in pairwise(GAPS):
+        if pair.gap < high or high == GAPS[-1]:
+            return f"{low:g}-{high:g}"
+    return ""

@@ -1,0 +1,81 @@
+"""Chats to rewards with a trained reward model.
+
+Every forward pass has the same number of rows and one of a few widths, filled up or not. A row's numbers
+then depend on its own tokens alone: the same question gets the same bits whatever was asked beside it.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from rookery import metrics
+from rookery.errors import InvalidInput, RookeryError
+from services.trainer.conversations import Messages, tokenize
+from services.trainer.fitting.backbone import load_scorer, load_tokenizer
+from services.trainer.reward_model.card import read
+
+_WIDTH = 64
+"""Tokens by which rows widen."""
+
+_PAD = 0
+"""Any token: padding stands on the right, where causal attention does not look."""
+
+
+class RewardScorer:
+    """A model on its device. One thread at a time may use it."""
+
+    def __init__(self, folder: Path, *, rows: int, device: torch.device) -> None:
+        self.card = read(folder)
+        self.rows = rows
+        disable_progress_bar()
+        self._tokenizer = load_tokenizer(folder)
+        model = load_scorer(folder, dtype=torch.float32, pad_id=_PAD)
+        self._model = model.to(device).eval()
+        self._device = device
+        self._longest = int(getattr(model.config, "max_position_embeddings", 1 << 20))
+
+    def encode(self, chat: Messages) -> list[int]:
+        """The tokens of a chat with the answer last.
+
+        Raises:
+            InvalidInput: it has no answer, or more tokens than the model can read.
+        """
+        if not chat or chat[-1]["role"] != "assistant":
+            raise InvalidInput(f"the last message is not the assistant's: {str(chat)[-200:]!r}")
+        [example] = tokenize([chat], self._tokenizer)
+        text = [*example.prompt_ids, *example.answers[0]]
+        if len(text) > self._longest:
+            raise InvalidInput(f"{len(text)} tokens; the reward model reads {self._longest}")
+        return text
+
+    def width(self, text: Sequence[int]) -> int:
+        """Of the pass that `text` goes into."""
+        return min(self._longest, -(-len(text) // _WIDTH) * _WIDTH)
+
+    def score(self, texts: Sequence[Sequence[int]]) -> list[float]:
+        """Rewards of at most `rows` texts of one width: logits, less the model's centre.
+
+        Raises:
+            RookeryError: one is no number.
+        """
+        (width,) = {self.width(text) for text in texts}
+        ids_BT = torch.full((self.rows, width), _PAD)
+        for row, text in enumerate(texts):
+            ids_BT[row, : len(text)] = torch.tensor(text)
+        ends_K = torch.tensor([len(text) - 1 for text in texts] + [0] * (self.rows - len(texts)))
+        with torch.inference_mode(), metrics.REWARD_MODEL_PASS_S.time():
+            scores_B = self._scores(ids_BT.to(self._device), ends_K.to(self._device)).tolist()
+        metrics.REWARD_MODEL_ANSWERS.inc(len(texts))
+        rewards = [score - self.card.centre for score in scores_B[: len(texts)]]
+        if not all(math.isfinite(reward) for reward in rewards):
+            raise RookeryError(f"the reward model gives {rewards}, which are no rewards")
+        return rewards
+
+    def _scores(self, ids_BT: torch.Tensor, ends_B: torch.Tensor) -> torch.Tensor:
+        hidden_BTD = self._model.base_model(input_ids=ids_BT, use_cache=False).last_hidden_state
+        rows_B = torch.arange(len(ids_BT), device=self._device)
+        scores_B: torch.Tensor = self._model.score(hidden_BTD[rows_B, ends_B])[:, 0].float()
+        return scores_B
