@@ -21,7 +21,7 @@ def collapsed_steps(before: int, *, share: float, step: int, settings: Objective
     now = before + 1
     if now % settings.collapse_steps == 0:
         logger.error(
-            "step %d: for %d steps on end %.0f%% or more of the groups had equal rewards: nothing is learned",
+            "step %d: for %d steps on end %.0f%% or more of the groups had equal rewards",
             step, now, 100 * settings.collapse_share,
         )  # fmt: skip
     return now

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 from rookery.trace import TraceGroup
 
@@ -38,12 +39,20 @@ def check_advantages(groups: Sequence[TraceGroup], advantages: Sequence[Sequence
             raise ArithmeticError(f"group {group.id}: advantages {values!r} of rewards {group.rewards!r}")
 
 
-def check_loss(loss: float, group_ids: Sequence[str], *, step: int) -> None:
-    """Refuses a micro-batch whose loss is no number, before it reaches the gradient.
+class Grouped(Protocol):
+    """What a loss was computed from: a row names its group."""
+
+    @property
+    def group_id(self) -> str: ...
+
+
+def check_losses(losses: Sequence[float], batches: Sequence[Sequence[Grouped]], *, step: int) -> None:
+    """Refuses losses of micro-batches that are no numbers, before their gradient moves anything.
 
     Raises:
-        ArithmeticError: naming the groups of the micro-batch.
+        ArithmeticError: naming the groups of the first such micro-batch.
     """
-    if not math.isfinite(loss):
-        names = ", ".join(dict.fromkeys(group_ids))
-        raise ArithmeticError(f"step {step}: loss is {loss!r} in a micro-batch of groups {names}")
+    for loss, rows in zip(losses, batches, strict=True):
+        if not math.isfinite(loss):
+            names = ", ".join(dict.fromkeys(row.group_id for row in rows))
+            raise ArithmeticError(f"step {step}: loss is {loss!r} in a micro-batch of groups {names}")

@@ -12,7 +12,7 @@ from services.trainer import optimizer as adam
 from services.trainer.batch import micro_batches, prepare
 from services.trainer.learner import Learner
 from services.trainer.losses.coefficient import coefficient
-from services.trainer.losses.measures import Measures, summary
+from services.trainer.losses.measures import Pending, summary
 from services.trainer.losses.objective import Objective
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
@@ -62,14 +62,16 @@ def train_step(
     batch = prepare(groups, version=step, settings=settings, averages=learner.averages)
     weight = coefficient(learner.kl_coefficient, step=step, settings=settings)
     objective = Objective.of(settings, coefficient=weight, normaliser=batch.normaliser)
-    parts: list[Measures] = []
-    for rows in micro_batches(batch.rows, tokens=settings.micro_batch_tokens):
+    cuts = micro_batches(batch.rows, tokens=settings.micro_batch_tokens)
+    pending: list[Pending] = []
+    for rows in cuts:
         tensors = collate(rows, device=policy.device)
         scores = policy.score(tensors, wanted=objective.wanted, reference=settings.measures_kl(step))
         loss, measures = objective(scores, tensors)
-        finite.check_loss(measures.loss, [row.group_id for row in rows], step=step)
         loss.backward()
-        parts.append(measures)
+        pending.append(measures)
+    parts = [measures.read() for measures in pending]
+    finite.check_losses([part.loss for part in parts], cuts, step=step)
     computed = time.perf_counter()
     grad_norm, lr = _move(policy, optimizer, groups, step=step, settings=settings)
     learning = summary(parts)

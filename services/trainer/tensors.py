@@ -30,6 +30,8 @@ class MicroBatch:
     completion_N: torch.Tensor
     share_N: torch.Tensor
     temperature: float
+    oldest: int
+    """The largest of `ages_N`."""
 
 
 def collate(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> MicroBatch:
@@ -75,6 +77,7 @@ def collate(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Micro
         completion_N=torch.tensor([i for i, c in enumerate(completions) for _ in c.token_ids], device=device),
         share_N=torch.tensor([c.share for c in completions for _ in c.token_ids], device=device),
         temperature=temperatures.pop(),
+        oldest=max(c.age for c in completions),
     )
 
 

@@ -1,7 +1,7 @@
 """What a step's tokens say about the update: sums over micro-batches, divided once at the end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -11,7 +11,7 @@ from services.trainer.losses.surrogate import Surrogate
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Of one micro-batch, in plain numbers: one transfer from the device for all of them.
+    """Of one micro-batch, in plain numbers.
 
     `sums` are over tokens. `behaviour_by_age` maps an age to its tokens and their summed k3 against the
     policy that sampled them.
@@ -22,7 +22,32 @@ class Measures:
     ratio_max: float
     mismatch_max: float
     sums: dict[str, float]
-    behaviour_by_age: dict[int, tuple[int, float]] = field(default_factory=dict)
+    behaviour_by_age: dict[int, tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Measures still on the device: reading them early would make the backward pass wait for the forward."""
+
+    tokens: int
+    names: tuple[str, ...]
+    values: torch.Tensor
+    """loss, largest ratio, largest mismatch, the named sums, tokens by age, k3 by age."""
+
+    def read(self) -> Measures:
+        """One transfer for all of them."""
+        loss, ratio_max, mismatch_max, *rest = self.values.tolist()
+        sums, by_age = rest[: len(self.names)], rest[len(self.names) :]
+        counts, totals = by_age[: len(by_age) // 2], by_age[len(by_age) // 2 :]
+        ages = enumerate(zip(counts, totals, strict=True))
+        return Measures(
+            tokens=self.tokens,
+            loss=loss,
+            ratio_max=ratio_max,
+            mismatch_max=mismatch_max,
+            sums=dict(zip(self.names, sums, strict=True)),
+            behaviour_by_age={age: (int(count), total) for age, (count, total) in ages if count},
+        )
 
 
 def measure(
@@ -32,11 +57,15 @@ def measure(
     logprobs_N: torch.Tensor,
     behaviour_N: torch.Tensor,
     ages_N: torch.Tensor,
+    oldest: int,
     entropy_N: torch.Tensor,
     reference_kl_N: torch.Tensor | None,
     penalty_N: torch.Tensor | None,
-) -> Measures:
-    """Reads one micro-batch. `ratio_N` of the surrogate is a completion's for GSPO, else a token's."""
+) -> Pending:
+    """Takes the figures of one micro-batch; `oldest` is its largest age.
+
+    `ratio_N` of the surrogate is a completion's for GSPO, else a token's.
+    """
     logprobs_N, entropy_N = logprobs_N.detach(), entropy_N.detach()
     fresh_N = ages_N == 0
     gap_N = torch.where(fresh_N, (logprobs_N - behaviour_N).abs(), 0.0)
@@ -53,25 +82,12 @@ def measure(
         columns["reference"] = reference_kl_N
     if penalty_N is not None:
         columns["penalty"] = penalty_N.detach()
-    k3_A = torch.bincount(ages_N, weights=k3(logprobs_N, behaviour_N))
-    counts_A = torch.bincount(ages_N)
-    scalars = [
-        loss.detach(),
-        surrogate.ratio_N.max(),
-        gap_N.max(),
-        *(value.sum() for value in columns.values()),
-    ]
-    wide = torch.promote_types(loss.dtype, torch.float32)
-    loss_now, ratio_max, mismatch_max, *sums = torch.stack([s.to(wide) for s in scalars]).tolist()
-    by_age = enumerate(zip(counts_A.tolist(), k3_A.tolist(), strict=True))
-    return Measures(
-        tokens=len(logprobs_N),
-        loss=loss_now,
-        ratio_max=ratio_max,
-        mismatch_max=mismatch_max,
-        sums=dict(zip(columns, sums, strict=True)),
-        behaviour_by_age={age: (count, total) for age, (count, total) in by_age if count},
-    )
+    k3_N = k3(logprobs_N, behaviour_N).double()
+    empty_A = k3_N.new_zeros(oldest + 1)
+    by_age = [empty_A.index_add(0, ages_N, torch.ones_like(k3_N)), empty_A.index_add(0, ages_N, k3_N)]
+    scalars = [loss.detach(), surrogate.ratio_N.max(), gap_N.max(), *(v.sum() for v in columns.values())]
+    values = torch.cat([torch.stack([scalar.double() for scalar in scalars]), *by_age])
+    return Pending(len(logprobs_N), tuple(columns), values)
 
 
 def summary(parts: Sequence[Measures]) -> dict[str, float]:

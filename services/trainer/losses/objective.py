@@ -7,7 +7,7 @@ import torch
 
 from services.trainer.head import TokenScores, Wanted
 from services.trainer.losses import kl
-from services.trainer.losses.measures import Measures, measure
+from services.trainer.losses.measures import Pending, measure
 from services.trainer.losses.surrogate import SURROGATES, Range, SurrogateLoss
 from services.trainer.settings import KlKind, ObjectiveSettings
 from services.trainer.tensors import MicroBatch
@@ -41,7 +41,7 @@ class Objective:
             return Wanted(kl=self.kl)
         return Wanted()
 
-    def __call__(self, scores: TokenScores, batch: MicroBatch) -> tuple[torch.Tensor, Measures]:
+    def __call__(self, scores: TokenScores, batch: MicroBatch) -> tuple[torch.Tensor, Pending]:
         """The micro-batch's part of the batch's loss, and what it measured."""
         penalty_N = self._penalty(scores)
         advantages_N = batch.advantages_N
@@ -60,6 +60,7 @@ class Objective:
             logprobs_N=scores.logprobs_N,
             behaviour_N=batch.behaviour_N,
             ages_N=batch.ages_N,
+            oldest=batch.oldest,
             entropy_N=scores.entropy_N,
             reference_kl_N=scores.reference_kl_N,
             penalty_N=penalty_N,

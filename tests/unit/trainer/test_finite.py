@@ -9,7 +9,7 @@ import pytest
 from rookery.trace import TraceGroup
 from services.trainer import finite
 from services.trainer.advantages import Averages
-from services.trainer.batch import prepare
+from services.trainer.batch import Row, prepare
 from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 
@@ -50,5 +50,9 @@ def test_advantages_that_are_no_numbers_are_stopped() -> None:
 
 def test_a_loss_that_is_no_number_names_its_groups_once() -> None:
     with pytest.raises(ArithmeticError, match=r"step 4: loss is nan in a micro-batch of groups a, b$"):
-        finite.check_loss(math.nan, ["a", "b", "a"], step=4)
-    finite.check_loss(0.0, ["a"], step=4)
+        finite.check_losses([0.0, math.nan], [[_row("c")], [_row("a"), _row("b"), _row("a")]], step=4)
+    finite.check_losses([0.0], [[_row("a")]], step=4)
+
+
+def _row(group_id: str) -> Row:
+    return Row((1,), (), 1.0, group_id)

@@ -138,7 +138,7 @@ def _measured(rows: list[tuple[float, float, int]]) -> dict[str, float]:
         TokenScores(*(t[a:b] for t in (scores.logprobs_N, scores.entropy_N, scores.hidden_ND)))
         for a, b in ((0, 1), (1, len(rows)))
     ]
-    return summary([objective(s, batch)[1] for s, batch in zip(parts, halves, strict=True)])
+    return summary([objective(s, batch)[1].read() for s, batch in zip(parts, halves, strict=True)])
 
 
 def test_mismatch_looks_at_age_zero_alone() -> None:

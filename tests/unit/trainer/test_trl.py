@@ -87,4 +87,5 @@ def _batch(settings: TrainerSettings) -> MicroBatch:
         completion_N=spread(list(range(len(lengths)))).long(),
         share_N=spread([share(length, settings.loss_weights) for length in lengths]),
         temperature=1.0,
+        oldest=0,
     )
