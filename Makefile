@@ -5,10 +5,10 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format proto lock bench clean
+.PHONY: help setup demo test check format proto dashboards lock bench clean
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install everything into .venv, and Stockfish (PYTHON=python3.12 picks the interpreter)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
@@ -19,7 +19,7 @@ demo: setup ## train the shipped model for some minutes on this machine, before 
 test: setup ## run every test; a missing neighbour skips, ROOKERY_REQUIRE=all makes it fail
 	$(PY) -m pytest
 
-check: setup ## formatting, lint, types, import rules, wire drift, versions, unit tests
+check: setup ## formatting, lint, types, import rules, drift of what is generated, unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -27,6 +27,7 @@ check: setup ## formatting, lint, types, import rules, wire drift, versions, uni
 	$(BIN)/lint-imports
 	$(PY) scripts/proto.py --check
 	$(PY) scripts/version.py
+	$(PY) -m scripts.dashboards --check
 	$(PY) -m pytest -q tests/unit
 
 format: setup ## format the code and mend what ruff can mend
@@ -36,9 +37,11 @@ format: setup ## format the code and mend what ruff can mend
 proto: setup ## generate rookery/v1 from proto/
 	$(PY) scripts/proto.py
 
-lock: setup ## write requirements/cpu.txt from what .venv holds
-	$(PY) scripts/lock.py > requirements/cpu.txt.new
-	mv requirements/cpu.txt.new requirements/cpu.txt
+dashboards: setup ## write Grafana's dashboards (deploy/grafana/dashboards)
+	$(PY) -m scripts.dashboards
+
+lock: setup ## write requirements/*.txt from what .venv holds
+	$(PY) scripts/lock.py
 
 bench: setup ## measure the loop, the reload and the reward beside a peer or a limit (minutes)
 	$(PY) -m bench.loop

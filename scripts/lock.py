@@ -1,10 +1,8 @@
-"""Writes `requirements/cpu.txt`: the exact packages of a CPU machine, taken from this environment.
+"""Writes `requirements/*.txt`: the exact packages of a CPU machine and of each image, from this environment.
 
 It walks what the project's extras and vLLM's CPU build require, for every Python and processor the
-lock serves, and pins what is installed here. It resolves nothing itself: to move a version, install
+locks serve, and pins what is installed here. It resolves nothing itself: to move a version, install
 it, run the tests, run this.
-
-    .venv/bin/python scripts/lock.py > requirements/cpu.txt
 """
 
 import importlib.metadata
@@ -33,6 +31,15 @@ EXTRAS = {
     "dev",
 }
 
+IMAGES = {
+    "data": {"data", "native", "s3"},
+    "reward": {"reward"},
+    "rollouts": {"rollouts"},
+    "inference": {"inference-cpu"},
+    "trainer": {"trainer", "mlflow"},
+}
+"""The extras that each image holds."""
+
 # The torch three are named by vLLM, yet no build of them imports beside CPU torch, and text needs none.
 # Triton is named by xgrammar: a GB, which vLLM switches off where there is no GPU.
 LEFT_OUT = {"torchvision", "torchaudio", "torchcodec", "triton"}
@@ -54,7 +61,7 @@ PLATFORMS = {
 }
 
 HEADER = """\
-# Every package of a CPU machine (Linux, Python 3.11 or 3.12), without torch, which comes from an index
+# Every package of {place} (Linux, Python 3.11 or 3.12), without torch, which comes from an index
 # of its own. Installed with --no-deps: vLLM's CPU build also names torchvision, torchaudio, torchcodec
 # and (through xgrammar) triton, which do not work beside CPU torch and which text does not need.
 # Written by scripts/lock.py; do not edit.
@@ -93,19 +100,28 @@ def dependencies(name: str, extras: set[str], environment: dict[str, str]) -> It
             yield requirement
 
 
-def main() -> int:
-    """Prints the lock."""
+def lock(extras: set[str]) -> list[str]:
+    """A line for each package that the project with these extras needs."""
     needed = {
-        marker: closure(EXTRAS, {**default_environment(), **values})  # type: ignore[dict-item]
+        marker: closure(extras, {**default_environment(), **values})  # type: ignore[dict-item]
         for marker, values in PLATFORMS.items()
     }
-    lines = [HEADER]
+    lines = []
     for name in sorted(set().union(*needed.values()) - APART):
         version = ELSEWHERE.get(name) or importlib.metadata.version(name)
         where = [marker for marker, names in needed.items() if name in names]
         marker = "" if len(where) == len(PLATFORMS) else f" ; {shortest(where)}"
         lines.append(f"{name}=={version}{marker}\n")
-    sys.stdout.writelines(lines)
+    return lines
+
+
+def main() -> int:
+    """Writes the locks."""
+    places = {"cpu": ("a CPU machine", EXTRAS)}
+    places |= {name: (f"the {name} image", extras) for name, extras in IMAGES.items()}
+    for name, (place, extras) in places.items():
+        text = HEADER.format(place=place) + "".join(lock(extras))
+        (ROOT / "requirements" / f"{name}.txt").write_text(text)
     return 0
 
 

@@ -1,0 +1,1 @@
+"""What keeps the repository in order: locks, wire code, versions, dashboards."""

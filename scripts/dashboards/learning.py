@@ -1,0 +1,123 @@
+"""Learning: whether the policy gets better, and whether the step is sound."""
+
+from grafana_foundation_sdk.models import units
+
+from scripts.dashboards.panel import Board, panel
+
+J = 'job="trainer"'
+
+
+def _of(*statistics: str) -> tuple[str, str]:
+    """Statistics of the last step, by name."""
+    return f'rookery_learning{{{J}, statistic=~"{"|".join(statistics)}"}}', "{{statistic}}"
+
+
+BOARD = Board(
+    "learning",
+    "Statistics of the last training step. The full record is metrics.jsonl of the run, and MLflow.",
+    (
+        (
+            "The policy",
+            (
+                panel(
+                    "Reward",
+                    units.Number,
+                    "Mean over the batch, and mean deviation within its groups.",
+                    _of("reward", "reward_std"),
+                ),
+                panel(
+                    "Reward by component",
+                    units.Number,
+                    "Means; where they are summands, they add up to the reward.",
+                    (f"rookery_learning_reward_component{{{J}}}", "{{component}}"),
+                ),
+                panel(
+                    "Legal moves",
+                    units.PercentUnit,
+                    "Share of completions with a legal move, and with a readable box.",
+                    _of("legal_rate", "box_rate"),
+                ),
+                panel(
+                    "Regret",
+                    units.Number,
+                    "Win probability given away by a legal move, on average: 0 is the engine's choice.",
+                    _of("regret"),
+                ),
+                panel(
+                    "Entropy",
+                    units.Number,
+                    "Nats a token. A collapse towards 0 ends exploration.",
+                    _of("entropy"),
+                ),
+                panel(
+                    "Length",
+                    units.Number,
+                    "Of completions, in tokens.",
+                    _of("completion_length", "completion_length_p95", "completion_length_max"),
+                ),
+            ),
+        ),
+        (
+            "The step",
+            (
+                panel("Loss", units.Number, "Of the step.", _of("loss")),
+                panel("Gradient", units.Number, "Its norm before clipping.", _of("grad_norm")),
+                panel("Learning rate", units.Number, "Of the step.", _of("lr")),
+                panel(
+                    "Clip fraction",
+                    units.PercentUnit,
+                    "Tokens whose ratio was clipped, below and above.",
+                    _of("clip_fraction_low", "clip_fraction_high"),
+                ),
+                panel(
+                    "Groups without a lesson",
+                    units.PercentUnit,
+                    "Share of groups whose rewards are all equal.",
+                    _of("zero_variance_share"),
+                ),
+                panel(
+                    "Steps in collapse",
+                    units.Number,
+                    "Steps on end in which nearly all groups had equal rewards.",
+                    _of("collapsed_steps"),
+                ),
+            ),
+        ),
+        (
+            "Off policy",
+            (
+                panel(
+                    "KL",
+                    units.Number,
+                    "Nats a token: to the policy that sampled (behaviour), to the base (reference, penalty).",
+                    _of("kl_behaviour", "kl_reference", "kl_penalty"),
+                ),
+                panel(
+                    "KL by age",
+                    units.Number,
+                    "To the policy that sampled, by versions the group was behind.",
+                    (f"rookery_learning_kl_by_age{{{J}}}", "age {{age}}"),
+                ),
+                panel(
+                    "Importance ratio",
+                    units.Number,
+                    "Its maximum over the batch.",
+                    _of("ratio_max"),
+                ),
+                panel(
+                    "Effective sample size",
+                    units.PercentUnit,
+                    "Of the batch under its importance weights.",
+                    _of("ess"),
+                ),
+                panel(
+                    "Mismatch at age 0",
+                    units.Number,
+                    "Difference of log-probabilities, trainer against server, both with one version, "
+                    "which precision explains. A jump: the server does not serve what it says.",
+                    _of("mismatch_age0_mean", "mismatch_age0_max"),
+                ),
+            ),
+        ),
+    ),
+)
