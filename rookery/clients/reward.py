@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import TypeVar
 
 import grpc
@@ -68,7 +68,7 @@ class RewardClient:
 
     def stream(
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048, calls: int = 4
-    ) -> AsyncIterator[tuple[Key, list[Verdict | RookeryError]]]:
+    ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
         """Judges `groups`, pairs of a key and its items, and yields each key with what became of its items.
 
         For callers with thousands of answers: groups are taken while less than `items` of their items

@@ -7,7 +7,7 @@ call that breaks had not answered is asked again by whichever call is free.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -56,7 +56,7 @@ class ScoreStream(Generic[Key]):
 
     async def run(
         self, groups: Groups[Key], *, scheme: str
-    ) -> AsyncIterator[tuple[Key, list[Verdict | RookeryError]]]:
+    ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
         """Each key with the slots of its items, in the order in which they are known."""
         tasks = [asyncio.create_task(self._feed(groups, scheme))]
         tasks += [asyncio.create_task(self._keep_calling()) for _ in range(self._calls)]

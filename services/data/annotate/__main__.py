@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TextIO
 
@@ -28,6 +27,7 @@ from services.data.annotate.compose import ANY, LENGTHS, Manner
 from services.data.annotate.smell import smell
 from services.data.annotate.study import Effort
 from services.data.annotate.voice import VOICES
+from services.data.processes import processes
 from services.data.progress import Progress
 from services.data.settings import SAMPLE
 
@@ -158,7 +158,7 @@ def _writers(options: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None
         with contextlib.nullcontext() as nothing:
             yield nothing
         return
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as writers:
+    with processes(options.jobs) as writers:
         yield writers
 
 
@@ -223,7 +223,14 @@ def _add_manner(command: argparse.ArgumentParser) -> None:
     command.add_argument("--engines", type=int, default=1)
     command.add_argument("--engine-path", type=Path, default=None)
     jobs = max(1, (os.cpu_count() or 2) // 4)
-    command.add_argument("--jobs", type=int, default=jobs, help="processes that write and check")
+    command.add_argument(
+        "--jobs",
+        type=int,
+        choices=range(65),
+        metavar="N",
+        default=jobs,
+        help="processes that write and check",
+    )
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
 from rookery.trace import Position
 from services.data.annotate import Annotation, Annotator
-from services.data.pairs.pairing import PART, Supply
 from services.data.positions.distinct import key_of
+from services.data.positions.supply import PART, Supply, fresh
 from services.data.store.jsonl import writing_lines
 from services.data.store.kinds import ANNOTATIONS
 from services.data.store.manifest import write_manifest
@@ -24,9 +24,6 @@ from services.data.store.storage import Draft, Folder
 from services.data.store.tables import writing
 
 PARQUET, LINES, CHATS = "annotations.parquet", "annotations.jsonl", "analysis.json"
-
-_BARREN_POSITIONS = 2000
-"""So many old positions in a row: there are hardly any new ones."""
 
 
 @dataclass
@@ -87,25 +84,15 @@ class Annotating:
         if self.made >= self.wanted:
             return
         results = self.annotator.annotate_all(self._positions(), ahead=ahead)
-        async with aclosing(results) as annotated:  # type: ignore[type-var]
+        async with aclosing(results) as annotated:
             async for _, annotation in annotated:
                 yield self._numbers.popleft(), annotation
 
     def _positions(self) -> Iterator[Position]:
         """Those of the parts that are missing, without the ones that came before; remembers their numbers."""
-        old = 0
-        for part in count():
-            numbers = self.supply.part(part)
-            if not numbers or old > _BARREN_POSITIONS:
-                return
-            for number in numbers if part not in self.parts.done else ():
-                position = self.supply.position(number)
-                key = key_of(position.fen)
-                old = old + 1 if key in self._seen else 0
-                if not old:
-                    self._seen.add(key)
-                    self._numbers.append(number)
-                    yield position
+        for number, position in fresh(self.supply, done=self.parts.done, seen=self._seen):
+            self._numbers.append(number)
+            yield position
 
 
 def write_annotations(annotating: Annotating, folder: Folder, *, terms: dict[str, Any]) -> dict[str, Any]:

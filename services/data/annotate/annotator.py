@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,7 +66,7 @@ class Annotator:
 
     async def annotate_all(
         self, positions: Iterable[Position], *, ahead: int = AHEAD
-    ) -> AsyncIterator[tuple[Position, Annotation | None]]:
+    ) -> AsyncGenerator[tuple[Position, Annotation | None]]:
         """Annotations in the order of the positions, `ahead` of them under way."""
         async for pair in in_order(positions, self.annotate, ahead=ahead):
             yield pair
@@ -74,7 +74,7 @@ class Annotator:
 
 async def in_order(
     positions: Iterable[Position], work: Callable[[Position], Coroutine[None, None, T]], *, ahead: int
-) -> AsyncIterator[tuple[Position, T]]:
+) -> AsyncGenerator[tuple[Position, T]]:
     """What the work gives for each position, in their order, `ahead` of them under way."""
     under_way: deque[tuple[Position, asyncio.Task[T]]] = deque()
     try:

@@ -8,20 +8,19 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from rookery.engine import find_engine
 from rookery.engines import EnginePool
-from rookery.prompt import STYLES
 from services.data.annotate import Annotator, Effort, Manner
 from services.data.annotate.annotating import Annotating, write_annotations
 from services.data.annotate.annotator import AHEAD
 from services.data.annotate.compose import ANY, LENGTHS
 from services.data.annotate.voice import VOICES
-from services.data.commands.flags import parser, positive
+from services.data.commands.flags import add_style, natural, parser, positive
 from services.data.commands.supply import add_positions, supply
+from services.data.processes import processes
 from services.data.progress import Progress
 from services.data.store.kinds import ANNOTATIONS
 from services.data.store.parts import Parts
@@ -83,7 +82,7 @@ def _writers(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
     if jobs == 0:
         yield None
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as writers:
+    with processes(jobs) as writers:
         yield writers
 
 
@@ -103,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         help="folder or URL for annotations.parquet, .jsonl, analysis.json, manifest.json",
     )
     shown = add_positions(parsed)
-    shown.add_argument("--style", choices=sorted(STYLES), default="fen", help="how they are shown (fen)")
+    add_style(shown, default="fen")
     _add_manner(parsed)
     _add_effort(parsed)
     return parsed
@@ -123,4 +122,4 @@ def _add_effort(parsed: argparse.ArgumentParser) -> None:
     group.add_argument("--engines", type=positive, default=1, help="Stockfish processes (1)")
     group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
     jobs = max(1, (os.cpu_count() or 2) // 4)
-    group.add_argument("--jobs", type=int, default=jobs, help=f"processes that write and check ({jobs})")
+    group.add_argument("--jobs", type=natural, default=jobs, help=f"processes that write and check ({jobs})")

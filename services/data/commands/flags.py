@@ -1,10 +1,16 @@
 """The flags that commands share, and parsers whose help ends with examples."""
 
 import argparse
-from typing import cast, get_args
+from collections.abc import Callable
+from typing import TypeVar, cast, get_args
 
+from rookery.prompt import STYLES
 from services.data.pgn.games import Split
 from services.data.settings import SAMPLE
+from services.data.store.manifest import MANIFEST
+from services.data.store.tables import SUFFIX
+
+N = TypeVar("N", int, float)
 
 
 def parser(name: str, description: str, *, examples: str) -> argparse.ArgumentParser:
@@ -40,6 +46,28 @@ def split_of(options: argparse.Namespace) -> Split:
     return cast(Split, options.split)
 
 
+def add_exams(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Evaluations to keep away from."""
+    parser.add_argument(
+        "--exam",
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="files whose positions are left out: an evaluation's FEN, EPD, JSON lines, PGN tags, puzzles",
+    )
+
+
+def add_style(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, default: str) -> None:
+    """How positions are shown."""
+    parser.add_argument(
+        "--style",
+        choices=sorted(STYLES),
+        default=default,
+        metavar="STYLE",
+        help=f"how they are shown: {', '.join(sorted(STYLES))} ({default})",
+    )
+
+
 def add_reward(parser: argparse.ArgumentParser) -> None:
     """Who judges."""
     parser.add_argument(
@@ -51,13 +79,36 @@ def add_reward(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """An integer above 0."""
-    if (value := int(text)) < 1:
+    if (value := _number(text, int)) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return value
+
+
+def natural(text: str) -> int:
+    """An integer, 0 or above."""
+    if (value := _number(text, int)) < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
     return value
 
 
 def share(text: str) -> float:
     """A number between 0 and 1."""
-    if not 0 <= (value := float(text)) <= 1:
+    if not 0 <= (value := _number(text, float)) <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
     return value
+
+
+def file_name(text: str) -> str:
+    """The name of a file beside others: no folder in it, and not one that a data set uses itself."""
+    if text in ("", ".", "..") or {"/", "\\", "\0"} & set(text) or text.startswith("."):
+        raise argparse.ArgumentTypeError(f"{text!r} is no plain name of a file")
+    if text.endswith(SUFFIX) or text == MANIFEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is the name of another file of the data set")
+    return text
+
+
+def _number(text: str, kind: Callable[[str], N]) -> N:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from error

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
-from services.data.commands.flags import parser
+from services.data.commands.flags import natural, parser
 from services.data.store.inspection import Format, Inspection, inspect
 
 EXAMPLES = """  rookery data inspect runs/pairs/pairs.parquet
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         examples=EXAMPLES,
     )
     parsed.add_argument("places", nargs="+", metavar="PLACE", help="file, folder or URL")
-    parsed.add_argument("--items", type=int, default=3, help="first items to show (3)")
+    parsed.add_argument("--items", type=natural, default=3, help="first items to show (3)")
     parsed.add_argument("--count", action="store_true", help="count the lines of JSON, which reads all of it")
     parsed.add_argument("--json", action="store_true", help="one JSON object for each place")
     return parsed

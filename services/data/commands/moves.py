@@ -2,11 +2,9 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from rookery.prompt import STYLES
-from services.data.commands.flags import add_games, parser, positive, share, split_of
+from services.data.commands.flags import add_exams, add_games, add_style, parser, positive, share, split_of
 from services.data.pgn.sources import find_sources
 
 EXAMPLES = """  rookery data moves --count 5000 --out runs/moves
@@ -29,7 +27,9 @@ def main(argv: list[str]) -> int:
         split=split_of(options),
     )
     sources = find_sources(options.source)
-    manifest = write_moves(sources, options.out, recipe, jobs=options.jobs, compress=options.compress)
+    manifest = write_moves(
+        sources, options.out, recipe, exams=options.exam, jobs=options.jobs, compress=options.compress
+    )
     _report(manifest, wanted=options.count)
     return 0
 
@@ -38,7 +38,8 @@ def _report(manifest: dict[str, Any], *, wanted: int) -> None:
     lines, skipped = manifest["lines"], manifest["skipped"]
     sys.stderr.write(f"{lines} lines from {manifest['games']} games, {skipped['games']} games skipped\n")
     if lines < wanted:
-        sys.stderr.write(f"{wanted} were asked for; there are {manifest['by_phase']}\n")
+        left = f", {manifest['in_exams']} more stand in exams" * bool(manifest["in_exams"])
+        sys.stderr.write(f"{wanted} were asked for; there are {manifest['by_phase']}{left}\n")
     sys.stderr.writelines(f"  skipped {line}\n" for line in skipped["first"])
 
 
@@ -51,10 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_games(parsed)
     parsed.add_argument("--count", type=positive, required=True, help="lines")
-    parsed.add_argument("--out", type=Path, required=True, help="folder for moves.jsonl and manifest.json")
-    parsed.add_argument(
-        "--style", choices=sorted(STYLES), default="mover-squares", help="how the position is shown"
-    )
+    parsed.add_argument("--out", required=True, help="folder or URL for moves.jsonl and manifest.json")
+    add_exams(parsed)
+    add_style(parsed, default="mover-squares")
     parsed.add_argument("--candidates", type=positive, default=3, help="moves named before the choice (3)")
     parsed.add_argument(
         "--legal-share", type=share, default=0.4, help="part of the lines that list the legal moves (0.4)"

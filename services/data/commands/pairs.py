@@ -4,21 +4,20 @@ import argparse
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
-from multiprocessing import get_context
 from typing import Any
 
 from rookery.clients import InferenceClient
-from rookery.prompt import STYLES
 from rookery.trace import Sampling
-from services.data.commands.flags import add_reward, parser, positive, share
+from services.data.commands.flags import add_reward, add_style, file_name, parser, positive, share
 from services.data.commands.supply import add_positions, supply
 from services.data.pairs.judge import judge
 from services.data.pairs.pairing import Pairing, Policy
 from services.data.pairs.pairset import write_pairs
 from services.data.pairs.preference import Recipe
+from services.data.processes import processes
 from services.data.progress import Progress
 from services.data.store.kinds import PAIRS
 from services.data.store.parts import Parts
@@ -80,7 +79,7 @@ def _processes(jobs: int) -> Iterator[Executor | None]:
     if jobs == 1:
         yield None
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    pool = processes(jobs)
     try:
         yield pool
     finally:
@@ -112,11 +111,14 @@ def _parser() -> argparse.ArgumentParser:
     parsed.add_argument("--count", type=positive, required=True, help="pairs")
     parsed.add_argument("--out", required=True, help="folder or URL for pairs.parquet and manifest.json")
     parsed.add_argument(
-        "--jsonl", metavar="NAME", help="a second file beside it: NAME.jsonl or NAME.jsonl.zst"
+        "--jsonl",
+        type=file_name,
+        metavar="NAME",
+        help="a second file beside it: NAME.jsonl or NAME.jsonl.zst",
     )
     shown = add_positions(parsed)
     shown.add_argument("--jobs", type=positive, default=1, help="processes that generate positions (1)")
-    shown.add_argument("--style", choices=sorted(STYLES), default="mover-squares", help="how they are shown")
+    add_style(shown, default="mover-squares")
     _add_choice(parsed)
     _add_policy(parsed)
     return parsed

@@ -12,7 +12,7 @@ from typing import Any
 
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.commands.flags import add_games, parser, positive, share, split_of
+from services.data.commands.flags import add_exams, add_games, natural, parser, positive, share, split_of
 from services.data.pgn.facts import Speed
 from services.data.pgn.filters import Filters
 from services.data.pgn.sources import find_sources
@@ -32,10 +32,13 @@ def main(argv: list[str]) -> int:
     parsed = _parser()
     options = parsed.parse_args(argv)
     recipe = _recipe(options)
-    if not options.out and recipe != _order_of(recipe):
+    if not options.out and (recipe != _order_of(recipe) or _only_written(options)):
         parsed.error(
-            "only a data set is drawn from chosen games and plies: give --out, or leave their flags out"
+            "only a data set is drawn from chosen games and plies, away from exams, in a form and by jobs: "
+            "give --out, or leave their flags out"
         )
+    if options.out and (options.offset or options.distinct):
+        parsed.error("--offset and --distinct are for what is printed: in a data set no position comes twice")
     if options.out:
         manifest = write_positions(
             options.source,
@@ -49,6 +52,11 @@ def main(argv: list[str]) -> int:
     else:
         _print_until_enough(options)
     return 0
+
+
+def _only_written(options: argparse.Namespace) -> bool:
+    """Whether flags are given that nothing that is printed heeds."""
+    return bool(options.exam or options.jobs != 1 or options.form != "parquet")
 
 
 def _print_until_enough(options: argparse.Namespace) -> None:
@@ -69,7 +77,7 @@ def _recipe(options: argparse.Namespace) -> PositionRecipe:
         base_s_max=options.base_s_max,
         speeds=tuple(Speed(speed) for speed in options.speed),
         results=tuple(options.result),
-        terminations=tuple(options.termination),
+        terminations=tuple(name.lower() for name in options.termination),
         variants=tuple(options.variant),
         events=options.event,
         bots=options.bots,
@@ -153,7 +161,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_printing(parsed: argparse.ArgumentParser) -> None:
     start = parsed.add_argument_group("to print").add_mutually_exclusive_group()
-    start.add_argument("--offset", type=int, default=0, help="positions of the order to leave out first (0)")
+    start.add_argument(
+        "--offset", type=natural, default=0, help="positions of the order to leave out first (0)"
+    )
     start.add_argument("--distinct", action="store_true", help="no position twice, mirrored ones included")
 
 
@@ -166,23 +176,23 @@ def _add_writing(parsed: argparse.ArgumentParser) -> None:
     group.add_argument("--jobs", type=positive, default=1, help="processes (1)")
     group.add_argument("--games", type=share, default=1.0, help="part of the games that is looked at (1)")
     group.add_argument("--per-game", type=positive, default=1, help="most of one phase from one game (1)")
-    group.add_argument("--ply-min", type=int, default=0, help="half-moves before a position, at least (0)")
-    group.add_argument("--ply-max", type=int, help="at most")
-    group.add_argument("--choices-min", type=positive, default=1, help="legal moves, at least (1)")
     group.add_argument(
-        "--exam", nargs="+", default=(), metavar="FILE", help="files whose positions are left out"
+        "--ply-min", type=natural, default=0, help="half-moves before a position, at least (0)"
     )
+    group.add_argument("--ply-max", type=natural, help="at most")
+    group.add_argument("--choices-min", type=positive, default=1, help="legal moves, at least (1)")
+    add_exams(group)
 
 
 def _add_filters(parsed: argparse.ArgumentParser) -> None:
     group = parsed.add_argument_group("games to write from", "what a game does not say fails a bound")
-    group.add_argument("--elo-min", type=int, help="of both players")
-    group.add_argument("--elo-max", type=int)
-    group.add_argument("--elo-gap-max", type=int, help="between the players")
-    group.add_argument("--base-s-min", type=int, help="seconds on the clock at the start")
-    group.add_argument("--base-s-max", type=int)
+    group.add_argument("--elo-min", type=natural, help="of both players")
+    group.add_argument("--elo-max", type=natural)
+    group.add_argument("--elo-gap-max", type=natural, help="between the players")
+    group.add_argument("--base-s-min", type=natural, help="seconds on the clock at the start")
+    group.add_argument("--base-s-max", type=natural)
     group.add_argument("--speed", nargs="+", choices=[speed.value for speed in Speed], default=())
-    group.add_argument("--result", nargs="+", default=(), help="1-0, 0-1, 1/2-1/2, *")
+    group.add_argument("--result", nargs="+", choices=("1-0", "0-1", "1/2-1/2", "*"), default=())
     group.add_argument("--termination", nargs="+", default=(), help="as in the tag: normal, 'time forfeit'")
     group.add_argument("--variant", nargs="+", choices=("standard", "chess960"), default=("standard",))
     group.add_argument("--event", default="", help="words of the Event tag, such as rated")

@@ -1,17 +1,23 @@
 """The flags that say which positions a command works on, and those positions."""
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from services.data.commands.flags import split_of
-from services.data.pairs.pairing import Supply
+import chess
+
+from rookery.errors import InvalidInput
+from rookery.trace import Position
+from services.data.commands.flags import add_exams, split_of
 from services.data.pgn.sources import find_sources
 from services.data.positions.archive import Archive
+from services.data.positions.distinct import Questions, read_exams
 from services.data.positions.generator import Generator
 from services.data.positions.order import Order
 from services.data.positions.sampler import Shares
+from services.data.positions.supply import Supply
 from services.data.store.kinds import POSITIONS
 from services.data.store.storage import open_file
 from services.data.store.tables import read_records
@@ -27,24 +33,59 @@ def add_positions(parsed: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     either.add_argument("--positions", metavar="FILE", help="a Parquet file of positions")
     group.add_argument("--split", choices=("train", "heldout", "all"), default="train", help="of the games")
     group.add_argument("--seed", type=int, default=0, help="of the positions and of what is drawn (0)")
+    add_exams(group)
     return group
 
 
 @contextmanager
 def supply(options: argparse.Namespace) -> Iterator[tuple[Supply, dict[str, Any]]]:
-    """The positions, and what they are, for a manifest."""
+    """The positions, and what they are, for a manifest.
+
+    Raises:
+        SetupError: a file cannot be read.
+        InvalidInput: one holds something else, or an impossible position.
+    """
+    asked, read = read_exams(options.exam)
+    with _supply(options, asked) as (positions, origin):
+        yield positions, origin | ({"exams": [exam.summary for exam in read]} if read else {})
+
+
+@contextmanager
+def _supply(options: argparse.Namespace, asked: Questions) -> Iterator[tuple[Supply, dict[str, Any]]]:
     if options.positions:
         folder, name = open_file(options.positions)
-        positions = list(read_records(folder, name, POSITIONS))
-        yield Supply(positions.__getitem__, len(positions)), {"sha256": folder.sha256(name)}
+        positions = list(_with_a_move(read_records(folder, name, POSITIONS), options.positions))
+        yield (
+            Supply(positions.__getitem__, len(positions), exams=asked),
+            {"sha256": folder.sha256(name)},
+        )
     elif options.source:
         with closing(Archive(find_sources(options.source))) as archive:
             order = Order(archive, shares=Shares(), split=split_of(options))
             sources = [{"size": source.size, "sha256": source.sha256} for source in archive.sources]
             yield (
-                Supply(lambda number: order.position(number, seed=options.seed)),
+                Supply(lambda number: order.position(number, seed=options.seed), exams=asked),
                 {"sources": sources, "split": options.split},
             )
     else:
         generator = Generator(options.seed, least_moves=2)
-        yield Supply(generator.position, portable=True), {"generated": options.seed}
+        yield Supply(generator.position, portable=True, exams=asked), {"generated": options.seed}
+
+
+def _with_a_move(positions: Iterator[Position], place: str) -> Iterator[Position]:
+    """Those that are not over; says how many are."""
+    over = 0
+    for number, position in enumerate(positions, start=1):
+        try:
+            board = chess.Board(position.fen)
+        except ValueError as error:
+            raise InvalidInput(f"{place!r}, row {number}, {position.id!r}: {error}") from error
+        if not board.is_valid():
+            status = str(board.status()).removeprefix("Status.")
+            raise InvalidInput(f"{place!r}, row {number}, {position.id!r}: {position.fen!r}: {status}")
+        if board.is_game_over():
+            over += 1
+        else:
+            yield position
+    if over:
+        sys.stderr.write(f"{over} positions of {place!r} are left out: there the game is over\n")

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -13,18 +14,19 @@ from typing import Any
 
 from rookery.engine import find_engine
 from rookery.engines import EnginePool
-from rookery.errors import SetupError
+from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
-from rookery.prompt import STYLES
 from rookery.rookworld import LAYOUTS
-from services.data.commands.flags import parser, positive, share
+from services.data.commands.flags import add_style, file_name, natural, parser, positive, share
 from services.data.commands.supply import add_positions, supply
 from services.data.pgn.files import identify
+from services.data.positions.distinct import read_exams
 from services.data.progress import Progress
 from services.data.store.kinds import EXAMPLES
 from services.data.store.parts import Parts
 from services.data.store.storage import open_folder
-from services.data.tasks.puzzles import Report, Wanted, choose, puzzle_examples, read_puzzles
+from services.data.tasks.choosing import choose
+from services.data.tasks.puzzles import Report, Wanted, puzzle_examples, read_puzzles
 from services.data.tasks.rookworld import Mix
 from services.data.tasks.task import LEGAL_MOVES, NEXT_FEN, PUZZLE
 from services.data.tasks.taskset import ROOKWORLD, Recipe, make, write_tasks
@@ -42,6 +44,8 @@ _DEADLINE_S = 120.0
 def main(argv: list[str]) -> int:
     """Runs the command; the exit status."""
     options = _parser().parse_args(argv)
+    if options.jsonl and options.jsonl == options.text:
+        raise InvalidInput(f"--jsonl and --text have the same name: {options.text!r}")
     manifest = _puzzles(options) if options.task == PUZZLE else asyncio.run(_from_positions(options))
     sys.stderr.write(f"{manifest['examples']} examples: {manifest['by_task']}\n")
     found = manifest["terms"].get("puzzles", {}).get("chosen", manifest["examples"])
@@ -62,7 +66,7 @@ async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
             parts = Parts(folder, EXAMPLES, terms=terms)
             progress.begin(options.task, unit="examples", total=options.count)
             for part in parts.done:
-                progress.advance(parts.counts(part)["positions"])
+                progress.advance(parts.counts(part)["examples"])
             await make(
                 positions, recipe, parts, wanted=options.count, engines=engines, advance=progress.advance
             )
@@ -99,9 +103,15 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
         without=frozenset(options.without),
     )
     report = Report()
+    asked, exams = read_exams(options.exam)
+    puzzles = read_puzzles(options.puzzles, wanted=wanted, exams=asked if exams else None, report=report)
     chosen = choose(
-        read_puzzles(options.puzzles, wanted=wanted, report=report), count=options.count, seed=options.seed
+        puzzles,
+        count=options.count,
+        seed=options.seed,
+        themes=options.themes if options.balance_themes else None,
     )
+    by_theme = Counter(theme for puzzle in chosen for theme in puzzle.themes)
     source = identify(options.puzzles)
     terms = {
         "puzzles": {"size": source.size, "sha256": source.sha256, "rows": report.rows, "chosen": len(chosen)},
@@ -109,7 +119,11 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
         "count": options.count,
         "seed": options.seed,
         "style": options.style,
+        "balance_themes": options.balance_themes,
+        "exams": [exam.summary for exam in exams],
+        "in_exams": report.in_exams,
         "skipped": dict(sorted(report.skipped.items())),
+        "by_theme": dict(by_theme.most_common()),
     }
     sys.stderr.writelines(f"  skipped {line}\n" for line in report.first)
     return write_tasks(
@@ -132,8 +146,12 @@ def _parser() -> argparse.ArgumentParser:
     parsed.add_argument("task", choices=(ROOKWORLD, LEGAL_MOVES, NEXT_FEN, PUZZLE))
     parsed.add_argument("--count", type=positive, required=True, help="examples; of puzzles, puzzles")
     parsed.add_argument("--out", required=True, help="folder or URL for tasks.parquet and manifest.json")
-    parsed.add_argument("--jsonl", metavar="NAME", help="conversations beside it: NAME.jsonl(.zst)")
-    parsed.add_argument("--text", metavar="NAME", help="plain lines beside it: prompt and answer")
+    parsed.add_argument(
+        "--jsonl", type=file_name, metavar="NAME", help="conversations beside it: NAME.jsonl(.zst)"
+    )
+    parsed.add_argument(
+        "--text", type=file_name, metavar="NAME", help="plain lines beside it: prompt and answer"
+    )
     add_positions(parsed)
     parsed.add_argument(
         "--format", choices=tuple(FORMATS), default="fen", help="of legal-moves and next-fen (fen)"
@@ -159,13 +177,14 @@ def _add_rookworld(parsed: argparse.ArgumentParser) -> None:
 def _add_puzzles(parsed: argparse.ArgumentParser) -> None:
     group = parsed.add_argument_group("puzzle")
     group.add_argument("--puzzles", metavar="CSV", help="the Lichess table, compressed or not, or a URL")
-    group.add_argument(
-        "--style", choices=sorted(STYLES), default="fen", metavar="STYLE", help="how they are shown (fen)"
-    )
-    group.add_argument("--min-rating", type=int, default=0)
-    group.add_argument("--max-rating", type=int, default=9999)
-    group.add_argument("--max-deviation", type=int, default=9999, help="of the rating")
+    add_style(group, default="fen")
+    group.add_argument("--min-rating", type=natural, default=0)
+    group.add_argument("--max-rating", type=natural, default=9999)
+    group.add_argument("--max-deviation", type=natural, default=9999, help="of the rating")
     group.add_argument("--min-popularity", type=int, default=-100)
-    group.add_argument("--min-plays", type=int, default=0)
+    group.add_argument("--min-plays", type=natural, default=0)
     group.add_argument("--themes", nargs="+", default=(), help="at least one of these")
     group.add_argument("--without", nargs="+", default=(), help="none of these")
+    group.add_argument(
+        "--balance-themes", action="store_true", help="of each theme about as many (of --themes, if named)"
+    )

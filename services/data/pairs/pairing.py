@@ -2,7 +2,8 @@
 
 Positions are numbered and go in parts of `PART`; a part is written when all of its positions are judged,
 so a run that is stopped loses the parts in the works and no more. The first parts whose pairs
-suffice make the data set, whatever order they were finished in: the same recipe gives the same pairs.
+suffice make the data set, whatever order they were finished in: the same recipe gives the same pairs. Where
+positions are so few that they only come again, the work ends without enough.
 """
 
 import asyncio
@@ -29,30 +30,18 @@ from services.data.pairs.preference import (
     question,
     without_repeats,
 )
+from services.data.positions.distinct import key_of
+from services.data.positions.supply import PART, Supply
 from services.data.store.parts import Parts
 
-PART = 128
-"""Positions of a part."""
+BARREN_PARTS = 32
+"""So many parts in a row without a new pair: there are hardly any more."""
 
 _IN_FLIGHT = 512
 """Answers at the reward service at once: enough for 64 engines, little to throw away at the end."""
 
 _BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
 """Pauses between the tries of a policy that is away."""
-
-
-@dataclass(frozen=True)
-class Supply:
-    """Numbered positions; `size` is None where they never end. Portable ones can be made in any process."""
-
-    position: Callable[[int], Position]
-    size: int | None = None
-    portable: bool = False
-
-    def part(self, number: int) -> range:
-        """The numbers of a part; empty beyond the end."""
-        first, last = number * PART, (number + 1) * PART
-        return range(first, last if self.size is None else min(last, self.size))
 
 
 @dataclass(frozen=True)
@@ -87,20 +76,30 @@ class Policy:
 
 @dataclass
 class Tally:
-    """The finished parts without a gap before them: how many there are, and how many positions have pairs."""
+    """The finished parts without a gap before them: how many there are, and how many positions have pairs.
+
+    What comes after `BARREN_PARTS` parts without a new pair does not count.
+    """
 
     pairs: int = 0
     parts: int = 0
+    barren: int = 0
     seen: set[int] = field(default_factory=set)
     _ahead: dict[int, list[int]] = field(default_factory=dict)
 
+    @property
+    def exhausted(self) -> bool:
+        return self.barren >= BARREN_PARTS
+
     def add(self, part: int, pairs: Sequence[Pair]) -> None:
         self._ahead[part] = [place_of(pair) for pair in pairs]
-        while self.parts in self._ahead:
+        while self.parts in self._ahead and not self.exhausted:
             before = len(self.seen)
             self.seen.update(self._ahead.pop(self.parts))
-            self.pairs += len(self.seen) - before
+            new = len(self.seen) - before
+            self.pairs += new
             self.parts += 1
+            self.barren = 0 if new else self.barren + 1
 
 
 class Pairing:
@@ -133,22 +132,27 @@ class Pairing:
     def enough(self) -> bool:
         return self.tally.pairs >= self._wanted
 
+    @property
+    def done(self) -> bool:
+        """Whether there are enough, or hardly any more."""
+        return self.enough or self.tally.exhausted
+
     async def run(self, client: RewardClient, *, in_flight: int, advance: Callable[[int], None]) -> None:
         """Works until there are enough pairs or no more positions; `advance` hears of each new pair.
 
         Raises:
             PeerFault: the policy or the reward service is away; a later run goes on from here.
         """
-        if self.enough:
+        if self.done:
             return
         asked = self._asked(limit=in_flight)
         judged = client.stream(asked, scheme="delta", items=_IN_FLIGHT)
-        async with aclosing(asked), aclosing(judged) as answers:  # type: ignore[type-var]
+        async with aclosing(asked), aclosing(judged) as answers:
             async for asked_question, slots in answers:
                 pair = pair_of(asked_question, slots, self._recipe)
                 advance(isinstance(pair, Pair))
                 self._take(asked_question.number, pair)
-                if self.enough:
+                if self.done:
                     return
 
     def pairs(self) -> Iterator[Pair]:
@@ -165,24 +169,30 @@ class Pairing:
 
     async def _asked(self, *, limit: int) -> AsyncGenerator[tuple[Question, Any]]:
         async with aclosing(spread(self._numbers(), self._question, limit=limit)) as questions:
-            async for asked in questions:
-                yield asked, asked.items()
+            async for number, asked in questions:
+                if asked is None:
+                    self._take(number, Miss.IN_EXAM)
+                else:
+                    yield asked, asked.items()
 
     def _numbers(self) -> Iterator[int]:
         for part in count():
             numbers = self._supply.part(part)
-            if not numbers or self.enough:
+            if not numbers or self.done:
                 return
             if part not in self._parts.done:
                 yield from numbers
 
-    async def _question(self, number: int) -> Question:
+    async def _question(self, number: int) -> tuple[int, Question | None]:
+        """A number and its question; None where an exam asks it."""
         loop = asyncio.get_running_loop()
         position = await loop.run_in_executor(self._executor, self._supply.position, number)
+        if key_of(position.fen) in self._supply.exams:
+            return number, None
         if self._policy is None:
-            return await asyncio.to_thread(question, number, position, self._recipe)
+            return number, await asyncio.to_thread(question, number, position, self._recipe)
         answers = await self._policy.answers(number, position, self._recipe)
-        return question(number, position, self._recipe, answers=answers, policy=self._policy.model)
+        return number, question(number, position, self._recipe, answers=answers, policy=self._policy.model)
 
     def _take(self, number: int, pair: Pair | Miss) -> None:
         part = number // PART

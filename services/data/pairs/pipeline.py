@@ -26,10 +26,12 @@ async def spread(things: Iterable[T], work: Callable[[T], Awaitable[R]], *, limi
                 working.add(asyncio.ensure_future(work(thing)))
             if not working:
                 return
-            done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                yield task.result()
+                result = task.result()
+                working.remove(task)
+                yield result
     finally:
         for task in working:
             task.cancel()
-        await asyncio.gather(*working, return_exceptions=True)
+        await asyncio.gather(*working, return_exceptions=True)  # takes note of their errors, too

@@ -15,7 +15,7 @@ from hashlib import blake2b
 import chess
 
 from rookery.clients import ScoreItem
-from rookery.errors import RookeryError
+from rookery.errors import InvalidInput, RookeryError
 from rookery.prompt import render
 from rookery.trace import Completion, Message, Move, Phase, Position, Prompt, Verdict
 
@@ -32,6 +32,7 @@ class Miss(StrEnum):
 
     NO_WEAKER_MOVE = "no_weaker_move"
     REFUSED = "refused"
+    IN_EXAM = "in_exam"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,12 @@ class Recipe:
     min_gap: float = 0.05
     """Win probability that the rejected move must lose; less is noise of a short search."""
     max_gap: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_gap <= self.max_gap:
+            raise InvalidInput(
+                f"gaps from {self.min_gap} to {self.max_gap}: the least must be above 0 and below the most"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rookery.errors import InvalidInput
 from services.data.pgn.facts import Facts, Speed
 from services.data.pgn.games import CHESS960_NAMES, STANDARD_NAMES
 
@@ -12,7 +13,11 @@ CHESS960 = "chess960"
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Bounds are inclusive; None, or nothing named, is no bound. What a game does not say fails a bound."""
+    """Bounds are inclusive; None, or nothing named, is no bound. What a game does not say fails a bound.
+
+    Raises:
+        InvalidInput: a least bound is above the most.
+    """
 
     elo_min: int | None = None
     """Of both players."""
@@ -36,6 +41,12 @@ class Filters:
     """Whether games with a player titled BOT are wanted."""
     evals: bool = False
     """Whether only games with `[%eval ...]` are."""
+
+    def __post_init__(self) -> None:
+        for name in ("elo", "base_s", "increment_s"):
+            least, most = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
+            if least is not None and most is not None and least > most:
+                raise InvalidInput(f"{name} from {least} to {most}: no game has it")
 
     def rejects(self, facts: Facts) -> str | None:
         """The name of the first filter that a game fails."""

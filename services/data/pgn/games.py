@@ -8,9 +8,10 @@ every game of a sample-sized file fits in memory.
 import io
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Literal
 
 import chess
@@ -147,12 +148,20 @@ def in_split(game_id: str, split: Split) -> bool:
     return split == "all" or heldout == (split == "heldout")
 
 
-def nothing_to_sample(sources: Sequence[Source], split: Split, skipped: Sequence[SkippedGame]) -> SetupError:
-    """The error that names the files and what was skipped in them."""
+def nothing_to_sample(
+    sources: Sequence[Source],
+    split: Split,
+    skipped: Sequence[SkippedGame],
+    *,
+    rejected: Mapping[str, int] = MappingProxyType({}),
+) -> SetupError:
+    """The error that names the files, what was skipped in them, and how many games each filter rejected."""
     paths = ", ".join(repr(source.path) for source in sources)
     reasons = "; ".join(str(game) for game in skipped[:3]) or "no position to give"
+    passed = ", ".join(f"{count} by {name}" for name, count in sorted(rejected.items()))
     return SetupError(
         f"nothing to sample in {paths} (split {split!r}): {len(skipped)} games skipped: {reasons}"
+        + f"; games left out: {passed}" * bool(passed)
     )
 
 

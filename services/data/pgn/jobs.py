@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Self, TypeVar
+
+from services.data.processes import processes
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -18,8 +19,7 @@ class Workers:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        # Spawned, not forked: the progress display has a thread.
-        self._pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) if jobs > 1 else None
+        self._pool = processes(jobs) if jobs > 1 else None
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,7 @@
 """One pass over files of games, and the positions that a recipe takes from them.
 
-Memory is a piece of a file for each process and 32 bytes for each position wanted, whatever the files.
+Memory is a piece of a file for each process and 32 bytes for each position wanted that is there,
+whatever the files.
 """
 
 import json
@@ -40,7 +41,7 @@ class Drawing:
         self._locations = locations
         self._recipe = recipe
         self._asked = asked
-        self._wanted = {phase: round(recipe.count * recipe.shares.of(phase)) for phase in Phase}
+        self._wanted = recipe.shares.split(recipe.count)
         self._kept = {phase: Reservoir(n + _SPARE if n else 0) for phase, n in self._wanted.items()}
 
     def __enter__(self) -> Self:
@@ -70,7 +71,9 @@ class Drawing:
                     self._take(number, found)
                 self.sources.append(hashing.result() if hashing else fingerprint.source)
         if not self.counts["candidates"]:
-            raise nothing_to_sample(self.sources, self._recipe.split, self.found.named)
+            raise nothing_to_sample(
+                self.sources, self._recipe.split, self.found.named, rejected=self.found.rejected
+            )
 
     def positions(self) -> Iterator[Position]:
         """The positions taken, in a shuffled order."""

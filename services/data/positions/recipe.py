@@ -34,6 +34,8 @@ class PositionRecipe:
             raise InvalidInput(f"count, per_game and choices_min are at least 1: {self!r}")
         if not 0 < self.games <= 1:
             raise InvalidInput(f"games {self.games!r} is not in (0, 1]")
+        if self.ply_max is not None and self.ply_max < self.ply_min:
+            raise InvalidInput(f"plies from {self.ply_min} to {self.ply_max}: there are none")
 
 
 def chance(seed: int, number: int) -> int:

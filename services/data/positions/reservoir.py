@@ -3,7 +3,7 @@
 Records are ranked by a number that stands for what they are, so two of the same rank are the same thing:
 keeping the `size` smallest ranks of a stream draws `size` distinct things, each with the same chance,
 whatever their order and however often each comes (a bottom-k sketch). Texts wait in a temporary file; memory
-is 32 bytes for each record wanted.
+is 32 bytes for each record wanted, or fewer where there are not so many.
 """
 
 import tempfile
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NO_LIMIT = 1 << 64
+_FIRST_ROOM = 1 << 12
 
 
 class Reservoir:
@@ -20,8 +21,9 @@ class Reservoir:
     def __init__(self, size: int) -> None:
         self._size = size
         self._limit = _NO_LIMIT if size else 0
-        self._ranks = np.empty(2 * size, np.uint64)
-        self._places = np.empty(2 * size, np.uint64)
+        room = min(2 * size, _FIRST_ROOM)
+        self._ranks = np.empty(room, np.uint64)
+        self._places = np.empty(room, np.uint64)
         self._held = 0
         self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
 
@@ -39,6 +41,7 @@ class Reservoir:
         self._held += 1
         if self._held == len(self._ranks):
             self._prune()
+            self._make_room()
 
     def settle(self) -> NDArray[np.uint64]:
         """The ranks kept, in order. Nothing can be added after it."""
@@ -53,6 +56,13 @@ class Reservoir:
 
     def close(self) -> None:
         self._spool.close()
+
+    def _make_room(self) -> None:
+        """Twice as much, up to what is ever needed, where more than half is taken for good."""
+        room = len(self._ranks)
+        if 2 * self._held > room and room < 2 * self._size:
+            room = min(2 * room, 2 * self._size)
+            self._ranks, self._places = np.resize(self._ranks, room), np.resize(self._places, room)
 
     def _prune(self) -> None:
         """`unique` sorts, and tells where each rank came first."""

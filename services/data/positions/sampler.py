@@ -3,21 +3,32 @@
 `pick` chooses plies of games at hand without replacement. It knows nothing of files or transports.
 """
 
+import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
+from rookery.errors import InvalidInput
 from rookery.trace import Phase
 from services.data.pgn.games import Game
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Weight of each phase among the positions drawn; they need not add up to one."""
+    """Weight of each phase among the positions drawn; they need not add up to one.
+
+    Raises:
+        InvalidInput: a weight is negative or no number, or all of them are 0.
+    """
 
     opening: float = 0.2
     middlegame: float = 0.6
     endgame: float = 0.2
+
+    def __post_init__(self) -> None:
+        weights = astuple(self)
+        if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
+            raise InvalidInput(f"shares {weights}: none may be negative, and one must be above 0")
 
     def of(self, phase: Phase) -> float:
         """The part of all positions that belongs to a phase, in [0, 1]."""
@@ -28,6 +39,18 @@ class Shares:
         }
         return weights[phase] / sum(weights.values())
 
+    def split(self, count: int) -> dict[Phase, int]:
+        """So many of each phase that there are `count`: rounded down, the rest by the largest remainders.
+
+        >>> list(Shares().split(3).values())
+        [1, 2, 0]
+        """
+        parts = {phase: math.floor(count * self.of(phase)) for phase in Phase}
+        rest = sorted(Phase, key=lambda phase: parts[phase] - count * self.of(phase))
+        for phase in rest[: count - sum(parts.values())]:
+            parts[phase] += 1
+        return parts
+
 
 def pick(games: Sequence[Game], *, count: int, seed: int, shares: Shares) -> list[list[int]]:
     """For each game the plies drawn from it, in order; fewer than `count` when a phase runs out.
@@ -35,11 +58,10 @@ def pick(games: Sequence[Game], *, count: int, seed: int, shares: Shares) -> lis
     Every ply of a phase has the same chance, whatever game it is in.
     """
     picked: list[list[int]] = [[] for _ in games]
-    for phase in Phase:
+    for phase, wanted in shares.split(count).items():
         plies = [game.plies(phase) for game in games]
         total = sum(map(len, plies))
-        wanted = min(total, round(count * shares.of(phase)))
-        chosen = sorted(random.Random(f"{seed}:{phase}").sample(range(total), wanted))
+        chosen = sorted(random.Random(f"{seed}:{phase}").sample(range(total), min(total, wanted)))
         _deal(chosen, plies, picked)
     return [sorted(plies) for plies in picked]
 

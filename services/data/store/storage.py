@@ -260,10 +260,14 @@ def _faults(place: str, doing: str) -> Iterator[None]:
     """The store's own errors as ours, with the place."""
     try:
         yield
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+    except _MISPLACED as error:
         raise SetupError(f"cannot {doing} {place!r}: {error.strerror or error}") from error
     except _away() as error:
         raise Unavailable(f"cannot {doing} {place!r} now: {error}") from error
+
+
+_MISPLACED = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+"""No matter how often it is tried again; a folder that is a file `exists`."""
 
 
 def _away() -> tuple[type[Exception], ...]:

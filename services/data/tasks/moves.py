@@ -12,7 +12,6 @@ same files, settings, seed and library versions give the same bytes; `manifest.j
 Games are held in memory at about three bytes a move, which suits files of up to a million games.
 """
 
-import hashlib
 import json
 import platform
 import random
@@ -36,8 +35,11 @@ from services.data.pgn.jobs import Workers
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
+from services.data.positions.distinct import Exam, Questions, key_of, read_exams
 from services.data.positions.sampler import Shares, pick
 from services.data.progress import Progress
+from services.data.store.manifest import MANIFEST
+from services.data.store.storage import Draft, Written, open_folder
 
 GAMES_A_BATCH = 200
 
@@ -57,32 +59,41 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One example and what it is: `move` or `legal`."""
+    """One example and what it is: `move` or `legal`; `key` says which question its position poses."""
 
     kind: str
     phase: Phase
+    key: int
     text: bytes
 
 
 def write_moves(
-    sources: Sequence[str | Path], out: Path, recipe: Recipe, *, jobs: int = 1, compress: bool = False
+    sources: Sequence[str | Path],
+    out: str | Path,
+    recipe: Recipe,
+    *,
+    exams: Sequence[str] = (),
+    jobs: int = 1,
+    compress: bool = False,
 ) -> dict[str, Any]:
-    """Writes the data set into `out`; its manifest.
+    """Writes the data set into `out`, a folder or URL; its manifest. No line is about a position of `exams`.
 
     Raises:
         SetupError: a source cannot be read, or none of them holds a sound game of the split.
+        InvalidInput: an exam without positions.
     """
     identified = [identify(path) for path in sources]
+    asked, read = read_exams(exams)
+    folder = open_folder(out)
     with Progress() as progress, Workers(jobs) as workers:
         games, skipped = _read(identified, recipe.split, workers, progress)
         if not games:
             raise nothing_to_sample(identified, recipe.split, skipped)
         picked = pick(games, count=recipe.count, seed=recipe.seed, shares=recipe.shares)
-        out.mkdir(parents=True, exist_ok=True)
-        target = out / ("moves.jsonl.zst" if compress else "moves.jsonl")
-        counts = _write(target, games, picked, recipe, workers, progress)
-    manifest = _manifest(identified, target, recipe, games, skipped, counts)
-    (out / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+        with folder.write("moves.jsonl.zst" if compress else "moves.jsonl") as draft:
+            counts = _write(draft, games, picked, recipe, asked, workers, progress)
+    manifest = _manifest(identified, draft.written, recipe, games, skipped, read, counts)
+    folder.write_bytes(MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
     return manifest
 
 
@@ -120,10 +131,11 @@ def _parse_batch(work: tuple[Source, list[RawGame]]) -> list[Game | SkippedGame]
 
 
 def _write(
-    target: Path,
+    draft: Draft,
     games: Sequence[Game],
     picked: Sequence[Sequence[int]],
     recipe: Recipe,
+    asked: Questions,
     workers: Workers,
     progress: Progress,
 ) -> Counter[str]:
@@ -136,12 +148,15 @@ def _write(
         offset = 0
         for lines in workers.map(_lines_of_batch, work):
             for line in lines:
+                if line.key in asked:
+                    counts["in_exams"] += 1
+                    continue
                 counts.update((line.kind, line.phase.value))
                 places.append((offset, len(line.text)))
                 offset += spool.write(line.text)
             progress.advance(len(lines))
         random.Random(f"{recipe.seed}:order").shuffle(places)
-        _copy(spool, places, target)
+        _copy(spool, places, draft)
     return counts
 
 
@@ -170,18 +185,17 @@ def game_lines(game: Game, plies: Sequence[int], recipe: Recipe) -> Iterator[Lin
 def _line(
     position: Position, board: chess.Board, move: chess.Move, recipe: Recipe, rng: random.Random
 ) -> Line:
-    prompt = render(position, style=recipe.style)
+    prompt, key = render(position, style=recipe.style), key_of(position.fen)
     mirrored = prompt.fen.split(" ", 2)[1] != position.fen.split(" ", 2)[1]
     legal = sorted(_uci(m, mirrored) for m in board.legal_moves)
     if rng.random() < recipe.legal_share:
-        return Line("legal", position.phase, _encode(prompt, " ?", " ".join(legal)))
+        return Line("legal", position.phase, key, _encode(prompt, " ?", " ".join(legal)))
     played = _uci(move, mirrored)
     legal.remove(played)
     named = [played, *rng.sample(legal, min(recipe.candidates - 1, len(legal)))]
     rng.shuffle(named)
-    return Line(
-        "move", position.phase, _encode(prompt, "", f"<think>{' '.join(named)}</think>\\boxed{{{played}}}")
-    )
+    answer = f"<think>{' '.join(named)}</think>\\boxed{{{played}}}"
+    return Line("move", position.phase, key, _encode(prompt, "", answer))
 
 
 def _uci(move: chess.Move, mirrored: bool) -> str:
@@ -198,28 +212,28 @@ def _encode(prompt: Prompt, suffix: str, answer: str) -> bytes:
     return json.dumps({"messages": messages}).encode() + b"\n"
 
 
-def _copy(spool: IO[bytes], places: Sequence[tuple[int, int]], target: Path) -> None:
-    with target.open("wb") as file:
-        writer = zstandard.ZstdCompressor(level=6).stream_writer(file) if target.suffix == ".zst" else file
-        with writer:
-            for offset, size in places:
-                spool.seek(offset)
-                writer.write(spool.read(size))
+def _copy(spool: IO[bytes], places: Sequence[tuple[int, int]], draft: Draft) -> None:
+    packer = zstandard.ZstdCompressor(level=6).compressobj() if draft.name.endswith(".zst") else None
+    for offset, size in places:
+        spool.seek(offset)
+        line = spool.read(size)
+        draft.write(packer.compress(line) if packer else line)
+    if packer:
+        draft.write(packer.flush())
 
 
 def _manifest(
     sources: Sequence[Source],
-    target: Path,
+    output: Written,
     recipe: Recipe,
     games: Sequence[Game],
     skipped: Sequence[SkippedGame],
+    exams: Sequence[Exam],
     counts: Counter[str],
 ) -> dict[str, Any]:
-    with target.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
         "sources": [asdict(source) | {"path": Path(source.path).name} for source in sources],
-        "outputs": [{"path": target.name, "size": target.stat().st_size, "sha256": digest}],
+        "outputs": [{"path": output.name, "size": output.size, "sha256": output.sha256}],
         "settings": asdict(recipe),
         "games": len(games),
         "skipped": {
@@ -230,6 +244,8 @@ def _manifest(
                 for game in skipped[:20]
             ],
         },
+        "exams": [exam.summary for exam in exams],
+        "in_exams": counts["in_exams"],
         "lines": counts["move"] + counts["legal"],
         "by_kind": {kind: counts[kind] for kind in ("move", "legal")},
         "by_phase": {phase.value: counts[phase.value] for phase in Phase},

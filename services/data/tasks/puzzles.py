@@ -11,7 +11,6 @@ Source: database.lichess.org, `lichess_db_puzzle.csv.zst`, CC0.
 import csv
 import dataclasses
 import hashlib
-import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from rookery.prompt import render
 from rookery.trace import Position
 from services.data.pgn.files import BLOCK_BYTES, Damaged, chunks_of, open_bytes, plain
 from services.data.pgn.games import phase_of
+from services.data.positions.distinct import Questions, key_of
 from services.data.tasks.task import PUZZLE, Example
 
 COLUMNS = (
@@ -103,7 +103,11 @@ class Puzzle:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which puzzles to take. Of `themes` a puzzle needs one, of `without` it may have none."""
+    """Which puzzles to take. Of `themes` a puzzle needs one, of `without` it may have none.
+
+    Raises:
+        InvalidInput: the least rating is above the most.
+    """
 
     min_rating: int = 0
     max_rating: int = 9999
@@ -112,6 +116,10 @@ class Wanted:
     min_plays: int = 0
     themes: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.min_rating > self.max_rating:
+            raise InvalidInput(f"ratings from {self.min_rating} to {self.max_rating}: there are none")
 
     def has(self, puzzle: Puzzle) -> bool:
         """Whether it is one of them."""
@@ -134,6 +142,7 @@ class Report:
 
     rows: int = 0
     puzzles: int = 0
+    in_exams: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     first: list[str] = field(default_factory=list)
 
@@ -145,9 +154,13 @@ class Report:
 
 
 def read_puzzles(
-    location: str | Path, *, wanted: Wanted = EVERY, report: Report | None = None
+    location: str | Path,
+    *,
+    wanted: Wanted = EVERY,
+    exams: Questions | None = None,
+    report: Report | None = None,
 ) -> Iterator[Puzzle]:
-    """The wanted puzzles of a file, in its order.
+    """The wanted puzzles of a file, in its order, but for those with a turn whose key is in `exams`.
 
     Raises:
         SetupError: it cannot be read.
@@ -167,6 +180,9 @@ def read_puzzles(
         except _Unsound as error:
             report.skip(*error.args)
         else:
+            if exams is not None and any(key_of(turn.position.fen) in exams for turn in puzzle.turns()):
+                report.in_exams += 1
+                continue
             report.puzzles += 1
             yield puzzle
 
@@ -229,22 +245,6 @@ def _lines(location: str | Path, report: Report) -> Iterator[str]:
             return
     if rest:
         yield rest.decode(errors="replace")
-
-
-def choose(puzzles: Iterable[Puzzle], *, count: int, seed: int = 0) -> list[Puzzle]:
-    """`count` of the puzzles, each as likely as any other, in their order; all if there are fewer.
-
-    Holds no more than it returns.
-    """
-    rng = random.Random(seed)
-    kept: list[tuple[int, Puzzle]] = []
-    for number, puzzle in enumerate(puzzles):
-        place = int(rng.random() * (number + 1))
-        if len(kept) < count:
-            kept.append((number, puzzle))
-        elif place < count:
-            kept[place] = (number, puzzle)
-    return [puzzle for _, puzzle in sorted(kept, key=lambda pair: pair[0])]
 
 
 def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str) -> Iterator[Example]:

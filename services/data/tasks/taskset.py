@@ -1,19 +1,20 @@
 """A data set of one task: made in parts that survive a stop, then `tasks.parquet` and `manifest.json`.
 
-A part is `PART` numbered positions, and its examples depend on them and the recipe alone: stopped anywhere,
-begun again or never stopped, the same recipe gives the same bytes.
+A part is made of `PART` numbered positions, without those that an earlier one had, and its examples depend on
+them and the recipe alone: stopped anywhere or never stopped, the same recipe gives the same bytes.
 """
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
-from itertools import count
+from itertools import groupby, islice
 from typing import Any
 
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.pairs.pairing import Supply
+from services.data.positions.distinct import key_of
+from services.data.positions.supply import PART, Supply, fresh
 from services.data.store.jsonl import writing_lines
 from services.data.store.kinds import EXAMPLES
 from services.data.store.manifest import write_manifest
@@ -50,23 +51,27 @@ async def make(
     engines: Engines | None,
     advance: Callable[[int], None],
 ) -> None:
-    """Makes the parts that are missing, of the first `wanted` positions; `advance` hears of the examples.
+    """Makes the parts that are missing until there are `wanted` examples, or no more new positions; `advance`
+    hears of each example.
 
     Raises:
         Unavailable: the engines are away; a later run goes on from here.
     """
-    for part in count():
-        numbers = [number for number in supply.part(part) if number < wanted]
-        if not numbers:
-            return
-        if part not in parts.done:
-            positions = map(supply.position, numbers)
-            examples = []
-            async with aclosing(_examples(positions, recipe, engines)) as made:
-                async for example in made:
+    seen = {key_of(example.fen) for part in parts.done for example in parts.read(part)}
+    made = len(seen)
+    numbered = fresh(supply, done=parts.done, seen=seen) if made < wanted else ()
+    for part, group in groupby(numbered, key=lambda one: one[0] // PART):
+        positions = (position for _, position in group)
+        examples: list[Example] = []
+        while batch := list(islice(positions, wanted - made - len(examples))):
+            async with aclosing(_examples(batch, recipe, engines)) as asked:
+                async for example in asked:
                     examples.append(example)
                     advance(1)
-            parts.write(part, examples, counts={"positions": len(numbers)})
+        parts.write(part, examples, counts={"examples": len(examples)})
+        made += len(examples)
+        if made >= wanted:
+            return
 
 
 async def _examples(

@@ -43,7 +43,7 @@ async def rescore(
         PeerFault: it is away.
     """
     asked = ((group, list(_items(group, task))) for group in groups)
-    async with aclosing(client.stream(asked, scheme=scheme, items=in_flight)) as answers:  # type: ignore[type-var]
+    async with aclosing(client.stream(asked, scheme=scheme, items=in_flight)) as answers:
         async for group, slots in answers:
             yield group, _verdicts(group, slots)
 

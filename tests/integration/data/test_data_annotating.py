@@ -12,9 +12,9 @@ from rookery.engines import EnginePool
 from services.data.__main__ import main
 from services.data.annotate import Annotation, Annotator, Effort, Manner
 from services.data.annotate.annotating import Annotating
-from services.data.pairs.pairing import Supply
 from services.data.positions.distinct import key_of
 from services.data.positions.generator import Generator
+from services.data.positions.supply import Supply
 from services.data.store.jsonl import read_lines
 from services.data.store.kinds import ANNOTATIONS
 from services.data.store.parts import Parts

@@ -19,8 +19,8 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 
 from services.data.__main__ import main
-from services.data.pairs.pairing import PART
 from services.data.pairs.preference import Pair
+from services.data.positions.supply import PART
 from services.data.store.kinds import PAIRS, POSITIONS
 from services.data.store.storage import open_folder
 from services.data.store.tables import read_records

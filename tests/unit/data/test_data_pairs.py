@@ -11,9 +11,10 @@ import pytest
 from rookery.errors import PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
-from services.data.pairs.pairing import PART, Supply, Tally
+from services.data.pairs.pairing import Tally
 from services.data.pairs.pipeline import spread
 from services.data.pairs.preference import Miss, Origin, Pair, Recipe, pair_of, question, without_repeats
+from services.data.positions.supply import PART, Supply
 from services.data.store.kinds import PAIRS
 from services.data.store.parts import Parts
 from services.data.store.storage import open_folder

@@ -7,11 +7,11 @@ import chess
 import pytest
 
 from rookery.errors import InvalidInput, SetupError
+from services.data.positions.distinct import Questions, key_of
 from services.data.tasks.puzzles import (
     Puzzle,
     Report,
     Wanted,
-    choose,
     puzzle_examples,
     read_puzzles,
 )
@@ -149,16 +149,21 @@ def test_windows_line_ends_and_a_byte_order_mark_do_not_matter(table: Path) -> N
     assert list(read_puzzles(table)) == expected
 
 
-def test_a_choice_is_a_seed_s_and_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "many.csv"
-    path.write_text(HEADER + "".join(row(f"p{number:03}") for number in range(200)))
-    chosen = choose(read_puzzles(path), count=20, seed=3)
-    assert chosen == choose(read_puzzles(path), count=20, seed=3)
-    assert chosen != choose(read_puzzles(path), count=20, seed=4)
-    assert len({puzzle.id for puzzle in chosen}) == 20
-    assert [puzzle.id for puzzle in chosen] == sorted(puzzle.id for puzzle in chosen)
-    assert max(int(puzzle.id[1:]) for puzzle in chosen) > 100
-    assert len(choose(read_puzzles(path), count=900)) == 200
+def test_puzzles_that_an_exam_asks_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    fen = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
+    path.write_text(HEADER + row(fen=fen, moves="f1b5 a7a6 b5c6 d7c6 f3e5 d8d4") + row("other"))
+    *_, last = next(read_puzzles(path)).turns()
+    mirrored = chess.Board(last.position.fen).mirror().fen()
+    report = Report()
+    [puzzle] = read_puzzles(path, exams=Questions([key_of(mirrored)]), report=report)
+    assert puzzle.id == "other"
+    assert (report.rows, report.puzzles, report.in_exams) == (2, 1, 1)
+
+
+def test_bounds_without_anything_between_them_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="ratings from 2000 to 1000"):
+        Wanted(min_rating=2000, max_rating=1000)
 
 
 @pytest.mark.parametrize("style", ["fen", "pgn-legal-uci", "mover-squares"])

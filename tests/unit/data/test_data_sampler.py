@@ -1,9 +1,11 @@
+import math
 from itertools import chain
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rookery.errors import InvalidInput
 from rookery.trace import Phase
 from services.data.pgn.games import Game
 from services.data.positions.sampler import Shares, pick
@@ -27,9 +29,24 @@ def test_shares_are_kept_while_there_is_enough(
 ) -> None:
     shares = Shares(opening, 0.0, endgame)
     picked = pick(games, count=count, seed=seed, shares=shares)
-    for phase in Phase:
+    for phase, wanted in shares.split(count).items():
         there = sum(len(game.plies(phase)) for game in games)
-        assert chosen(games, picked, phase) == min(there, round(count * shares.of(phase)))
+        assert chosen(games, picked, phase) == min(there, wanted)
+
+
+@given(weights=st.tuples(*[st.just(0.0) | WEIGHTS] * 3).filter(any), count=st.integers(0, 10**12))
+def test_the_parts_of_a_count_add_up_to_it(weights: tuple[float, float, float], count: int) -> None:
+    shares = Shares(*weights)
+    parts = shares.split(count)
+    assert sum(parts.values()) == count
+    assert all(abs(parts[phase] - count * shares.of(phase)) <= 1 for phase in Phase)
+    assert all(parts[phase] == 0 for phase in Phase if shares.of(phase) == 0)
+
+
+@pytest.mark.parametrize("weights", [(0, 0, 0), (-0.1, 1, 1), (math.nan, 1, 1), (math.inf, 1, 1)])
+def test_weights_that_are_none_are_refused(weights: tuple[float, float, float]) -> None:
+    with pytest.raises(InvalidInput, match="none may be negative"):
+        Shares(*weights)
 
 
 @given(games=GAMES, count=st.integers(0, 100), seed=st.integers())

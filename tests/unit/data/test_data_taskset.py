@@ -1,16 +1,20 @@
 """The data sets of `rookery data tasks`: whole, described, resumable, and the same for the same flags."""
 
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import chess
 import pytest
 
 from rookery.errors import InvalidInput
 from services.data.__main__ import main
-from services.data.pairs.pairing import PART, Supply
+from services.data.positions.distinct import Questions, key_of
 from services.data.positions.generator import Generator
 from services.data.positions.sampler import Shares
+from services.data.positions.supply import PART, Supply
 from services.data.store.kinds import EXAMPLES
 from services.data.store.parts import Parts
 from services.data.store.storage import open_folder
@@ -89,6 +93,9 @@ def test_puzzles_need_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "the task puzzle needs --puzzles FILE" in capsys.readouterr().err
 
 
+WANTED = PART + 20
+
+
 class Stop(Exception):
     pass
 
@@ -104,17 +111,25 @@ async def _make(out: Path, *, stop_after: int | None = None) -> int:
 
     recipe = Recipe("next-fen")
     parts = Parts(open_folder(out), EXAMPLES, terms={})
-    await make(OPENINGS, recipe, parts, wanted=PART + 20, engines=None, advance=advance)
+    await make(OPENINGS, recipe, parts, wanted=WANTED, engines=None, advance=advance)
     examples = (example for part in sorted(parts.done) for example in parts.read(part))
     write_tasks(examples, open_folder(out), terms={})
     return made
 
 
+def _parts(out: Path) -> list[int]:
+    """Examples by part of the positions they are of."""
+    numbers = Counter(int(one.id.rpartition(":")[2]) // PART for one in examples_in(out))
+    return [numbers[part] for part in sorted(numbers)]
+
+
 async def test_what_was_stopped_goes_on_and_ends_the_same(tmp_path: Path) -> None:
-    assert await _make(tmp_path / "whole") == PART + 20
+    assert await _make(tmp_path / "whole") == WANTED
+    first, *_ = _parts(tmp_path / "whole")
+    assert first < PART  # openings come again
     with pytest.raises(Stop):
         await _make(tmp_path / "stopped", stop_after=PART + 7)
-    assert await _make(tmp_path / "stopped") == 20  # the first part was there
+    assert await _make(tmp_path / "stopped") == WANTED - first  # the first part was there
     whole, stopped = ((tmp_path / name / "tasks.parquet").read_bytes() for name in ("whole", "stopped"))
     assert whole == stopped
 
@@ -123,7 +138,27 @@ async def test_a_supply_that_ends_gives_what_it_has(tmp_path: Path) -> None:
     supply = Supply(OPENINGS.position, size=3)
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
     await make(supply, Recipe("legal-moves"), parts, wanted=100, engines=None, advance=lambda count: None)
-    assert sum(parts.counts(part)["positions"] for part in parts.done) == 3
+    assert sum(parts.counts(part)["examples"] for part in parts.done) == 3
+
+
+async def test_no_question_comes_twice_nor_from_an_exam(tmp_path: Path) -> None:
+    board = chess.Board()
+    first = OPENINGS.position(0)
+    others = [replace(first, id=str(n), fen=fen) for n, fen in enumerate((board.fen(), board.mirror().fen()))]
+    asked = OPENINGS.position(1)
+    positions = [first, *others, first, asked, OPENINGS.position(2)]
+    supply = Supply(positions.__getitem__, size=len(positions), exams=Questions([key_of(asked.fen)]))
+    parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
+    await make(supply, Recipe("next-fen"), parts, wanted=100, engines=None, advance=lambda count: None)
+    made = [example.id for part in sorted(parts.done) for example in parts.read(part)]
+    assert made == [first.id, "0", OPENINGS.position(2).id]
+
+
+async def test_positions_that_only_come_again_are_an_end(tmp_path: Path) -> None:
+    few = Supply(lambda number: OPENINGS.position(number % 3))
+    parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
+    await make(few, Recipe("next-fen"), parts, wanted=100, engines=None, advance=lambda count: None)
+    assert sum(parts.counts(part)["examples"] for part in parts.done) == 3
 
 
 async def test_an_unknown_task_is_named(tmp_path: Path) -> None:

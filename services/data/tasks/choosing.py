@@ -1,0 +1,99 @@
+"""Which puzzles of a table are taken: each as likely as any other, or so that every theme has its share.
+
+A puzzle's rank depends on the seed and its first position alone, and the smallest ranks are taken: so the
+same puzzles, whatever the order of the table, and of those that ask the same question one. Memory is
+about three times what is taken, however long the table is.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+
+from services.data.positions.distinct import key_of
+from services.data.positions.recipe import chance
+from services.data.tasks.puzzles import Puzzle
+
+Numbered = tuple[int, Puzzle]
+
+
+class _Smallest:
+    """Puzzles with the smallest ranks, at most `size` of them; of equal ranks the first."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._heap: list[int] = []  # negative: the largest rank comes first
+        self._held: dict[int, Numbered] = {}
+
+    def add(self, rank: int, puzzle: Numbered) -> None:
+        if rank in self._held or (len(self._heap) >= self.size and rank > -self._heap[0]):
+            return
+        heappush(self._heap, -rank)
+        self._held[rank] = puzzle
+        self.shrink(self.size)
+
+    def shrink(self, size: int) -> None:
+        self.size = size
+        while len(self._heap) > size:
+            del self._held[-heappop(self._heap)]
+
+    def ranked(self) -> list[tuple[int, Numbered]]:
+        return sorted(self._held.items())
+
+
+def choose(
+    puzzles: Iterable[Puzzle], *, count: int, seed: int = 0, themes: Iterable[str] | None = None
+) -> list[Puzzle]:
+    """`count` of the puzzles, or all if there are fewer, in their order.
+
+    With `themes`, the number of puzzles of each of these is as even as can be; of all themes, if none is
+    named.
+    """
+    every = _Smallest(count)
+    shelves = None if themes is None else _Shelves(count, frozenset(themes))
+    for number, puzzle in enumerate(puzzles):
+        rank = chance(seed, key_of(puzzle.fen))
+        every.add(rank, (number, puzzle))
+        if shelves is not None:
+            shelves.add(rank, (number, puzzle))
+    chosen = dict(shelves.even(count)) if shelves is not None else {}
+    for rank, numbered in every.ranked():  # where themes have too few
+        if len(chosen) == count:
+            break
+        chosen[rank] = numbered
+    return [puzzle for _, puzzle in sorted(chosen.values(), key=lambda numbered: numbered[0])]
+
+
+class _Shelves:
+    """The smallest ranks of each theme: as many as its share, which shrinks with every new theme."""
+
+    def __init__(self, count: int, themes: frozenset[str]) -> None:
+        self._count = count
+        self._only = themes
+        self._of: dict[str, _Smallest] = {}
+
+    def add(self, rank: int, numbered: Numbered) -> None:
+        for theme in self._themes(numbered[1]):
+            if theme not in self._of:
+                self._of[theme] = _Smallest(0)
+                share = -(-self._count // len(self._of))
+                for shelf in self._of.values():
+                    shelf.shrink(share)
+            self._of[theme].add(rank, numbered)
+
+    def even(self, count: int) -> Iterator[tuple[int, Numbered]]:
+        """Puzzle after puzzle, each of the theme that has the fewest so far."""
+        waiting = {theme: iter(shelf.ranked()) for theme, shelf in sorted(self._of.items())}
+        taken: set[int] = set()
+        having: Counter[str] = Counter()
+        while waiting and len(taken) < count:
+            theme = min(waiting, key=lambda theme: having[theme])
+            rank, numbered = next(waiting[theme], (-1, None))
+            if numbered is None:
+                del waiting[theme]
+            elif rank not in taken:
+                taken.add(rank)
+                having.update(self._themes(numbered[1]))
+                yield rank, numbered
+
+    def _themes(self, puzzle: Puzzle) -> list[str]:
+        return [theme for theme in puzzle.themes if not self._only or theme in self._only]
