@@ -63,15 +63,14 @@ class VllmEngine:
             logprobs=0,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        lora = self._loaded[adapter.version.name] if adapter else None
-        answer = self._generate(list(self._canary_ids), params, lora, priority=-1)
+        answer = self._generate(list(self._canary_ids), params, self._lora(adapter), priority=-1)
         output = await self._ask(answer, "the canary was not answered")
         answer = output.outputs[0]
         return tuple(row[token].logprob for row, token in zip(answer.logprobs, answer.token_ids, strict=True))
 
     async def warm_up(self, adapter: Adapter) -> None:
         """A burst like that of rollouts, then one request with the truncated sampling of people."""
-        lora = self._loaded[adapter.version.name]
+        lora = self._lora(adapter)
         burst = [
             self._generate([*self._canary_ids[i:], *self._canary_ids[:i]], _rollout_params(i), lora)
             for i in range(_WARM_UP_PROMPTS)
@@ -105,6 +104,10 @@ class VllmEngine:
             self._client.remove_lora(request.lora_int_id), f"vLLM cannot unload {request.lora_name}"
         )
         del self._loaded[adapter.version.name]
+
+    def _lora(self, adapter: Adapter | None) -> LoRARequest | None:
+        """What makes a request one for a loaded adapter; None for the weights that vLLM holds itself."""
+        return self._loaded[adapter.version.name] if adapter else None
 
     async def _generate(
         self,

@@ -13,6 +13,8 @@ from services.inference.server.settings import ServerSettings
 
 LAUNCHER = "vllm.entrypoints.launchers.api_server.entry"
 
+WORKER = "services.inference.server.worker.WeightSwapping"
+
 CPU_BLOCK_TOKENS = 32
 """vLLM's own choice on CPU is 128: a chess prompt is shorter, so nothing of it would ever be cached
 and each of a group's completions would pay for the whole prompt, LoRA included."""
@@ -59,9 +61,6 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "host": settings.host,
         "port": port,
         "dtype": "float32" if cpu else "bfloat16",
-        "max-loras": settings.max_loras,
-        "max-cpu-loras": settings.max_loras,
-        "max-lora-rank": settings.max_lora_rank,
         "max-num-seqs": settings.max_num_seqs,
         # The canary of a new version goes before the rollouts that wait.
         "scheduling-policy": "priority",
@@ -76,7 +75,10 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         arguments["max-model-len"] = settings.max_model_len
     elif cpu:
         arguments["max-model-len"] = min(_model_limit(settings), CPU_BATCH_TOKENS)
-    flags = ["--enable-lora", "--enable-prefix-caching", "--disable-uvicorn-access-log"]
+    arguments |= _versions(settings)
+    flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log"]
+    if not settings.full_weights:
+        flags.append("--enable-lora")
     if cpu:
         arguments["block-size"] = CPU_BLOCK_TOKENS
         arguments["max-num-batched-tokens"] = max(CPU_BATCH_TOKENS, settings.max_model_len or 0)
@@ -88,12 +90,24 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     return [sys.executable, "-m", LAUNCHER, *values, *flags]
 
 
+def _versions(settings: ServerSettings) -> dict[str, str | int]:
+    """What vLLM needs to take new versions."""
+    if settings.full_weights:
+        _ = settings.whole_model
+        return {"worker-extension-cls": WORKER}
+    return {
+        "max-loras": settings.max_loras,
+        "max-cpu-loras": settings.max_loras,
+        "max-lora-rank": settings.max_lora_rank,
+    }
+
+
 def _model_limit(settings: ServerSettings) -> int:
     """The longest sequence the model knows: without chunked prefill a batch must hold one."""
     if settings.local_model is None:
         raise SetupError(f"{settings.model} on the CPU: say how long a sequence may be with --max-model-len")
     config = json.loads((settings.local_model / "config.json").read_text())
-    return int(config.get("max_position_embeddings", CPU_BATCH_TOKENS))
+    return int(config.get("max_position_embeddings", config.get("n_positions", CPU_BATCH_TOKENS)))
 
 
 def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool) -> dict[str, str]:

@@ -24,8 +24,11 @@ from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server.adapter import AdapterRules
 from services.inference.server.follower import POLL_S, PolicyFollower
+from services.inference.server.gate import Gate, GateMiddleware
 from services.inference.server.policies import Policies
 from services.inference.server.settings import ServerSettings
+from services.inference.server.whole_model import ModelRules
+from services.inference.server.whole_policies import WholePolicies
 
 if TYPE_CHECKING:
     from starlette.datastructures import State
@@ -161,16 +164,15 @@ class RookeryPlugin:
         """Adds the routes. vLLM's handlers, installed later, win for its own errors."""
         add_problem_handlers(app)
         app.include_router(router)
+        app.state.rookery_gate = Gate()
+        if ServerSettings().full_weights:
+            app.add_middleware(GateMiddleware, gate=app.state.rookery_gate)
 
     async def init_state(self, engine_client: "AsyncLLM", state: "State", args: Namespace) -> None:
         """Starts following the policy record."""
-        from services.inference.server.engine import VllmEngine
-
         logs.configure("inference")
         settings = ServerSettings()
-        engine = VllmEngine(engine_client, state.openai_serving_models)
-        rules = AdapterRules(settings.adapter_root, settings.base_names, settings.max_lora_rank)
-        policies = Policies(engine, rules, keep=settings.max_loras - 1)
+        policies = _policies(settings, engine_client, state)
         tasks = [asyncio.create_task(_tend(policies))]
         follower = None
         if settings.follow:
@@ -181,6 +183,23 @@ class RookeryPlugin:
         for task in tasks:
             task.add_done_callback(_say_why)
         state.rookery = Serving(engine_client, policies, follower, tuple(tasks))
+
+
+def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> Policies:
+    models = state.openai_serving_models
+    if settings.full_weights:
+        from services.inference.server.whole_engine import WholeVllmEngine
+
+        base = settings.whole_model
+        return WholePolicies(
+            WholeVllmEngine(client, models, base=str(base)),
+            ModelRules(settings.adapter_root, settings.base_names, base),
+            state.rookery_gate,
+        )
+    from services.inference.server.engine import VllmEngine
+
+    rules = AdapterRules(settings.adapter_root, settings.base_names, settings.max_lora_rank)
+    return Policies(VllmEngine(client, models), rules, keep=settings.max_loras - 1)
 
 
 def _say_why(task: "asyncio.Task[None]") -> None:

@@ -17,7 +17,6 @@ from typing import Protocol
 from rookery.errors import Conflict, InvalidInput, RookeryError, Unavailable
 from rookery.metrics import RELOAD_SECONDS, RELOADS, SERVED_VERSION
 from rookery.trace import Adapter, PolicyVersion
-from services.inference.server.adapter import AdapterRules, verify
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +60,14 @@ class Engine(Protocol):
         ...
 
 
+class Rules(Protocol):
+    """What a version on disk must be."""
+
+    def verify(self, adapter: Adapter) -> Adapter:
+        """The version with its path resolved; `InvalidInput` where it is not as it must be. Slow."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reloaded:
     """What a reload did: time of each stage in seconds, and how far the canary moved from the base."""
@@ -74,7 +81,7 @@ class Reloaded:
 class Policies:
     """The versions held in the engine, and the one that is served. Reloads come one at a time."""
 
-    def __init__(self, engine: Engine, rules: AdapterRules, *, keep: int) -> None:
+    def __init__(self, engine: Engine, rules: Rules, *, keep: int) -> None:
         self._engine = engine
         self._rules = rules
         self._keep = keep
@@ -140,15 +147,15 @@ class Policies:
 
     async def _reload(self, adapter: Adapter) -> Reloaded:
         started, seconds = time.perf_counter(), dict[str, float]()
-        with _stage("verify", seconds):
-            adapter = await asyncio.to_thread(verify, adapter, self._rules)
+        with stage("verify", seconds):
+            adapter = await asyncio.to_thread(self._rules.verify, adapter)
         held = self._held(adapter.version)
         difference = None
         if held:
             adapter = held
         else:
             difference = await self._load(adapter, seconds)
-        with _stage("flip", seconds):
+        with stage("flip", seconds):
             self._serve(adapter)
         seconds["total"] = time.perf_counter() - started
         logger.info("serving %s after %.3f s", adapter.version.name, seconds["total"], extra=seconds)
@@ -160,13 +167,13 @@ class Policies:
 
     async def _load(self, adapter: Adapter, seconds: dict[str, float]) -> float:
         base = await self._base()
-        with _stage("load", seconds):
+        with stage("load", seconds):
             await self._engine.load(adapter)
         try:
-            with _stage("canary", seconds):
+            with stage("canary", seconds):
                 difference = await self._check_canary(adapter, base)
             if not self._warm:
-                with _stage("warm_up", seconds):
+                with stage("warm_up", seconds):
                     await self._engine.warm_up(adapter)
                 self._warm = True
         except BaseException:
@@ -203,7 +210,8 @@ class Policies:
 
 
 @contextmanager
-def _stage(name: str, seconds: dict[str, float]) -> Iterator[None]:
+def stage(name: str, seconds: dict[str, float]) -> Iterator[None]:
+    """Measures a part of a reload, for its answer and for the metrics."""
     started = time.perf_counter()
     yield
     seconds[name] = time.perf_counter() - started

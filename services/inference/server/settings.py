@@ -19,7 +19,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 class ServerSettings(RunSettings):
-    """One vLLM server and the adapters it may load."""
+    """One vLLM server and the versions it may load."""
 
     model_config = SettingsConfigDict(env_prefix="INFERENCE_")
 
@@ -35,6 +35,9 @@ class ServerSettings(RunSettings):
     """Adapters outside this directory are refused."""
     follow: bool = True
     """Read the run's `policy` record from Redis and load what it names; without, only /reload does."""
+    full_weights: bool = False
+    """Versions are whole models and not LoRA adapters, which vLLM has not for GPT-2: all weights are
+    swapped, after the requests in work."""
     max_loras: int = Field(default=4, ge=2)
     """Versions in one batch; one slot is kept for the next, so the newest max_loras - 1 stay served."""
     max_lora_rank: Annotated[Literal[8, 16, 32, 64, 128, 256], BeforeValidator(int)] = 16
@@ -64,6 +67,17 @@ class ServerSettings(RunSettings):
                 "choose another with --model"
             )
         return None
+
+    @property
+    def whole_model(self) -> Path:
+        """The base model's directory, whose tensors every version must have.
+
+        Raises:
+            SetupError: it is a Hugging Face id, of which no tensor is here to compare.
+        """
+        if self.local_model is None:
+            raise SetupError(f"--full-weights needs a model directory, not the id {self.model!r}")
+        return self.local_model
 
     @property
     def served_name(self) -> str:

@@ -27,11 +27,6 @@ class Cache:
         keys = torch.empty(shape, dtype=dtype, device=device)
         return cls(keys, torch.empty_like(keys))
 
-    @property
-    def capacity(self) -> int:
-        """Tokens a row that fit."""
-        return int(self.keys_LBHSD.shape[3])
-
     def extend(
         self, layer: int, keys_BHTD: torch.Tensor, values_BHTD: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,20 +1,14 @@
 """The real vLLM with the real Redis: versions, reloads under load, restarts. One server for the module."""
 
 import asyncio
-import contextlib
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import chess
 import httpx
-import psutil
 import pytest
 
 from bench.noise_adapter import write_adapter
@@ -23,86 +17,12 @@ from rookery.errors import Conflict, InvalidInput, NotFound
 from rookery.prompt import render
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, Phase, PolicyVersion, Position, Prompt, Sampling
-from tests.conftest import RedisServer, free_port
+from tests.conftest import RedisServer
+from tests.integration.inference.server_process import Server
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
 
-START_S = 300.0
 ROLLOUT = Sampling(temperature=1.0, max_tokens=12)
-
-
-@dataclass
-class Server:
-    """A server process of one run, to stop and start again."""
-
-    model: Path
-    root: Path
-    redis_url: str
-    port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "services.inference.server", "--model", str(self.model)]
-        command += ["--host", "127.0.0.1", "--port", str(self.port), "--adapter-root", str(self.root)]
-        command += [
-            "--redis-url",
-            self.redis_url,
-            "--run",
-            "served",
-            "--max-loras",
-            "3",
-            "--max-lora-rank",
-            "8",
-        ]
-        with (self.root / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        self.wait_for("/healthz", 200)
-
-    def wait_for(self, path: str, status: int, *, timeout_s: float = START_S) -> httpx.Response:
-        assert self.process
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(httpx.TransportError):
-                response = httpx.get(self.url + path, timeout=10.0)
-                if response.status_code == status:
-                    return response
-            time.sleep(0.2)
-        log = (self.root / "server.log").read_text()[-4000:]
-        pytest.fail(
-            f"{path} did not answer {status} within {timeout_s} s (exit {self.process.poll()}):\n{log}"
-        )
-
-    def processes(self) -> list[str]:
-        """Everything alive in the server's session."""
-        assert self.process
-        return [
-            " ".join(process.info["cmdline"] or [])
-            for process in psutil.process_iter(["cmdline", "status"])
-            if process.info["status"] != psutil.STATUS_ZOMBIE and _session(process.pid) == self.process.pid
-        ]
-
-    def stop(self, number: int = signal.SIGTERM) -> None:
-        if self.process:
-            self.process.send_signal(number)
-            self.process.wait(30)
-
-    def kill(self) -> None:
-        """Ends whatever a failed test has left running."""
-        if self.process:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
-
-def _session(pid: int) -> int | None:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return None
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +45,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator
     model = build_tiny(
         tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
     )
-    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url)
+    flags = ("--max-loras", "3", "--max-lora-rank", "8")
+    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, flags)
     try:
         server.start()
         yield server

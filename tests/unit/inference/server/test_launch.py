@@ -135,3 +135,17 @@ def test_a_taken_port_names_its_setting(model: Path) -> None:
 
     assert done.returncode == 2
     assert f"port {port} on 127.0.0.1 is taken: choose another with --port" in done.stderr
+
+
+def test_whole_models_need_no_adapters_but_a_directory(model: Path) -> None:
+    command = launch.command(settings("--model", str(model), "--full-weights"), port=1, cpu=True)
+    assert option(command, "--worker-extension-cls") == launch.WORKER
+    assert not any("lora" in part for part in command)
+    with pytest.raises(SetupError, match="--full-weights needs a model directory"):
+        launch.command(settings("--model", "some/model", "--full-weights"), port=1, cpu=False)
+
+
+def test_gpt2_says_its_limit_in_its_own_way(model: Path) -> None:
+    (model / "config.json").write_text(json.dumps({"n_positions": 320}))
+    command = launch.command(settings("--model", str(model)), port=1, cpu=True)
+    assert option(command, "--max-model-len") == "320"

@@ -1,0 +1,83 @@
+"""The door: what is inside is finished, what comes while it is shut waits."""
+
+import asyncio
+
+import pytest
+
+from rookery.errors import Unavailable
+from services.inference.server.gate import Gate, GateMiddleware
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_shutting_waits_for_those_inside_and_holds_back_those_outside() -> None:
+    gate, order = Gate(), list[str]()
+    leave = asyncio.Event()
+
+    async def request(name: str, until: asyncio.Event | None = None) -> None:
+        async with gate.passing():
+            order.append(f"{name} in")
+            if until:
+                await until.wait()
+            order.append(f"{name} out")
+
+    async def swap() -> None:
+        async with gate.shut(within_s=60.0):
+            order.append("shut")
+            await settle()
+            order.append("opens")
+
+    tasks = [asyncio.create_task(request("first", leave))]
+    await settle()
+    tasks.append(asyncio.create_task(swap()))
+    await settle()
+    tasks.append(asyncio.create_task(request("second")))
+    await settle()
+    assert order == ["first in"]
+    leave.set()
+    await asyncio.gather(*tasks)
+
+    assert order == ["first in", "first out", "shut", "opens", "second in", "second out"]
+
+
+async def test_a_request_that_does_not_end_opens_the_door_again() -> None:
+    gate = Gate()
+    async with gate.passing():
+        with pytest.raises(Unavailable, match=r"did not end within 0\.01 s: 1"):
+            async with gate.shut(within_s=0.01):
+                pytest.fail("somebody is still inside")
+        async with gate.passing():
+            pass
+
+
+async def test_a_request_that_fails_has_left() -> None:
+    gate = Gate()
+    with pytest.raises(ZeroDivisionError):
+        async with gate.passing():
+            raise ZeroDivisionError
+    async with gate.shut(within_s=60.0):
+        pass
+
+
+async def test_only_posts_of_others_are_held_back() -> None:
+    gate, seen = Gate(), list[str]()
+
+    async def app(scope: dict[str, str], receive: object, send: object) -> None:
+        seen.append(scope["path"])
+
+    middleware = GateMiddleware(app, gate)  # type: ignore[arg-type]
+
+    def ask(method: str, path: str, kind: str = "http") -> "asyncio.Task[None]":
+        scope = {"type": kind, "method": method, "path": path}
+        return asyncio.create_task(middleware(scope, None, None))  # type: ignore[arg-type]
+
+    async with gate.shut(within_s=60.0):
+        tasks = [ask("POST", "/v1/completions"), ask("POST", "/reload"), ask("GET", "/policy")]
+        tasks.append(ask("", "", kind="lifespan"))
+        await settle()
+        assert seen == ["/reload", "/policy", ""]
+    await asyncio.gather(*tasks)
+    assert seen[-1] == "/v1/completions"
