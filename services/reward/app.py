@@ -87,6 +87,6 @@ def readiness(scorer: Scorer) -> ReadyCheck:
     """Whether an answer has a chance of being judged."""
 
     async def ready() -> str | None:
-        return None if scorer.pool.ready else "no engine can be started"
+        return await scorer.away()
 
     return ready

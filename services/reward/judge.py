@@ -3,16 +3,18 @@
 It is given moves that are known to be legal; which text said them is for the scorer.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import chess
 
 from rookery.engines import Lane
-from rookery.errors import EngineFault, RookeryError
+from rookery.errors import EngineFault, PeerFault, RookeryError
 from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from rookery.uci import Analysis, Line, Query
 from services.reward.cache import AnalysisCache
+from services.reward.learned import LearnedReward, Opinion
 from services.reward.position import Play, Position
 from services.reward.schemes import Evidence, Scheme
 from services.reward.winprob import CHECKMATE, DRAW, WinModel
@@ -43,8 +45,17 @@ class Worth:
 class Judge:
     """Prices moves by `nodes` of search each and a win model."""
 
-    def __init__(self, cache: AnalysisCache, model: WinModel, *, nodes: int, engine_id: str) -> None:
+    def __init__(
+        self,
+        cache: AnalysisCache,
+        model: WinModel,
+        *,
+        nodes: int,
+        engine_id: str,
+        learned: LearnedReward | None = None,
+    ) -> None:
         self.model = model
+        self._learned = learned
         self._cache = cache
         self._nodes = nodes
         self._engine_id = engine_id
@@ -57,9 +68,12 @@ class Judge:
         best_move = position.from_engine(root.best)
         best = position.play(best_move)
         top = self.worth(best, root.lines[0], nodes=root.nodes)
-        worths = await self.worths(position, self._asked(position, answers, best_move), lane)
+        worths, opinion = await asyncio.gather(
+            self.worths(position, self._asked(position, answers, best_move), lane),
+            self._opinion(position, answers),
+        )
         worths[best_move] = Worth(top.evaluation, top.win)
-        return [self._verdict(answer, best, top, root.nodes, worths) for answer in answers]
+        return [self._verdict(answer, best, top, root.nodes, worths, opinion) for answer in answers]
 
     async def root(self, position: Position, lane: Lane, *, lines: int = 1) -> Analysis | RookeryError:
         """The search of the whole position, for its best `lines` moves, all of them legal."""
@@ -102,6 +116,12 @@ class Judge:
             return [move for move in position.board.legal_moves if move != best]
         return [move for move in dict.fromkeys(answer.move for answer in answers) if move != best]
 
+    async def _opinion(self, position: Position, answers: Sequence[MoveAnswer]) -> Opinion | PeerFault:
+        moves = dict.fromkeys(answer.move for answer in answers if answer.scheme.needs_model)
+        if not moves or self._learned is None:
+            return _NO_OPINION
+        return await self._learned.opinion(position, list(moves))
+
     def _verdict(
         self,
         answer: MoveAnswer,
@@ -109,6 +129,7 @@ class Judge:
         top: Worth,
         root_nodes: int,
         worths: dict[chess.Move, Worth | RookeryError],
+        opinion: Opinion | PeerFault,
     ) -> Result:
         own = worths[answer.move]
         if not isinstance(own, Worth):
@@ -121,7 +142,10 @@ class Judge:
             all_worths = [worth for worth in worths.values() if isinstance(worth, Worth)]
             worst = min(worth.win for worth in all_worths)
             nodes = root_nodes + sum(worth.nodes for worth in all_worths)
-        evidence = Evidence(top.win, own.win, answer.response, worst)
+        thought = _thought(answer, opinion)
+        if isinstance(thought, PeerFault):
+            return thought
+        evidence = Evidence(top.win, own.win, answer.response, worst, thought)
         components = answer.scheme.components(evidence)
         return Verdict(
             reward=sum(components.values()),
@@ -137,6 +161,19 @@ class Judge:
             components=components,
             engine=EngineStamp(self._engine_id, nodes),
         )
+
+
+_NO_OPINION = Opinion("", {})
+
+
+def _thought(answer: MoveAnswer, opinion: Opinion | PeerFault) -> float | PeerFault | None:
+    if not answer.scheme.needs_model:
+        return None
+    if isinstance(opinion, PeerFault):
+        return opinion
+    if not answer.reward_version.endswith(opinion.sha256):
+        return PeerFault(f"the reward model has become {opinion.sha256[:12]}: ask again")
+    return opinion.of[answer.move]
 
 
 def _settled(play: Play) -> Worth | None:

@@ -46,13 +46,15 @@ LENGTH_CHARS = 4000
 class Evidence:
     """What a term may look at: win probabilities of the side to move, and the answer's text.
 
-    `win_worst` is of the worst legal move, and only there for terms that ask for it.
+    `win_worst` is of the worst legal move, `model` the reward model's opinion of the move in [0, 1]; both
+    are only there for terms that ask for them.
     """
 
     win_best: float
     win_played: float
     response: str
     win_worst: float | None = None
+    model: float | None = None
 
     @property
     def regret(self) -> float:
@@ -71,6 +73,7 @@ class Term:
     value: Callable[[Evidence], float]
     judges_move: bool = True
     needs_worst: bool = False
+    needs_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,11 @@ class Scheme:
     def needs_worst(self) -> bool:
         """Whether every legal move must be searched."""
         return any(term.needs_worst for _, term in self.terms)
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a reward model must be asked."""
+        return any(term.needs_model for _, term in self.terms)
 
     def components(self, evidence: Evidence) -> dict[str, float]:
         """The terms of a legal move, weighted: their sum is the reward."""
@@ -142,6 +150,13 @@ def _minmax(evidence: Evidence) -> float:
     return 1.0 if span <= 0.0 else 1.0 - min(1.0, evidence.regret / span)
 
 
+def _model(evidence: Evidence) -> float:
+    """What the reward model thinks of the move."""
+    if evidence.model is None:
+        raise ValueError("the reward model was not asked")
+    return evidence.model
+
+
 _THOUGHT = re.compile(r"\s*+<think>\s*+[^<\s][^<]*+</think>[^<]*+")
 _BOX = re.compile(r"\\boxed\s*\{")
 
@@ -168,6 +183,7 @@ TERMS: Mapping[str, Term] = MappingProxyType(
             Term("best", 2, 0.0, 1.0, _best),
             Term("accuracy", 1, 0.0, 1.0, _accuracy),
             Term("minmax", 1, 0.0, 1.0, _minmax, needs_worst=True),
+            Term("model", 1, 0.0, 1.0, _model, needs_model=True),
             Term("format", 1, 0.0, 1.0, _format, judges_move=False),
         )
     }
@@ -192,7 +208,7 @@ def find_scheme(text: str) -> Scheme:
     if len(set(names)) < len(names):
         raise InvalidInput(f"scheme {text!r} names a term twice")
     if not any(term.judges_move for _, term in scheme.terms):
-        raise InvalidInput(f"scheme {text!r} judges no move: add delta, best, accuracy or minmax")
+        raise InvalidInput(f"scheme {text!r} judges no move: add delta, best, accuracy, minmax or model")
     return scheme
 
 

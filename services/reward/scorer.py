@@ -7,7 +7,7 @@ An answer without a legal move costs no search: its verdict names the engine and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -20,6 +20,7 @@ from rookery.trace import EngineStamp, Outcome, Verdict
 from services.reward import graded, tasks
 from services.reward.cache import AnalysisCache
 from services.reward.judge import Judge, MoveAnswer, Result
+from services.reward.learned import LearnedReward
 from services.reward.notation import Reading, read_move
 from services.reward.parse import extract
 from services.reward.position import Position, read_position
@@ -62,14 +63,21 @@ _OUTCOMES = {outcome: metrics.REWARD_OUTCOMES.labels(outcome) for outcome in Out
 class Scorer:
     """Judges answers with one pool of engines. Use it from one event loop."""
 
-    def __init__(self, pool: EnginePool, settings: RewardSettings, shared: SharedCache | None = None) -> None:
+    def __init__(
+        self,
+        pool: EnginePool,
+        settings: RewardSettings,
+        shared: SharedCache | None = None,
+        learned: LearnedReward | None = None,
+    ) -> None:
         self.pool = pool
+        self._learned = learned
         self._settings = settings
         self._shared = shared
         model = WinModel(settings.win_model, settings.k)
         engine = pool.engine_id.lower().replace(" ", "-")
         cache = AnalysisCache(engine=f"{engine}:hash-{settings.hash_mb}", shared=shared)
-        self._judge = Judge(cache, model, nodes=settings.nodes, engine_id=pool.engine_id)
+        self._judge = Judge(cache, model, nodes=settings.nodes, engine_id=pool.engine_id, learned=learned)
         searched = f"nodes-{settings.nodes}/hash-{settings.hash_mb}/{engine}"
         self._searched = f"{model.id}/{searched}"
         # An evaluation in an answer is in centipawns, which only Lichess's formula can weigh.
@@ -97,19 +105,38 @@ class Scorer:
             deadline_s=max(settings.deadline_s, settings.nodes / SLOWEST_NODES_PER_S),
         )
         try:
-            return cls(await pool.start(), settings, shared)
+            return cls(await pool.start(), settings, shared, _learned_reward(settings.model_url))
         except RookeryError as error:
             raise SetupError(f"{str(path)!r} does not work as an engine: {error}") from error
 
     async def close(self) -> None:
         """Ends the engines."""
         await self.pool.close()
+        if self._learned is not None:
+            await self._learned.close()
         if self._shared is not None:
             await self._shared.close()
 
+    async def away(self) -> str | None:
+        """Why an answer has no chance of being judged by default; None where it has."""
+        if not self.pool.ready:
+            return "no engine can be started"
+        if self._learned is not None and find_scheme(self._settings.scheme).needs_model:
+            return await self._learned.meet()
+        return None
+
     def version(self, scheme: Scheme) -> str:
-        """Everything a reward depends on beside the question."""
-        return f"{scheme.id}/{self._searched}"
+        """Everything a reward depends on beside the question.
+
+        Raises:
+            InvalidInput: it depends on a reward model, and there is none.
+            PeerFault: the reward model has not said yet which it is.
+        """
+        if not scheme.needs_model:
+            return f"{scheme.id}/{self._searched}"
+        if self._learned is None:
+            raise InvalidInput(f"scheme {scheme.text!r} asks a reward model: start with --model-url")
+        return f"{scheme.id}/{self._searched}/model-{self._learned.sha256}"
 
     async def score(self, item: Item) -> Verdict:
         """The verdict of one answer.
@@ -159,6 +186,7 @@ class Scorer:
         broad: asyncio.Semaphore,
     ) -> None:
         """Fills the slots `numbers`, whose items share a position, and so its searches."""
+        await self._meet_model(items[number].scheme for number in numbers)
         asked: dict[int, MoveAnswer | str] = {}
         for number in numbers:
             read = self._read(items[number])
@@ -182,6 +210,10 @@ class Scorer:
             judged = [error] * len(asked)
         for number, verdict in zip(asked, judged, strict=True):
             results[number] = verdict
+
+    async def _meet_model(self, schemes: Iterable[str]) -> None:
+        if self._learned is not None and any("model" in (s or self._settings.scheme) for s in schemes):
+            await self._learned.meet()
 
     def _read(self, item: Item) -> MoveAnswer | str | Result:
         """What to ask the engines: a move, or the text of a `P:` answer; else the verdict or the error."""
@@ -225,6 +257,14 @@ _NOT_YET = EngineFault("not judged")
 def _reading(item: Item, position: Position) -> Reading:
     answer = extract(item.response, truncated=item.truncated)
     return Reading(answer.missing) if answer.missing else read_move(answer.text, position.board)
+
+
+def _learned_reward(url: str) -> LearnedReward | None:
+    if not url:
+        return None
+    from rookery.clients.reward_model import RewardModelClient
+
+    return LearnedReward(RewardModelClient(url))
 
 
 def _shared_cache(url: str) -> SharedCache | None:

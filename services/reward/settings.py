@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import InvalidInput
@@ -41,13 +41,15 @@ class RewardSettings(Settings):
     win_model: Literal["lichess", "wdl"] = "lichess"
     """Win probability from the score (lichess) or from the engine's own wins and draws (wdl)."""
     scheme: str = DEFAULT
-    """Reward when the caller names none: delta, best, accuracy, minmax, or a sum as in delta+0.1*format."""
+    """Reward when the caller names none: delta, best, accuracy, minmax, model, or a sum of them."""
     queue: int = Field(default=4096, ge=1)
     """Searches that may wait for an engine before callers are told to come back."""
     deadline_s: float = Field(default=10.0, gt=0)
     """A search that takes longer has hung: its engine is replaced. It has 1 s per 20,000 nodes at least."""
     redis_url: str = ""
     """Redis where replicas share their searches, such as redis://localhost:6379. Default: none."""
+    model_url: str = ""
+    """Server of a reward model (`rookery serve reward-model`), for the scheme `model`. Default: none."""
 
     @field_validator("scheme")
     @classmethod
@@ -57,3 +59,9 @@ class RewardSettings(Settings):
         except InvalidInput as error:
             raise ValueError(str(error)) from error
         return scheme
+
+    @model_validator(mode="after")
+    def _model_has_a_server(self) -> Self:
+        if find_scheme(self.scheme).needs_model and not self.model_url:
+            raise ValueError(f"scheme {self.scheme!r} asks a reward model: name its server with --model-url")
+        return self

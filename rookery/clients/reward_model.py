@@ -1,0 +1,97 @@
+"""The client of a reward model's server, over HTTP. Whatever it says but rewards is the peer's fault."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from rookery.clients.tries import BACKOFF_S, TRIES
+from rookery.errors import PeerFault
+from rookery.lanes import Lanes
+from rookery.trace import Message
+
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """Which model answers, and the prompt style it was trained on."""
+
+    sha256: str
+    style: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRewards:
+    """Rewards in the order of the chats, and the model that gave them."""
+
+    sha256: str
+    rewards: tuple[float, ...]
+
+
+class RewardModelClient:
+    """HTTP client of `rookery serve reward-model` at `url`."""
+
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.url = url.rstrip("/")
+        self._http = Lanes(self.url, timeout_s=timeout_s)
+
+    async def card(self) -> ModelCard:
+        """The model behind the address.
+
+        Raises:
+            PeerFault: it does not answer; it is asked once.
+        """
+        body = await self._ask("GET", "/v1/model")
+        return ModelCard(_text(body, "sha256"), _text(body, "style"))
+
+    async def rewards(self, chats: Sequence[Sequence[Message]]) -> ModelRewards:
+        """Rewards of chats that end with the answer.
+
+        Raises:
+            PeerFault: it did not answer after several tries, or not with so many numbers.
+        """
+        items = [
+            {"messages": [{"role": turn.role, "content": turn.content} for turn in chat]} for chat in chats
+        ]
+        for pause_s in (*BACKOFF_S[: TRIES - 1], None):
+            try:
+                body = await self._ask("POST", "/v1/rewards", {"items": items})
+                break
+            except PeerFault:
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
+        rewards = body.get("rewards")
+        if not isinstance(rewards, list) or len(rewards) != len(chats) or not all(map(_is_number, rewards)):
+            raise PeerFault(f"{self.url}: no {len(chats)} rewards: {str(rewards)[:200]}")
+        return ModelRewards(_text(body, "sha256"), tuple(map(float, rewards)))
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        try:
+            response = await self._http.request(method, path, json=body)
+            if not response.is_success:
+                raise PeerFault(f"{method} {self.url}{path}: {response.status_code} {response.text[:300]}")
+            answer = response.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise PeerFault(f"{method} {self.url}{path}: {type(error).__name__} {error}") from error
+        if not isinstance(answer, dict):
+            raise PeerFault(f"{method} {self.url}{path}: cannot read {str(answer)[:200]!r}")
+        return answer
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str):
+        raise PeerFault(f"reward model: {name} is {value!r}, no text")
+    return value

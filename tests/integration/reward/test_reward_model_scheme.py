@@ -1,0 +1,214 @@
+"""The scheme `model`: a real reward model behind a real server, a real engine; and without the server."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import chess
+import httpx
+import pytest
+
+from rookery.errors import InvalidInput, PeerFault, SetupError
+from rookery.prompt import render
+from rookery.trace import Outcome, Phase, Position, Verdict
+from services.reward.app import create_app
+from services.reward.scorer import Item, Scorer
+from services.reward.settings import RewardSettings
+from tests.conftest import ROOT, free_port
+from tests.unit.trainer.preferences import write_pairs
+
+pytestmark = [pytest.mark.stockfish, pytest.mark.torch]
+
+FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
+MOVES = ("a2a3", "b2b4", "f3g5", "h2h4", "g2g3")
+
+Start = Callable[[Path, int], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """Trains rook-tiny on toy pairs with the command that users call."""
+
+    def train(seed: int) -> Path:
+        place = tmp_path_factory.mktemp("reward_model")
+        write_pairs(place / "pairs.jsonl", count=80)
+        (place / "manifest.json").write_text(json.dumps({"terms": {"recipe": {"style": "mover-squares"}}}))
+        flags = f"--steps 6 --batch-size 16 --lr 1e-3 --warmup-steps 1 --threads 1 --seed {seed}".split()
+        paths = [
+            "--model",
+            ROOT / "models/rook-tiny",
+            "--data",
+            place / "pairs.jsonl",
+            "--out",
+            place / "out",
+        ]
+        command = [sys.executable, "-m", "services.trainer", "reward-model", *map(str, paths), *flags]
+        subprocess.run(command, check=True, timeout=240, cwd=ROOT, capture_output=True)
+        return place / "out" / "model"
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def model(train: Callable[[int], Path]) -> Path:
+    return train(0)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(model: Path, port: int) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "services.trainer", "serve-reward-model", "--threads", "1"]
+        command += ["--model", str(model), "--port", str(port), "--rows", "4"]
+        started.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL))
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and started[-1].poll() is None:
+            try:
+                if httpx.get(f"http://127.0.0.1:{port}/readyz").is_success:
+                    return started[-1]
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise AssertionError("the reward model's server does not start")
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 0
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+async def scorer(stockfish_path: str, port: int) -> AsyncIterator[Scorer]:
+    settings = RewardSettings(
+        engine_path=Path(stockfish_path), engines=1, model_url=f"http://127.0.0.1:{port}", scheme="model"
+    )
+    scorer = await Scorer.start(settings)
+    yield scorer
+    await scorer.close()
+
+
+def _item(move: str, fen: str = FEN, scheme: str = "") -> Item:
+    return Item(fen, f"<think>So many words about it.</think> \\boxed{{{move}}}", scheme=scheme)
+
+
+async def _verdicts(scorer: Scorer, items: list[Item]) -> list[Verdict]:
+    results = await scorer.score_batch(items)
+    assert all(isinstance(result, Verdict) for result in results), results
+    return [result for result in results if isinstance(result, Verdict)]
+
+
+async def test_a_legal_move_earns_what_the_model_gives_it(
+    start: Start, model: Path, port: int, scorer: Scorer
+) -> None:
+    start(model, port)
+    verdicts = await _verdicts(scorer, [_item(move) for move in MOVES])
+    prompt = render(Position("", FEN, 0, Phase.OPENING, ""), style="mover-squares")
+    asked = [{"role": turn.role, "content": turn.content} for turn in prompt.messages]
+    items = [{"prompt": asked, "response": f"\\boxed{{{move}}}"} for move in MOVES]
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        told = (await http.post("/v1/rewards", json={"items": items})).json()
+    assert [v.reward for v in verdicts] == [1 / (1 + math.exp(-reward)) for reward in told["rewards"]]
+    assert all(v.components == {"model": v.reward} for v in verdicts)
+    assert all(v.reward_version.endswith(f"/model-{told['sha256']}") for v in verdicts)
+    assert all(v.regret is not None and v.engine is not None for v in verdicts)
+    assert len({v.reward for v in verdicts}) == len(MOVES)
+
+
+async def test_colour_and_words_do_not_matter(start: Start, model: Path, port: int, scorer: Scorer) -> None:
+    start(model, port)
+    board = chess.Board(FEN)
+    mirrored = [
+        chess.Move(chess.square_mirror(move.from_square), chess.square_mirror(move.to_square)).uci()
+        for move in map(chess.Move.from_uci, MOVES)
+    ]
+    ours = await _verdicts(scorer, [_item(move) for move in MOVES])
+    theirs = await _verdicts(scorer, [_item(move, board.mirror().fen()) for move in mirrored])
+    bare = await _verdicts(scorer, [Item(FEN, f"\\boxed{{{move}}}") for move in reversed(MOVES)])
+    assert [v.reward for v in ours] == [v.reward for v in theirs] == [v.reward for v in reversed(bare)]
+
+
+async def test_what_is_no_legal_move_is_strictly_below_all_that_are(
+    start: Start, model: Path, port: int, scorer: Scorer
+) -> None:
+    start(model, port)
+    legal = [_item(move.uci()) for move in chess.Board(FEN).legal_moves]
+    wrong = [_item("e1e8"), _item("--"), Item(FEN, "no box"), Item(FEN, "x", truncated=True)]
+    least = min(v.reward for v in await _verdicts(scorer, legal))
+    refused = await _verdicts(scorer, wrong)
+    assert least > 0.0 > max(v.reward for v in refused)
+    assert {v.outcome for v in refused} >= {Outcome.ILLEGAL, Outcome.NO_BOX, Outcome.TRUNCATED}
+    assert len({v.reward_version for v in refused}) == 1
+
+
+async def test_it_is_a_term_of_sums(start: Start, model: Path, port: int, scorer: Scorer) -> None:
+    start(model, port)
+    [alone] = await _verdicts(scorer, [_item("a2a3")])
+    [added] = await _verdicts(scorer, [_item("a2a3", scheme="delta+0.5*model+0.1*format")])
+    assert added.regret is not None
+    assert added.components == {"delta": -added.regret, "model": 0.5 * alone.reward, "format": 0.1}
+    assert added.reward_version.startswith("1*delta-1+0.5*model-1+0.1*format-1/")
+
+
+async def test_a_model_that_is_away_is_a_fault_and_never_a_reward(
+    start: Start, model: Path, port: int, scorer: Scorer
+) -> None:
+    assert "does not" not in (await _verdicts(scorer, [_item("a2a3", scheme="delta")]))[0].reward_version
+    for item in (_item("a2a3"), _item("e1e8")):  # not even the price of an illegal move: no version
+        with pytest.raises(PeerFault, match="reward model does not answer"):
+            await scorer.score(item)
+    assert "/v1/model" in (await scorer.away() or "")
+    server = start(model, port)
+    assert await scorer.away() is None
+    [before] = await _verdicts(scorer, [_item("a2a3")])
+    _stop(server)
+    transport = httpx.ASGITransport(app=create_app(scorer))
+    async with httpx.AsyncClient(transport=transport, base_url="http://reward") as http:
+        answered = await http.post("/v1/score", json={"fen": FEN, "response": "\\boxed{a2a3}"})
+        assert answered.status_code == 503
+        assert answered.json()["type"] == "urn:rookery:problem:peer-fault"
+        mixed = [{"fen": FEN, "response": "\\boxed{a2a3}", "scheme": name} for name in ("model", "delta")]
+        slots = (await http.post("/v1/score/batch", json={"items": mixed})).json()["verdicts"]
+    assert slots[0]["status"] == 503
+    assert slots[1]["outcome"] == "legal"
+    start(model, port)
+    assert (await _verdicts(scorer, [_item("a2a3")]))[0] == before
+
+
+async def test_another_model_is_another_version(
+    start: Start, model: Path, train: Callable[[int], Path], port: int, scorer: Scorer
+) -> None:
+    server = start(model, port)
+    [before] = await _verdicts(scorer, [_item("a2a3")])
+    _stop(server)
+    start(train(1), port)
+    with pytest.raises(PeerFault, match="has become"):
+        await scorer.score(_item("a2a3"))
+    [after] = await _verdicts(scorer, [_item("a2a3")])
+    assert after.reward_version != before.reward_version
+    assert after.reward != before.reward
+
+
+async def test_without_a_model_the_scheme_is_refused(stockfish_path: str) -> None:
+    scorer = await Scorer.start(RewardSettings(engine_path=Path(stockfish_path), engines=1))
+    try:
+        with pytest.raises(InvalidInput, match="--model-url"):
+            await scorer.score(_item("a2a3", scheme="model"))
+    finally:
+        await scorer.close()
+    with pytest.raises(SetupError, match="--model-url"):
+        RewardSettings.parse(["--scheme", "delta+model"], prog="reward")
