@@ -21,6 +21,8 @@ from pydantic_settings import (
 )
 
 from rookery.errors import RookeryError, SetupError
+from rookery.origins import Origins, Witness, as_toml, last_origins
+from rookery.presets import preset_table
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
 """Names a TOML file whose table of the same name as the service holds its settings."""
@@ -49,27 +51,59 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags win over the environment, the environment over the TOML file."""
-        path = os.environ.get(CONFIG_VARIABLE)
-        shared = InitSettingsSource(settings_cls, _shared_environment(settings_cls))
-        sources = (init_settings, env_settings, shared)
-        if path is None:
-            return sources
-        table = cls.model_config.get("env_prefix", "").rstrip("_").lower()
-        return (*sources, InitSettingsSource(settings_cls, _toml_table(Path(path), table)))
+        """Flags win over the environment, the environment over the TOML file, that over the preset."""
+        shared = SharedEnvironment(settings_cls, _shared_environment(settings_cls))
+        sources: list[PydanticBaseSettingsSource] = [init_settings, env_settings, shared]
+        if (path := os.environ.get(CONFIG_VARIABLE)) is not None:
+            sources.append(TomlFile(settings_cls, _toml_table(Path(path), cls.table())))
+        if "preset" in settings_cls.model_fields:
+            sources.append(PresetFile(settings_cls))
+        return (*sources, Witness(settings_cls))
+
+    @classmethod
+    def table(cls) -> str:
+        """Its name in a TOML file, as in `trainer`."""
+        return cls.model_config.get("env_prefix", "").rstrip("_").lower()
 
     @classmethod
     def parse(cls, argv: list[str], *, prog: str) -> Self:
-        """Reads flags over environment over TOML.
+        """Reads flags over environment over TOML over preset.
 
         Raises:
             SetupError: a value is wrong; the message names it and its source.
+            SystemExit: --dry-run: the settings are printed and nothing else is to happen.
         """
         try:
             source: CliSettingsSource[Any] = CliSettingsSource(cls, cli_prog_name=prog)
-            return CliApp.run(cls, cli_args=argv, cli_settings_source=source)
+            settings = CliApp.run(cls, cli_args=argv, cli_settings_source=source)
         except ValidationError as error:
             raise SetupError(f"{prog}: {_readable(error)}") from error
+        if isinstance(settings, PresetSettings) and settings.dry_run:
+            settings.print_resolved(last_origins())
+            raise SystemExit(0)
+        return settings
+
+
+class SharedEnvironment(InitSettingsSource):
+    """Variables that all members of a run read."""
+
+
+class TomlFile(InitSettingsSource):
+    """The file that ROOKERY_CONFIG names."""
+
+
+class PresetFile(PydanticBaseSettingsSource):
+    """The preset that a stronger source names."""
+
+    def __call__(self) -> dict[str, Any]:
+        name = self.current_state.get("preset")
+        # `demo` is an `up`, `autobatch` a trainer: the nearest of them that the preset knows.
+        tables = [base.table() for base in self.settings_cls.__mro__ if issubclass(base, Settings)]
+        return preset_table(str(name), tables) if name else {}
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        """Required of a source."""
+        return None, field_name, False
 
 
 def _toml_table(path: Path, table: str) -> dict[str, Any]:
@@ -78,6 +112,24 @@ def _toml_table(path: Path, table: str) -> dict[str, Any]:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise SetupError(f"{CONFIG_VARIABLE}={str(path)!r}: {error}") from error
     return values
+
+
+class PresetSettings(Settings):
+    """What can start from a preset, and be shown instead of done."""
+
+    preset: str | None = None
+    """Name of a set of defaults for a whole run; an unknown one lists them."""
+    dry_run: bool = False
+    """Print the resolved settings as TOML, each with its source, and end."""
+
+    def write_resolved(self, folder: Path) -> None:
+        """Keeps the settings with the run that they make, as a file that ROOKERY_CONFIG can name."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.table()}.toml").write_text(as_toml(self, self.table()))
+
+    def print_resolved(self, origins: Origins) -> None:
+        """What --dry-run prints."""
+        sys.stdout.write(as_toml(self, self.table(), origins))
 
 
 Port = Annotated[int, Field(ge=0, le=65535)]

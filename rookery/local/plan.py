@@ -13,6 +13,7 @@ from rookery.local.ports import Ports
 from rookery.local.probes import probe_redis
 from rookery.local.redis_server import redis_argv
 from rookery.local.settings import UpSettings
+from rookery.presets import read_preset
 
 HOST = "127.0.0.1"
 
@@ -124,6 +125,8 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     model = _model(settings.model)
     listening: dict[str, object] = {"host": HOST, **plan.ports[name]}
     member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
+    if settings.preset and name in read_preset(settings.preset):
+        member["preset"] = settings.preset
     if name == "feed":
         return {**member, "sources": settings.source.resolve(), "seed": settings.seed}
     if name == "archive":

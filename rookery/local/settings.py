@@ -10,8 +10,9 @@ from pathlib import Path
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from rookery.origins import Origins
 from rookery.prompt import STYLES
-from rookery.settings import Settings
+from rookery.settings import PresetSettings
 
 SERVICES = ("feed", "archive", "reward", "trainer", "inference", "rollouts", "data")
 """Who can be named in `--set`."""
@@ -19,12 +20,12 @@ SERVICES = ("feed", "archive", "reward", "trainer", "inference", "rollouts", "da
 _OVERRIDE = re.compile(rf"({'|'.join(SERVICES)})\.[a-z][a-z0-9_]*=.*")
 
 
-class UpSettings(Settings):
+class UpSettings(PresetSettings):
     """Run every part of Rookery on this machine until --steps, --minutes or Ctrl-C.
 
     Precedence: flags, then UP_... variables, then the [up] table of the TOML file that ROOKERY_CONFIG
-    names; that file's other tables ([trainer], [reward], ...) and the services' own variables
-    (TRAINER_..., REWARD_...) reach them too.
+    names, then --preset; that file's other tables ([trainer], [reward], ...) and the services' own
+    variables (TRAINER_..., REWARD_...) reach them too.
     """
 
     model_config = SettingsConfigDict(env_prefix="UP_")
@@ -67,6 +68,13 @@ class UpSettings(Settings):
     """`cpu`, or the index of the GPU that trains. auto: the second GPU, else the first, else the CPU."""
     set: tuple[str, ...] = ()
     """SERVICE.SETTING=VALUE, repeatable, as in trainer.lr=5e-4 or reward.port=8081."""
+
+    def print_resolved(self, origins: Origins) -> None:
+        """This table, then those of the services that learn, as they themselves resolve them."""
+        super().print_resolved(origins)
+        from rookery.local.resolved import print_services
+
+        print_services(self)
 
     @field_validator("style")
     @classmethod

@@ -10,12 +10,9 @@ from typing import Any
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.steps import METRICS_FILE, Step, read_metrics
 
-SETTINGS_FILES = ("settings.json", "trainer.toml", "sft.toml")
-"""What `rookery up`, the trainer and `rookery sft` say of themselves in a run's folder."""
-
 INCIDENTAL = {
     "seed", "run", "runs_dir", "run_dir", "out", "redis_url", "steps", "minutes", "max_steps",
-    "inference_urls", "host", "port", "keep", "threads",
+    "inference_urls", "host", "port", "keep", "threads", "preset", "mlflow",
 }  # fmt: skip
 """Settings in which two runs of one configuration may differ."""
 
@@ -72,15 +69,15 @@ def _read(folder: Path) -> Run:
 
 def _settings(folder: Path) -> dict[str, Any]:
     settings: dict[str, Any] = {}
-    for name in SETTINGS_FILES:
-        path = folder / name
-        if not path.is_file():
-            continue
+    # `rookery up` writes the first; the trainer, sft and their like a table each.
+    for path in (*folder.glob("settings.json"), *sorted(folder.glob("*.toml"))):
         try:
             table = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
         except ValueError as error:
             raise InvalidInput(f"{path}: {error}") from error
-        settings |= {f"{path.stem}.{key}": value for key, value in table.items()}
+        for key, value in table.items():
+            inner = value if isinstance(value, dict) else {key: value}
+            settings |= {f"{path.stem}.{name}": setting for name, setting in inner.items()}
     return settings
 
 

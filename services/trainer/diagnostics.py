@@ -50,17 +50,8 @@ class Meter:
     @contextmanager
     def step(self) -> Iterator[None]:
         """Around the work whose memory is to be measured."""
-        # Where the mark cannot be set back, the peak is the highest since the process began.
-        memory.reset_resident_peak()
-        if self._device.type == "cuda":
-            with memory.watch(self._device) as peak:
-                yield
-            self._memory = {"cuda_peak_mib": peak.bytes / memory.MIB}
-        else:
+        with memory.levels(self._device) as self._memory:
             yield
-            self._memory = {}
-        self._memory["resident_mib"] = memory.resident_bytes() / memory.MIB
-        self._memory["resident_peak_mib"] = memory.resident_peak_bytes() / memory.MIB
 
     def row(self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float) -> dict[str, float]:
         """Of the step just watched; `tokens` are those that carried loss."""

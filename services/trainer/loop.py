@@ -25,10 +25,10 @@ from services.trainer.intake import Intake
 from services.trainer.learner import Learner
 from services.trainer.policy import Policy
 from services.trainer.publisher import Publisher
-from services.trainer.report import Report, ages_of, describe_step, left_behind, strict
+from services.trainer.report import Report, ages_of, describe_step, strict
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
-from services.trainer.tracking import track
+from services.trainer.tracking import left_behind, track
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def train(
             settings.run_dir,
             wanted=settings.mlflow,
             params=settings.model_dump(mode="json"),
-            artifacts=lambda: left_behind(settings),
+            artifacts=lambda: left_behind(settings.run_dir),
         ) as tracker,
         Report(settings.run_dir, tracker) as report,
         intake,

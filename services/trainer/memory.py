@@ -52,6 +52,22 @@ def watch(device: torch.device) -> Iterator[Peak]:
         peak.bytes = sampler.highest
 
 
+@contextmanager
+def levels(device: torch.device) -> Iterator[dict[str, float]]:
+    """Fills, at the end of what happens inside, the keys that metrics.jsonl has for memory, in MiB."""
+    found: dict[str, float] = {}
+    # Where the mark cannot be set back, the peak is the highest since the process began.
+    reset_resident_peak()
+    if device.type == "cuda":
+        with watch(device) as peak:
+            yield found
+        found["cuda_peak_mib"] = peak.bytes / MIB
+    else:
+        yield found
+    found["resident_mib"] = resident_bytes() / MIB
+    found["resident_peak_mib"] = resident_peak_bytes() / MIB
+
+
 def resident_peak_bytes(proc: Path = Path("/proc/self")) -> int:
     """Highest resident set since the process began, or since `reset_resident_peak`."""
     return _status(proc, "VmHWM")

@@ -56,6 +56,7 @@ async def _train(settings: TrainerSettings, state: dict[str, str], stop: threadi
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
     policy = await asyncio.to_thread(Policy, settings)
     settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
+    settings.write_resolved(settings.run_dir)
     state["reason"] = "waiting for redis"
     await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
     epoch = await asyncio.to_thread(streams.take_over)

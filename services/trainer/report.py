@@ -8,15 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from rookery.plots import CURVES_FILE
-from rookery.plots.panels import choose
-from rookery.plots.picture import Curve, draw
-from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
+from rookery.plots.steps import METRICS_FILE
 from rookery.trace import Outcome, TraceGroup
 from services.trainer.advantages import zero_variance
 from services.trainer.diagnostics import components, lengths
 from services.trainer.exported import export
-from services.trainer.settings import TrainerSettings
 from services.trainer.step import StepResult
 from services.trainer.tracking import Tracker
 
@@ -64,19 +60,6 @@ class Report:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-
-
-def left_behind(settings: TrainerSettings) -> list[tuple[Path, str | None]]:
-    """What a tracker keeps of a run: the newest adapter, metrics.jsonl and its curves."""
-    metrics = settings.run_dir / METRICS_FILE
-    kept: list[tuple[Path, str | None]] = [(metrics, None)]
-    steps = read_metrics(metrics)
-    if steps:
-        curves = settings.run_dir / CURVES_FILE
-        curves.write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
-        kept.append((curves, None))
-    newest = sorted(settings.adapters_dir.glob("policy-v*"))[-1:]
-    return kept + [(path, "adapter") for folder in newest for path in sorted(folder.glob("adapter_*"))]
 
 
 def describe_step(

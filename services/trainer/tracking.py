@@ -18,6 +18,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from rookery.errors import SetupError
+from rookery.plots import CURVES_FILE
+from rookery.plots.panels import choose
+from rookery.plots.picture import Curve, draw
+from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +171,19 @@ def track(
         status = "FINISHED"
     finally:
         tracker.close(status=status, artifacts=artifacts)
+
+
+def left_behind(folder: Path) -> list[tuple[Path, str | None]]:
+    """What is kept of a run: metrics.jsonl, its curves, the settings, the newest adapter if there is one."""
+    metrics, curves = folder / METRICS_FILE, folder / CURVES_FILE
+    steps = read_metrics(metrics)
+    if steps:
+        curves.write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
+    kept: list[tuple[Path, str | None]] = [
+        (path, None) for path in (metrics, curves, *sorted(folder.glob("*.toml"))) if path.exists()
+    ]
+    newest = sorted((folder / "adapters").glob("policy-v*"))[-1:]
+    return kept + [(path, "adapter") for made in newest for path in sorted(made.glob("adapter_*"))]
 
 
 def _client(folder: Path) -> _Client:

@@ -4,11 +4,11 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 from pydantic_settings import SettingsConfigDict
 
 from rookery.prompt import STYLES
-from rookery.settings import Port, RunSettings
+from rookery.settings import Port, PresetSettings, RunSettings
 from rookery.trace import Sampling
 
 
-class RolloutsSettings(RunSettings):
+class RolloutsSettings(RunSettings, PresetSettings):
     """Turns positions of a run into scored groups of completions."""
 
     model_config = SettingsConfigDict(env_prefix="ROLLOUTS_")
@@ -35,6 +35,8 @@ class RolloutsSettings(RunSettings):
     """Nothing else shapes the sampling, so that importance ratios exist."""
     max_tokens: PositiveInt = 64
     """Longest completion, in tokens."""
+    state_max_tokens: NonNegativeInt = 0
+    """Longest answer to RookWorld's task A; 0: as of any other."""
     seed: int = 0
     """With the group it fixes the seed of every completion."""
     consumer: str = Field(default="rollouts", pattern=r"^[A-Za-z0-9._-]+$")

@@ -19,7 +19,9 @@ from services.trainer.fitting import checkpoint
 from services.trainer.fitting.layout import Example, Laid, lay, micro_batches, rows
 from services.trainer.fitting.log import Log
 from services.trainer.fitting.order import Source, batches
+from services.trainer.memory import levels
 from services.trainer.settings import FitSettings
+from services.trainer.tracking import left_behind, track
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ def fit(course: Course, source: Source, settings: FitSettings) -> None:
     optimizer = torch.optim.AdamW(
         weights.values(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=settings.weight_decay, fused=True
     )
-    settings.out.mkdir(parents=True, exist_ok=True)
+    settings.write_resolved(settings.out)
     fingerprint = settings.fingerprint()
     step = checkpoint.restore(settings.out, weights, optimizer, fingerprint=fingerprint)
     logger.info(
@@ -94,15 +96,28 @@ def fit(course: Course, source: Source, settings: FitSettings) -> None:
     )  # fmt: skip
     way = Pass.of(course, settings)
     supply = batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
-    with Log(course.name, settings.out, start=step, steps=settings.steps) as log:
+    device = next(course.model.parameters()).device
+    with (
+        track(
+            settings.out,
+            wanted=settings.mlflow,
+            params=settings.model_dump(mode="json"),
+            artifacts=lambda: left_behind(settings.out),
+        ) as tracker,
+        Log(course.name, settings.out, start=step, steps=settings.steps) as log,
+    ):
         while step < settings.steps:
             started = time.perf_counter()
-            measured = _step(way, optimizer, next(supply), step=step)
+            with levels(device) as memory:
+                measured = _step(way, optimizer, next(supply), step=step)
             step += 1
-            row: dict[str, Any] = {"step": step, **measured, "step_s": time.perf_counter() - started}
+            step_s = time.perf_counter() - started
+            speed = {"step_s": step_s, "tokens_per_s": measured["tokens"] / step_s}
+            row: dict[str, Any] = {"step": step, **measured, **speed, **memory}
             if step % settings.eval_every == 0 or step == settings.steps:
                 row |= {f"eval_{name}": value for name, value in course.evaluate().items()}
             log.write(row)
+            tracker.log(row)
             if step % settings.save_every == 0 or step == settings.steps:
                 checkpoint.save(settings.out, weights, optimizer, step=step, fingerprint=fingerprint)
 

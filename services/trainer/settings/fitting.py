@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from rookery.settings import Settings
+from rookery.settings import PresetSettings
 
 
-class FitSettings(Settings):
+class FitSettings(PresetSettings):
     """Training on a file of examples."""
 
     model: Path
@@ -62,7 +62,11 @@ class FitSettings(Settings):
     save_dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Of the exported weights."""
 
+    mlflow: bool = False
+    """Log to MLflow: to MLFLOW_TRACKING_URI, else to files in mlruns/ beside the run's folder."""
+
     def fingerprint(self) -> dict[str, str]:
         """What must not change when a run resumes."""
         free = {"out", "device", "threads", "save_every", "save_dtype", "eval_every", "eval_examples"}
+        free |= {"preset", "dry_run", "mlflow"}
         return {name: str(value) for name, value in self.model_dump(exclude=free).items()}

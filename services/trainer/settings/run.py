@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
-from rookery.settings import Port
+from rookery.settings import Port, PresetSettings
 from services.trainer.settings.objective import ObjectiveSettings
 
 
@@ -14,7 +14,7 @@ def _auto_is_0(value: object) -> object:
     return 0 if value == "auto" else value
 
 
-class TrainerSettings(ObjectiveSettings):
+class TrainerSettings(ObjectiveSettings, PresetSettings):
     """Policy gradient on the groups of a run's `traces` stream."""
 
     model_config = SettingsConfigDict(env_prefix="TRAINER_")

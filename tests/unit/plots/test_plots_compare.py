@@ -21,7 +21,9 @@ def make_run(
     """Rewards around `level`, with noise of deviation 0.1 from `seed`."""
     rng = random.Random(seed)
     folder.mkdir(parents=True)
-    lines = [{"step": i + 1, "reward": level + rng.gauss(0, 0.1), "kl_behaviour_age0": 0.1} for i in range(steps)]
+    lines = [
+        {"step": i + 1, "reward": level + rng.gauss(0, 0.1), "kl_behaviour_age0": 0.1} for i in range(steps)
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if settings is not None:
         (folder / "settings.json").write_text(json.dumps({**settings, "seed": seed, "run": folder.name}))
@@ -72,7 +74,7 @@ def test_runs_that_say_nothing_of_their_settings_stand_alone(tmp_path: Path) -> 
 def test_the_trainers_own_settings_are_read(tmp_path: Path) -> None:
     for seed, lr in enumerate((1, 1, 2)):
         folder = make_run(tmp_path / f"run-{seed}", level=0.0, seed=seed)
-        (folder / "sft.toml").write_text(f'lr = {lr}\nseed = {seed}\nout = "{folder}"\n')
+        (folder / "sft.toml").write_text(f'[sft]\nlr = {lr}\nseed = {seed}\nout = "{folder}"\n')
     groups = group_seeds(find_runs([str(tmp_path)], runs_dir=tmp_path))
     assert [len(group.runs) for group in groups] == [2, 1]
 

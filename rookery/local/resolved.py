@@ -1,0 +1,29 @@
+"""`rookery up --dry-run`: what the services that learn would be told, as they themselves resolve it."""
+
+import subprocess
+import sys
+
+from rookery.errors import SetupError
+from rookery.local.plan import HOST, make_plan
+from rookery.local.ports import Ports
+from rookery.local.runs import settle_settings
+from rookery.local.settings import UpSettings
+
+LEARNING = ("rollouts", "trainer")
+
+
+def print_services(given: UpSettings) -> None:
+    """Starts nothing that stays: each service is asked for its settings alone.
+
+    Raises:
+        SetupError: a service refuses its settings.
+    """
+    settings = settle_settings(given)
+    with Ports(HOST) as ports:
+        plan = make_plan(settings, ports)
+    for name in LEARNING:
+        argv = [*plan.commands[name].argv, "--dry-run"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SetupError(f"{name}: {done.stderr.strip().removeprefix('error: ')}")
+        sys.stdout.write("\n" + done.stdout)

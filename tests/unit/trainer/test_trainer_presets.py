@@ -1,0 +1,87 @@
+"""Every preset that is shipped sets what exists, and agrees with itself."""
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from rookery.local.settings import UpSettings
+from rookery.presets import preset_names, presets_dir, read_preset
+from rookery.settings import PresetSettings
+from services.inference.rollouts.settings import RolloutsSettings
+from services.trainer.settings import SftSettings, TrainerSettings
+from services.trainer.settings.autobatch import AutobatchSettings
+
+TABLES: dict[str, type[PresetSettings]] = {
+    "up": UpSettings,
+    "trainer": TrainerSettings,
+    "rollouts": RolloutsSettings,
+    "sft": SftSettings,
+}
+REQUIRED = {
+    "trainer": ["--run-dir", "runs/x"],
+    "sft": ["--data", "d.jsonl", "--out", "runs/x"],
+}
+CASES = [(name, table) for name in preset_names() for table in read_preset(name)]
+
+
+def test_the_promised_ones_are_there() -> None:
+    assert preset_names() == ["chess-gpt", "pychess-ppo", "rookworld-full", "rookworld-mini", "tiny-cpu"]
+
+
+@pytest.mark.parametrize(("name", "table"), CASES)
+def test_it_resolves_and_its_fields_exist(name: str, table: str) -> None:
+    argv = ["--preset", name, *REQUIRED.get(table, [])]
+    settings = TABLES[table].parse(argv, prog=table)
+    for field, value in read_preset(name)[table].items():
+        if value != "auto":
+            assert str(getattr(settings, field)) == str(value), field
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_parts_of_a_run_agree(name: str) -> None:
+    """What `rookery up` decides for a service must be what the preset sets for it alone."""
+    tables = read_preset(name)
+    up, rollouts, trainer = tables["up"], tables["rollouts"], tables["trainer"]
+    assert up["model"] == trainer["model"]
+    assert up["batch_groups"] == rollouts["batch_groups"] == trainer["batch_groups"]
+    assert up["group_size"] == rollouts["group_size"]
+    assert up.get("max_tokens") == rollouts.get("max_tokens")
+    assert up.get("style", "mover-squares") == rollouts.get("style", "mover-squares")
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_numbers_name_their_source(name: str) -> None:
+    text = (presets_dir() / f"{name}.toml").read_text()
+    assert text.startswith("# ")
+    assert tomllib.loads(text)
+    assert text.count("#") >= 6
+
+
+def test_autobatch_takes_the_trainers_table() -> None:
+    assert AutobatchSettings.parse(["--preset", "tiny-cpu"], prog="autobatch").row_tokens == 1024
+
+
+def test_up_shows_what_the_services_resolve() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "rookery.cli",
+        "up",
+        "--preset",
+        "tiny-cpu",
+        "--dry-run",
+        "--batch-groups",
+        "8",
+    ]
+    done = subprocess.run(
+        [*command, "--set", "trainer.lr=5e-4"], capture_output=True, text=True, check=True, timeout=120
+    )
+    resolved = tomllib.loads(done.stdout)
+    assert list(resolved) == ["up", "rollouts", "trainer"]
+    assert resolved["trainer"]["batch_groups"] == resolved["rollouts"]["batch_groups"] == 8
+    assert (resolved["trainer"]["lr"], resolved["trainer"]["row_tokens"]) == (5e-4, 1024)
+    assert any(
+        line.startswith("row_tokens") and "preset tiny-cpu" in line for line in done.stdout.splitlines()
+    )
