@@ -1,11 +1,12 @@
 """The real neighbours of the tests: found or started here, never faked.
 
-A test names what it needs with a marker (`stockfish`, `redis`, `vllm`, `torch`, `shared_data`) or by
-asking for the fixture of that name. What is missing skips the test and says why, unless
-`ROOKERY_REQUIRE` lists it (comma-separated, or `all`): then the test fails instead.
+A test names what it needs with a marker (`stockfish`, `redis`, `vllm`, `torch`, `prometheus`, `compose`,
+`docker`, `shared_data`) or by asking for the fixture of that name. What is missing skips the test and says
+why, unless `ROOKERY_REQUIRE` lists it (comma-separated, or `all`): then the test fails instead.
 """
 
 import contextlib
+import functools
 import importlib.util
 import os
 import shutil
@@ -37,7 +38,8 @@ def require(name: str) -> str:
     place, reason = NEIGHBOURS[name]()
     if place is not None:
         return place
-    if {name, "all"} & set(os.environ.get("ROOKERY_REQUIRE", "").split(",")):
+    insisted = set(os.environ.get("ROOKERY_REQUIRE", "").split(","))
+    if name in insisted or ("all" in insisted and name not in BY_NAME_ALONE):
         pytest.fail(f"ROOKERY_REQUIRE insists on {name}, but {reason}", pytrace=False)
     pytest.skip(f"needs {name}: {reason}")
 
@@ -62,6 +64,23 @@ def _shared_data() -> tuple[str | None, str]:
     return (str(path) if path.is_dir() else None), f"no folder {path}: set ROOKERY_SHARED_DATA"
 
 
+def _prometheus() -> tuple[str | None, str]:
+    server, tool = shutil.which("prometheus"), shutil.which("promtool")
+    if server and tool:
+        return str(Path(tool).parent), ""
+    return None, "no `prometheus` and `promtool` on the path: apt-get install prometheus"
+
+
+def _docker(*asked: str) -> tuple[str | None, str]:
+    docker = shutil.which("docker")
+    if docker is None:
+        return None, "no `docker` on the path"
+    answer = subprocess.run([docker, *asked], capture_output=True, text=True, check=False, timeout=30)
+    if answer.returncode:
+        return None, f"`docker {' '.join(asked)}` says: {answer.stderr.strip()}"
+    return docker, ""
+
+
 def _module(name: str) -> Callable[[], tuple[str | None, str]]:
     return lambda: (name if importlib.util.find_spec(name) else None, f"{name} is not installed")
 
@@ -71,8 +90,15 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "redis": _redis,
     "vllm": _module("vllm"),
     "torch": _module("torch"),
+    "prometheus": _prometheus,
+    "compose": functools.cache(lambda: _docker("compose", "version")),
+    "docker": functools.cache(lambda: _docker("version")),
     "shared_data": _shared_data,
 }
+
+
+BY_NAME_ALONE = {"compose", "docker"}
+"""What `all` does not insist on: not every machine may have it."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -35,6 +35,8 @@ class StatusSettings(Settings):
     """Where `rookery up` keeps its runs."""
     redis_url: str | None = None
     """Redis of the run. Default: what the run's folder says."""
+    host: str = HOST
+    """With --redis-url: where the services are; {service} stands for the name of each, as in containers."""
     watch: bool = False
     """Look again and again until Ctrl-C."""
     every_s: PositiveFloat = 2.0
@@ -80,7 +82,8 @@ def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
 
 def _place(settings: StatusSettings) -> dict[str, Any]:
     if settings.redis_url is not None:
-        probes = {name: f"http://{HOST}:{ports['port']}/readyz" for name, ports in PORTS.items()}
+        hosts = {name: settings.host.replace("{service}", name) for name in PORTS}
+        probes = {name: f"http://{hosts[name]}:{ports['port']}/readyz" for name, ports in PORTS.items()}
         return {"run": settings.run or "default", "redis_url": settings.redis_url, "probes": probes}
     path = (
         settings.runs_dir / settings.run / ENDPOINTS_FILE

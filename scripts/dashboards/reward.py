@@ -123,5 +123,23 @@ BOARD = Board(
                 ),
             ),
         ),
+        (
+            "Reward model (`rookery serve reward-model`)",
+            (
+                panel(
+                    "Answers",
+                    units.CountsPerSecond,
+                    "Scored by the reward model, and waiting for it.",
+                    ("sum(rate(rookery_reward_model_answers_total[$__rate_interval]))", "scored"),
+                    ("sum(rookery_reward_model_waiting)", "waiting"),
+                ),
+                panel(
+                    "Forward passes",
+                    units.PercentUnit,
+                    "Of the reward model: share of wall time.",
+                    ("sum(rate(rookery_reward_model_pass_seconds_sum[$__rate_interval]))", "in passes"),
+                ),
+            ),
+        ),
     ),
 )

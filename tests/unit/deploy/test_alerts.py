@@ -1,0 +1,35 @@
+"""The alert rules and Prometheus's configuration, by Prometheus's own checker."""
+
+import re
+import subprocess
+
+import pytest
+
+from tests.conftest import ROOT, require
+
+pytestmark = pytest.mark.prometheus
+
+FOLDER = ROOT / "deploy" / "prometheus"
+NAMES = re.findall(r"- alert: (\w+)", (FOLDER / "rules.yml").read_text())
+
+
+def promtool(*arguments: str) -> None:
+    command = [f"{require('prometheus')}/promtool", *arguments]
+    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_configuration_is_valid() -> None:
+    promtool("check", "config", "prometheus.yml")
+
+
+def test_each_alert_fires_for_its_cause_alone() -> None:
+    promtool("test", "rules", "rules.test.yml")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_alert_is_tested_both_ways_and_explained(name: str) -> None:
+    tests = (FOLDER / "rules.test.yml").read_text()
+    assert re.search(rf"alertname: {name} }}", tests), f"no test says when {name} is silent"
+    assert re.search(rf"alertname: {name}\n +exp_alerts", tests), f"no test fires {name}"
+    assert f"### {name}" in (ROOT / "docs" / "operations.md").read_text()

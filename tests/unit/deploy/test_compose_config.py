@@ -1,0 +1,80 @@
+"""docker compose itself reads the file, for every profile; it needs no daemon for that."""
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, require
+
+pytestmark = pytest.mark.compose
+
+LOOP = {"redis", "feed", "data", "archive", "exporter", "reward", "gateway", "rollouts"}
+WATCHERS = {"prometheus", "grafana", "mlflow"}
+PROFILES = {
+    None: LOOP | {"inference", "trainer"} | WATCHERS,
+    "cpu": LOOP | {"inference", "trainer"},
+    "gpu": LOOP | {"inference-gpu", "trainer-gpu"},
+    "observability": LOOP | WATCHERS,
+}
+"""What each profile starts; None is what the committed .env chooses."""
+
+
+def config(profile: str | None, **environment: str) -> dict[str, Any]:
+    """The resolved configuration."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("COMPOSE_")} | environment
+    if profile:
+        clean["COMPOSE_PROFILES"] = profile
+    command = [require("compose"), "compose", "config", "--format", "json"]
+    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "variable is not set" not in done.stderr
+    resolved: dict[str, Any] = json.loads(done.stdout)
+    return resolved
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_starts_what_it_should(profile: str | None) -> None:
+    assert set(config(profile)["services"]) == PROFILES[profile]
+
+
+def test_gpus_are_pinned_by_device() -> None:
+    services = config("gpu", MODEL="Qwen/Qwen3-4B", TRAINER_GPU="3")["services"]
+    for name, device, model in (
+        ("inference-gpu", "0", "INFERENCE_MODEL"),
+        ("trainer-gpu", "3", "TRAINER_MODEL"),
+    ):
+        (reserved,) = services[name]["deploy"]["resources"]["reservations"]["devices"]
+        assert reserved["device_ids"] == [device]
+        assert services[name]["environment"][model] == "Qwen/Qwen3-4B"
+
+
+def test_ports_are_bound_to_loopback_unless_told_otherwise() -> None:
+    for bind in ("127.0.0.1", "0.0.0.0"):
+        services = config(None, BIND=bind)["services"].values()
+        hosts = {port["host_ip"] for service in services for port in service.get("ports", [])}
+        assert hosts == {bind}
+
+
+def test_members_of_a_run_agree() -> None:
+    services = config(None, RUN="mine", REDIS_PASSWORD="other", BATCH_GROUPS="5")["services"]
+    members = [s["environment"] for s in services.values() if "ROOKERY_RUN" in s.get("environment", {})]
+    assert len(members) == 6
+    for environment in members:
+        assert environment["ROOKERY_RUN"] == "mine"
+        assert ":other@" in environment["ROOKERY_REDIS_URL"]
+    assert services["trainer"]["environment"]["TRAINER_BATCH_GROUPS"] == "5"
+    assert services["rollouts"]["environment"]["ROLLOUTS_BATCH_GROUPS"] == "5"
+    assert services["trainer"]["environment"]["TRAINER_RUN_DIR"] == "runs/mine"
+
+
+def test_a_service_waits_for_what_it_needs() -> None:
+    services = config(None)["services"]
+    waits = {name: set(service.get("depends_on", {})) for name, service in services.items()}
+    assert waits["rollouts"] >= {"reward", "feed", "inference"}
+    assert waits["trainer"] >= {"redis"}
+    for service in services.values():
+        for needed in service.get("depends_on", {}).values():
+            assert needed["condition"] == "service_healthy"

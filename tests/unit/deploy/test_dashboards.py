@@ -1,0 +1,73 @@
+"""The dashboards say what they show, show all there is, and never a version."""
+
+import re
+
+import pytest
+from prometheus_client import Counter, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from rookery import metrics
+from scripts.dashboards.__main__ import BOARDS, texts
+from scripts.dashboards.panel import Board, Panel
+
+PANELS = [
+    pytest.param(board, panel, id=f"{board.name}-{panel.title}")
+    for board in BOARDS
+    for _, panels in board.rows
+    for panel in panels
+]
+REGISTRY = {name: metric for name, metric in vars(metrics).items() if isinstance(metric, MetricWrapperBase)}
+
+
+def exported(metric: MetricWrapperBase) -> str:
+    """The name under which Prometheus knows it."""
+    name = next(iter(metric.describe())).name
+    return f"{name}_total" if isinstance(metric, Counter) else name
+
+
+def test_the_files_are_what_the_code_says() -> None:
+    for path, text in texts().items():
+        assert path.read_text() == text, f"{path} is stale: make dashboards"
+
+
+@pytest.mark.parametrize(("board", "panel"), PANELS)
+def test_a_panel_says_what_it_shows(board: Board, panel: Panel) -> None:
+    assert panel.description.endswith("."), panel.description
+    assert panel.unit
+    assert panel.queries
+    for query in panel.queries:
+        assert query.legend
+
+
+def test_titles_are_unique_within_a_board() -> None:
+    for board in BOARDS:
+        titles = [panel.title for _, panels in board.rows for panel in panels]
+        assert len(titles) == len(set(titles))
+
+
+def test_every_metric_is_shown() -> None:
+    expressions = " ".join(q.expression for _, panel in (p.values for p in PANELS) for q in panel.queries)
+    shown = set(re.findall(r"rookery_\w+", expressions))
+    missing = {
+        name
+        for name in map(exported, REGISTRY.values())
+        if not {name, f"{name}_sum", f"{name}_bucket", f"{name}_count"} & shown
+    }
+    assert missing == set()
+
+
+def test_every_metric_that_is_shown_is_declared() -> None:
+    declared = set()
+    for metric in REGISTRY.values():
+        name = exported(metric)
+        parts = ("sum", "count", "bucket") if isinstance(metric, Histogram) else ()
+        declared |= {name, *(f"{name}_{part}" for part in parts)}
+    for _, panel in (p.values for p in PANELS):
+        for query in panel.queries:
+            assert set(re.findall(r"rookery_\w+", query.expression)) <= declared, panel.title
+
+
+def test_no_metric_has_a_version_for_a_label() -> None:
+    forbidden = {"version", "adapter", "policy", "step", "fen", "game", "model_name"}
+    for metric in REGISTRY.values():
+        assert not forbidden & set(metric._labelnames), exported(metric)

