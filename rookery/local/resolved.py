@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 
 from rookery.errors import SetupError
 from rookery.local.plan import HOST, make_plan
@@ -21,6 +22,10 @@ def print_services(given: UpSettings) -> None:
     settings = settle_settings(given)
     with Ports(HOST) as ports:
         plan = make_plan(settings, ports)
+    # Redis must have its folder before it starts; here it never will.
+    for folder in (plan.run_dir / "redis", plan.run_dir, settings.runs_dir):
+        with suppress(OSError):  # not empty, so not ours
+            folder.rmdir()
     for name in LEARNING:
         argv = [*plan.commands[name].argv, "--dry-run"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_autobatch_takes_the_trainers_table() -> None:
     assert AutobatchSettings.parse(["--preset", "tiny-cpu"], prog="autobatch").row_tokens == 1024
 
 
-def test_up_shows_what_the_services_resolve() -> None:
+def test_up_shows_what_the_services_resolve(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -76,9 +77,14 @@ def test_up_shows_what_the_services_resolve() -> None:
         "8",
     ]
     done = subprocess.run(
-        [*command, "--set", "trainer.lr=5e-4"], capture_output=True, text=True, check=True, timeout=120
+        [*command, "--set", "trainer.lr=5e-4", "--runs-dir", str(tmp_path / "runs")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     resolved = tomllib.loads(done.stdout)
+    assert list(tmp_path.iterdir()) == []
     assert list(resolved) == ["up", "rollouts", "trainer"]
     assert resolved["trainer"]["batch_groups"] == resolved["rollouts"]["batch_groups"] == 8
     assert (resolved["trainer"]["lr"], resolved["trainer"]["row_tokens"]) == (5e-4, 1024)
