@@ -130,6 +130,23 @@ def test_gradients_of_the_head_by_finite_differences(
     assert torch.autograd.gradcheck(value, _inputs()["hidden_ND"].requires_grad_())
 
 
+def test_the_head_never_sees_more_rows_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither forward nor when the backward pass computes it again: the full logits never exist."""
+    monkeypatch.setattr("services.trainer.head._CHUNK_LOGITS", 6 * 2 * 2)
+    head, seen = _inputs()["head"], []
+
+    def counting(hidden: "torch.Tensor") -> "torch.Tensor":
+        seen.append(len(hidden))
+        return head(hidden)
+
+    hidden = _inputs()["hidden_ND"].requires_grad_()
+    scores = _score(Wanted(kl="forward"), hidden_ND=hidden, head=counting)
+    forward = len(seen)
+    (scores.logprobs_N.sum() + scores.kl_N.sum()).backward()
+    assert max(seen) == 2
+    assert len(seen) == 2 * forward == 12
+
+
 def test_without_being_wanted_entropy_and_reference_carry_no_gradient() -> None:
     hidden = _inputs()["hidden_ND"].requires_grad_()
     scores = _score(Wanted(), hidden_ND=hidden)
