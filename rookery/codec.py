@@ -41,6 +41,8 @@ def position_to_proto(position: Position) -> position_pb2.Position:
         last_moves=position.last_moves,
         white_elo=position.white_elo,
         black_elo=position.black_elo,
+        task=position.task,
+        move=position.move,
     )
 
 
@@ -54,6 +56,8 @@ def position_from_proto(proto: position_pb2.Position) -> Position:
         last_moves=tuple(proto.last_moves),
         white_elo=proto.white_elo if proto.HasField("white_elo") else None,
         black_elo=proto.black_elo if proto.HasField("black_elo") else None,
+        task=proto.task,
+        move=proto.move,
     )
 
 

@@ -14,7 +14,7 @@ import chess
 
 from rookery.errors import InvalidInput
 from rookery.formats import FORMATS, find_format
-from rookery.rookworld import policy_prompt
+from rookery.rookworld import RECENT, is_move, policy_prompt, state_prompt
 from rookery.trace import Message, Position, Prompt
 
 _INSTRUCTIONS = (
@@ -30,6 +30,9 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 """What the auxiliary tasks ask about a position, by the name of the task."""
+
+POLICY_TASK, STATE_TASK = "P", "A"
+"""RookWorld's tasks, by the names that the reward service has for them."""
 
 
 def render(position: Position, *, style: str) -> Prompt:
@@ -136,8 +139,20 @@ def _mover_squares(position: Position) -> Prompt:
 
 
 def _rookworld_p(position: Position) -> Prompt:
-    text = policy_prompt(position.fen)
-    return Prompt("rookworld-p", (Message("user", text),), position.fen)
+    return _line(position, "rookworld-p", policy_prompt(position.fen))
+
+
+def _rookworld(position: Position) -> Prompt:
+    if position.task != STATE_TASK:
+        return _line(position, "rookworld", policy_prompt(position.fen))
+    if not is_move(position.move):
+        raise ValueError(f"task A asks about a move, not {position.move!r}")
+    recent = (*position.last_moves, position.move)[-RECENT:]
+    return _line(position, "rookworld", state_prompt(position.fen, position.move, recent))
+
+
+def _line(position: Position, style: str, text: str) -> Prompt:
+    return Prompt(style, (Message("user", text),), position.fen)
 
 
 def mover_board(fen: str) -> chess.Board:
@@ -161,7 +176,24 @@ STYLES: dict[str, Callable[[Position], Prompt]] = {
     "board": _board,
     "mover-pieces": _mover_pieces,
     "mover-squares": _mover_squares,
+    "rookworld": _rookworld,
     "rookworld-p": _rookworld_p,
 }
-"""Prompt styles by name. `mover-*` are terse, for small models with their own tokenizer; `rookworld-p`
-is the beginning of a `P:` line, which the model completes: its reward is that of the task `P`."""
+"""Prompt styles by name. `mover-*` are terse, for small models with their own tokenizer; `rookworld` is
+the beginning of a `P:` or `A:` line, after the position's task; `rookworld-p` is that of a `P:` line."""
+
+LINES = frozenset({"rookworld", "rookworld-p"})
+"""Styles of raw text that the model goes on with: no chat, no template."""
+
+
+def task_of(position: Position, *, style: str) -> str:
+    """The reward service's task for answers to `render(position, style=style)`; empty means a move.
+
+    >>> from rookery.trace import Phase
+    >>> asked = Position("p", chess.STARTING_FEN, 0, Phase.OPENING, "g", task="A", move="e2e4")
+    >>> task_of(asked, style="rookworld"), task_of(asked, style="rookworld-p"), task_of(asked, style="fen")
+    ('A', 'P', '')
+    """
+    if style not in LINES:
+        return ""
+    return STATE_TASK if style == "rookworld" and position.task == STATE_TASK else POLICY_TASK

@@ -35,9 +35,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A board from a real game.
+    """A board from a real game, and what is to be asked about it.
 
-    `ply` counts half-moves played before it; `last_moves` are UCI, oldest first, at most ten.
+    `ply` counts half-moves played before it; `last_moves` are UCI, oldest first, at most ten. `task` is
+    one of the reward service's, empty for a move; `move`, in UCI, is what the task `A` asks about.
     """
 
     id: str
@@ -48,6 +49,8 @@ class Position:
     last_moves: tuple[str, ...] = ()
     white_elo: int | None = None
     black_elo: int | None = None
+    task: str = ""
+    move: str = ""
 
 
 @dataclass(frozen=True, slots=True)

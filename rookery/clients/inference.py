@@ -1,6 +1,6 @@
 """The client of one inference server, over HTTP: completions, the policy in service, reloads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ import httpx
 
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
 from rookery.lanes import Lanes
+from rookery.prompt import LINES
 from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling
 
 POLICY_TIMEOUT_S = 5.0
@@ -85,9 +86,10 @@ class InferenceClient:
             InvalidInput: it refuses the request.
             PeerFault: it did not answer or lost the request.
         """
+        kind = _LINE if prompt.style in LINES else _CHAT
         request: dict[str, Any] = {
             "model": model,
-            "messages": [{"role": m.role, "content": m.content} for m in prompt.messages],
+            **kind.asks(prompt),
             "n": count,
             "seed": seed,
             "temperature": sampling.temperature,
@@ -95,18 +97,16 @@ class InferenceClient:
             "top_k": sampling.top_k if sampling.top_k else -1,
             "min_p": 0.0,
             "max_tokens": sampling.max_tokens,
-            "logprobs": True,
-            "top_logprobs": 0,
             "return_token_ids": True,
             "skip_special_tokens": False,
         }
-        response = await self._request("POST", "/v1/chat/completions", request)
+        response = await self._request("POST", kind.path, request)
         with _understanding(response):
             body = _body(response)
             choices = sorted(body["choices"], key=lambda choice: int(choice["index"]))
             return Generation(
-                prompt_token_ids=tuple(body["prompt_token_ids"]),
-                completions=tuple(_completion(c, seed=seed) for c in choices),
+                prompt_token_ids=kind.prompt_token_ids(body),
+                completions=tuple(kind.completion(c, seed=seed) for c in choices),
             )
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> dict[str, Any]:
@@ -158,11 +158,47 @@ def _body(response: httpx.Response) -> dict[str, Any]:
     raise kind(f"{request.method} {request.url}: {response.status_code} {response.text[:500]}")
 
 
-def _completion(choice: dict[str, Any], *, seed: int) -> Completion:
+class _Chat:
+    """A question that is answered."""
+
+    path = "/v1/chat/completions"
+
+    def asks(self, prompt: Prompt) -> dict[str, Any]:
+        messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
+        return {"messages": messages, "logprobs": True, "top_logprobs": 0}
+
+    def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
+        return tuple(body["prompt_token_ids"])
+
+    def completion(self, choice: dict[str, Any], *, seed: int) -> Completion:
+        logprobs = [token["logprob"] for token in choice["logprobs"]["content"]]
+        return _completion(choice, text=choice["message"]["content"] or "", logprobs=logprobs, seed=seed)
+
+
+class _Line:
+    """A text that is gone on with."""
+
+    path = "/v1/completions"
+
+    def asks(self, prompt: Prompt) -> dict[str, Any]:
+        return {"prompt": "".join(m.content for m in prompt.messages), "logprobs": 0}
+
+    def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
+        return tuple(body["choices"][0]["prompt_token_ids"])
+
+    def completion(self, choice: dict[str, Any], *, seed: int) -> Completion:
+        logprobs = choice["logprobs"]["token_logprobs"]
+        return _completion(choice, text=choice["text"], logprobs=logprobs, seed=seed)
+
+
+_CHAT, _LINE = _Chat(), _Line()
+
+
+def _completion(choice: dict[str, Any], *, text: str, logprobs: Sequence[float], seed: int) -> Completion:
     return Completion(
-        text=choice["message"]["content"] or "",
+        text=text,
         token_ids=tuple(choice["token_ids"]),
-        logprobs=tuple(float(token["logprob"]) for token in choice["logprobs"]["content"]),
+        logprobs=tuple(map(float, logprobs)),
         finish_reason=choice["finish_reason"],
         seed=seed + int(choice["index"]),
     )

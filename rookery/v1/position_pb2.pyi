@@ -19,7 +19,7 @@ PHASE_MIDDLEGAME: Phase
 PHASE_ENDGAME: Phase
 
 class Position(_message.Message):
-    __slots__ = ("id", "fen", "ply", "phase", "game_id", "last_moves", "white_elo", "black_elo")
+    __slots__ = ("id", "fen", "ply", "phase", "game_id", "last_moves", "white_elo", "black_elo", "task", "move")
     ID_FIELD_NUMBER: _ClassVar[int]
     FEN_FIELD_NUMBER: _ClassVar[int]
     PLY_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,8 @@ class Position(_message.Message):
     LAST_MOVES_FIELD_NUMBER: _ClassVar[int]
     WHITE_ELO_FIELD_NUMBER: _ClassVar[int]
     BLACK_ELO_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
     id: str
     fen: str
     ply: int
@@ -36,4 +38,6 @@ class Position(_message.Message):
     last_moves: _containers.RepeatedScalarFieldContainer[str]
     white_elo: int
     black_elo: int
-    def __init__(self, id: _Optional[str] = ..., fen: _Optional[str] = ..., ply: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., game_id: _Optional[str] = ..., last_moves: _Optional[_Iterable[str]] = ..., white_elo: _Optional[int] = ..., black_elo: _Optional[int] = ...) -> None: ...
+    task: str
+    move: str
+    def __init__(self, id: _Optional[str] = ..., fen: _Optional[str] = ..., ply: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., game_id: _Optional[str] = ..., last_moves: _Optional[_Iterable[str]] = ..., white_elo: _Optional[int] = ..., black_elo: _Optional[int] = ..., task: _Optional[str] = ..., move: _Optional[str] = ...) -> None: ...

@@ -18,9 +18,11 @@ from rookery.metrics import FEED_WAIT_S
 from rookery.serving import Service, add_probes, serve
 from rookery.settings import fail
 from rookery.streams import RunStreams
+from rookery.trace import Position
 from services.data.positions.archive import Archive
 from services.data.positions.order import Order
 from services.data.settings import FeedSettings
+from services.data.tasks.questions import Mix, asked
 
 logger = logging.getLogger("services.data.feed")
 
@@ -33,11 +35,14 @@ _POLL_S = 0.1
 class Feed:
     """Tops up the stream whenever it holds fewer than `depth` entries."""
 
-    def __init__(self, streams: RunStreams, order: Order, *, seed: int, depth: int) -> None:
+    def __init__(
+        self, streams: RunStreams, order: Order, *, seed: int, depth: int, mix: Mix | None = None
+    ) -> None:
         self._streams = streams
         self._order = order
         self._seed = seed
         self._depth = depth
+        self._mix = mix
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Feeds until told to stop; waits out an absent Redis."""
@@ -61,9 +66,13 @@ class Feed:
         room = min(_BATCH, self._depth - self._streams.length(STREAM))
         if room <= 0:
             return 0
-        batch = [self._order.position(cursor + i, seed=self._seed) for i in range(room)]
+        batch = [self._position(cursor + i) for i in range(room)]
         self._streams.add_positions(batch, cursor=cursor)
         return room
+
+    def _position(self, number: int) -> Position:
+        position = self._order.position(number, seed=self._seed)
+        return asked(position, seed=self._seed, mix=self._mix) if self._mix else position
 
 
 async def _pause(stopping: asyncio.Event) -> None:
@@ -111,7 +120,7 @@ async def _serve(settings: FeedSettings) -> None:
     add_probes(app, ready=ready)
     with closing(Archive(settings.paths)) as archive:
         order = Order(archive, shares=settings.shares, split=settings.split)
-        feed = Feed(streams, order, seed=settings.seed, depth=settings.depth)
+        feed = Feed(streams, order, seed=settings.seed, depth=settings.depth, mix=settings.mix)
         await serve(
             Service(
                 name="feed",

@@ -4,6 +4,8 @@ What decides the positions is shared: the feed reads `DATA_SOURCES`, `DATA_SPLIT
 `FEED_...` says otherwise, so that both speak of the same order.
 """
 
+from typing import Literal
+
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
@@ -17,6 +19,7 @@ from rookery.settings import Port, RunSettings, Settings
 from services.data.pgn.games import Split
 from services.data.pgn.sources import find_sources
 from services.data.positions.sampler import Shares
+from services.data.tasks.questions import Mix
 
 SAMPLE = "samples/lichess.pgn.zst"
 """The games that come with the repository."""
@@ -81,12 +84,27 @@ class FeedSettings(PositionSettings, RunSettings):
 
     model_config = SettingsConfigDict(env_prefix="FEED_")
 
+    task: Literal["move", "rookworld"] = "move"
+    """What is asked about the positions: a move, or RookWorld's lines, P: and A: mixed."""
+    state_share: float = Field(default=0.2, ge=0, le=1)
+    """A: lines of RookWorld's."""
+    illegal_share: float = Field(default=0.05, ge=0, le=1)
+    """Moves of A: lines that are illegal."""
+    ending_share: float = Field(default=0.5, ge=0, le=1)
+    """Legal moves of A: lines that end the game, where one can."""
     depth: PositiveInt = 256
     """Positions in the stream, taken or not, beyond which the feed waits."""
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
     port: Port = 8005
     """Port of the probes and metrics; 0 picks a free one."""
+
+    @property
+    def mix(self) -> Mix | None:
+        """The shares of RookWorld's lines; None where moves are asked for."""
+        if self.task == "move":
+            return None
+        return Mix(self.state_share, self.illegal_share, self.ending_share)
 
     @classmethod
     def settings_customise_sources(

@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parsed.add_argument("--run", help="groups of this run alone (all)")
     parsed.add_argument("--limit", type=positive, help="so many groups at most (all)")
     parsed.add_argument(
-        "--task", default="", help="what was asked for, as in the reward service (its default)"
+        "--task", default="", help="what was asked for, as in the reward service (what the groups say)"
     )
     add_reward(parsed)
     parsed.add_argument(

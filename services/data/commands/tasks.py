@@ -27,7 +27,7 @@ from services.data.store.parts import Parts
 from services.data.store.storage import open_folder
 from services.data.tasks.choosing import choose
 from services.data.tasks.puzzles import Report, Wanted, puzzle_examples, read_puzzles
-from services.data.tasks.rookworld import Mix
+from services.data.tasks.questions import Mix
 from services.data.tasks.task import LEGAL_MOVES, NEXT_FEN, PUZZLE
 from services.data.tasks.taskset import ROOKWORLD, Recipe, make, write_tasks
 

@@ -11,7 +11,6 @@ What is random depends on the seed and the position alone, never on the order of
 import logging
 import random
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 import chess
@@ -22,7 +21,7 @@ from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Position
 from rookery.uci import Analysis, Query
 from services.data.tasks.inorder import in_order
-from services.data.tasks.unlawful import illegal_move
+from services.data.tasks.questions import MIX, Mix, state_move
 
 logger = logging.getLogger(__name__)
 
@@ -32,22 +31,6 @@ class Engines(Protocol):
 
     async def search(self, query: Query) -> Analysis:
         """The engine's answer to `query`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mix:
-    """What kinds of lines there are, as shares in [0, 1].
-
-    `state` of all are `A:` lines. The moves of `illegal` of these are illegal; of the others, `ending`
-    end the game where a move can.
-    """
-
-    state: float = 0.2
-    illegal: float = 0.05
-    ending: float = 0.5
-
-
-MIX = Mix()
 
 
 async def lines(
@@ -116,24 +99,8 @@ def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
 
 def state_line(position: Position, rng: random.Random, *, mix: Mix = MIX) -> StateLine:
     """The `A:` line of a move in `position`, legal or not."""
-    board = chess.Board(position.fen)
-    illegal = rng.random() < mix.illegal
-    move = illegal_move(board, rng) if illegal else _legal_move(board, rng, mix.ending).uci()
+    move = state_move(chess.Board(position.fen), rng, mix=mix)
     return arbiter.step(position.fen, move, recent=position.last_moves)
-
-
-def _legal_move(board: chess.Board, rng: random.Random, ending: float) -> chess.Move:
-    moves = list(board.legal_moves)
-    if rng.random() < ending:
-        moves = [move for move in moves if _ends(board, move)] or moves
-    return moves[int(rng.random() * len(moves))]
-
-
-def _ends(board: chess.Board, move: chess.Move) -> bool:
-    board.push(move)
-    ended = board.is_game_over()
-    board.pop()
-    return ended
 
 
 def _seen_by(board: chess.Board, uci: str) -> str:

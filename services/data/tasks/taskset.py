@@ -21,7 +21,8 @@ from services.data.store.manifest import write_manifest
 from services.data.store.parts import Parts
 from services.data.store.storage import Folder
 from services.data.store.tables import writing
-from services.data.tasks.rookworld import MIX, Engines, Mix, lines
+from services.data.tasks.questions import MIX, Mix
+from services.data.tasks.rookworld import Engines, lines
 from services.data.tasks.task import LEGAL_MOVES, NEXT_FEN, Example, legal_moves, next_fen, rookworld_example
 
 PARQUET = "tasks.parquet"

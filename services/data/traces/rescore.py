@@ -13,6 +13,7 @@ from typing import Any
 
 from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import InvalidInput, RookeryError
+from rookery.prompt import STATE_TASK, task_of
 from rookery.trace import TraceGroup, Verdict
 
 _NOISE = 1e-9
@@ -173,9 +174,16 @@ class Comparison:
 
 
 def _items(group: TraceGroup, task: str) -> Iterator[ScoreItem]:
+    position, own = group.position, task_of(group.position, style=group.prompt.style)
     for trace in group.traces:
         completion = trace.completion
-        yield ScoreItem(group.prompt.fen, completion.text, truncated=completion.truncated, task=task)
+        yield ScoreItem(
+            group.prompt.fen,
+            completion.text,
+            truncated=completion.truncated,
+            task=task or own,
+            move=position.move if own == STATE_TASK else "",
+        )
 
 
 def _verdicts(group: TraceGroup, slots: Sequence[Verdict | RookeryError]) -> list[Verdict]:

@@ -52,6 +52,7 @@ async def _serve(settings: RolloutsSettings) -> None:
         group_size=settings.group_size,
         sampling=settings.sampling,
         seed=settings.seed,
+        state_max_tokens=settings.state_max_tokens,
     )
     admission = Admission(settings.batch_groups, settings.staleness, settings.max_inflight)
     loop = Loop(streams, workshop, admission, consumer=settings.consumer, news=news)

@@ -8,15 +8,15 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from rookery.clients import Generation, ScoreItem
 from rookery.errors import NotFound, PeerFault
 from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS
-from rookery.prompt import render
+from rookery.prompt import STATE_TASK, render, task_of
 from rookery.streams import Entry, decode_held_position
-from rookery.trace import Adapter, Completion, Position, Prompt, Sampling, Trace, TraceGroup, Verdict
+from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Verdict
 from services.inference.rollouts.peers import Peers
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ class Workshop:
     group_size: int
     sampling: Sampling
     seed: int
+    state_max_tokens: int = 0
+    """Longest answer to the task `A`; 0: as of any other."""
 
     async def make(self, entry: Entry) -> TraceGroup:
         """The complete group of a `positions` entry, from one server and one version.
@@ -48,9 +50,16 @@ class Workshop:
         prompt = render(position, style=self.style)
         group_id = group_id_of(self.run, entry.id, position)
         began = time.monotonic()
-        adapter, generation = await self._generate(prompt, seed=seed_of(self.seed, group_id))
+        task = task_of(position, style=self.style)
+        sampling = self._sampling(task)
+        adapter, generation = await self._generate(prompt, sampling, seed=seed_of(self.seed, group_id))
         generated = time.monotonic()
-        verdicts = await self._score(prompt, generation.completions)
+        move = position.move if task == STATE_TASK else ""
+        items = [
+            ScoreItem(prompt.fen, c.text, truncated=c.truncated, task=task, move=move)
+            for c in generation.completions
+        ]
+        verdicts = await self._score(items)
         scored = time.monotonic()
         ROLLOUT_GENERATION_S.observe(generated - began)
         ROLLOUT_REWARD_S.observe(scored - generated)
@@ -63,7 +72,7 @@ class Workshop:
             prompt_token_ids=generation.prompt_token_ids,
             policy=adapter.version,
             base_model=adapter.base_model,
-            sampling=self.sampling,
+            sampling=sampling,
             traces=tuple(
                 Trace(f"{group_id}-{slot}", completion, verdict)
                 for slot, (completion, verdict) in enumerate(
@@ -75,14 +84,19 @@ class Workshop:
             reward_s=scored - generated,
         )
 
-    async def _generate(self, prompt: Prompt, *, seed: int) -> tuple[Adapter, Generation]:
+    def _sampling(self, task: str) -> Sampling:
+        if task == STATE_TASK and self.state_max_tokens:
+            return replace(self.sampling, max_tokens=self.state_max_tokens)
+        return self.sampling
+
+    async def _generate(self, prompt: Prompt, sampling: Sampling, *, seed: int) -> tuple[Adapter, Generation]:
         for _ in range(RETIRED_TRIES):
             server, adapter = self.peers.pick()
             name = adapter.version.name
             try:
                 async with server.occupied():
                     generation = await server.client.complete(
-                        prompt, model=name, count=self.group_size, sampling=self.sampling, seed=seed
+                        prompt, model=name, count=self.group_size, sampling=sampling, seed=seed
                     )
             except NotFound:
                 logger.info("%s has retired %s: asking anew", server.client.url, name)
@@ -104,8 +118,7 @@ class Workshop:
             if not all(map(math.isfinite, completion.logprobs)):
                 raise PeerFault(f"{source}: a log-probability of seed {completion.seed} is not finite")
 
-    async def _score(self, prompt: Prompt, completions: Sequence[Completion]) -> list[Verdict]:
-        items = [ScoreItem(prompt.fen, c.text, truncated=c.truncated) for c in completions]
+    async def _score(self, items: Sequence[ScoreItem]) -> list[Verdict]:
         verdicts = await self.peers.reward.score(items)
         if len(verdicts) != len(items):
             raise PeerFault(f"reward: {len(verdicts)} verdicts for {len(items)} answers")

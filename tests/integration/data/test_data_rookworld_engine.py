@@ -12,7 +12,8 @@ from rookery.rookworld import PolicyLine, parse_policy_line, parse_state_line
 from rookery.trace import Position
 from services.data.__main__ import main
 from services.data.positions.generator import Generator
-from services.data.tasks.rookworld import Mix, lines
+from services.data.tasks.questions import Mix
+from services.data.tasks.rookworld import lines
 
 POSITIONS = list(islice(Generator(seed=11).positions(), 12))
 

@@ -17,7 +17,8 @@ from rookery.engines import EnginePool
 from rookery.rookworld import PolicyAnswer, PolicyLine, policy_answer, policy_prompt
 from rookery.trace import Verdict
 from services.data.positions.generator import Generator
-from services.data.tasks.rookworld import Mix, lines
+from services.data.tasks.questions import Mix
+from services.data.tasks.rookworld import lines
 from services.reward.local import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings

@@ -14,7 +14,8 @@ from rookery.trace import Evaluation, Phase, Position
 from rookery.uci import Analysis, Line, Query
 from services.data.positions.generator import Generator
 from services.data.tasks.inorder import in_order
-from services.data.tasks.rookworld import Mix, lines, policy_line, policy_query, state_line
+from services.data.tasks.questions import MIX, Mix, asked
+from services.data.tasks.rookworld import lines, policy_line, policy_query, state_line
 from services.data.tasks.unlawful import illegal_move, illegal_moves
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
@@ -199,3 +200,30 @@ async def test_an_error_ends_the_work_that_is_under_way() -> None:
             results.append(result)  # noqa: PERF401 - what came before the error counts
     assert results == [0, 1]
     assert set(ended) <= set(range(20))
+
+
+def test_questions_are_mixed_by_seed_and_position_alone() -> None:
+    positions = list(islice(map(Generator(3, least_moves=2).position, range(1000)), 400))
+    questions = [asked(each, seed=1) for each in positions]
+    states = [question for question in questions if question.task == "A"]
+    assert {question.task for question in questions} == {"P", "A"}
+    assert 50 < len(states) < 110
+    assert all(bool(question.move) == (question.task == "A") for question in questions)
+    assert [asked(each, seed=1) for each in reversed(positions)] == questions[::-1]
+    assert [asked(each, seed=2) for each in positions] != questions
+    illegal = Mix(state=1.0, illegal=1.0)
+    for each in positions[:50]:
+        board = chess.Board(each.fen)
+        assert chess.Move.from_uci(asked(each, seed=1, mix=illegal).move) not in board.legal_moves
+        assert asked(each, seed=1, mix=Mix(state=0.0)).task == "P"
+
+
+async def test_a_question_is_that_of_the_data_set_s_line() -> None:
+    """What a policy is asked in a run is what `data tasks rookworld` would have labelled."""
+    each = position(FEN, "some")
+    for seed in range(30):
+        question = asked(each, seed=seed, mix=MIX)
+        rng = random.Random(f"{seed}:{each.id}")
+        if question.task == "A":
+            assert rng.random() < MIX.state
+            assert state_line(each, rng).move == question.move

@@ -12,7 +12,8 @@ from rookery.formats import FORMATS
 from rookery.rookworld import PolicyLine
 from rookery.trace import Phase, Position
 from services.data.positions.generator import Generator
-from services.data.tasks.rookworld import Mix, state_line
+from services.data.tasks.questions import Mix
+from services.data.tasks.rookworld import state_line
 from services.data.tasks.task import Example, legal_moves, next_fen, rookworld_example
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"

@@ -38,6 +38,8 @@ positions = st.builds(
     last_moves=st.lists(texts, max_size=10).map(tuple),
     white_elo=st.none() | uint32,
     black_elo=st.none() | uint32,
+    task=texts,
+    move=texts,
 )
 verdicts = st.builds(
     Verdict,
@@ -100,6 +102,8 @@ POSITION = Position(
     last_moves=("e2e4", "e7e5"),
     white_elo=1500,
     black_elo=1600,
+    task="A",
+    move="g1f3",
 )
 
 GROUP = TraceGroup(

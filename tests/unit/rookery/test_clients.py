@@ -13,7 +13,7 @@ from rookery.clients import InferenceClient, RewardClient, ScoreItem, reward
 from rookery.clients.tries import TRIES
 from rookery.codec import verdict_to_proto
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
-from rookery.trace import Adapter, Message, Outcome, PolicyVersion, Prompt, Sampling, Verdict
+from rookery.trace import Adapter, Completion, Message, Outcome, PolicyVersion, Prompt, Sampling, Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 
 ITEMS = [ScoreItem("fen-0", "a"), ScoreItem("fen-1", "b", truncated=True)]
@@ -185,6 +185,26 @@ async def test_completions_carry_tokens_logprobs_and_seeds(monkeypatch: pytest.M
     assert sent["model"] == "policy-v000007"
     assert sent["messages"] == [{"role": "user", "content": "fen-0"}]
     assert (sent["n"], sent["seed"], sent["max_tokens"]) == (2, 100, 9)
+
+
+async def test_a_line_is_gone_on_with_and_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Prompt("rookworld", (Message("user", "P: fen "),), "fen")
+    answer = {
+        "index": 0,
+        "text": "M: e2e4",
+        "prompt_token_ids": [1, 2],
+        "token_ids": [10, 20],
+        "logprobs": {"token_logprobs": [-0.5, -0.25], "top_logprobs": []},
+        "finish_reason": "length",
+    }
+    async with inference(monkeypatch, httpx.Response(200, json={"choices": [answer]})) as (client, server):
+        generation = await client.complete(line, model="m", count=1, sampling=Sampling(max_tokens=2), seed=5)
+    assert generation.prompt_token_ids == (1, 2)
+    assert generation.completions == (Completion("M: e2e4", (10, 20), (-0.5, -0.25), "length", 5),)
+    assert server.requests[-1].url.path == "/v1/completions"
+    sent = server.sent
+    assert (sent["prompt"], sent["logprobs"], sent["return_token_ids"]) == ("P: fen ", 0, True)
+    assert not sent.keys() & {"messages", "top_logprobs"}
 
 
 async def test_rollouts_sample_from_the_whole_distribution(monkeypatch: pytest.MonkeyPatch) -> None:

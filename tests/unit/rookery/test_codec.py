@@ -42,16 +42,28 @@ def test_a_group_comes_back(group: TraceGroup) -> None:
     assert decode_group(encode_group(group)) == group
 
 
+PLAIN_POSITION = replace(POSITION, task="", move="")
+PLAIN_GROUP = replace(GROUP, position=PLAIN_POSITION)
+"""As they were before positions had tasks."""
+
+
 @pytest.mark.parametrize(
-    ("name", "data"), [("position", encode_position(POSITION)), ("trace_group", encode_group(GROUP))]
+    ("name", "data"),
+    [
+        ("position", encode_position(PLAIN_POSITION)),
+        ("trace_group", encode_group(PLAIN_GROUP)),
+        ("position_task", encode_position(POSITION)),
+        ("trace_group_task", encode_group(GROUP)),
+    ],
 )
 def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
     """A run in flight, or an archive, was written with these: a change of the wire must add, not alter."""
     assert data.hex() == (GOLDEN / f"{name}_v1.hex").read_text().strip()
 
 
-def test_old_bytes_read_as_they_were_meant() -> None:
-    assert decode_group(bytes.fromhex((GOLDEN / "trace_group_v1.hex").read_text())) == GROUP
+@pytest.mark.parametrize(("name", "group"), [("trace_group", PLAIN_GROUP), ("trace_group_task", GROUP)])
+def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:
+    assert decode_group(bytes.fromhex((GOLDEN / f"{name}_v1.hex").read_text())) == group
 
 
 def test_the_golden_group_sets_every_field_of_the_wire() -> None:

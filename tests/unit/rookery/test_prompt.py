@@ -1,12 +1,14 @@
 """Prompts: nothing about the board is lost, colour does not matter, the answer is read on `Prompt.fen`."""
 
+from dataclasses import replace
+
 import chess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
-from rookery.prompt import STYLES, ask, mover_board, piece_list, render, squares
+from rookery.prompt import LINES, STYLES, ask, mover_board, piece_list, render, squares, task_of
 from rookery.trace import Phase, Position
 from tests.unit.rookery.boards import boards
 
@@ -107,3 +109,25 @@ def test_what_cannot_be_asked_is_named() -> None:
 def test_a_rookworld_prompt_is_the_beginning_of_a_line() -> None:
     [message] = render(position(chess.Board()), style="rookworld-p").messages
     assert message.content == f"P: {chess.STARTING_FEN.ljust(89)}"
+
+
+def test_a_rookworld_line_follows_the_position_s_task() -> None:
+    board = chess.Board()
+    for uci in ("e2e4", "e7e5"):
+        board.push_uci(uci)
+    for task, text in (
+        ("", f"P: {board.fen().ljust(89)}"),
+        ("P", f"P: {board.fen().ljust(89)}"),
+        ("A", f"A: {board.fen()}+g1f3+e2e4 e7e5 g1f3+"),
+    ):
+        asked = replace(position(board), task=task, move="g1f3" if task == "A" else "")
+        [message] = render(asked, style="rookworld").messages
+        assert message.content == text
+        assert task_of(asked, style="rookworld") == (task or "P")
+        assert {task_of(asked, style=style) for style in STYLES.keys() - LINES} == {""}
+
+
+def test_a_question_about_a_move_needs_one() -> None:
+    asked = replace(position(chess.Board()), task="A")
+    with pytest.raises(InvalidInput, match="position 'p': task A asks about a move, not ''"):
+        render(asked, style="rookworld")

@@ -1,0 +1,56 @@
+"""Which of RookWorld's questions is asked about a position: its candidates, or what a move leads to.
+
+What is drawn depends on the seed and the position alone, never on the order of the work. Nothing is
+answered here: a data set's answers are labels of `services.data.tasks.rookworld`, and those of a policy
+the reward service judges.
+"""
+
+import random
+from dataclasses import dataclass, replace
+
+import chess
+
+from rookery.prompt import POLICY_TASK, STATE_TASK
+from rookery.trace import Position
+from services.data.tasks.unlawful import illegal_move
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What kinds of lines there are, as shares in [0, 1].
+
+    `state` of all are `A:` lines. The moves of `illegal` of these are illegal; of the others, `ending`
+    end the game where a move can.
+    """
+
+    state: float = 0.2
+    illegal: float = 0.05
+    ending: float = 0.5
+
+
+MIX = Mix()
+
+
+def asked(position: Position, *, seed: int, mix: Mix = MIX) -> Position:
+    """The position with a task, and for `A` a move."""
+    rng = random.Random(f"{seed}:{position.id}")
+    if rng.random() < mix.state:
+        return replace(position, task=STATE_TASK, move=state_move(chess.Board(position.fen), rng, mix=mix))
+    return replace(position, task=POLICY_TASK)
+
+
+def state_move(board: chess.Board, rng: random.Random, *, mix: Mix = MIX) -> str:
+    """A move in UCI to ask about, legal or not."""
+    if rng.random() < mix.illegal:
+        return illegal_move(board, rng)
+    moves = list(board.legal_moves)
+    if rng.random() < mix.ending:
+        moves = [move for move in moves if _ends(board, move)] or moves
+    return moves[int(rng.random() * len(moves))].uci()
+
+
+def _ends(board: chess.Board, move: chess.Move) -> bool:
+    board.push(move)
+    ended = board.is_game_over()
+    board.pop()
+    return ended
