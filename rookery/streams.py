@@ -14,8 +14,8 @@ Keys, all prefixed `rookery:<run>:`
     feed        hash    cursor of the seeded position order
     terms       hash    sizes that every member of the run must share, set by the first
     epoch       string  raised by each trainer that starts; fences off the one before
-    traces:archive   hash  the archive that has joined: its consumer group, and how many settled entries
-                           the stream keeps for it
+    traces:archive   hash  the archive that has joined: its consumer group, how many settled entries the
+                           stream keeps for it, and epoch:<consumer>, raised by each archiver that starts
     traces:settled   set   entries the trainer has settled and the archive has not written
     traces:archived  set   entries the archive has written and the trainer has not settled
 
@@ -163,6 +163,14 @@ class RunStreams:
         keys = self._shared_keys("traces")
         if not self._call(lambda: self._join_archive(keys=keys, args=[group, limit])):
             raise Conflict(f"run {self.run!r} has an archive that is not {group!r}")
+
+    def take_over_archive(self, *, consumer: str) -> int:
+        """Starts the epoch of an archiver of this name; an earlier one sees that its own is over."""
+        return int(self._call(lambda: self._redis.hincrby(self.key("traces:archive"), f"epoch:{consumer}")))
+
+    def archive_epoch(self, *, consumer: str) -> int:
+        """The epoch of the archivers of this name; 0 when a Redis that lost its data knows of none."""
+        return int(self._call(lambda: self._redis.hget(self.key("traces:archive"), f"epoch:{consumer}")) or 0)
 
     def archived(self, entry_ids: Sequence[str], *, group: str, result: str = "archived") -> int:
         """The archive is through with entries it held; how many of them it had not said so before."""

@@ -2,7 +2,8 @@
 
 A second reader of the stream `traces`: it holds entries until they fill a file, writes the file, and only
 then acknowledges them. Killed at any moment it takes up what it held; entries that stand in a file
-already are acknowledged and not written again. The trainer never waits for it (see `rookery.streams`), so
+already are acknowledged and not written again. An archiver that starts under the name of another takes over,
+and the other ends before its next file. The trainer never waits for it (see `rookery.streams`), so
 an archive that is away for long misses groups, which are counted.
 """
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 
 from rookery import __version__
 from rookery.codec import decode_group
-from rookery.errors import RookeryError, Unavailable, WireError
+from rookery.errors import Conflict, RookeryError, Unavailable, WireError
 from rookery.logs import configure
 from rookery.metrics import ARCHIVE_BYTES, ARCHIVE_FILES, ARCHIVE_GROUPS, ARCHIVE_MISSED, ARCHIVE_WAITING
 from rookery.serving import Service, add_probes, serve
@@ -102,6 +103,7 @@ class Archiver:
         self._limits = limits or Limits()
         self._batch = Batch(self._limits)
         self._tended = 0.0
+        self._epoch = 0
         self.trouble: str | None = None
         """Why nothing can be written now."""
 
@@ -110,7 +112,9 @@ class Archiver:
 
         Raises:
             SetupError: the archive cannot be written where it should be.
+            Conflict: another archiver of the same name has taken over.
         """
+        self._epoch = self._streams.take_over_archive(consumer=self._consumer)
         self._tend()
         self._take_up(stopping)
         while not stopping.is_set():
@@ -174,8 +178,9 @@ class Archiver:
         self.trouble = None
 
     def _write_once(self) -> None:
-        entries = self._batch.entries
-        ids = sorted((entry.id for entry in entries), key=place_of)
+        self._check_epoch()
+        entries = sorted(self._batch.entries, key=lambda entry: place_of(entry.id))
+        ids = [entry.id for entry in entries]
         first, last = ids[0], ids[-1]
         written = self._vault.write(self._streams.run, _decoded(entries), first=first, last=last)
         ARCHIVE_FILES.inc()
@@ -190,6 +195,7 @@ class Archiver:
 
     def _tend(self) -> None:
         """Joins the run, again and again: a Redis that lost its data has forgotten it."""
+        self._check_epoch()
         self._streams.join_archive(group=GROUP, limit=self._keep)
         held = [entry.id for entry in self._batch.entries]
         self._streams.keep(STREAM, held, group=GROUP, consumer=self._consumer)
@@ -197,6 +203,17 @@ class Archiver:
         ARCHIVE_WAITING.set(run.unarchived)
         ARCHIVE_MISSED.set(run.counts.archive.get("missed", 0))
         self._tended = time.monotonic()
+
+    def _check_epoch(self) -> None:
+        """What this archiver holds is another's as soon as one of the same name has started."""
+        epoch = self._streams.archive_epoch(consumer=self._consumer)
+        if epoch == 0:
+            self._epoch = self._streams.take_over_archive(consumer=self._consumer)
+        elif epoch != self._epoch:
+            raise Conflict(
+                f"another archiver {self._consumer!r} of run {self._streams.run!r} has taken over; "
+                "to have two, give each a --consumer of its own"
+            )
 
 
 def _readable(entry: Entry) -> bool:

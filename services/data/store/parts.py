@@ -24,18 +24,18 @@ class Parts(Generic[R]):
     """The parts of one piece of work.
 
     Raises:
-        SetupError: it was begun under other terms, which are named.
+        SetupError: parts were made under other terms, which are named.
     """
 
     def __init__(self, folder: Folder, kind: Kind[R], *, terms: Mapping[str, Any]) -> None:
         self._folder = folder
         self._kind = kind
         names = folder.names(below=_FOLDER)
-        if _TERMS in names:
+        self.done = {_number_of(name) for name in names if name.endswith(SUFFIX)}
+        if self.done and _TERMS in names:
             self._check(json.loads(folder.read_bytes(_TERMS)), terms)
         else:
             folder.write_bytes(_TERMS, json.dumps(terms, indent=2, sort_keys=True).encode())
-        self.done = {_number_of(name) for name in names if name.endswith(SUFFIX)}
 
     def write(self, number: int, records: Iterable[R], *, counts: Mapping[str, int]) -> None:
         """Ends part `number`."""

@@ -9,6 +9,7 @@ same file. Knows nothing of Redis: entries come as ids and groups.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from heapq import merge
 
 from rookery.errors import InvalidInput
 from rookery.trace import TraceGroup
@@ -37,7 +38,7 @@ class Vault:
         self.folder = folder
 
     def write(self, run: str, groups: Iterable[tuple[str, TraceGroup]], *, first: str, last: str) -> Written:
-        """Keeps groups with their entry ids, which go from `first` to `last` within one day."""
+        """Keeps groups with their entry ids, which go in order from `first` to `last` within one day."""
         name = f"run={run}/date={day_of(first)}/{first}_{last}{SUFFIX}"
         records = (ArchivedGroup.of(group, entry=entry) for entry, group in groups)
         return write_records(self.folder, name, ARCHIVED, records, notes={"run": run})
@@ -63,7 +64,7 @@ class Vault:
     def groups(self, *, run: str | None = None) -> Iterator[TraceGroup]:
         """Every group in the order of the stream, run after run.
 
-        Files of one run overlap only when two archivers fought over it; each entry comes once even then.
+        Files of one run overlap where two archivers shared it: each entry comes once, in order, even then.
         """
         for cluster in _clusters(self.volumes(run=run)):
             if len(cluster) == 1:
@@ -73,11 +74,11 @@ class Vault:
 
     def _once(self, cluster: Sequence[Volume]) -> Iterator[TraceGroup]:
         seen: set[str] = set()
-        for volume in cluster:
-            for record in read_records(self.folder, volume.name, ARCHIVED):
-                if record.entry not in seen:
-                    seen.add(record.entry)
-                    yield record.group
+        volumes = (read_records(self.folder, volume.name, ARCHIVED) for volume in cluster)
+        for record in merge(*volumes, key=lambda record: place_of(record.entry)):
+            if record.entry not in seen:
+                seen.add(record.entry)
+                yield record.group
 
     def _volumes(self, below: str) -> list[Volume]:
         found = [_volume(name) for name in self.folder.names(below=below, suffix=SUFFIX)]

@@ -11,12 +11,12 @@ import pytest
 import redis
 
 from rookery.codec import encode_group
-from rookery.errors import SetupError, Unavailable
+from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING
 from rookery.streams import RunStreams
 from services.data.archiver import Archiver, Limits
 from services.data.store.storage import Draft, Folder, open_folder
-from services.data.store.tables import read_column
+from services.data.store.tables import describe, read_column
 from services.data.traces.vault import Vault
 from tests.conftest import RedisServer
 from tests.integration.data.producer import make, settle_all
@@ -99,6 +99,42 @@ def test_the_settled_and_the_dropped_are_there_too(streams: RunStreams, on_disk:
     once(streams, on_disk)
     assert list(on_disk.groups()) == published
     assert streams.length("traces") == 0
+
+
+def test_of_two_with_one_name_the_later_takes_over(
+    streams: RunStreams, on_disk: Vault, stopping: threading.Event
+) -> None:
+    first = Archiver(streams, on_disk, limits=Limits(groups=4, age_s=1000))
+    with ThreadPoolExecutor(1) as threads:
+        work = threads.submit(first.run, stopping)
+        published = make(streams, 3)
+        while streams.pending("traces", group="archive") < 3:
+            pass
+        second = Archiver(streams, on_disk, limits=SMALL)
+        with running(second, threading.Event()):
+            until_archived(streams, 3)
+            published += make(streams, 9)
+            with pytest.raises(Conflict, match="another archiver 'archive' of run 'r1' has taken over"):
+                work.result(timeout=60)
+    once(streams, on_disk, idle_s=0.0)  # what the first was given after that, if anything
+    assert list(on_disk.groups()) == published
+    assert sum(describe(on_disk.folder, volume.name).rows for volume in on_disk.volumes()) == 12
+    assert streams.counts().archive["archived"] == 12
+
+
+def test_a_redis_that_forgot_the_archive_is_joined_again(
+    streams: RunStreams, redis_url: str, on_disk: Vault
+) -> None:
+    archiver = Archiver(streams, on_disk, limits=SMALL)
+    stop = threading.Event()
+    with running(archiver, stop):
+        while streams.archive_epoch(consumer="archive") < 1:
+            pass
+        with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
+            client.flushall()
+        published = make(streams, 3)
+        until_archived(streams, 3)
+    assert list(on_disk.groups()) == published
 
 
 def test_what_is_young_waits_and_a_stop_writes_it(
