@@ -24,6 +24,8 @@ class Scored:
     age: int
     share: float = 1.0
     """Of each of its tokens in the loss: see `losses.weights`."""
+    reward: float = 0.0
+    """The verdict's, for those who make advantages of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ def rows(
                 advantage,
                 version - group.policy.number,
                 share(len(trace.completion.token_ids), weights),
+                trace.verdict.reward,
             )
             for trace, advantage in zip(group.traces, own, strict=True)
             if carries_loss(trace, mask_truncated=mask_truncated)

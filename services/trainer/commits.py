@@ -1,7 +1,8 @@
 """Commits: one immutable directory a version, with all that resuming needs.
 
     adapters/policy-v000042/
-        adapter_model.safetensors  adapter_config.json   what vLLM loads
+        adapter_model.safetensors  adapter_config.json   what vLLM loads: an adapter,
+        model.safetensors  config.json  tokenizer.json   or a whole model
         optimizer.safetensors                            Adam's moments
         state.json                                       step, ledger, sha256, settings, learner
 
@@ -23,6 +24,9 @@ from rookery.errors import SetupError
 from rookery.trace import PolicyVersion, policy_name
 
 STATE_VERSION = 1
+
+_SERVED = ("model.safetensors", "adapter_model.safetensors")
+"""Whose SHA-256 is the version's: where a commit has a whole model, that is what is served."""
 
 _LEDGER_SIZE = 8192
 """Group ids remembered: far more than one batch, for a Redis that lost its last second."""
@@ -76,7 +80,8 @@ def write(
     temporary = root / f".{policy_name(number)}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    version = PolicyVersion(number, hashlib.sha256(files["adapter_model.safetensors"]).hexdigest())
+    served = next(files[name] for name in _SERVED if name in files)
+    version = PolicyVersion(number, hashlib.sha256(served).hexdigest())
     ledger = ledger[-_LEDGER_SIZE:]
     state = {
         "state_version": STATE_VERSION,
@@ -110,7 +115,7 @@ def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
     state = json.loads((folders[-1] / "state.json").read_text())
     changed = [
         f"{key} was {state['fingerprint'].get(key)!r}, is {value!r}"
-        for key, value in fingerprint.items()
+        for key, value in {**dict.fromkeys(state["fingerprint"]), **fingerprint}.items()
         if state["fingerprint"].get(key) != value
     ]
     if changed or state["state_version"] != STATE_VERSION:

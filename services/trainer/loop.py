@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ import torch
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
-from services.trainer import commits
+from services.trainer import commits, ppo
 from services.trainer import optimizer as adam
 from services.trainer.commits import Commit
 from services.trainer.diagnostics import Meter
@@ -29,6 +30,7 @@ from services.trainer.report import Report, ages_of, describe_step, strict
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
 from services.trainer.tracking import left_behind, track
+from services.trainer.value_head import ActorCritic
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,9 @@ def train(
 ) -> None:
     """Trains until `max_steps` or `stopping`."""
     optimizer = adam.build(policy.parameters, lr=settings.lr)
+    learn = (
+        partial(ppo.train_step, policy) if isinstance(policy, ActorCritic) else partial(train_step, policy)
+    )
     commit = _resume(settings, policy, optimizer)
     _check_record(streams.policy(), commit, settings)
     if commit is None:
@@ -83,8 +88,7 @@ def train(
             groups = [held.group for held in batch]
             phases = {"rollout_wait": intake.waited_s}
             with meter.step(), _timed(phases, "train"):
-                result, learner = train_step(
-                    policy,
+                result, learner = learn(
                     optimizer,
                     groups,
                     step=commit.version.number,

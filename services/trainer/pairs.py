@@ -98,7 +98,7 @@ def read_shares(path: Path, tokenizer: Any, *, max_length: int, held_out: float)
 
 
 def _fraction(key: bytes) -> float:
-    return int.from_bytes(key, "big") / 2 ** (8 * len(key))
+    return int.from_bytes(key, "big") / float(1 << 8 * len(key))
 
 
 def _tokenised(path: Path, tokenizer: Any) -> Iterator[TokenPair]:

@@ -13,9 +13,9 @@ from rookery.streams import RunStreams
 from services.trainer import commits
 from services.trainer.autobatch.choice import settle_micro_batch
 from services.trainer.loop import train
-from services.trainer.policy import Policy
 from services.trainer.publisher import Publisher
 from services.trainer.settings import TrainerSettings
+from services.trainer.value_head import policy_for
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ async def _train(settings: TrainerSettings, state: dict[str, str], stop: threadi
     # A thread that finds no core makes all others wait at the next barrier: fewer are faster.
     torch.set_num_threads(settings.threads or max(1, torch.get_num_threads() // 2))
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
-    policy = await asyncio.to_thread(Policy, settings)
+    policy = await asyncio.to_thread(policy_for, settings)
     settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
     settings.write_resolved(settings.run_dir)
     state["reason"] = "waiting for redis"

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -17,6 +18,13 @@ from services.trainer.losses.objective import Objective
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.tensors import collate
+
+
+class Movable(Protocol):
+    """Something with weights to move."""
+
+    @property
+    def parameters(self) -> list[torch.nn.Parameter]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ def train_step(
     parts = [measures.read() for measures in pending]
     finite.check_losses([part.loss for part in parts], cuts, step=step)
     computed = time.perf_counter()
-    grad_norm, lr = _move(policy, optimizer, groups, step=step, settings=settings)
+    grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings)
     learning = summary(parts)
     share = (batch.zero_variance + dropped_zero_variance) / (len(groups) + dropped_zero_variance)
     kl = learning.get("kl_reference")
@@ -95,14 +103,19 @@ def train_step(
     return result, learner
 
 
-def _move(
-    policy: Policy,
+def move(
+    policy: Movable,
     optimizer: torch.optim.Optimizer,
     groups: Sequence[TraceGroup],
     *,
     step: int,
     settings: TrainerSettings,
 ) -> tuple[float, float]:
+    """One step of the optimizer along the clipped gradient; the norm it had, and the learning rate.
+
+    Raises:
+        ArithmeticError: the gradient is not finite; the message names the groups.
+    """
     lr = adam.set_lr(optimizer, lr=settings.lr, step=step, warmup_steps=settings.warmup_steps)
     norm = torch.nn.utils.clip_grad_norm_(policy.parameters, settings.max_grad_norm)
     if not torch.isfinite(norm):

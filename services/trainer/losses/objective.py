@@ -27,7 +27,7 @@ class Objective:
     def of(cls, settings: ObjectiveSettings, *, coefficient: float, normaliser: float) -> Self:
         """As the settings name it."""
         return cls(
-            surrogate=SURROGATES[settings.objective],
+            surrogate=SURROGATES["grpo" if settings.objective == "ppo" else settings.objective],
             bounds=Range(settings.clip_low, settings.clip_high, settings.ratio_cap),
             kl=settings.kl,
             coefficient=coefficient,

@@ -4,9 +4,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from rookery.settings import RunSettings
+from services.trainer.settings.ppo import PpoSettings
 
-ObjectiveName = Literal["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce"]
+ObjectiveName = Literal["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce", "ppo"]
 Baseline = Literal["group-mean", "leave-one-out", "ema", "adaptive"]
 LossWeights = Literal["token", "sequence", "constant"]
 KlKind = Literal["none", "k1", "k2", "k3", "forward", "reverse", "symmetric"]
@@ -25,13 +25,13 @@ ScaleRL (2510.13786), for MiniMax-M1 (2506.13585) names none.
 """
 
 
-class ObjectiveSettings(RunSettings):
+class ObjectiveSettings(PpoSettings):
     """The policy-gradient objective: surrogate, advantages, weights of the loss, KL to the base."""
 
     objective: ObjectiveName = "grpo"
     """Surrogate loss; it also sets the defaults of the settings below that its paper sets."""
     clip_low: PositiveFloat = 0.2
-    """grpo, dr-grpo, dapo, gspo: importance ratios are clipped to [1 - clip_low, 1 + clip_high]."""
+    """grpo, dr-grpo, dapo, gspo, ppo: importance ratios are clipped to [1 - clip_low, 1 + clip_high]."""
     clip_high: PositiveFloat = 0.28
     """See clip_low."""
     ratio_cap: PositiveFloat = 2.0

@@ -47,8 +47,8 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     max_grad_norm: PositiveFloat = 1.0
     """Gradients are clipped to this norm."""
 
-    lora_rank: PositiveInt = 16
-    """Rank of the adapter; vLLM must be started with at least this."""
+    lora_rank: NonNegativeInt = 16
+    """Rank of the adapter; vLLM must be started with at least this. 0 trains all weights, of a GPT-2."""
     lora_alpha: PositiveInt = 32
     """Scale of the adapter is alpha over rank."""
     lora_targets: str = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
@@ -65,8 +65,14 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     """Log to MLflow: to MLFLOW_TRACKING_URI, else to files in mlruns/ beside the run's folder."""
     seed: int = 0
     """Of the adapter's first weights."""
-    keep: int = Field(default=20, ge=8)
-    """Newest adapters kept on disk; version 0 and every hundredth stay for ever."""
+    keep: int = Field(default=20, ge=3)
+    """Newest versions kept on disk, at least 8 of adapters; version 0 and every hundredth stay for ever."""
+
+    @model_validator(mode="after")
+    def _served_adapters_stay(self) -> Self:
+        if self.lora_rank and self.keep < _LEAST_ADAPTERS:
+            raise ValueError(f"--keep {self.keep}: {_LEAST_ADAPTERS} adapters at least, some are being served")
+        return self
 
     @property
     def adapters_dir(self) -> Path:
@@ -76,4 +82,5 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     def fingerprint(self) -> dict[str, str]:
         """What must not change when a run resumes."""
         fields = ("model", "lora_rank", "lora_alpha", "lora_targets", "batch_groups")
-        return {name: str(getattr(self, name)) for name in fields}
+        own = {name: str(getattr(self, name)) for name in fields}
+        return {**own, "critic": "value head"} if self.objective == "ppo" else own

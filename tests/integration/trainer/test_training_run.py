@@ -28,6 +28,7 @@ from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.publisher import Publisher  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.value_head import policy_for  # noqa: E402
 
 BATCH = 3
 
@@ -81,7 +82,7 @@ class Run:
         stopping = threading.Event()
         timer = threading.Timer(60.0, stopping.set)
         timer.start()
-        loop.train(settings, Policy(settings), self.streams, publisher, epoch=epoch, stopping=stopping)
+        loop.train(settings, policy_for(settings), self.streams, publisher, epoch=epoch, stopping=stopping)
         timer.cancel()
 
     def adapter(self, number: int) -> bytes:
@@ -118,13 +119,20 @@ def test_versions_advance_and_every_group_is_settled(run: Run) -> None:
     assert run.accounted()
 
 
-def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2, "kl": "k1"}],
+    ids=["grpo", "ppo"],
+)
+def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(
+    changed: dict[str, Any], run: Run, tmp_path: Path
+) -> None:
     other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
     for each in (run, other):
         each.add(_groups(4 * BATCH))
-    run.train(4)
-    other.train(2)
-    other.train(4)
+    run.train(4, **changed)
+    other.train(2, **changed)
+    other.train(4, **changed)
     assert other.adapter(4) == run.adapter(4)
 
 

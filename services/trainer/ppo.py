@@ -1,0 +1,255 @@
+"""PPO on a batch of groups: advantages of tokens by a learned value, several passes over the same batch.
+
+First, without gradient, the values of all tokens; from them and the rewards the advantages and returns,
+which then stand. The batch is gone through `ppo_epochs` times in `ppo_mini_batches` optimizer steps each.
+Importance ratios are against the policy that sampled, whose log-probabilities the server reported.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from rookery.trace import TraceGroup
+from services.trainer import finite
+from services.trainer.batch import Row, micro_batches, prepare
+from services.trainer.gae import gae, token_rewards
+from services.trainer.head import TokenScores, Wanted
+from services.trainer.learner import Learner
+from services.trainer.losses.coefficient import coefficient
+from services.trainer.losses.measures import Measures, Pending, summary
+from services.trainer.losses.objective import Objective
+from services.trainer.losses.value import value_losses
+from services.trainer.settings import TrainerSettings
+from services.trainer.step import StepResult, move
+from services.trainer.tensors import MicroBatch, collate
+
+
+class Actor(Protocol):
+    """A policy that knows values."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def parameters(self) -> list[torch.nn.Parameter]: ...
+
+    def score(self, batch: MicroBatch, *, wanted: Wanted = ..., reference: bool = ...) -> TokenScores: ...
+
+    def values(self, hidden_ND: torch.Tensor) -> torch.Tensor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Of one completion, a number a token: its value before the step, its advantage, its return."""
+
+    values: list[float]
+    advantages: list[float]
+    returns: list[float]
+
+
+Estimates = Mapping[int, Sequence[Estimate]]
+"""By the identity of a row, for its completions in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One optimizer step: what its micro-batches measured."""
+
+    parts: list[Measures]
+    value_loss: float
+    value_clipped: float
+    grad_norm: float
+    lr: float
+
+
+def train_step(
+    policy: Actor,
+    optimizer: torch.optim.Optimizer,
+    groups: Sequence[TraceGroup],
+    *,
+    step: int,
+    settings: TrainerSettings,
+    learner: Learner,
+    dropped_zero_variance: int = 0,
+) -> tuple[StepResult, Learner]:
+    """As `services.trainer.step.train_step`, for a policy with a value head.
+
+    Raises:
+        ArithmeticError: a number that came in, a loss or a gradient is not finite; it names the groups.
+    """
+    started = time.perf_counter()
+    batch = prepare(groups, version=step, settings=settings, averages=learner.averages)
+    weight = coefficient(learner.kl_coefficient, step=step, settings=settings)
+    estimates = _estimate(policy, batch.rows, coefficient=weight, settings=settings)
+    updates = [
+        _update(
+            policy, optimizer, rows, groups, estimates,
+            objective=_objective(settings, weight, batch.normaliser * _weight(rows) / _weight(batch.rows)),
+            step=step, settings=settings,
+        )
+        for rows in _deal(batch.rows, step=step, settings=settings)
+    ]  # fmt: skip
+    learning = _learning(updates, estimates)
+    share = (batch.zero_variance + dropped_zero_variance) / (len(groups) + dropped_zero_variance)
+    learner = learner.after(
+        groups, step=step, coefficient=weight, kl=learning.get("kl_reference"),
+        zero_variance_share=share, settings=settings,
+    )  # fmt: skip
+    result = StepResult(
+        learning=learning,
+        grad_norm=max((update.grad_norm for update in updates), default=0.0),
+        lr=updates[-1].lr if updates else 0.0,
+        kl_coefficient=weight if settings.kl != "none" else 0.0,
+        zero_variance_share=share,
+        collapsed_steps=learner.collapsed_steps,
+        tokens=batch.tokens,
+        micro_batches=sum(len(update.parts) for update in updates),
+        forward_backward_s=time.perf_counter() - started,
+        optimizer_s=0.0,
+    )
+    return result, learner
+
+
+def _estimate(
+    policy: Actor, rows: Sequence[Row], *, coefficient: float, settings: TrainerSettings
+) -> dict[int, list[Estimate]]:
+    """Values, advantages and returns of every completion, under the policy as it is before the step."""
+    in_reward = settings.kl == "k1"
+    found: dict[int, list[Estimate]] = {}
+    for micro in micro_batches(rows, tokens=settings.micro_batch_tokens):
+        tensors = collate(micro, device=policy.device)
+        with torch.no_grad():
+            scores = policy.score(tensors, reference=in_reward)
+            values = iter(policy.values(scores.hidden_ND).tolist())
+        reference_N = scores.reference_logprobs_N
+        gaps_N = (
+            torch.zeros_like(scores.logprobs_N) if reference_N is None else scores.logprobs_N - reference_N
+        )
+        gaps = iter(gaps_N.tolist())
+        for row in micro:
+            found[id(row)] = [
+                _of_completion(
+                    completion.reward,
+                    [next(values) for _ in completion.token_ids],
+                    [next(gaps) for _ in completion.token_ids],
+                    coefficient=coefficient if in_reward else 0.0,
+                    settings=settings,
+                )
+                for completion in row.completions
+            ]
+    return _whitened(found) if settings.whiten else found
+
+
+def _of_completion(
+    reward: float, values: list[float], gaps: list[float], *, coefficient: float, settings: TrainerSettings
+) -> Estimate:
+    rewards = token_rewards(reward, gaps, coefficient=coefficient)
+    advantages = gae(rewards, values, gamma=settings.gamma, lambda_=settings.gae_lambda)
+    return Estimate(values, advantages, [a + v for a, v in zip(advantages, values, strict=True)])
+
+
+def _whitened(estimates: Estimates) -> dict[int, list[Estimate]]:
+    """Advantages with mean 0 and deviation 1 over all tokens; returns stay."""
+    flat = torch.tensor(_flat(estimates, "advantages") or [0.0], dtype=torch.float64)
+    mean, deviation = flat.mean().item(), flat.std(correction=0).item() + 1e-8
+    return {
+        key: [replace(e, advantages=[(a - mean) / deviation for a in e.advantages]) for e in row]
+        for key, row in estimates.items()
+    }
+
+
+def _deal(rows: Sequence[Row], *, step: int, settings: TrainerSettings) -> Iterator[list[Row]]:
+    """Mini-batches of all epochs; the same step deals the same."""
+    for epoch in range(settings.ppo_epochs):
+        order = list(rows)
+        random.Random(f"{settings.seed}:{step}:{epoch}").shuffle(order)
+        size = max(1, -(-len(order) // settings.ppo_mini_batches))
+        yield from (order[start : start + size] for start in range(0, len(order), size))
+
+
+def _update(
+    policy: Actor,
+    optimizer: torch.optim.Optimizer,
+    rows: Sequence[Row],
+    groups: Sequence[TraceGroup],
+    estimates: Estimates,
+    *,
+    objective: Objective,
+    step: int,
+    settings: TrainerSettings,
+) -> Update:
+    pending: list[Pending] = []
+    value_sums: list[torch.Tensor] = []
+    cuts = micro_batches(rows, tokens=settings.micro_batch_tokens)
+    for micro in cuts:
+        tensors = collate(micro, device=policy.device)
+        old_N, advantages_N, returns_N = _columns(micro, estimates, device=policy.device)
+        tensors = replace(tensors, advantages_N=advantages_N)
+        wanted = replace(objective.wanted, entropy=settings.entropy_coefficient > 0)
+        scores = policy.score(tensors, wanted=wanted, reference=settings.measures_kl(step))
+        loss, measures = objective(scores, tensors)
+        values_N = policy.values(scores.hidden_ND)
+        value_N, clipped_N = value_losses(values_N, old_N, returns_N, clip=settings.value_clip)
+        beside_N = settings.value_coefficient * value_N - settings.entropy_coefficient * scores.entropy_N
+        (loss + (tensors.share_N * beside_N).sum() / objective.normaliser).backward()
+        pending.append(measures)
+        value_sums.append(torch.stack([value_N.detach().sum(), clipped_N.sum().to(value_N.dtype)]))
+    parts = [measures.read() for measures in pending]
+    value_loss, clipped = torch.stack(value_sums).double().sum(0).tolist()
+    finite.check_losses([part.loss for part in parts], cuts, step=step)
+    grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings)
+    return Update(parts, value_loss, clipped, grad_norm, lr)
+
+
+def _objective(settings: TrainerSettings, weight: float, normaliser: float) -> Objective:
+    """PPO's surrogate is GRPO's; a k1 penalty is in the rewards already."""
+    objective = Objective.of(settings, coefficient=weight, normaliser=normaliser)
+    return replace(objective, kl="none") if settings.kl == "k1" else objective
+
+
+def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device) -> list[torch.Tensor]:
+    """Old values, advantages, returns of a micro-batch's tokens, each [N]."""
+    own = [estimate for row in rows for estimate in estimates[id(row)]]
+    return [
+        torch.tensor([x for estimate in own for x in getattr(estimate, name)], device=device)
+        for name in ("values", "advantages", "returns")
+    ]
+
+
+def _weight(rows: Sequence[Row]) -> float:
+    """The rows' part of a loss's normaliser: their tokens, or completions, as the shares are."""
+    return sum(c.share * len(c.token_ids) for row in rows for c in row.completions) or 1.0
+
+
+def _flat(estimates: Estimates, name: str) -> list[float]:
+    return [x for row in estimates.values() for estimate in row for x in getattr(estimate, name)]
+
+
+def _learning(updates: Sequence[Update], estimates: Estimates) -> dict[str, float]:
+    """The figures of the policy over all updates, and those of the values as they were before them.
+
+    `explained_variance` is 1 - Var(return - value) / Var(return): 1 for a perfect critic, 0 for a constant.
+    """
+    parts = [part for update in updates for part in update.parts]
+    tokens = max(1, sum(part.tokens for part in parts))
+    row = summary(parts)
+    if updates:  # later ones compare with a policy that has moved within the step
+        first = summary(updates[0].parts)
+        row |= {name: first[name] for name in first if name.startswith("mismatch")}
+        row["loss"] /= len(updates)
+    values, returns = (torch.tensor(_flat(estimates, name)).double() for name in ("values", "returns"))
+    if not len(values):
+        return row
+    spread = returns.var(correction=0).item()
+    left = (returns - values).var(correction=0).item()
+    return row | {
+        "value_loss": sum(update.value_loss for update in updates) / tokens,
+        "value_clip_fraction": sum(update.value_clipped for update in updates) / tokens,
+        "value_mean": values.mean().item(),
+        "return_mean": returns.mean().item(),
+        "explained_variance": 1.0 - left / spread if spread > 0 else 0.0,
+    }

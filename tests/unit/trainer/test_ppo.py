@@ -1,0 +1,250 @@
+"""PPO: solves a bandit, learns the values of states, does not depend on cuts, resumes with the same bytes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from rookery.errors import SetupError  # noqa: E402
+from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict  # noqa: E402
+from services.trainer import commits, ppo  # noqa: E402
+from services.trainer import optimizer as adam  # noqa: E402
+from services.trainer.batch import prepare  # noqa: E402
+from services.trainer.learner import Learner  # noqa: E402
+from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.step import StepResult  # noqa: E402
+from services.trainer.tensors import collate  # noqa: E402
+from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.value_head import FILE, ActorCritic, policy_for  # noqa: E402
+from tests.unit.trainer.bigram import Bigram  # noqa: E402
+from tests.unit.trainer.groups import make_group  # noqa: E402
+
+REWARDS = (-1.0, -0.3, 0.0, -0.2)
+BEST = 2
+
+
+@pytest.fixture(scope="module")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("small")
+    return build_tiny(out, seed=1, hidden_size=64, layers=1, intermediate_size=128)
+
+
+def _settings(model: Path, folder: Path, **changed: object) -> TrainerSettings:
+    values: dict[str, object] = {"objective": "ppo", "device": "cpu", "lora_rank": 4, "kl_report_every": 0}
+    values |= {"warmup_steps": 0, "lr": 3e-3}
+    return TrainerSettings(model=model, run_dir=folder, **(values | changed))  # type: ignore[arg-type]
+
+
+class BigramWithValue(Bigram):
+    """A critic that knows one number: there is one state."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__(vocabulary)
+        self.value = torch.nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+    @property
+    def parameters(self) -> list[torch.nn.Parameter]:
+        return [self.table_VV, self.value]
+
+    def values(self, hidden: "torch.Tensor") -> "torch.Tensor":
+        return self.value.expand(len(hidden))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"ppo_epochs": 3, "ppo_mini_batches": 2}, {"whiten": False, "entropy_coefficient": 0.01}],
+    ids=["plain", "epochs", "entropy"],
+)
+def test_it_finds_the_best_arm_and_its_value(changed: dict[str, object]) -> None:
+    settings = _settings(Path(), Path(), lr=0.1, max_grad_norm=1e9, value_clip=0.0, **changed)
+    policy, learner = BigramWithValue(len(REWARDS)), Learner()
+    optimizer = torch.optim.Adam(policy.parameters, lr=0.1)
+    for step in range(40):
+        groups = [policy.sample(1000 * step + g, rewards=REWARDS, size=12, version=step) for g in range(2)]
+        result, learner = ppo.train_step(
+            policy, optimizer, groups, step=step, settings=settings, learner=learner
+        )
+    odds = policy.table_VV[0].detach().softmax(-1)
+    assert odds[BEST] > 0.8
+    earned = float(odds @ torch.tensor(REWARDS, dtype=torch.float64))
+    assert policy.value.item() == pytest.approx(earned, abs=0.15)
+    assert result.learning["return_mean"] == pytest.approx(result.learning["value_mean"], abs=0.2)
+
+
+def _certain_group(number: int, prompt: tuple[int, ...], reward: float) -> TraceGroup:
+    """Four answers, all rewarded alike: GRPO learns nothing from it, a critic what the prompt is worth."""
+    traces = tuple(
+        Trace(
+            f"{number}-{slot}",
+            Completion("", (40 + slot, 50, 1), (-4.0, -4.0, -4.0), "stop", slot),
+            Verdict(reward=reward, outcome=Outcome.LEGAL, reward_version="t"),
+        )
+        for slot in range(4)
+    )
+    template = make_group(number, size=1)
+    return replace(
+        template,
+        prompt_token_ids=prompt,
+        policy=PolicyVersion(0, "0" * 64),
+        sampling=Sampling(max_tokens=8),
+        traces=traces,
+    )
+
+
+def test_the_head_learns_what_states_are_worth(small_model: Path, tmp_path: Path) -> None:
+    settings = _settings(small_model, tmp_path, lr=1e-2, value_clip=0.0, whiten=False, gae_lambda=1.0)
+    policy, learner = ActorCritic(settings), Learner()
+    optimizer = adam.build(policy.parameters, lr=settings.lr)
+    prompts = {(10, 11, 12): -1.0, (20, 21, 22): 0.0, (30, 31): -0.4}
+    results = []
+    for step in range(60):
+        groups = [
+            _certain_group(10 * step + n, prompt, reward)
+            for n, (prompt, reward) in enumerate(prompts.items())
+        ]
+        result, learner = ppo.train_step(
+            policy, optimizer, groups, step=0, settings=settings, learner=learner
+        )
+        results.append(result)
+    batch = prepare(groups, version=0, settings=settings, averages=None)
+    with torch.no_grad():
+        for row in batch.rows:
+            tensors = collate([row])
+            values = policy.values(policy.score(tensors).hidden_ND)
+            assert values.mean().item() == pytest.approx(prompts[row.prompt_ids], abs=0.1)
+    assert results[0].learning["explained_variance"] == 0.0
+    assert results[-1].learning["explained_variance"] > 0.9
+    assert results[-1].learning["value_loss"] < 0.05 * results[0].learning["value_loss"]
+
+
+def _groups(step: int) -> list[TraceGroup]:
+    return [make_group(10 * step + n, prompt_length=5 + n, version=step) for n in range(4)]
+
+
+def _gradient(model: Path, folder: Path, **changed: object) -> tuple[StepResult, "torch.Tensor"]:
+    settings = _settings(model, folder, max_grad_norm=1e9, **changed)
+    policy = ActorCritic(settings)
+    taken: list[torch.Tensor] = []
+
+    class Noting(torch.optim.SGD):
+        def step(self, closure: None = None) -> None:
+            taken.append(torch.cat([p.grad.flatten() for p in policy.parameters if p.grad is not None]))
+
+    optimizer = Noting(policy.parameters, lr=1e-9)
+    result, _ = ppo.train_step(policy, optimizer, _groups(0), step=0, settings=settings, learner=Learner())
+    return result, torch.stack(taken).mean(0)
+
+
+@pytest.mark.parametrize("weights", ["token", "sequence", "constant"])
+def test_the_gradient_does_not_depend_on_micro_batches(
+    small_model: Path, tmp_path: Path, weights: str
+) -> None:
+    how = {"loss_weights": weights, "entropy_coefficient": 0.1, "row_tokens": 32}
+    many, cut = _gradient(small_model, tmp_path, micro_batch_tokens=40, **how)
+    one, whole = _gradient(small_model, tmp_path, micro_batch_tokens=100_000, **how)
+    assert many.micro_batches > one.micro_batches == 1
+    assert torch.allclose(cut, whole, rtol=1e-4, atol=1e-6)
+    for name in ("loss", "value_loss", "explained_variance"):
+        assert many.learning[name] == pytest.approx(one.learning[name], abs=1e-5)
+
+
+def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) -> None:
+    settings = _settings(
+        small_model, tmp_path, kl="k1", kl_coefficient=0.5, gae_lambda=1.0, whiten=False, seed=2
+    )
+    policy = ActorCritic(settings)
+    for name, weight in policy.model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.3)
+    batch = prepare(_groups(0), version=0, settings=settings, averages=None)
+    found = ppo._estimate(policy, batch.rows, coefficient=0.5, settings=settings)
+    row = batch.rows[0]
+    with torch.no_grad():
+        scores = policy.score(collate([row]), reference=True)
+    gaps = (scores.logprobs_N - scores.reference_logprobs_N).tolist()[: len(row.completions[0].token_ids)]
+    expected = [row.completions[0].reward - 0.5 * sum(gaps[t:]) for t in range(len(gaps))]
+    assert max(map(abs, gaps)) > 1e-3
+    assert found[id(row)][0].returns == pytest.approx(expected, abs=1e-4)
+
+
+def _run(
+    settings: TrainerSettings, policy: Policy, optimizer: "torch.optim.Optimizer", steps: range
+) -> Learner:
+    learner = Learner()
+    for step in steps:
+        _, learner = ppo.train_step(
+            policy,
+            optimizer,
+            _groups(step),
+            step=step,
+            settings=settings,
+            learner=learner,  # type: ignore[arg-type]
+        )
+    return learner
+
+
+def test_resuming_gives_the_bytes_of_not_stopping(small_model: Path, tmp_path: Path) -> None:
+    settings = _settings(small_model, tmp_path, ppo_epochs=2, ppo_mini_batches=2, row_tokens=32)
+    whole = policy_for(settings)
+    assert isinstance(whole, ActorCritic)
+    optimizer = adam.build(whole.parameters, lr=settings.lr)
+    _run(settings, whole, optimizer, range(2))
+    commit = commits.write(
+        tmp_path / "adapters",
+        number=2,
+        files={**whole.adapter_files(), adam.FILE: adam.dump(optimizer)},
+        ledger=(),
+        fingerprint=settings.fingerprint(),
+    )
+    _run(settings, whole, optimizer, range(2, 4))
+    again = policy_for(settings)
+    moments = adam.build(again.parameters, lr=settings.lr)
+    again.load_adapter(commit.folder)
+    adam.restore(moments, commit.folder)
+    _run(settings, again, moments, range(2, 4))
+    assert again.adapter_files() == whole.adapter_files()
+    assert adam.dump(moments) == adam.dump(optimizer)
+    assert whole.value_head.weight.abs().max() > 0
+
+
+def test_the_head_lies_outside_of_what_servers_load(small_model: Path, tmp_path: Path) -> None:
+    settings = _settings(small_model, tmp_path)
+    files, plain = policy_for(settings).adapter_files(), Policy(settings).adapter_files()
+    assert set(files) - set(plain) == {FILE}
+    assert files["adapter_model.safetensors"] == plain["adapter_model.safetensors"]
+    assert type(policy_for(_settings(small_model, tmp_path, objective="grpo"))) is Policy
+
+
+def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, tmp_path: Path) -> None:
+    settings = _settings(small_model, tmp_path)
+    policy = ActorCritic(settings)
+    before = policy.adapter_files()
+    groups = [
+        replace(group, traces=tuple(trace for trace in group.traces if trace.completion.truncated))
+        for group in (make_group(n, finish_reason="length") for n in range(2))
+    ]
+    optimizer = adam.build(policy.parameters, lr=1.0)
+    result, _ = ppo.train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+    assert result.tokens == result.micro_batches == 0
+    assert policy.adapter_files() == before
+
+
+@pytest.mark.parametrize(("before", "after"), [("ppo", "grpo"), ("grpo", "ppo")])
+def test_a_critic_does_not_come_or_go_within_a_run(
+    small_model: Path, tmp_path: Path, before: str, after: str
+) -> None:
+    made, resumed = (_settings(small_model, tmp_path, objective=name) for name in (before, after))
+    commits.write(
+        tmp_path / "adapters",
+        number=0,
+        files={"adapter_model.safetensors": b""},
+        ledger=(),
+        fingerprint=made.fingerprint(),
+    )
+    with pytest.raises(SetupError, match="critic was"):
+        commits.latest(tmp_path / "adapters", fingerprint=resumed.fingerprint())
