@@ -1,16 +1,55 @@
 """AdamW over the adapter, its warm-up, and its state as safetensors (never pickle)."""
 
+import importlib.util
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load, save
 
+from rookery.errors import SetupError
+
 FILE = "optimizer.safetensors"
 
 
-def build(parameters: list[torch.nn.Parameter], *, lr: float) -> torch.optim.AdamW:
-    """Fused AdamW without weight decay: a LoRA adapter is small enough to be left alone."""
-    return torch.optim.AdamW(parameters, lr=lr, betas=(0.9, 0.99), weight_decay=0.0, fused=True)
+def build(
+    parameters: list[torch.nn.Parameter], *, lr: float, bits: int = 32, offload: bool = False
+) -> torch.optim.Optimizer:
+    """Fused AdamW without weight decay: a LoRA adapter is small enough to be left alone.
+
+    With 8 `bits` the moments are quantised in blocks of 256 (Dettmers et al., arXiv 2110.02861), those of
+    tensors below 4,096 numbers excepted. `offload` keeps them in the machine's memory between steps.
+
+    Raises:
+        SetupError: bitsandbytes is not installed, or there is no GPU to offload from.
+    """
+    options: dict[str, Any] = {"lr": lr, "betas": (0.9, 0.99), "weight_decay": 0.0}
+    if bits == 8:
+        if importlib.util.find_spec("bitsandbytes") is None:
+            raise SetupError("--adam-bits 8 needs bitsandbytes: pip install 'rookery[adam8bit]'")
+        from bitsandbytes.optim import AdamW8bit
+
+        optimizer: torch.optim.Optimizer = AdamW8bit(parameters, **options)
+    else:
+        optimizer = torch.optim.AdamW(parameters, **options, fused=True)
+    if offload:
+        _offload(optimizer, parameters[0].device)
+    return optimizer
+
+
+def _offload(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    if device.type == "cpu":
+        raise SetupError("--offload moves Adam's moments off a GPU, and the trainer runs on the CPU")
+    optimizer.register_step_pre_hook(lambda *_: place_moments(optimizer, device))
+    optimizer.register_step_post_hook(lambda *_: place_moments(optimizer, torch.device("cpu")))
+
+
+def place_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Moves them; step counts stay, for they are wanted where the weights are."""
+    for state in optimizer.state.values():
+        for name, value in state.items():
+            if torch.is_tensor(value) and value.numel() > 1:
+                state[name] = value.to(device)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, *, lr: float, step: int, warmup_steps: int) -> float:
@@ -23,11 +62,13 @@ def set_lr(optimizer: torch.optim.Optimizer, *, lr: float, step: int, warmup_ste
 
 def dump(optimizer: torch.optim.Optimizer) -> bytes:
     """Moments and step counts, keyed by parameter index."""
+    # Not from `state_dict`, in which bitsandbytes nests what is quantised.
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     data: bytes = save(
         {
-            f"{index}.{name}": value.detach().cpu().contiguous()
-            for index, state in optimizer.state_dict()["state"].items()
-            for name, value in state.items()
+            f"{index}.{name}": torch.as_tensor(value).detach().cpu().contiguous()
+            for index, parameter in enumerate(parameters)
+            for name, value in optimizer.state.get(parameter, {}).items()
         }
     )
     return data
@@ -35,8 +76,10 @@ def dump(optimizer: torch.optim.Optimizer) -> bytes:
 
 def restore(optimizer: torch.optim.Optimizer, folder: Path) -> None:
     """The inverse of `dump`, from a commit's folder."""
-    moments: dict[int, dict[str, torch.Tensor]] = {}
+    moments: dict[int, dict[str, Any]] = {}
     for key, value in load((folder / FILE).read_bytes()).items():
         index, name = key.split(".", 1)
-        moments.setdefault(int(index), {})[name] = value
+        # bitsandbytes counts steps in a plain integer, torch in a float tensor.
+        counted = value.ndim == 0 and not value.is_floating_point()
+        moments.setdefault(int(index), {})[name] = value.item() if counted else value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})

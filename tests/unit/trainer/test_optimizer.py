@@ -1,0 +1,76 @@
+"""Adam's state: kept as bytes and taken up again, in 32 bits and in 8, and moved about."""
+
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import SetupError
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer import optimizer as adam  # noqa: E402
+
+
+def weights() -> list:
+    torch.manual_seed(0)
+    return [torch.nn.Parameter(torch.randn(8192)), torch.nn.Parameter(torch.randn(3, 5))]
+
+
+def move(optimizer, parameters: list, *, steps: range) -> None:
+    for step in steps:
+        torch.manual_seed(step)
+        for parameter in parameters:
+            parameter.grad = torch.randn_like(parameter)
+        optimizer.step()
+
+
+@pytest.mark.parametrize("bits", [32, 8])
+def test_a_restored_state_goes_on_to_the_same_bytes(tmp_path: Path, bits: int) -> None:
+    if bits == 8:
+        pytest.importorskip("bitsandbytes")
+    whole, halves = weights(), weights()
+    optimizer = adam.build(whole, lr=1e-2, bits=bits)
+    move(optimizer, whole, steps=range(4))
+    first = adam.build(halves, lr=1e-2, bits=bits)
+    move(first, halves, steps=range(2))
+    (tmp_path / adam.FILE).write_bytes(adam.dump(first))
+    second = adam.build(halves, lr=1e-2, bits=bits)
+    adam.restore(second, tmp_path)
+    move(second, halves, steps=range(2, 4))
+    assert all(torch.equal(one, other) for one, other in zip(whole, halves, strict=True))
+    assert adam.dump(second) == adam.dump(optimizer)
+
+
+def test_eight_bits_take_a_quarter_and_go_nearly_the_same_way() -> None:
+    pytest.importorskip("bitsandbytes")
+    plain, small = weights()[:1], weights()[:1]
+    began = plain[0].detach().clone()
+    exact, rough = adam.build(plain, lr=1e-2), adam.build(small, lr=1e-2, bits=8)
+    move(exact, plain, steps=range(10))
+    move(rough, small, steps=range(10))
+    assert len(adam.dump(rough)) < 0.35 * len(adam.dump(exact))
+    way, other = (side[0].detach() - began for side in (plain, small))
+    assert torch.nn.functional.cosine_similarity(way, other, dim=0) > 0.98
+
+
+def test_eight_bits_without_the_package_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adam.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SetupError, match=r"pip install 'rookery\[adam8bit\]'"):
+        adam.build(weights(), lr=1e-2, bits=8)
+
+
+def test_there_is_nothing_to_offload_from_a_cpu() -> None:
+    with pytest.raises(SetupError, match="--offload"):
+        adam.build(weights(), lr=1e-2, offload=True)
+
+
+def test_moments_move_and_counts_stay() -> None:
+    parameters = weights()
+    optimizer = adam.build(parameters, lr=1e-2)
+    move(optimizer, parameters, steps=range(1))
+    adam.place_moments(optimizer, torch.device("meta"))
+    for state in optimizer.state.values():
+        assert state["exp_avg"].device.type == state["exp_avg_sq"].device.type == "meta"
+        assert state["step"].device.type == "cpu"
