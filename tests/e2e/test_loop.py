@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import chess
 import httpx
 import psutil
 import pytest
@@ -180,3 +181,24 @@ def test_ctrl_c_ends_cleanly_and_leaves_nothing(loop: Loop) -> None:
     assert [line for line in running if str(loop.run_dir) in line] == []
     counts = loop.metrics()[-1]
     assert counts["step"] >= STEPS
+
+
+def test_the_policy_s_own_moves_make_preference_pairs(loop: Loop, tmp_path: Path) -> None:
+    """Rejected is what the policy played; the engine's move, which no text names, is chosen."""
+    command = [sys.executable, "-m", "services.data", "pairs", "--count", "12", "--nodes", "500"]
+    command += ["--inference", loop.inference, "--model", "policy", "--jsonl", "pairs.jsonl"]
+    subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, check=True, timeout=300)
+    pairs = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
+    own = [pair for pair in pairs if pair["origin"] == "policy"]
+    assert (len(pairs), bool(own)) == (12, True)
+    for pair in own:
+        assert f"\\boxed{{{pair['rejected_move']['uci']}}}" in pair["policy_text"].replace(" ", "")
+        assert pair["policy"] == "policy"
+    for pair in pairs:
+        board = chess.Board(pair["fen"])
+        for said, move in (("chosen", "chosen_move"), ("rejected", "rejected_move")):
+            assert chess.Move.from_uci(pair[move]["uci"]) in board.legal_moves
+            assert [turn["content"] for turn in pair[said]] == [f"\\boxed{{{pair[move]['uci']}}}"]
+        assert pair["chosen_move"] != pair["rejected_move"]
+        assert pair["gap"] == pytest.approx(pair["win_chosen"] - pair["win_rejected"])
+        assert pair["gap"] >= 0.05

@@ -81,7 +81,7 @@ def _with_a_move(positions: Iterator[Position], place: str) -> Iterator[Position
         except ValueError as error:
             raise InvalidInput(f"{place!r}, row {number}, {position.id!r}: {error}") from error
         if not board.is_valid():
-            status = str(board.status()).removeprefix("Status.")
+            status = board.status().name
             raise InvalidInput(f"{place!r}, row {number}, {position.id!r}: {position.fen!r}: {status}")
         if board.is_game_over():
             over += 1

@@ -26,7 +26,6 @@ from services.data.pairs.preference import (
     Question,
     Recipe,
     pair_of,
-    place_of,
     question,
     without_repeats,
 )
@@ -92,7 +91,7 @@ class Tally:
         return self.barren >= BARREN_PARTS
 
     def add(self, part: int, pairs: Sequence[Pair]) -> None:
-        self._ahead[part] = [place_of(pair) for pair in pairs]
+        self._ahead[part] = [key_of(pair.fen) for pair in pairs]
         while self.parts in self._ahead and not self.exhausted:
             before = len(self.seen)
             self.seen.update(self._ahead.pop(self.parts))

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from hashlib import blake2b
 
 import chess
 
@@ -18,6 +17,7 @@ from rookery.clients import ScoreItem
 from rookery.errors import InvalidInput, RookeryError
 from rookery.prompt import render
 from rookery.trace import Completion, Message, Move, Phase, Position, Prompt, Verdict
+from services.data.positions.distinct import key_of
 
 
 class Origin(StrEnum):
@@ -175,16 +175,10 @@ def _boxed(move: str) -> str:
     return f"\\boxed{{{move}}}"
 
 
-def place_of(pair: Pair) -> int:
-    """64 bits that stand for the position of a pair, clocks aside."""
-    board = " ".join(pair.fen.split()[:4])
-    return int.from_bytes(blake2b(board.encode(), digest_size=8).digest(), "big")
-
-
 def without_repeats(pairs: Iterable[Pair], *, seen: set[int]) -> Iterator[Pair]:
-    """Leaves out positions that came before, clocks aside; `seen` remembers them, eight bytes each."""
+    """Leaves out questions that came before, mirrored ones too; `seen` remembers their keys."""
     for pair in pairs:
-        key = place_of(pair)
+        key = key_of(pair.fen)
         if key not in seen:
             seen.add(key)
             yield pair

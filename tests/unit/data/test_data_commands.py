@@ -3,13 +3,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import chess
 import pytest
 
+from rookery.trace import Phase, Position
 from services.data.__main__ import main
 from services.data.commands import COMMANDS
 from services.data.store.kinds import POSITIONS
 from services.data.store.storage import open_folder
-from services.data.store.tables import read_records
+from services.data.store.tables import read_records, write_records
 from tests.conftest import ROOT
 from tests.unit.data.texts import RUY, game
 
@@ -26,7 +28,7 @@ def test_sample_prints_positions(source: str, capsys: pytest.CaptureFixture[str]
     positions = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(positions) == 4
     assert positions[0].keys() == {
-        "id", "fen", "ply", "phase", "game_id", "last_moves", "white_elo", "black_elo",
+        "id", "fen", "ply", "phase", "game_id", "last_moves", "white_elo", "black_elo", "task", "move",
     }  # fmt: skip
     main(["sample", "--source", source, "--split", "all", "--count", "2", "--seed", "2", "--offset", "2"])
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == positions[2:]
@@ -100,12 +102,130 @@ def test_a_missing_file_is_named(command: str, tmp_path: Path, capsys: pytest.Ca
         ["sample", "--count", "0"],
         ["moves", "--count", "1", "--out", "x", "--legal-share", "1.5"],
         ["moves", "--count", "1", "--out", "x", "--style", "nope"],
+        ["sample", "--count", "many"],
+        ["sample", "--count", "1", "--exam", "puzzles.csv"],
+        ["sample", "--count", "1", "--jobs", "2"],
+        ["sample", "--count", "1", "--offset", "-1"],
+        ["sample", "--count", "1", "--distinct", "--out", "x"],
+        ["sample", "--count", "1", "--result", "1-O", "--out", "x"],
+        ["tasks", "next-fen", "--count", "1", "--out", "x", "--text", "../lines.txt"],
+        ["tasks", "next-fen", "--count", "1", "--out", "x", "--text", "tasks.parquet"],
+        ["pairs", "--count", "1", "--out", "x", "--jsonl", "manifest.json"],
+        ["annotate", "--count", "1", "--out", "x", "--jobs", "-1"],
+        ["inspect", "--items", "-1", "x"],
     ],
 )
 def test_wrong_flags_are_refused(argv: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(argv)
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--shares", "0", "0", "0"], "shares (0.0, 0.0, 0.0): none may be negative"),
+        (["--elo-min", "2000", "--elo-max", "1000"], "elo from 2000 to 1000"),
+        (["--ply-min", "9", "--ply-max", "8"], "plies from 9 to 8"),
+        (["--games", "0"], "games 0.0 is not in (0, 1]"),
+        (["--elo-min", "1600"], "games left out: 2 by elo"),
+        (["--exam", "samples/README.md"], "'samples/README.md' holds no position"),
+    ],
+)
+def test_wrong_values_are_quoted(
+    flags: list[str], said: str, source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["sample", "--source", source, "--split", "all", "--count", "1", "--out", str(tmp_path / "out")]
+    assert main([*argv, *flags]) in (1, 2)
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_more_may_be_wanted_than_any_memory_holds(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [
+        "sample",
+        "--source",
+        source,
+        "--split",
+        "all",
+        "--per-game",
+        "99",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main([*argv, "--count", str(10**15)]) == 0
+    assert f"{10**15} were asked for; there are no more" in capsys.readouterr().err
+
+
+def test_a_small_set_has_as_many_as_were_asked_for(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["sample", "--source", "samples/lichess.pgn.zst", "--split", "heldout", "--out", str(tmp_path)]
+    assert main([*argv, "--count", "3"]) == 0
+    assert "3 positions {'opening': 1, 'middlegame': 2, 'endgame': 0}" in capsys.readouterr().err
+
+
+def positions(tmp_path: Path, *fens: str) -> str:
+    rows = [Position(f"t:{number}", fen, 0, Phase.ENDGAME, "game") for number, fen in enumerate(fens)]
+    write_records(open_folder(tmp_path), "some.parquet", POSITIONS, rows)
+    return str(tmp_path / "some.parquet")
+
+
+@pytest.mark.parametrize("task", ["next-fen", "legal-moves"])
+def test_where_the_game_is_over_nothing_is_asked(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = positions(tmp_path, "7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "7k/8/5KQ1/8/8/8/8/8 w - - 0 1")
+    assert main(["tasks", task, "--count", "5", "--positions", file, "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().err
+    assert f"1 positions of '{file}' are left out: there the game is over" in said
+    assert "5 were asked for, 1 are there" in said
+
+
+@pytest.mark.parametrize(
+    ("fen", "why"),
+    [
+        ("7k/5KQ1/8/8/8/8/8 b - - 0 1", "expected 8 rows"),
+        ("8/5KQ1/8/8/8/8/8/8 b - - 0 1", "NO_BLACK_KING"),
+        ("bnrbkrqn/pppppppp/8/8/8/8/PPPPPPPP/BNRBKRQN w FCfc - 0 1", "BAD_CASTLING_RIGHTS"),
+    ],
+)
+def test_an_impossible_position_is_named(
+    fen: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = positions(tmp_path, "7k/8/5KQ1/8/8/8/8/8 w - - 0 1", fen)
+    argv = ["tasks", "next-fen", "--count", "5", "--positions", file, "--out", str(tmp_path / "out")]
+    assert main(argv) == 1
+    said = capsys.readouterr().err
+    assert f"'{file}', row 2, 't:1'" in said
+    assert why in said
+
+
+def test_a_data_set_keeps_away_from_an_exam(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exam, file = (
+        tmp_path / "exam.epd",
+        positions(tmp_path, "7k/8/5KQ1/8/8/8/8/8 w - - 0 1", "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"),
+    )
+    exam.write_text("4k3/4p3/8/8/8/8/8/4K3 b - - bm e5;\n")
+    argv = ["tasks", "next-fen", "--count", "5", "--positions", file, "--exam", str(exam)]
+    assert main([*argv, "--out", str(tmp_path / "out")]) == 0
+    assert "5 were asked for, 1 are there" in capsys.readouterr().err
+    [summary] = json.loads((tmp_path / "out" / "manifest.json").read_text())["terms"]["positions"]["exams"]
+    assert (summary["path"], summary["positions"]) == ("exam.epd", 1)
+
+
+def test_moves_keep_away_from_an_exam(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exam = tmp_path / "exam.txt"
+    exam.write_text(f"{chess.STARTING_FEN}\n")
+    argv = ["moves", "--source", source, "--split", "all", "--count", "100", "--exam", str(exam)]
+    assert main([*argv, "--out", str(tmp_path / "out")]) == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest["lines"], manifest["in_exams"]) == (9, 1)
+    assert "1 more stand in exams" in capsys.readouterr().err
 
 
 def test_a_service_without_games_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:

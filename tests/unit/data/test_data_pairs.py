@@ -1,6 +1,7 @@
 """Which pair a position gives, and how the work on many of them stays in order."""
 
 import asyncio
+import gc
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,10 @@ from pathlib import Path
 import chess
 import pytest
 
-from rookery.errors import PeerFault, SetupError
+from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
-from services.data.pairs.pairing import Tally
+from services.data.pairs.pairing import BARREN_PARTS, Tally
 from services.data.pairs.pipeline import spread
 from services.data.pairs.preference import Miss, Origin, Pair, Recipe, pair_of, question, without_repeats
 from services.data.positions.supply import PART, Supply
@@ -210,3 +211,50 @@ async def test_the_first_error_ends_the_rest() -> None:
             async for _ in results:
                 pass
     assert sorted(cancelled) == [0, 1, 2, 4]
+
+
+def test_parts_that_only_repeat_are_an_end() -> None:
+    tally = Tally()
+    tally.add(0, [pair(20)])
+    for part in range(1, BARREN_PARTS):
+        tally.add(part, [pair(20)] * (part % 2))
+    assert not tally.exhausted
+    tally.add(BARREN_PARTS + 1, [pair(22)])  # ahead of the one that ends it: it does not count
+    tally.add(BARREN_PARTS, [])
+    assert tally.exhausted
+    assert (tally.pairs, tally.parts) == (1, BARREN_PARTS + 1)
+
+
+@pytest.mark.parametrize(("least", "most"), [(0.5, 0.1), (0.0, 1.0)])
+def test_gaps_without_anything_between_them_are_refused(least: float, most: float) -> None:
+    with pytest.raises(InvalidInput, match=f"gaps from {least} to {most}"):
+        Recipe(min_gap=least, max_gap=most)
+
+
+def test_a_mirrored_position_is_no_other() -> None:
+    mirrored = replace(pair(20), id="mirrored", fen=chess.Board(pair(20).fen).mirror().fen())
+    assert [p.id for p in without_repeats([pair(20), mirrored], seen=set())] == ["p20"]
+
+
+async def test_of_several_errors_one_is_told_and_none_is_forgotten() -> None:
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unheard.append(context))
+
+    async def fail(number: int) -> int:
+        raise PeerFault(f"{number} is away")
+
+    with pytest.raises(PeerFault, match="is away"):
+        async with aclosing(spread(range(9), fail, limit=4)) as results:
+            async for _ in results:
+                pass
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unheard == []
+
+
+def test_terms_may_change_while_nothing_is_made(tmp_path: Path) -> None:
+    Parts(open_folder(tmp_path), PAIRS, terms={"model": "wrong"})
+    parts = Parts(open_folder(tmp_path), PAIRS, terms={"model": "right"})
+    parts.write(0, [], counts={})
+    with pytest.raises(SetupError, match="model was 'right', is 'wrong'"):
+        Parts(open_folder(tmp_path), PAIRS, terms={"model": "wrong"})

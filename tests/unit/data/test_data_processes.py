@@ -1,0 +1,37 @@
+"""A pool's processes end with the process that made them, even when it is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.conftest import ROOT
+
+PARENT = """
+import os, time
+from services.data.processes import processes
+if __name__ == "__main__":
+    pool = processes(2)
+    list(pool.map(abs, range(4)))
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_killed_parent_leaves_nobody(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    parent = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert parent.stdout
+    parent.stdout.readline()
+    children = psutil.Process(parent.pid).children(recursive=True)
+    assert len(children) >= 2
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
