@@ -22,6 +22,9 @@ from rookery.streams import RunStreams
 
 STREAMS = ("positions", "traces", "dead")
 
+EXPECTED = ("dropped:stale", "dead:positions", "dead:traces")
+"""Results that are shown before their first group: what grows from nothing has no rate."""
+
 Figure = tuple[Gauge, tuple[str, ...], float]
 """A gauge, the values of its labels, its value."""
 
@@ -95,6 +98,7 @@ def run_figures(run: Overview) -> Iterator[Figure]:
 def results(counts: Counts) -> dict[str, int]:
     """Groups by what became of them, as the run's `counts` name it."""
     return {
+        **dict.fromkeys(EXPECTED, 0),
         "generated": counts.generated,
         "trained": counts.trained,
         **{f"dropped:{reason}": groups for reason, groups in counts.dropped.items()},

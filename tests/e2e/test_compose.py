@@ -1,0 +1,199 @@
+"""docker compose, for real: up with the cpu profile, scaled, one replica killed, down and up again.
+
+Nothing may be lost. It builds every image first, which takes minutes; variables of the shell reach it, such
+as PYTHON_VERSION.
+"""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import ROOT, free_port, require
+
+pytestmark = [pytest.mark.compose, pytest.mark.docker, pytest.mark.timeout(3600)]
+
+PORTS = ("GATEWAY_HTTP", "GATEWAY_GRPC", "DATA_HTTP", "DATA_GRPC", "INFERENCE_HTTP")
+PORTS += ("PROMETHEUS_HTTP", "GRAFANA_HTTP", "MLFLOW_HTTP")
+BUILD_S, UP_S, STEPS_S = 2400, 900, 600.0
+QUESTION = {"fen": "8/4P1k1/8/8/8/8/1K6/8 w - - 0 1", "response": "\\boxed{e8=Q}"}
+
+
+class Compose:
+    """A compose project of the test's own: its volumes and ports are nobody else's."""
+
+    def __init__(self) -> None:
+        self.ports = {name: free_port() for name in PORTS}
+        self.environment = {
+            **os.environ,
+            "COMPOSE_PROJECT_NAME": f"rookery-test-{os.getpid()}",
+            "COMPOSE_PROFILES": "cpu,observability",
+            "RUN": "compose",
+            "BATCH_GROUPS": "6",
+            "GROUP_SIZE": "4",
+            **{name: str(port) for name, port in self.ports.items()},
+        }
+
+    def run(self, *arguments: str, timeout_s: float = 120) -> str:
+        command = [require("docker"), "compose", *arguments]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=timeout_s
+        )
+        assert done.returncode == 0, (arguments, done.stdout[-2000:], done.stderr[-4000:], self.troubles())
+        return done.stdout
+
+    def up(self, *arguments: str) -> None:
+        self.run("up", "--detach", "--wait", *arguments, timeout_s=UP_S)
+
+    def troubles(self) -> str:
+        """The last words of whatever is not healthy."""
+        command = [require("docker"), "compose", "logs", "--tail", "15", "--no-color"]
+        done = subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True)
+        return done.stdout[-6000:]
+
+    def containers(self, service: str) -> list[str]:
+        return self.run("ps", "--quiet", service).split()
+
+    def redis(self, *arguments: str) -> str:
+        return self.run("exec", "-T", "redis", "redis-cli", *arguments)
+
+    def status(self) -> str:
+        """`rookery status`, which fails when a group is astray."""
+        url = "redis://:rookery@redis:6379/0"
+        asked = ("rookery", "status", "--run", "compose", "--redis-url", url, "--host", "{service}")
+        return self.run("exec", "-T", "exporter", *asked)
+
+    def counts(self) -> dict[str, int]:
+        words = self.redis("HGETALL", "rookery:compose:counts").split()
+        return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+
+    def version(self) -> int:
+        return int(self.redis("HGET", "rookery:compose:policy", "number").strip() or -1)
+
+    def ask(self, expression: str) -> dict[str, float]:
+        """Values by `instance`, from Prometheus."""
+        answer: Any = httpx.get(
+            f"http://127.0.0.1:{self.ports['PROMETHEUS_HTTP']}/api/v1/query", params={"query": expression}
+        ).json()
+        rows = answer["data"]["result"]
+        return {row["metric"].get("instance", ""): float(row["value"][1]) for row in rows}
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + STEPS_S
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"not within {STEPS_S:.0f} s: {what}\n{self.troubles()}")
+            time.sleep(1.0)
+
+
+@pytest.fixture(scope="module")
+def compose() -> Iterator[Compose]:
+    project = Compose()
+    project.run("build", timeout_s=BUILD_S)
+    try:
+        project.up()
+        yield project
+    finally:
+        subprocess.run(
+            [require("docker"), "compose", "down", "--volumes", "--timeout", "30"],
+            cwd=ROOT, env=project.environment, check=False, capture_output=True,
+        )  # fmt: skip
+
+
+def test_the_loop_learns(compose: Compose) -> None:
+    compose.until(lambda: compose.version() >= 3, "three training steps")
+    compose.status()
+
+
+def test_three_replicas_share_the_scoring(compose: Compose) -> None:
+    compose.up("--no-recreate", "--scale", "reward=3")
+    assert len(compose.containers("reward")) == 3
+    share = 'rookery_reward_outcomes_total{job="reward", outcome="legal"} > 0'
+    compose.until(lambda: len(compose.ask(share)) == 3, "three replicas that score")
+
+
+def test_the_gateway_is_one_address_for_all(compose: Compose) -> None:
+    port = compose.ports["GATEWAY_HTTP"]
+    before = compose.ask('sum by (instance) (rookery_reward_requests_total{job="reward", transport="http"})')
+    for _ in range(60):
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/score", json=QUESTION, timeout=30)
+        assert answer.json()["reward"] == 0.0, answer.text
+
+    def spread() -> bool:
+        now = compose.ask('sum by (instance) (rookery_reward_requests_total{job="reward", transport="http"})')
+        return sum(value > before.get(instance, 0.0) for instance, value in now.items()) == 3
+
+    compose.until(spread, "HTTP on three replicas")
+
+
+def test_the_gateway_speaks_grpc(compose: Compose) -> None:
+    import asyncio
+
+    from rookery.clients import RewardClient
+
+    async def ready() -> bool:
+        client = RewardClient(f"dns:///127.0.0.1:{compose.ports['GATEWAY_GRPC']}")
+        try:
+            return await client.ready()
+        finally:
+            await client.close()
+
+    assert asyncio.run(ready())
+
+
+def test_a_killed_replica_loses_nothing(compose: Compose) -> None:
+    victim = compose.containers("reward")[0]
+    before = compose.version()
+    subprocess.run([require("docker"), "kill", victim], check=True, capture_output=True)
+    compose.until(lambda: compose.version() >= before + 3, "training without the third replica")
+    port = compose.ports["GATEWAY_HTTP"]
+    for _ in range(20):
+        assert httpx.post(f"http://127.0.0.1:{port}/v1/score", json=QUESTION, timeout=30).status_code == 200
+    compose.status()
+    assert not {name for name in compose.counts() if name.startswith("dead:")}
+
+
+def test_prometheus_sees_every_service(compose: Compose) -> None:
+    jobs = set(re.findall(r"job_name: (\w+)", (ROOT / "deploy/prometheus/prometheus.yml").read_text()))
+
+    def seen() -> set[str]:
+        url = f"http://127.0.0.1:{compose.ports['PROMETHEUS_HTTP']}/api/v1/query"
+        rows: Any = httpx.get(url, params={"query": "up == 1"}).json()["data"]["result"]
+        return {row["metric"]["job"] for row in rows}
+
+    compose.until(lambda: seen() == jobs, f"all of {jobs}")
+
+
+def test_grafana_is_up(compose: Compose) -> None:
+    assert httpx.get(f"http://127.0.0.1:{compose.ports['GRAFANA_HTTP']}/api/health").status_code == 200
+
+
+def test_mlflow_has_the_run(compose: Compose) -> None:
+    base = f"http://127.0.0.1:{compose.ports['MLFLOW_HTTP']}/api/2.0/mlflow"
+
+    def rewards() -> list[Any]:
+        found = httpx.post(f"{base}/experiments/search", json={"max_results": 10}).json()["experiments"]
+        ids = [experiment["experiment_id"] for experiment in found]
+        runs = httpx.post(f"{base}/runs/search", json={"experiment_ids": ids}).json().get("runs", [])
+        ours = [run for run in runs if run["info"]["run_name"] == "compose"]
+        return [metric for run in ours for metric in run["data"]["metrics"] if metric["key"] == "reward"]
+
+    compose.until(lambda: bool(rewards()), "the reward of the run")
+
+
+def test_down_and_up_goes_on(compose: Compose) -> None:
+    """Runs last."""
+    before = compose.version()
+    compose.run("down", timeout_s=300)
+    assert json.loads(compose.run("ps", "--all", "--format", "json") or "[]") == []
+    compose.up()
+    assert compose.version() >= before
+    compose.until(lambda: compose.version() >= before + 2, "training after the restart")
+    compose.status()
+    assert not {name for name in compose.counts() if name.startswith("dead:")}
