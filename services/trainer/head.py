@@ -56,12 +56,13 @@ def score_tokens(
     vocabulary: int,
     temperature: float,
     reference_ND: torch.Tensor | None = None,
+    reference_head: Logits | None = None,
     wanted: Wanted = Wanted(),
 ) -> TokenScores:
     """Scores of `targets_N` where `hidden_ND` predicts them, at the sampling temperature.
 
-    `reference_ND` are the reference's hidden states at the same places; it shares the head, which never
-    gets an adapter.
+    `reference_ND` are the reference's hidden states at the same places. It shares the head, which never
+    gets an adapter, unless `reference_head` is its own.
 
     Raises:
         ValueError: a KL is wanted without a reference.
@@ -69,11 +70,12 @@ def score_tokens(
     if wanted.kl and reference_ND is None:
         raise ValueError(f"KL {wanted.kl!r} is wanted, but there are no hidden states of a reference")
     size = max(1, _CHUNK_LOGITS // (vocabulary * (1 if reference_ND is None else 2)))
+    heads = (head, reference_head or head)
     parts = []
     for start in range(0, max(1, len(hidden_ND)), size):
         here = slice(start, start + size)
         reference = None if reference_ND is None else reference_ND[here]
-        arguments = (head, hidden_ND[here], targets_N[here], temperature, reference, wanted)
+        arguments = (heads, hidden_ND[here], targets_N[here], temperature, reference, wanted)
         if len(hidden_ND) <= size:
             parts.append(_chunk(*arguments))
         else:
@@ -95,13 +97,14 @@ def _joined(parts: tuple[torch.Tensor | None, ...]) -> torch.Tensor | None:
 
 
 def _chunk(
-    head: Logits,
+    heads: tuple[Logits, Logits],
     hidden_ND: torch.Tensor,
     targets_N: torch.Tensor,
     temperature: float,
     reference_ND: torch.Tensor | None,
     wanted: Wanted,
 ) -> _Columns:
+    head, reference_head = heads
     logs_NV = _log_softmax(head(hidden_ND), temperature)
     with torch.set_grad_enabled(torch.is_grad_enabled() and wanted.entropy):
         entropy_N = -(logs_NV.exp() * logs_NV).sum(-1)
@@ -109,7 +112,7 @@ def _chunk(
     if reference_ND is None:
         return logprobs_N, entropy_N, None, None, None
     with torch.no_grad():
-        reference_NV = _log_softmax(head(reference_ND), temperature)
+        reference_NV = _log_softmax(reference_head(reference_ND), temperature)
         exact_N = divergence("forward", logs_NV, reference_NV)
     kl_N = divergence(wanted.kl, logs_NV, reference_NV) if wanted.kl else None
     return logprobs_N, entropy_N, reference_NV.gather(-1, targets_N[:, None])[:, 0], exact_N, kl_N

@@ -1,16 +1,19 @@
-"""The policy that learns: a causal LM with a LoRA adapter, and log-probabilities under it."""
+"""The policy that learns: a causal LM with a LoRA adapter, and log-probabilities under it.
 
-import json
+Other policies differ in what learns and what a commit holds of it; see `gpt2.policy`, `value_head`.
+"""
+
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
-from safetensors.torch import load, save
-from transformers import AutoModelForCausalLM
+from peft import set_peft_model_state_dict
+from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
-from services.trainer.head import TokenScores, Wanted, score_tokens
+from services.trainer.fitting.backbone import load_causal_lm
+from services.trainer.fitting.lora import adapter_files, with_adapter
+from services.trainer.head import Logits, TokenScores, Wanted, score_tokens
 from services.trainer.settings import TrainerSettings
 from services.trainer.tensors import MicroBatch
 
@@ -18,26 +21,27 @@ from services.trainer.tensors import MicroBatch
 class Policy:
     """A frozen base with a trainable adapter in float32."""
 
+    model: Any
+    """The module that learns, with Hugging Face's `get_output_embeddings`."""
+
     def __init__(self, settings: TrainerSettings) -> None:
         self.device = _device(settings.device)
         self.base_model = str(settings.model)
-        dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
         torch.manual_seed(settings.seed)
+        self._build(settings)
+
+    def _build(self, settings: TrainerSettings) -> None:
         disable_progress_bar()  # the run has its own; in a log it is noise
-        base = AutoModelForCausalLM.from_pretrained(settings.model, dtype=dtype, attn_implementation="sdpa")
+        dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
+        base = load_causal_lm(settings.model, dtype=dtype)
         if settings.gradient_checkpointing:
             base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             base.enable_input_require_grads()
-        config = LoraConfig(
-            r=settings.lora_rank,
-            lora_alpha=settings.lora_alpha,
-            target_modules=settings.lora_targets.split(","),
-            lora_dropout=0.0,
-            bias="none",
-            task_type="CAUSAL_LM",
+        adapted = with_adapter(
+            base, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets
         )
-        self.model: Any = get_peft_model(base, config).to(self.device).train()
-        self._causal_lm: Any = self.model.get_base_model()
+        self.model = adapted.to(self.device).train()
+        self._body: Any = self.model.get_base_model().base_model
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -47,24 +51,27 @@ class Policy:
     def score(self, batch: MicroBatch, *, wanted: Wanted = Wanted(), reference: bool = False) -> TokenScores:  # noqa: B008 - frozen
         """Log-probability, entropy and, on demand, KL of each completion token.
 
-        `reference` adds a second forward pass, without gradient and with the adapter off, for the scores
-        against the base model.
+        `reference` adds a second forward pass, without gradient, for the scores against the base model.
         """
-        reference_ND = self._reference_hidden(batch) if reference else None
-        head = self._causal_lm.get_output_embeddings()
+        reference_ND, reference_head = self._reference(batch) if reference else (None, None)
         return score_tokens(
-            head,
+            self._head(),
             self._hidden(batch),
             batch.targets_N,
-            vocabulary=head.weight.shape[0],
+            vocabulary=self.model.get_output_embeddings().weight.shape[0],
             temperature=batch.temperature,
             reference_ND=reference_ND,
+            reference_head=reference_head,
             wanted=wanted,
         )
 
+    def _head(self) -> Logits:
+        head: Logits = self.model.get_output_embeddings()
+        return head
+
     def _hidden(self, batch: MicroBatch) -> torch.Tensor:
         """The last hidden states that predict a completion token, [N, D]."""
-        hidden_BTD = self._causal_lm.model(
+        hidden_BTD = self._body(
             input_ids=batch.input_ids_BT,
             position_ids=batch.position_ids_BT,
             attention_mask=batch.mask_B1TT,
@@ -73,25 +80,17 @@ class Policy:
         hidden_ND: torch.Tensor = hidden_BTD.flatten(0, 1)[batch.predictor_N]
         return hidden_ND
 
-    def _reference_hidden(self, batch: MicroBatch) -> torch.Tensor:
+    def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Logits]:
+        """The base model's hidden states, the adapter off, and its head: the same."""
         with torch.no_grad(), self.model.disable_adapter():
-            return self._hidden(batch)
+            return self._hidden(batch), self._head()
 
     def adapter_files(self) -> dict[str, bytes]:
-        """The adapter as PEFT writes it and vLLM reads it, by file name."""
-        weights = {
-            name: tensor.detach().to("cpu", torch.float32).contiguous()
-            for name, tensor in get_peft_model_state_dict(self.model).items()
-        }
-        config = self.model.peft_config["default"].to_dict()
-        config["base_model_name_or_path"] = self.base_model
-        config["inference_mode"] = True
-        config["target_modules"] = sorted(config["target_modules"])
-        text = json.dumps(config, indent=2, sort_keys=True, default=str)
-        return {"adapter_model.safetensors": save(weights), "adapter_config.json": text.encode()}
+        """What a commit holds of the policy, by file name: PEFT's files, which vLLM reads."""
+        return dict(adapter_files(self.model, base_model=self.base_model))
 
     def load_adapter(self, folder: Path) -> None:
-        """Takes the weights of a committed adapter."""
+        """Takes the weights of a commit."""
         weights = load((folder / "adapter_model.safetensors").read_bytes())
         set_peft_model_state_dict(self.model, weights)
 

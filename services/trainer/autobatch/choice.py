@@ -12,6 +12,7 @@ from services.trainer.autobatch.search import TARGET, Found, search
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.settings.autobatch import AutobatchSettings
+from services.trainer.value_head import policy_for
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
     """Tries (2, G), (4, G), (8, G) ... for one forward pass a step; prints all, then the choice."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    policy = Policy(settings)
+    policy = policy_for(settings)
     shape = Shape(settings.group_size, settings.prompt_tokens, settings.completion_tokens)
     found = _search(settings, policy, shape, most=settings.most_positions)
     asked = _asked(settings, shape, policy.device)

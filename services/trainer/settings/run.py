@@ -1,13 +1,16 @@
 """Settings of the trainer of a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from rookery.settings import Port, PresetSettings
 from services.trainer.settings.objective import ObjectiveSettings
+
+_LEAST_ADAPTERS = 8
+"""More than the servers have slots: vLLM reads an evicted adapter again from disk, and dies without it."""
 
 
 def _auto_is_0(value: object) -> object:
@@ -71,7 +74,9 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     @model_validator(mode="after")
     def _served_adapters_stay(self) -> Self:
         if self.lora_rank and self.keep < _LEAST_ADAPTERS:
-            raise ValueError(f"--keep {self.keep}: {_LEAST_ADAPTERS} adapters at least, some are being served")
+            raise ValueError(
+                f"--keep {self.keep}: {_LEAST_ADAPTERS} adapters at least, some are being served"
+            )
         return self
 
     @property

@@ -1,0 +1,80 @@
+"""GPT-2 as a policy of which every weight learns; the base is a frozen copy.
+
+A commit holds the whole model as transformers and vLLM load it, tokenizer included.
+"""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from services.trainer.gpt2 import loader
+from services.trainer.gpt2.config import CONFIG_FILE
+from services.trainer.gpt2.model import Gpt2
+from services.trainer.head import Logits
+from services.trainer.policy import Policy
+from services.trainer.settings import TrainerSettings
+from services.trainer.tensors import MicroBatch
+
+BESIDE = (
+    "generation_config.json", "merges.txt", "special_tokens_map.json", "tokenizer.json",
+    "tokenizer_config.json", "vocab.json",
+)  # fmt: skip
+"""Files of a model directory that never change."""
+
+
+class Gpt2Policy(Policy):
+    """Weights in float32; on a GPU matrix products in bfloat16."""
+
+    def _build(self, settings: TrainerSettings) -> None:
+        self._folder = settings.model
+        self.model: Gpt2 = loader.load(self._folder, device=self.device).train()
+        self.model.gradient_checkpointing = settings.gradient_checkpointing
+        self._frozen: Gpt2 | None = None
+
+    def adapter_files(self) -> dict[str, bytes]:
+        """What a commit holds of the policy, by file name: a model directory."""
+        config: dict[str, Any] = json.loads((self._folder / CONFIG_FILE).read_text())
+        beside = {name: self._folder / name for name in BESIDE}
+        same = {name: path.read_bytes() for name, path in beside.items() if path.is_file()}
+        return {**same, **loader.files(self.model, config=config)}
+
+    def load_adapter(self, folder: Path) -> None:
+        """Takes the weights of a commit."""
+        loader.load_weights(self.model, folder)
+
+    def _head(self) -> Logits:
+        return self._head_of(self.model)
+
+    def _head_of(self, model: Gpt2) -> Logits:
+        def logits(hidden_ND: torch.Tensor) -> torch.Tensor:
+            with self._precision():
+                logits_NV: torch.Tensor = model.lm_head(hidden_ND)
+            return logits_NV
+
+        return logits
+
+    def _hidden(self, batch: MicroBatch) -> torch.Tensor:
+        return self._hidden_of(self.model, batch)
+
+    def _hidden_of(self, model: Gpt2, batch: MicroBatch) -> torch.Tensor:
+        with self._precision():
+            hidden_BTD = model.hidden(
+                batch.input_ids_BT, position_ids_BT=batch.position_ids_BT, mask_B1TS=batch.mask_B1TT
+            )
+        return hidden_BTD.flatten(0, 1)[batch.predictor_N]
+
+    def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Logits]:
+        """The base model's hidden states and its own head, for the head learns too."""
+        if self._frozen is None:  # a run without KL never needs it
+            self._frozen = loader.load(self._folder, device=self.device).requires_grad_(False)
+        with torch.no_grad():
+            return self._hidden_of(self._frozen, batch), self._head_of(self._frozen)
+
+    def _precision(self) -> contextlib.AbstractContextManager[None]:
+        context: contextlib.AbstractContextManager[None] = torch.autocast(
+            self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"
+        )
+        return context
