@@ -33,7 +33,7 @@ class Overrides:
                 continue  # `port` hands these to the plan
             if key in governed:
                 raise SetupError(f"--set {service}.{key}: the run decides this; see `rookery up --help`")
-            flags += _flag(key, value)
+            flags += as_flag(key, value)
         return flags
 
     def port(self, service: str, key: str) -> tuple[int | None, str]:
@@ -50,7 +50,12 @@ class Overrides:
             raise SetupError(f"{asked!r} is no port ({setting})") from None
 
 
-def _flag(key: str, value: str) -> list[str]:
+def as_flag(key: str, value: str) -> list[str]:
+    """A setting on a command line.
+
+    >>> as_flag("max_tokens", "9"), as_flag("follow", "True"), as_flag("follow", "false")
+    (['--max-tokens', '9'], ['--follow'], ['--no-follow'])
+    """
     name = key.replace("_", "-")
     if value.lower() in ("true", "false"):
         return [f"--{name}" if value.lower() == "true" else f"--no-{name}"]

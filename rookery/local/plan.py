@@ -1,5 +1,6 @@
 """Which processes make up a run, with which flags and ports. Decides; starts nothing."""
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from pathlib import Path
 from rookery.errors import SetupError
 from rookery.local.child import Command
 from rookery.local.devices import count_gpus, place
-from rookery.local.overrides import Overrides
+from rookery.local.overrides import Overrides, as_flag
 from rookery.local.ports import Ports
 from rookery.local.probes import probe_redis
 from rookery.local.redis_server import redis_argv
@@ -111,10 +112,19 @@ def _model(name: str) -> str:
     return name
 
 
+def _is_gpt2(model: str) -> bool:
+    """vLLM has no LoRA for it: versions are whole models."""
+    try:
+        config = json.loads((Path(model) / "config.json").read_text())
+    except (OSError, ValueError):  # an id of the Hub; a file that its readers will complain about
+        return False
+    return isinstance(config, dict) and config.get("model_type") == "gpt2"
+
+
 def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> Command:
     """How one service of the run is started."""
     governed = _governed(name, settings, plan)
-    flags = [part for key, value in governed.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    flags = [part for key, value in governed.items() for part in as_flag(key, str(value))]
     argv = (sys.executable, "-m", MODULES[name], *flags, *overrides.flags(name, governed=governed))
     log = plan.run_dir / "logs" / f"{name}.log"
     return Command(name, argv, log, probe_url=f"{plan.url(name)}/readyz")
@@ -128,7 +138,12 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     if settings.preset and name in read_preset(settings.preset):
         member["preset"] = settings.preset
     if name == "feed":
-        return {**member, "sources": settings.source.resolve(), "seed": settings.seed}
+        return {
+            **member,
+            "sources": settings.source.resolve(),
+            "seed": settings.seed,
+            "task": settings.task,
+        }
     if name == "archive":
         return {**member, "out": plan.run_dir / "archive"}
     if name == "data":
@@ -138,7 +153,9 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         return {**listening, "nodes": settings.nodes, **engines}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        return {**member, "model": model, "adapter_root": adapters, "device": _device(name, settings)}
+        whole = {"full_weights": True} if _is_gpt2(model) else {}
+        device = _device(name, settings)
+        return {**member, **whole, "model": model, "adapter_root": adapters, "device": device}
     if name == "trainer":
         limit = {} if settings.steps is None else {"max_steps": settings.steps}
         return {
@@ -160,7 +177,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         "staleness": settings.staleness,
         "inference_urls": plan.url("inference"),
         "reward_target": plan.reward_target,
-        "style": settings.style,
+        "style": settings.shown_style,
         "max_tokens": settings.max_tokens,
         "seed": settings.seed,
     }

@@ -6,6 +6,7 @@ own; everything else goes to its service by `--set` or by the TOML file.
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import SettingsConfigDict
@@ -52,8 +53,10 @@ class UpSettings(PresetSettings):
     """Steps that generation may run ahead of training."""
     max_tokens: PositiveInt = 32
     """Longest completion, in tokens."""
+    task: Literal["move", "rookworld"] = "move"
+    """What is asked about a position: a move, or RookWorld's lines, P: and A: mixed, as raw text."""
     style: str = "mover-squares"
-    """How a position is shown to the model."""
+    """How a position is shown to the model that is asked for a move."""
     nodes: PositiveInt = 1000
     """Stockfish nodes a search."""
     engines: PositiveInt | None = None
@@ -75,6 +78,11 @@ class UpSettings(PresetSettings):
         from rookery.local.resolved import print_services
 
         print_services(self)
+
+    @property
+    def shown_style(self) -> str:
+        """The style of the prompts: RookWorld's lines have their own."""
+        return "rookworld" if self.task == "rookworld" else self.style
 
     @field_validator("style")
     @classmethod

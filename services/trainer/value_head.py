@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load, save
 
+from services.trainer.gpt2.config import is_gpt2
+from services.trainer.gpt2.merged import MergedPolicy
 from services.trainer.gpt2.policy import Gpt2Policy
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
@@ -60,13 +62,20 @@ class ActorCritic(Policy):
         self.value_head.load_state_dict(load((folder / FILE).read_bytes()))
 
 
+class MergedActorCritic(ActorCritic, MergedPolicy):
+    """The same over a GPT-2 that vLLM serves merged."""
+
+
 class Gpt2ActorCritic(ActorCritic, Gpt2Policy):
     """The same with every weight of a GPT-2 learning."""
 
 
 def policy_for(settings: TrainerSettings) -> Policy:
     """What the settings ask for: a critic for PPO, every weight where there is no adapter."""
-    critic = settings.objective == "ppo"
-    if settings.lora_rank:
-        return ActorCritic(settings) if critic else Policy(settings)
-    return Gpt2ActorCritic(settings) if critic else Gpt2Policy(settings)
+    plain: type[Policy] = Policy
+    critic: type[Policy] = ActorCritic
+    if not settings.lora_rank:
+        plain, critic = Gpt2Policy, Gpt2ActorCritic
+    elif is_gpt2(settings.model):
+        plain, critic = MergedPolicy, MergedActorCritic
+    return (critic if settings.objective == "ppo" else plain)(settings)

@@ -25,6 +25,12 @@ BESIDE = (
 """Files of a model directory that never change."""
 
 
+def beside(folder: Path) -> dict[str, bytes]:
+    """Those files, as far as the directory has them."""
+    paths = {name: folder / name for name in BESIDE}
+    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+
+
 class Gpt2Policy(Policy):
     """Weights in float32; on a GPU matrix products in bfloat16."""
 
@@ -37,9 +43,7 @@ class Gpt2Policy(Policy):
     def adapter_files(self) -> dict[str, bytes]:
         """What a commit holds of the policy, by file name: a model directory."""
         config: dict[str, Any] = json.loads((self._folder / CONFIG_FILE).read_text())
-        beside = {name: self._folder / name for name in BESIDE}
-        same = {name: path.read_bytes() for name, path in beside.items() if path.is_file()}
-        return {**same, **loader.files(self.model, config=config)}
+        return {**beside(self._folder), **loader.files(self.model, config=config)}
 
     def load_adapter(self, folder: Path) -> None:
         """Takes the weights of a commit."""

@@ -61,6 +61,19 @@ def test_everyone_agrees(house: Path) -> None:
     assert trainer["--model"] == members["inference"]["--model"] == str(house / "models" / "m")
 
 
+def test_rookworld_is_asked_and_shown_alike(house: Path) -> None:
+    made = plan("--task", "rookworld")
+    assert (flags(made, "feed")["--task"], flags(made, "rollouts")["--style"]) == ("rookworld", "rookworld")
+    plain = plan()
+    assert (flags(plain, "feed")["--task"], flags(plain, "rollouts")["--style"]) == ("move", "mover-squares")
+
+
+def test_a_gpt2_is_served_whole(house: Path) -> None:
+    assert "--full-weights" not in plan().commands["inference"].argv
+    (house / "models" / "m" / "config.json").write_text('{"model_type": "gpt2"}')
+    assert "--full-weights" in plan().commands["inference"].argv
+
+
 def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
     names = [[command.name for command in stage] for stage in plan().stages]
     assert names == [["redis"], ["feed", "archive", "reward", "inference", "trainer"], ["rollouts"]]

@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 
 from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer.batch import Row, prepare  # noqa: E402
+from services.trainer.gpt2.merged import MergedPolicy  # noqa: E402
 from services.trainer.gpt2.policy import Gpt2Policy  # noqa: E402
 from services.trainer.head import Wanted  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
 from services.trainer.tensors import collate  # noqa: E402
@@ -42,7 +42,7 @@ def rows(folder: Path) -> list[Row]:
 
 def test_the_settings_choose_it(folder: Path) -> None:
     assert type(policy_for(settings(folder))) is Gpt2Policy
-    assert type(policy_for(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj"))) is Policy
+    assert type(policy_for(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj"))) is MergedPolicy
     critic = policy_for(settings(folder, objective="ppo"))
     assert isinstance(critic, ActorCritic)
     assert isinstance(critic, Gpt2Policy)
@@ -132,5 +132,31 @@ def test_a_commit_is_a_model_directory_and_the_way_back(folder: Path, tmp_path: 
         expected = GPT2LMHeadModel.from_pretrained(tmp_path).eval()(ids).logits
         assert torch.allclose(policy.model(ids), expected, atol=1e-4)
     again = Gpt2Policy(settings(folder))
+    again.load_adapter(tmp_path)
+    assert again.adapter_files() == files
+
+
+def test_an_adapter_is_committed_merged_too(folder: Path, tmp_path: Path) -> None:
+    from transformers import GPT2LMHeadModel
+
+    policy = policy_for(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj,c_fc"))
+    with torch.no_grad():
+        for weight in policy.parameters:
+            weight.normal_(std=0.1)
+    files = policy.adapter_files()
+    assert {"adapter_model.safetensors", "adapter_config.json", "config.json", "model.safetensors"} < set(
+        files
+    )
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "adapter_config.json").unlink()  # transformers would add the adapter once more
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        merged = GPT2LMHeadModel.from_pretrained(tmp_path).eval()(ids).logits
+        assert torch.allclose(policy.model(input_ids=ids).logits, merged, atol=1e-4)
+        assert not torch.allclose(
+            GPT2LMHeadModel.from_pretrained(folder).eval()(ids).logits, merged, atol=0.1
+        )
+    again = policy_for(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj,c_fc"))
     again.load_adapter(tmp_path)
     assert again.adapter_files() == files

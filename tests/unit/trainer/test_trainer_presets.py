@@ -49,7 +49,8 @@ def test_the_parts_of_a_run_agree(name: str) -> None:
     assert up["batch_groups"] == rollouts["batch_groups"] == trainer["batch_groups"]
     assert up["group_size"] == rollouts["group_size"]
     assert up.get("max_tokens") == rollouts.get("max_tokens")
-    assert up.get("style", "mover-squares") == rollouts.get("style", "mover-squares")
+    resolved = UpSettings.parse(["--preset", name], prog="up")
+    assert resolved.shown_style == rollouts.get("style", "mover-squares")
 
 
 @pytest.mark.parametrize("name", preset_names())

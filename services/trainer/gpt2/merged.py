@@ -1,0 +1,42 @@
+"""A LoRA adapter over a GPT-2, to which vLLM can add none: a commit holds it merged into its base, too."""
+
+from pathlib import Path
+
+import torch
+from peft.tuners.lora import LoraLayer
+from safetensors.torch import save
+
+from services.trainer.gpt2.config import CONFIG_FILE
+from services.trainer.gpt2.loader import WEIGHTS_FILE
+from services.trainer.gpt2.policy import beside
+from services.trainer.policy import Policy
+
+
+class MergedPolicy(Policy):
+    """Learns as an adapter, is served as a whole model."""
+
+    def adapter_files(self) -> dict[str, bytes]:
+        """The adapter's files, from which a run resumes, and a model directory."""
+        folder = Path(self.base_model)
+        merged = {
+            WEIGHTS_FILE: save(self._merged(), metadata={"format": "pt"}),
+            CONFIG_FILE: (folder / CONFIG_FILE).read_bytes(),
+        }
+        return {**beside(folder), **super().adapter_files(), **merged}
+
+    def _merged(self) -> dict[str, torch.Tensor]:
+        base = self.model.get_base_model()
+        weights = {
+            name.replace(".base_layer.", "."): _stored(weight)
+            for name, weight in base.named_parameters()
+            if ".lora_" not in name
+        }
+        for name, module in base.named_modules():
+            if isinstance(module, LoraLayer):
+                added = _stored(module.get_delta_weight("default"))
+                weights[f"{name}.weight"] = weights[f"{name}.weight"] + added
+        return weights
+
+
+def _stored(weight: torch.Tensor) -> torch.Tensor:
+    return weight.detach().to("cpu", torch.float32).contiguous()
