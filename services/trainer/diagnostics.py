@@ -53,10 +53,12 @@ class Meter:
         with memory.levels(self._device) as self._memory:
             yield
 
-    def row(self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float) -> dict[str, float]:
-        """Of the step just watched; `tokens` are those that carried loss."""
+    def row(
+        self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float, passes: int = 1
+    ) -> dict[str, float]:
+        """Of the step just watched: `tokens` carried loss, each learned from `passes` times."""
         shapes = [(len(g.prompt_token_ids), [len(t.completion.token_ids) for t in g.traces]) for g in groups]
-        flops = step_flops(self._shape, shapes)
+        flops = passes * step_flops(self._shape, shapes)
         return {
             "tokens_per_s": tokens / train_s,
             "tflops": flops / 1e12,

@@ -45,7 +45,9 @@ def train(
     stopping: threading.Event,
 ) -> None:
     """Trains until `max_steps` or `stopping`."""
-    optimizer = adam.build(policy.parameters, lr=settings.lr)
+    optimizer = adam.build(
+        policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
+    )
     learn = (
         partial(ppo.train_step, policy) if isinstance(policy, ActorCritic) else partial(train_step, policy)
     )
@@ -66,6 +68,7 @@ def train(
         stopping=stopping,
     )
     meter = Meter(policy.model, policy.device)
+    passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     with (
         track(
             settings.run_dir,
@@ -98,7 +101,7 @@ def train(
                 )
             number = commit.version.number + 1
             row = describe_step(groups, result, version=number, dropped=intake.dropped)
-            row |= meter.row(groups, tokens=result.tokens, train_s=phases["train"])
+            row |= meter.row(groups, tokens=result.tokens, train_s=phases["train"], passes=passes)
             ledger = (*commit.ledger, *(group.id for group in groups))
             with _timed(phases, "commit"):
                 commit = _commit(

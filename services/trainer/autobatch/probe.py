@@ -67,7 +67,9 @@ def probe(policy: Policy, settings: TrainerSettings, shape: Shape, *, positions:
     with _untouched(policy) as spare:
         _give_back(device)
         before = _held_bytes(device) - spare
-        optimizer = adam.build(policy.parameters, lr=settings.lr)
+        optimizer = adam.build(
+            policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
+        )
         result: Result = "fits"
         step_s = float("inf")
         with watch(device) as peak:

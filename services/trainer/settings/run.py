@@ -1,7 +1,7 @@
 """Settings of the trainer of a run."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -64,6 +64,10 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
 
+    adam_bits: Literal[32, 8] = 32
+    """Of Adam's moments; 8 needs bitsandbytes and takes a quarter of their memory."""
+    offload: bool = False
+    """Keep Adam's moments off the GPU between steps."""
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI, else to files in mlruns/ beside the run's folder."""
     seed: int = 0
@@ -86,6 +90,6 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
 
     def fingerprint(self) -> dict[str, str]:
         """What must not change when a run resumes."""
-        fields = ("model", "lora_rank", "lora_alpha", "lora_targets", "batch_groups")
+        fields = ("model", "lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
         own = {name: str(getattr(self, name)) for name in fields}
         return {**own, "critic": "value head"} if self.objective == "ppo" else own
