@@ -169,3 +169,9 @@ def test_every_job_of_prometheus_is_a_service() -> None:
         (discovery,) = job["dns_sd_configs"]
         assert discovery["names"] == [job["job_name"]]
         assert job["job_name"] in SERVICES
+
+
+def test_whoever_is_told_of_the_toml_file_has_it() -> None:
+    for name, service in SERVICES.items():
+        if "ROOKERY_CONFIG" in str(service.get("environment")):
+            assert any(":/srv/rookery/run.toml:" in volume for volume in service["volumes"]), name
