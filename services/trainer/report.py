@@ -2,18 +2,20 @@
 
 import json
 import logging
+import math
 import statistics
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from rookery.plots.steps import METRICS_FILE
+from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.trace import Outcome, TraceGroup
 from services.trainer.advantages import zero_variance
 from services.trainer.diagnostics import components, lengths
 from services.trainer.exported import export
 from services.trainer.step import StepResult
+from services.trainer.tasks import by_task, shown
 from services.trainer.tracking import Tracker
 
 logger = logging.getLogger(__name__)
@@ -30,27 +32,34 @@ class Report:
         run_dir.mkdir(parents=True, exist_ok=True)
         self._path = run_dir / METRICS_FILE
         self._file = self._path.open("a", buffering=1)
+        self._best = max((row["reward"] for row in read_metrics(self._path)), default=-math.inf)
 
     def recover(self, row: Mapping[str, Any] | None) -> None:
         """Writes the row of a step that was committed and then killed before it was written."""
         if row and row["step"] > _last_step(self._path):
-            self._write({**row, "recovered": True})
+            self._write({**self._with_best(row), "recovered": True})
 
     def step(self, row: Mapping[str, Any], *, phases_s: Mapping[str, float], ages: Iterable[int]) -> None:
         """`row` is `describe_step`'s; `phases_s` are wall-clock seconds of the parts of the step, by name."""
-        row = {**row, **{f"{name}_s": seconds for name, seconds in phases_s.items()}}
+        row = {**self._with_best(row), **{f"{name}_s": seconds for name, seconds in phases_s.items()}}
         row["step_s"] = sum(phases_s.values())
         row["generated_tokens_per_s"] = row["completions"] * row["completion_length"] / row["step_s"]
         self._write(row)
         export(row, ages=ages, phases_s=phases_s)
         self._tracker.log(row)
         logger.info(
-            "step %d reward %.3f legal %.1f%% regret %.4f loss %.4f age %.1f wait %.2f s of %.2f s, "
-            "%.0f tokens/s, MFU %.1f%%, %.0f MiB",
-            row["step"], row["reward"], 100 * row["legal_rate"], row["regret"], row["loss"],
+            "step %d reward %.3f (best %.3f)%s legal %.1f%% regret %.4f loss %.4f age %.1f "
+            "wait %.2f s of %.2f s, %.0f tokens/s, MFU %.1f%%, %.0f MiB",
+            row["step"], row["reward"], row["reward_best"], shown(row),
+            100 * row["legal_rate"], row["regret"], row["loss"],
             row["age_mean"], phases_s["rollout_wait"], row["step_s"],
             row["tokens_per_s"], 100 * row["mfu"], row.get("cuda_peak_mib", row["resident_peak_mib"]),
         )  # fmt: skip
+
+    def _with_best(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """With the best mean reward of any batch so far."""
+        self._best = max(self._best, row["reward"])
+        return {**row, "reward_best": self._best}
 
     def _write(self, row: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(strict(row), allow_nan=False) + "\n")
@@ -109,6 +118,7 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
         "regret": statistics.fmean(regrets) if regrets else float("nan"),
         "zero_variance_groups": sum(zero_variance(group.rewards) for group in groups),
         "truncated": sum(trace.completion.truncated for trace in traces),
+        **by_task(groups),
         **components(groups),
         **lengths(groups),
         "generation_s": statistics.fmean(group.generation_s for group in groups),

@@ -23,6 +23,7 @@ from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.report import Report, describe_step  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
+from services.trainer.tasks import by_task  # noqa: E402
 
 PHASES = {"rollout_wait": 0.5, "train": 1.0, "commit": 0.1, "settle": 0.1, "publish": 0.3}
 DROPPED = {"stale": 1, "zero_variance": 0}
@@ -59,7 +60,8 @@ def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -
     patterns = {key: re.sub("[A-Z]+", "[a-z0-9_-]+", key) for key in explained()}
     unexplained = [key for key in written if not any(re.fullmatch(p, key) for p in patterns.values())]
     assert unexplained == []
-    elsewhere = {"recovered", "cuda_peak_mib", "component_NAME"}  # after a kill, on a GPU, of real verdicts
+    # After a kill, on a GPU, of real verdicts, of RookWorld's lines.
+    elsewhere = {"recovered", "cuda_peak_mib", "component_NAME", "groups_TASK", "reward_TASK"}
     unknown = [k for k, p in patterns.items() if not any(re.fullmatch(p, key) for key in written)]
     assert set(unknown) <= elsewhere
 
@@ -105,3 +107,24 @@ def test_components_add_up_and_lengths_are_ranks() -> None:
     sizes = sorted(len(trace.completion.token_ids) for group in groups for trace in group.traces)
     assert lengths(groups)["completion_length_p95"] == sizes[18]
     assert lengths(groups)["completion_length_max"] == sizes[19]
+
+
+def test_the_best_reward_outlives_the_process(written: dict[str, float], tmp_path: Path) -> None:
+    for step, reward, best in ((1, -0.5, -0.5), (2, -0.2, -0.2), (3, -0.4, -0.2)):
+        with Report(tmp_path) as report:
+            report.step({**written, "step": step, "reward": reward}, phases_s=PHASES, ages=[0])
+        assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["reward_best"] == best
+
+
+def test_rookworlds_tasks_are_counted_apart() -> None:
+    def asked(number: int, task: str) -> TraceGroup:
+        group = make_group(number)
+        position, prompt = replace(group.position, task=task), replace(group.prompt, style="rookworld")
+        return replace(group, position=position, prompt=prompt)
+
+    groups = [asked(0, "P"), asked(1, "A"), asked(2, "P")]
+    found = by_task(groups)
+    assert (found["groups_p"], found["groups_a"]) == (2, 1)
+    assert found["reward_a"] == pytest.approx(sum(groups[1].rewards) / 4)
+    assert found["reward_p"] == pytest.approx(sum(groups[0].rewards + groups[2].rewards) / 8)
+    assert by_task([make_group(0)]) == {}
