@@ -17,7 +17,7 @@ from services.trainer.conversations import Messages, tokenize
 from services.trainer.fitting.backbone import load_scorer, load_tokenizer
 from services.trainer.reward_model.card import read
 
-_WIDTH = 64
+_WIDTH = 32
 """Tokens by which rows widen."""
 
 _PAD = 0

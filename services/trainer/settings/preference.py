@@ -64,7 +64,7 @@ class RewardServerSettings(Settings):
     """Address to listen on."""
     port: Port = 8007
     """HTTP port; 0 picks a free one."""
-    rows: PositiveInt = 16
+    rows: PositiveInt = 8
     """Answers a forward pass. Each pass has all of them, filled up or not: so no answer's score depends on
     what was asked beside it."""
     queue: PositiveInt = 4096

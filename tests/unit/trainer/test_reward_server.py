@@ -40,6 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         batch_size=16,
         lr=3e-3,
         warmup_steps=2,
+        threads=1,
         bf16=False,
     )
     return training.run(settings)

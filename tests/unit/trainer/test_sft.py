@@ -155,3 +155,25 @@ def test_an_adapter_is_left_as_the_servers_read_it_and_merged(
     assert not torch.equal(
         moved["model.layers.0.mlp.up_proj.weight"], start["model.layers.0.mlp.up_proj.weight"]
     )
+
+
+@pytest.mark.parametrize("lora_rank", [0, 2])
+def test_a_gpt2_without_a_chat_template_learns_too(tmp_path: Path, data: Path, lora_rank: int) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.BPE({"</s>": 0, **{letter: i for i, letter in enumerate(letters, 1)}}, []))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="</s>").save_pretrained(tmp_path / "gpt2")
+    torch.manual_seed(0)
+    shape = {"n_layer": 1, "n_embd": 32, "n_head": 2, "vocab_size": 257, "n_positions": 256}
+    GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=0, eos_token_id=0)).save_pretrained(tmp_path / "gpt2")
+    settings = _settings(
+        tmp_path / "gpt2", data, tmp_path / "out", lr=2e-2, lora_rank=lora_rank, row_tokens=256, steps=15
+    )
+    folder = sft.run(settings)
+    told = _rows(settings.out)
+    assert told[-1]["loss"] < 0.97 * told[0]["loss"]
+    assert AutoTokenizer.from_pretrained(folder).chat_template is not None
+    assert AutoModelForCausalLM.from_pretrained(folder).config.n_positions == 256
