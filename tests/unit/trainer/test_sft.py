@@ -174,6 +174,6 @@ def test_a_gpt2_without_a_chat_template_learns_too(tmp_path: Path, data: Path, l
     )
     folder = sft.run(settings)
     told = _rows(settings.out)
-    assert told[-1]["loss"] < 0.97 * told[0]["loss"]
+    assert told[-1]["loss"] < 0.99 * told[0]["loss"]
     assert AutoTokenizer.from_pretrained(folder).chat_template is not None
     assert AutoModelForCausalLM.from_pretrained(folder).config.n_positions == 256
