@@ -170,7 +170,7 @@ def parse(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | Ski
     raw = raw.judged()
     if raw.defect:
         return skip(raw, source, raw.defect, raw.detail)
-    text = _ENDLESS_NAG.sub(lambda found: found[1] or "", raw.text)
+    text = _ENDLESS_NAG.sub(lambda found: found[1] or " ", raw.text)
     visitor = chess.pgn.read_game(io.StringIO(text), Visitor=partial(_Recorder, chess960))
     if visitor is None:
         return skip(raw, source, Defect.NO_MOVES, "no text of a game")

@@ -37,7 +37,7 @@ _START = re.compile(rb"^\[FEN\s", re.MULTILINE)
 _ORDINARY = b"abcdefghxKQRBNO0123456789=+#!?$.-/* "
 _RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
 # A result amid the moves, a pass, castling with zeros: here each parser has its own opinion.
-_NOBODY_TAKES = re.compile(rb"x(?<![a-hKQRBN1-8]x)")
+_NOBODY_TAKES = re.compile(rb"x(?<![a-hKQRBN]x)(?<![a-hKQRBN][1-8]x)")
 _STRANGE = (b"-0", b"-1", b"/", b"*", b"--", b" 0", b".0")
 
 

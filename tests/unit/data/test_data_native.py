@@ -107,6 +107,8 @@ def test_whatever_is_wrong_with_a_game(seed: int, data: st.DataObject) -> None:
         game("1. N{c}f3 *"),
         game("1. e4 d5 2. xd5 *"),
         game("1. e4 d5 2.xd5 *"),
+        game("1. d4 d5 2. c4 c6 3. Nc3 e6 4. Qb3 Nf6 $3xb6 5. cxd5 exd5 *"),
+        game("1. e4$99999e5 2. Nf3 *"),
         game("1. e4 d5! 2. exd5 Qxd5 *"),
         game("1. e4\n{c}\n1... e5\n\n2. Nf3 *"),
         game("1. e4 e5 2. f3 (2. Nf3 Nc6) d5 *"),
