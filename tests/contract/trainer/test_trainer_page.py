@@ -1,0 +1,73 @@
+"""The trainer's page tells the truth: commands that train on files parse, the server answers as shown."""
+
+import asyncio
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from rookery.serving import bind
+from services.trainer.__main__ import FITS
+from services.trainer.settings import RewardModelSettings, RewardServerSettings
+from tests.conftest import ROOT
+from tests.curl import curls, run_curl
+from tests.unit.trainer.preferences import write_pairs
+
+pytestmark = pytest.mark.torch
+
+PAGE = ROOT / "services/trainer/README.md"
+COMMANDS = re.findall(r"^\$ (rookery .+)", PAGE.read_text().replace("\\\n", " "), re.MULTILINE)
+ON_FILES = [words for words in map(shlex.split, COMMANDS) if words[1] in FITS]
+
+
+@pytest.mark.parametrize("words", ON_FILES, ids=lambda words: f"{words[1]}-{len(words)}")
+def test_the_commands_that_train_on_files_parse(words: list[str]) -> None:
+    from services.trainer import settings
+
+    parsed = getattr(settings, FITS[words[1]][0]).parse(words[2:], prog=words[1])
+    assert {parsed.model.name, parsed.data.suffix} <= {"rook-tiny", "Qwen3-0.6B", ".jsonl", ".parquet"}
+
+
+def test_each_of_them_is_shown() -> None:
+    assert {words[1] for words in ON_FILES} == set(FITS)
+    served = [words[3:] for words in map(shlex.split, COMMANDS) if words[1:3] == ["serve", "reward-model"]]
+    assert [RewardServerSettings.parse(flags, prog="serve").port for flags in served] == [8007]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    from services.trainer.reward_model import training
+
+    data = write_pairs(tmp_path / "pairs.jsonl", count=60)
+    settings = RewardModelSettings(
+        model=ROOT / "models/rook-tiny", data=data, out=tmp_path / "out", steps=1, batch_size=8, threads=1
+    )
+    return training.run(settings)
+
+
+async def test_the_request_gets_the_answer_it_shows(model: Path) -> None:
+    import torch
+
+    from services.trainer.reward_model.app import create_app
+    from services.trainer.reward_model.desk import Desk
+    from services.trainer.reward_model.scorer import RewardScorer
+
+    desk = Desk(RewardScorer(model, rows=2, device=torch.device("cpu")), limit=8)
+    stopping = asyncio.Event()
+    work = asyncio.create_task(desk.run(stopping))
+    server = uvicorn.Server(uvicorn.Config(create_app(desk), log_config=None))
+    sock = bind("127.0.0.1", 0, setting="")
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    try:
+        [shown] = curls(PAGE)
+        moved = {"localhost:8007": f"127.0.0.1:{sock.getsockname()[1]}"}
+        answer = await asyncio.to_thread(run_curl, shown, moved)
+    finally:
+        server.should_exit = True
+        stopping.set()
+        await asyncio.gather(serving, work)
+    assert answer.status_code == 200, answer.text
+    assert set(answer.json()) == {"rewards", "sha256"}
+    assert len(answer.json()["rewards"]) == 1
