@@ -63,7 +63,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("fen", nargs="?", help="the position")
     parser.add_argument("response", nargs="?", help=r"the completion, such as '\boxed{Nf3}'; - reads it")
     parser.add_argument("--file", type=Path, help="JSON lines of answers; - reads standard input")
-    parser.add_argument("--scheme", default="", help="delta, best, accuracy, minmax, or a sum of terms")
+    parser.add_argument("--scheme", default="", help="delta, best, accuracy, minmax, model, or a sum")
     parser.add_argument("--task", default="", help="move (the default), P or A")
     parser.add_argument("--move", default="", help="task A: the move that was asked about, in UCI")
     parser.add_argument("--truncated", action="store_true", help="the completion was cut at its limit")
