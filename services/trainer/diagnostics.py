@@ -41,10 +41,10 @@ def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
 class Meter:
     """Watches the training of one model: its memory and its speed, step by step."""
 
-    def __init__(self, model: Any, device: torch.device) -> None:
+    def __init__(self, model: Any, device: torch.device, *, devices: int = 1) -> None:
         self._device = device
         self._shape: Shape = shape_of(model)
-        self._peak_flops = peak_flops(device)
+        self._peak_flops = peak_flops(device) * devices
         self._memory: dict[str, float] = {}
 
     @contextmanager

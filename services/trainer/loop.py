@@ -10,27 +10,23 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
-
-import torch
 
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
-from services.trainer import commits, ppo
-from services.trainer import optimizer as adam
+from services.trainer import commits
 from services.trainer.commits import Commit
 from services.trainer.diagnostics import Meter
+from services.trainer.distributed.world import World
 from services.trainer.intake import Intake
 from services.trainer.learner import Learner
 from services.trainer.policy import Policy
 from services.trainer.publisher import Publisher
 from services.trainer.report import Report, ages_of, describe_step, strict
 from services.trainer.settings import TrainerSettings
-from services.trainer.step import train_step
 from services.trainer.tracking import left_behind, track
-from services.trainer.value_head import ActorCritic
+from services.trainer.trainee import Leader, Trainee
 
 logger = logging.getLogger(__name__)
 
@@ -43,18 +39,15 @@ def train(
     *,
     epoch: int,
     stopping: threading.Event,
+    world: World = World(),  # noqa: B008 - without state
 ) -> None:
     """Trains until `max_steps` or `stopping`."""
-    optimizer = adam.build(
-        policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
-    )
-    learn = (
-        partial(ppo.train_step, policy) if isinstance(policy, ActorCritic) else partial(train_step, policy)
-    )
-    commit = _resume(settings, policy, optimizer)
+    leader = Leader(Trainee.of(settings, policy, world))
+    commit = _resume(settings, leader)
     _check_record(streams.policy(), commit, settings)
     if commit is None:
-        commit = _commit(settings, policy, optimizer, number=0, ledger=())
+        commit = _commit(settings, leader, number=0, ledger=())
+    leader.begin(commit.folder)
     publisher.publish(_adapter(policy, commit))
     intake = Intake(
         streams,
@@ -67,7 +60,7 @@ def train(
         epoch=epoch,
         stopping=stopping,
     )
-    meter = Meter(policy.model, policy.device)
+    meter = Meter(policy.model, policy.device, devices=world.size)
     passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     with (
         track(
@@ -91,11 +84,9 @@ def train(
             groups = [held.group for held in batch]
             phases = {"rollout_wait": intake.waited_s}
             with meter.step(), _timed(phases, "train"):
-                result, learner = learn(
-                    optimizer,
+                result, learner = leader.learn(
                     groups,
                     step=commit.version.number,
-                    settings=settings,
                     learner=Learner.of(commit.learner),
                     dropped_zero_variance=intake.dropped["zero_variance"],
                 )
@@ -104,9 +95,7 @@ def train(
             row |= meter.row(groups, tokens=result.tokens, train_s=phases["train"], passes=passes)
             ledger = (*commit.ledger, *(group.id for group in groups))
             with _timed(phases, "commit"):
-                commit = _commit(
-                    settings, policy, optimizer, number=number, ledger=ledger, row=row, learner=learner
-                )
+                commit = _commit(settings, leader, number=number, ledger=ledger, row=row, learner=learner)
             with _timed(phases, "settle"):
                 intake.settle(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
@@ -135,19 +124,17 @@ def _check_record(published: Adapter | None, commit: Commit | None, settings: Tr
         )
 
 
-def _resume(settings: TrainerSettings, policy: Policy, optimizer: torch.optim.Optimizer) -> Commit | None:
+def _resume(settings: TrainerSettings, leader: Leader) -> Commit | None:
     commit = commits.latest(settings.adapters_dir, fingerprint=settings.fingerprint())
     if commit is not None:
-        policy.load_adapter(commit.folder)
-        adam.restore(optimizer, commit.folder)
+        leader.own.load(commit.folder)
         logger.info("resumes from %s", commit.folder)
     return commit
 
 
 def _commit(
     settings: TrainerSettings,
-    policy: Policy,
-    optimizer: torch.optim.Optimizer,
+    leader: Leader,
     *,
     number: int,
     ledger: tuple[str, ...],
@@ -157,7 +144,7 @@ def _commit(
     return commits.write(
         settings.adapters_dir,
         number=number,
-        files={**policy.adapter_files(), adam.FILE: adam.dump(optimizer)},
+        files=leader.files(),
         ledger=ledger,
         fingerprint=settings.fingerprint(),
         row=None if row is None else strict(row),

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load, save
 
 from rookery.errors import SetupError
+from services.trainer.distributed.sharding import like, whole
 
 FILE = "optimizer.safetensors"
 
@@ -66,7 +67,7 @@ def dump(optimizer: torch.optim.Optimizer) -> bytes:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     data: bytes = save(
         {
-            f"{index}.{name}": torch.as_tensor(value).detach().cpu().contiguous()
+            f"{index}.{name}": whole(torch.as_tensor(value).detach()).cpu().contiguous()
             for index, parameter in enumerate(parameters)
             for name, value in optimizer.state.get(parameter, {}).items()
         }
@@ -76,10 +77,13 @@ def dump(optimizer: torch.optim.Optimizer) -> bytes:
 
 def restore(optimizer: torch.optim.Optimizer, folder: Path) -> None:
     """The inverse of `dump`, from a commit's folder."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     moments: dict[int, dict[str, Any]] = {}
     for key, value in load((folder / FILE).read_bytes()).items():
         index, name = key.split(".", 1)
         # bitsandbytes counts steps in a plain integer, torch in a float tensor.
         counted = value.ndim == 0 and not value.is_floating_point()
-        moments.setdefault(int(index), {})[name] = value.item() if counted else value
+        moments.setdefault(int(index), {})[name] = (
+            value.item() if counted else like(parameters[int(index)], value)
+        )
     optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})

@@ -11,6 +11,7 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
+from services.trainer.distributed.sharding import place
 from services.trainer.fitting.backbone import load_causal_lm
 from services.trainer.fitting.lora import adapter_files, with_adapter
 from services.trainer.head import Logits, TokenScores, Wanted, score_tokens
@@ -40,7 +41,7 @@ class Policy:
         adapted = with_adapter(
             base, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets
         )
-        self.model = adapted.to(self.device).train()
+        self.model = place(adapted, self.device, sharding=settings.sharding).train()
         self._body: Any = self.model.get_base_model().base_model
 
     @property

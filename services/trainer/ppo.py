@@ -15,7 +15,8 @@ import torch
 
 from rookery.trace import TraceGroup
 from services.trainer import finite
-from services.trainer.batch import Row, micro_batches, prepare
+from services.trainer.batch import Row, prepare
+from services.trainer.distributed.world import World
 from services.trainer.gae import gae, token_rewards
 from services.trainer.head import TokenScores, Wanted
 from services.trainer.learner import Learner
@@ -24,7 +25,7 @@ from services.trainer.losses.measures import Measures, Pending, summary
 from services.trainer.losses.objective import Objective
 from services.trainer.losses.value import value_losses
 from services.trainer.settings import TrainerSettings
-from services.trainer.step import StepResult, move
+from services.trainer.step import StepResult, gathered, move
 from services.trainer.tensors import MicroBatch, collate
 
 
@@ -75,6 +76,7 @@ def train_step(
     settings: TrainerSettings,
     learner: Learner,
     dropped_zero_variance: int = 0,
+    world: World = World(),  # noqa: B008 - without state
 ) -> tuple[StepResult, Learner]:
     """As `services.trainer.step.train_step`, for a policy with a value head.
 
@@ -84,12 +86,12 @@ def train_step(
     started = time.perf_counter()
     batch = prepare(groups, version=step, settings=settings, averages=learner.averages)
     weight = coefficient(learner.kl_coefficient, step=step, settings=settings)
-    estimates = _estimate(policy, batch.rows, coefficient=weight, settings=settings)
+    estimates = _estimate(policy, batch.rows, coefficient=weight, settings=settings, world=world)
     updates = [
         _update(
             policy, optimizer, rows, groups, estimates,
             objective=_objective(settings, weight, batch.normaliser * _weight(rows) / _weight(batch.rows)),
-            step=step, settings=settings,
+            step=step, settings=settings, world=world,
         )
         for rows in _deal(batch.rows, step=step, settings=settings)
     ]  # fmt: skip
@@ -115,22 +117,27 @@ def train_step(
 
 
 def _estimate(
-    policy: Actor, rows: Sequence[Row], *, coefficient: float, settings: TrainerSettings
+    policy: Actor, rows: Sequence[Row], *, coefficient: float, settings: TrainerSettings, world: World
 ) -> dict[int, list[Estimate]]:
     """Values, advantages and returns of every completion, under the policy as it is before the step."""
     in_reward = settings.kl == "k1"
-    found: dict[int, list[Estimate]] = {}
-    for micro in micro_batches(rows, tokens=settings.micro_batch_tokens):
-        tensors = collate(micro, device=policy.device)
+    measured: list[list[list[float]]] = []
+    deal = world.deal(rows, tokens=settings.micro_batch_tokens)
+    for turn in deal.turns:
+        tensors = collate(turn.rows, device=policy.device)
         with torch.no_grad():
             scores = policy.score(tensors, reference=in_reward)
-            values = iter(policy.values(scores.hidden_ND).tolist())
+            values_N = policy.values(scores.hidden_ND)
         reference_N = scores.reference_logprobs_N
         gaps_N = (
             torch.zeros_like(scores.logprobs_N) if reference_N is None else scores.logprobs_N - reference_N
         )
-        gaps = iter(gaps_N.tolist())
-        for row in micro:
+        if turn.weight:
+            measured.append([values_N.tolist(), gaps_N.tolist()])
+    found: dict[int, list[Estimate]] = {}
+    for cut, columns in zip(deal.cuts, world.gather(measured), strict=True):
+        values, gaps = map(iter, columns)
+        for row in cut:
             found[id(row)] = [
                 _of_completion(
                     completion.reward,
@@ -181,13 +188,14 @@ def _update(
     objective: Objective,
     step: int,
     settings: TrainerSettings,
+    world: World,
 ) -> Update:
     pending: list[Pending] = []
     value_sums: list[torch.Tensor] = []
-    cuts = micro_batches(rows, tokens=settings.micro_batch_tokens)
-    for micro in cuts:
-        tensors = collate(micro, device=policy.device)
-        old_N, advantages_N, returns_N = _columns(micro, estimates, device=policy.device)
+    deal = world.deal(rows, tokens=settings.micro_batch_tokens)
+    for turn in deal.turns:
+        tensors = collate(turn.rows, device=policy.device)
+        old_N, advantages_N, returns_N = _columns(turn.rows, estimates, device=policy.device)
         tensors = replace(tensors, advantages_N=advantages_N)
         wanted = replace(objective.wanted, entropy=settings.entropy_coefficient > 0)
         scores = policy.score(tensors, wanted=wanted, reference=settings.measures_kl(step))
@@ -195,13 +203,15 @@ def _update(
         values_N = policy.values(scores.hidden_ND)
         value_N, clipped_N = value_losses(values_N, old_N, returns_N, clip=settings.value_clip)
         beside_N = settings.value_coefficient * value_N - settings.entropy_coefficient * scores.entropy_N
-        (loss + (tensors.share_N * beside_N).sum() / objective.normaliser).backward()
-        pending.append(measures)
-        value_sums.append(torch.stack([value_N.detach().sum(), clipped_N.sum().to(value_N.dtype)]))
-    parts = [measures.read() for measures in pending]
-    value_loss, clipped = torch.stack(value_sums).double().sum(0).tolist()
-    finite.check_losses([part.loss for part in parts], cuts, step=step)
-    grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings)
+        loss = loss + (tensors.share_N * beside_N).sum() / objective.normaliser
+        (turn.weight * loss).backward()
+        if turn.weight:
+            pending.append(measures)
+            value_sums.append(torch.stack([value_N.detach().sum(), clipped_N.sum().to(value_N.dtype)]))
+    parts = gathered(pending, world)
+    value_loss, clipped = map(sum, zip(*world.gather([sums.tolist() for sums in value_sums]), strict=True))
+    finite.check_losses([part.loss for part in parts], deal.cuts, step=step)
+    grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings, world=world)
     return Update(parts, value_loss, clipped, grad_norm, lr)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import threading
 
 import torch
@@ -12,6 +13,9 @@ from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
 from services.trainer import commits
 from services.trainer.autobatch.choice import settle_micro_batch
+from services.trainer.distributed.follower import follow
+from services.trainer.distributed.join import joined, own_device
+from services.trainer.distributed.world import Follower, World
 from services.trainer.loop import train
 from services.trainer.publisher import Publisher
 from services.trainer.settings import TrainerSettings
@@ -21,7 +25,23 @@ logger = logging.getLogger(__name__)
 
 
 async def run(settings: TrainerSettings) -> None:
-    """Trains until done or told to stop."""
+    """Trains until done or told to stop, in this process or, with a launcher's others, in all of them."""
+    settings = own_device(settings)
+    # A thread that finds no core makes all others wait at the next barrier: fewer are faster.
+    torch.set_num_threads(settings.threads or max(1, torch.get_num_threads() // 2))
+    with joined(settings) as world:
+        await (_follow(settings, world) if isinstance(world, Follower) else _lead(settings, world))
+
+
+async def _follow(settings: TrainerSettings, world: Follower) -> None:
+    told_to_stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told_to_stop.set)
+    policy = await asyncio.to_thread(policy_for, settings)
+    await asyncio.to_thread(follow, settings, policy, world, told_to_stop=told_to_stop)
+
+
+async def _lead(settings: TrainerSettings, world: World) -> None:
     state = {"reason": "loading the model"}
     app = FastAPI(title="Rookery trainer", version=__version__)
 
@@ -30,12 +50,13 @@ async def run(settings: TrainerSettings) -> None:
 
     async def training(stopping: asyncio.Event) -> None:
         stop = threading.Event()
-        thread = asyncio.create_task(_train(settings, state, stop))
-        waiting = asyncio.create_task(stopping.wait())
-        await asyncio.wait({thread, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        stop.set()
-        waiting.cancel()
-        await thread
+        with world.leading(stop):
+            thread = asyncio.create_task(_train(settings, world, state, stop))
+            waiting = asyncio.create_task(stopping.wait())
+            await asyncio.wait({thread, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            stop.set()
+            waiting.cancel()
+            await thread
 
     add_probes(app, ready=ready)
     await serve(
@@ -50,9 +71,9 @@ async def run(settings: TrainerSettings) -> None:
     )
 
 
-async def _train(settings: TrainerSettings, state: dict[str, str], stop: threading.Event) -> None:
-    # A thread that finds no core makes all others wait at the next barrier: fewer are faster.
-    torch.set_num_threads(settings.threads or max(1, torch.get_num_threads() // 2))
+async def _train(
+    settings: TrainerSettings, world: World, state: dict[str, str], stop: threading.Event
+) -> None:
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
     policy = await asyncio.to_thread(policy_for, settings)
     settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
@@ -65,6 +86,8 @@ async def _train(settings: TrainerSettings, state: dict[str, str], stop: threadi
     state.pop("reason")
     try:
         with commits.sole_writer(settings.adapters_dir):
-            await asyncio.to_thread(train, settings, policy, streams, publisher, epoch=epoch, stopping=stop)
+            await asyncio.to_thread(
+                train, settings, policy, streams, publisher, epoch=epoch, stopping=stop, world=world
+            )
     finally:
         await publisher.close()

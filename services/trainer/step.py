@@ -10,10 +10,12 @@ import torch
 from rookery.trace import TraceGroup
 from services.trainer import finite
 from services.trainer import optimizer as adam
-from services.trainer.batch import micro_batches, prepare
+from services.trainer.batch import prepare
+from services.trainer.distributed.sharding import whole
+from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
 from services.trainer.losses.coefficient import coefficient
-from services.trainer.losses.measures import Pending, summary
+from services.trainer.losses.measures import Measures, Pending, summary
 from services.trainer.losses.objective import Objective
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
@@ -57,6 +59,7 @@ def train_step(
     settings: TrainerSettings,
     learner: Learner,
     dropped_zero_variance: int = 0,
+    world: World = World(),  # noqa: B008 - without state
 ) -> tuple[StepResult, Learner]:
     """Accumulates the batch's gradient over micro-batches and moves the policy once.
 
@@ -70,18 +73,19 @@ def train_step(
     batch = prepare(groups, version=step, settings=settings, averages=learner.averages)
     weight = coefficient(learner.kl_coefficient, step=step, settings=settings)
     objective = Objective.of(settings, coefficient=weight, normaliser=batch.normaliser)
-    cuts = micro_batches(batch.rows, tokens=settings.micro_batch_tokens)
+    deal = world.deal(batch.rows, tokens=settings.micro_batch_tokens)
     pending: list[Pending] = []
-    for rows in cuts:
-        tensors = collate(rows, device=policy.device)
+    for turn in deal.turns:
+        tensors = collate(turn.rows, device=policy.device)
         scores = policy.score(tensors, wanted=objective.wanted, reference=settings.measures_kl(step))
         loss, measures = objective(scores, tensors)
-        loss.backward()
-        pending.append(measures)
-    parts = [measures.read() for measures in pending]
-    finite.check_losses([part.loss for part in parts], cuts, step=step)
+        (turn.weight * loss).backward()
+        if turn.weight:
+            pending.append(measures)
+    parts = gathered(pending, world)
+    finite.check_losses([part.loss for part in parts], deal.cuts, step=step)
     computed = time.perf_counter()
-    grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings)
+    grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings, world=world)
     learning = summary(parts)
     share = (batch.zero_variance + dropped_zero_variance) / (len(groups) + dropped_zero_variance)
     kl = learning.get("kl_reference")
@@ -103,6 +107,11 @@ def train_step(
     return result, learner
 
 
+def gathered(pending: Sequence[Pending], world: World) -> list[Measures]:
+    """The measures of all processes' micro-batches, in the order of `Deal.cuts`."""
+    return [Measures.of(part) for part in world.gather([measures.read().as_json() for measures in pending])]
+
+
 def move(
     policy: Movable,
     optimizer: torch.optim.Optimizer,
@@ -110,14 +119,16 @@ def move(
     *,
     step: int,
     settings: TrainerSettings,
+    world: World,
 ) -> tuple[float, float]:
-    """One step of the optimizer along the clipped gradient; the norm it had, and the learning rate.
+    """One step of the optimizer along the clipped gradient of all processes; its norm, and the learning rate.
 
     Raises:
         ArithmeticError: the gradient is not finite; the message names the groups.
     """
     lr = adam.set_lr(optimizer, lr=settings.lr, step=step, warmup_steps=settings.warmup_steps)
-    norm = torch.nn.utils.clip_grad_norm_(policy.parameters, settings.max_grad_norm)
+    world.sum_gradients(policy.parameters)
+    norm = whole(torch.nn.utils.clip_grad_norm_(policy.parameters, settings.max_grad_norm))
     if not torch.isfinite(norm):
         names = ", ".join(group.id for group in groups)
         raise ArithmeticError(f"step {step}: gradient norm is {norm.item()}; the batch holds groups {names}")

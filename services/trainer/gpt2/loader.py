@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from rookery.errors import InvalidInput
+from services.trainer.distributed.sharding import like, whole
 from services.trainer.gpt2.config import CONFIG_FILE, Gpt2Config
 from services.trainer.gpt2.model import Gpt2
 
@@ -69,7 +70,7 @@ def load_weights(model: Gpt2, folder: Path) -> None:
             wrong.append(f"{name} has {list(stored.shape)}, wanted {_stored_shape(name, own[name])}")
             continue
         with torch.no_grad():
-            own[name].copy_(tensor)
+            own[name].copy_(like(own[name], tensor))
     complaints = [
         *([f"missing {_some(sorted(missing))}"] if missing else []),
         *([f"unknown {_some(sorted(unknown))}"] if unknown else []),
@@ -93,7 +94,7 @@ def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, 
 
 
 def _stored(name: str, parameter: torch.Tensor) -> torch.Tensor:
-    tensor = parameter.detach()
+    tensor = whole(parameter.detach())
     if _TRANSPOSED.fullmatch(name):
         tensor = tensor.T
     return tensor.to("cpu", torch.float32).contiguous()

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from services.trainer.distributed.sharding import place
 from services.trainer.gpt2 import loader
 from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.model import Gpt2
@@ -36,9 +37,14 @@ class Gpt2Policy(Policy):
 
     def _build(self, settings: TrainerSettings) -> None:
         self._folder = settings.model
-        self.model: Gpt2 = loader.load(self._folder, device=self.device).train()
+        self._sharding = settings.sharding
+        self.model: Gpt2 = self._loaded().train()
         self.model.gradient_checkpointing = settings.gradient_checkpointing
         self._frozen: Gpt2 | None = None
+
+    def _loaded(self) -> Gpt2:
+        model: Gpt2 = place(loader.load(self._folder), self.device, sharding=self._sharding)
+        return model
 
     def adapter_files(self) -> dict[str, bytes]:
         """What a commit holds of the policy, by file name: a model directory."""
@@ -73,7 +79,7 @@ class Gpt2Policy(Policy):
     def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Logits]:
         """The base model's hidden states and its own head, for the head learns too."""
         if self._frozen is None:  # a run without KL never needs it
-            self._frozen = loader.load(self._folder, device=self.device).requires_grad_(False)
+            self._frozen = self._loaded().requires_grad_(False)
         with torch.no_grad():
             return self._hidden_of(self._frozen, batch), self._head_of(self._frozen)
 

@@ -1,7 +1,8 @@
 """What a step's tokens say about the update: sums over micro-batches, divided once at the end."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import torch
 
@@ -23,6 +24,16 @@ class Measures:
     mismatch_max: float
     sums: dict[str, float]
     behaviour_by_age: dict[int, tuple[int, float]]
+
+    def as_json(self) -> dict[str, Any]:
+        """For other processes; floats survive bit by bit."""
+        return {**asdict(self), "behaviour_by_age": list(self.behaviour_by_age.items())}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        """The inverse."""
+        by_age = {age: (int(count), float(total)) for age, (count, total) in value["behaviour_by_age"]}
+        return cls(**{**value, "behaviour_by_age": by_age})
 
 
 @dataclass(frozen=True, slots=True)

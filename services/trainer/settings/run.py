@@ -1,7 +1,7 @@
 """Settings of the trainer of a run."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -15,6 +15,9 @@ _LEAST_ADAPTERS = 8
 
 def _auto_is_0(value: object) -> object:
     return 0 if value == "auto" else value
+
+
+Sharding: TypeAlias = Literal["none", "fsdp2"]
 
 
 class TrainerSettings(ObjectiveSettings, PresetSettings):
@@ -33,7 +36,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     port: Port = 8003
     """Port of probes and metrics."""
     device: str = "auto"
-    """`cpu`, the index of a GPU, or `auto`."""
+    """`cpu`, the index of a GPU, or `auto`; with several processes the indices of theirs, with commas."""
     threads: int = 0
     """CPU threads; 0 takes half of the cores: vLLM and Stockfish want the others."""
 
@@ -68,6 +71,8 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     """Of Adam's moments; 8 needs bitsandbytes and takes a quarter of their memory."""
     offload: bool = False
     """Keep Adam's moments off the GPU between steps."""
+    sharding: Sharding = "none"
+    """Of several processes: each has all weights, or `fsdp2`: a part of them."""
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI, else to files in mlruns/ beside the run's folder."""
     seed: int = 0
@@ -80,6 +85,18 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
         if self.lora_rank and self.keep < _LEAST_ADAPTERS:
             raise ValueError(
                 f"--keep {self.keep}: {_LEAST_ADAPTERS} adapters at least, some are being served"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sharded_as_it_can_be(self) -> Self:
+        if self.sharding == "none":
+            return self
+        if not self.micro_batch_tokens:
+            raise ValueError("--micro-batch-tokens auto measures one process alone: not with --sharding")
+        if self.lora_rank == 0 and (self.objective == "ppo" or self.adam_bits == 8 or self.offload):
+            raise ValueError(
+                "--sharding with --lora-rank 0 shards Adam's moments: not with ppo, --adam-bits 8, --offload"
             )
         return self
 

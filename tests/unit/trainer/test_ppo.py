@@ -14,6 +14,7 @@ from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, T
 from services.trainer import commits, ppo  # noqa: E402
 from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer.batch import prepare  # noqa: E402
+from services.trainer.distributed.world import World  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
@@ -162,7 +163,7 @@ def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) 
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.3)
     batch = prepare(_groups(0), version=0, settings=settings, averages=None)
-    found = ppo._estimate(policy, batch.rows, coefficient=0.5, settings=settings)
+    found = ppo._estimate(policy, batch.rows, coefficient=0.5, settings=settings, world=World())
     row = batch.rows[0]
     with torch.no_grad():
         scores = policy.score(collate([row]), reference=True)

@@ -1,0 +1,67 @@
+"""What every process but rank 0 does: as it is told."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rookery.errors import SetupError
+from services.trainer.distributed import orders
+from services.trainer.distributed.world import Follower
+from services.trainer.learner import Learner
+from services.trainer.policy import Policy
+from services.trainer.settings import TrainerSettings
+from services.trainer.trainee import Trainee
+
+logger = logging.getLogger(__name__)
+
+OWN = frozenset(("device", "threads", "host", "port"))
+"""Settings in which processes may differ. Rank 0 also has the measured `micro_batch_tokens`."""
+
+
+def follow(
+    settings: TrainerSettings, policy: Policy, world: Follower, *, told_to_stop: threading.Event
+) -> None:
+    """Obeys rank 0 until it says that all is over.
+
+    Raises:
+        SetupError: this process was started with other settings than rank 0.
+        Unavailable: rank 0 is gone.
+    """
+    trainee = Trainee.of(settings, policy, world)
+    for data in world.orders(told_to_stop):
+        order = orders.decode(data)
+        if isinstance(order, orders.Begin):
+            settings = agreed(settings, order.settings)
+            trainee = Trainee(settings, policy, trainee.optimizer, world)
+            trainee.load(Path(order.folder))
+        elif isinstance(order, orders.Files):
+            trainee.files()
+        else:
+            trainee.learn(
+                order.groups,
+                step=order.step,
+                learner=Learner.of(order.learner),
+                dropped_zero_variance=order.dropped_zero_variance,
+            )
+    logger.info("rank %d ends", world.rank)
+
+
+def agreed(settings: TrainerSettings, leaders: Mapping[str, Any]) -> TrainerSettings:
+    """`settings`, with what rank 0 has measured.
+
+    Raises:
+        SetupError: they are of another run than rank 0's; it names what differs.
+    """
+    if not settings.micro_batch_tokens:
+        settings = settings.model_copy(update={"micro_batch_tokens": leaders["micro_batch_tokens"]})
+    own = settings.model_dump(mode="json")
+    changed = [
+        f"{name} is {own.get(name)!r}, rank 0 has {leaders.get(name)!r}"
+        for name in sorted((own.keys() | leaders.keys()) - OWN)
+        if own.get(name) != leaders.get(name)
+    ]
+    if changed:
+        raise SetupError(f"processes of one trainer differ: {'; '.join(changed)}")
+    return settings

@@ -1,0 +1,70 @@
+"""Joining the processes that `accelerate launch` or torchrun started."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from rookery.errors import SetupError
+from services.trainer.distributed.world import Captain, Follower, World
+from services.trainer.settings import TrainerSettings
+
+TIMEOUT_S = 600.0
+"""Of a collective operation, and of all processes' finding each other."""
+
+
+@contextmanager
+def joined(settings: TrainerSettings) -> Iterator[World]:
+    """The world that the launcher's environment describes; one process alone without a launcher.
+
+    Raises:
+        SetupError: sharding is wanted of one process.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        if settings.sharding != "none":
+            raise SetupError(
+                f"--sharding {settings.sharding} needs several processes: "
+                "accelerate launch --multi_gpu --num_processes 2 -m services.trainer ..."
+            )
+        yield World()
+        return
+    timeout = timedelta(seconds=TIMEOUT_S)
+    store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+    device = torch.device(settings.device if settings.device == "cpu" else f"cuda:{settings.device}")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "cpu:gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    try:
+        own = dist.PrefixStore("rookery", store)
+        role = Follower if rank else Captain
+        yield role(own, rank=rank, size=size, even=settings.sharding != "none")
+    finally:
+        dist.destroy_process_group()
+
+
+def own_device(settings: TrainerSettings) -> TrainerSettings:
+    """`settings` with the one of `--device`'s devices that is this process's.
+
+    Raises:
+        SetupError: there are more processes on this machine than devices.
+    """
+    place = int(os.environ.get("LOCAL_RANK", "0"))
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    names = settings.device.split(",")
+    if names == ["auto"] and several:
+        names = [str(index) for index in range(torch.cuda.device_count())] or ["cpu"]
+    if names in (["cpu"], ["auto"]):
+        device = names[0]
+    elif place < len(names):
+        device = names[place]
+    else:
+        raise SetupError(
+            f"process {place} of this machine finds no GPU: --device {settings.device} "
+            f"has {len(names)}; lower --num_processes"
+        )
+    return settings.model_copy(update={"device": device})

@@ -1,0 +1,70 @@
+"""What rank 0 tells the others: JSON on the first line, encoded groups after it. Never pickle."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, TypeAlias
+
+from rookery.codec import decode_group, encode_group
+from rookery.trace import TraceGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Load the weights and moments of a commit and train with `settings`, which all must share."""
+
+    kind: ClassVar[str] = "begin"
+    folder: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Take part in making the files of a commit: sharded tensors come together."""
+
+    kind: ClassVar[str] = "files"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Learn from a batch. `learner` is `Learner.as_json`."""
+
+    kind: ClassVar[str] = "step"
+    step: int
+    learner: Mapping[str, Any]
+    dropped_zero_variance: int
+    groups: tuple[TraceGroup, ...]
+
+
+Order: TypeAlias = Begin | Files | Step
+
+
+def encode(order: Order) -> bytes:
+    """For the wire; floats survive bit by bit."""
+    if not isinstance(order, Step):
+        return json.dumps({"kind": order.kind, **asdict(order)}).encode()
+    groups = [encode_group(group) for group in order.groups]
+    head = {
+        "kind": order.kind,
+        "step": order.step,
+        "learner": order.learner,
+        "dropped_zero_variance": order.dropped_zero_variance,
+        "sizes": [len(group) for group in groups],
+    }
+    return b"\n".join([json.dumps(head).encode(), b"".join(groups)])
+
+
+def decode(data: bytes) -> Order:
+    """The inverse."""
+    line, _, rest = data.partition(b"\n")
+    head = json.loads(line)
+    kind = head.pop("kind")
+    if kind == Begin.kind:
+        return Begin(**head)
+    if kind == Files.kind:
+        return Files()
+    groups, start = [], 0
+    for size in head.pop("sizes"):
+        groups.append(decode_group(rest[start : start + size]))
+        start += size
+    return Step(**head, groups=tuple(groups))

@@ -1,0 +1,75 @@
+"""Weights spread over the processes by FSDP2 (`torch.distributed.fsdp.fully_shard`).
+
+Under an adapter the decoder layers of the frozen base are sharded; the adapter, the embeddings and the head
+stay whole everywhere, so what learns, its optimizer and its files are as in one process. Where all weights
+learn, all are sharded, with their gradients and Adam's moments.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rookery.errors import SetupError
+from services.trainer.settings.run import Sharding
+
+
+def place(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
+    """The model on `device`, or this process's part of it: layer by layer, so that the whole need not fit."""
+    if sharding == "none":
+        return model.to(device)
+    if not dist.is_initialized():
+        raise SetupError("--sharding fsdp2 needs several processes: see `accelerate launch`")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    adapted = hasattr(model, "get_base_model")
+    body = model.get_base_model().base_model if adapted else model
+    learned = {p for p in model.parameters() if p.requires_grad} if adapted else set()
+    layers = _layers(body)
+    for layer in layers:
+        fully_shard(layer, mesh=mesh, ignored_params=learned)
+    held = {p for layer in layers for p in layer.parameters()}
+    apart = {p for p in body.parameters() if p not in held} if adapted else set()
+    fully_shard(body, mesh=mesh, ignored_params=learned | apart)
+    if not adapted:
+        register_fsdp_forward_method(body, "hidden")
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            # The loss is divided by the whole batch's normaliser already: gradients add up, as a sum,
+            # which gloo knows too, and not as a mean.
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+    return model.to(device)
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """All of a tensor. If it is sharded, every process must ask at once."""
+    full: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return full
+
+
+def like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """This process's part of `value`, a whole tensor that all have, where `parameter` is sharded."""
+    if not hasattr(parameter, "placements") or value.shape != parameter.shape:
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    placed: torch.Tensor = distribute_tensor(
+        value.to(parameter.device).contiguous(),
+        parameter.device_mesh,
+        parameter.placements,
+        src_data_rank=None,  # nobody sends anything
+    )
+    return placed
+
+
+def _layers(body: Any) -> list[Any]:
+    wanted = int(body.config.num_hidden_layers)
+    for module in body.modules():
+        if isinstance(module, torch.nn.ModuleList) and len(module) == wanted:
+            return list(module)
+    raise SetupError(f"--sharding fsdp2: no list of {wanted} layers in a {type(body).__name__}")

@@ -1,0 +1,53 @@
+"""Which process computes which rows. No torch.
+
+Every process knows the whole batch and comes to the same answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.trainer.batch import Row, micro_batches
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One pass through the model; its loss is multiplied by `weight`: 1, or 0 for an idle pass."""
+
+    rows: list[Row]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """One process's turns, and every process's micro-batches in the order of ranks, idle passes left out."""
+
+    turns: list[Turn]
+    cuts: list[list[Row]]
+
+
+def deal(rows: Sequence[Row], *, tokens: int, rank: int, size: int, even: bool) -> Deal:
+    """Deals `rows` out to `size` processes and cuts each share into micro-batches of at most `tokens`.
+
+    `even` gives all the same number of turns: sharded weights come together only if all ask for them at
+    once. Idle passes are of the shortest row.
+    """
+    cuts = [micro_batches(own, tokens=tokens) for own in shares(rows, size)]
+    turns = [Turn(cut) for cut in cuts[rank]]
+    if even and rows:
+        idle = Turn([min(rows, key=lambda row: row.length)], 0.0)
+        turns += [idle] * (max(map(len, cuts)) - len(turns))
+    return Deal(turns, [cut for own in cuts for cut in own])
+
+
+def shares(rows: Sequence[Row], size: int) -> list[list[Row]]:
+    """`rows` in `size` parts of nearly as many tokens, each in the given order; some may be empty.
+
+    The longest rows first, each to whoever has least: at most 4/3 of the best (Graham 1969, LPT).
+    """
+    loads = [0] * size
+    owner = [0] * len(rows)
+    for index in sorted(range(len(rows)), key=lambda i: rows[i].length, reverse=True):
+        least = loads.index(min(loads))
+        owner[index] = least
+        loads[least] += rows[index].length
+    return [[row for row, own in zip(rows, owner, strict=True) if own == part] for part in range(size)]
