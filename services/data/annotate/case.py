@@ -26,6 +26,9 @@ _CLEARLY_WORSE_CP = 40
 """A natural move is only worth refuting if a smaller search already finds it this much worse."""
 
 
+_A_PIECE = 2
+"""In pawns, at least."""
+
 _NOISE_CP = 20
 """A second line scored higher than the first by more than this was searched less deeply: left out."""
 
@@ -140,8 +143,19 @@ def _threat(board: chess.Board, study: Study) -> Threat | None:
     passed = passed_turn(board) if study.threat else None
     if passed is None or study.threat is None:
         return None
-    play = Play.of(passed, study.threat.pv, longest=_LONGEST).rest(least=1, most=5)
+    play = _to_the_point(Play.of(passed, study.threat.pv, longest=_LONGEST).rest(least=1, most=5))
     swing = play.swing(passed.turn)
     if play.end.is_checkmate() or swing.points > 0:
         return Threat(play, study.threat.evaluation, swing)
     return None
+
+
+def _to_the_point(play: Play) -> Play:
+    """Only as far as it has won a piece: how the other side would go on after a pass is of no interest."""
+    side = play.boards[0].turn
+    enough = min(_A_PIECE, play.swing(side).points)
+    if play.end.is_checkmate() or enough <= 0:
+        return play
+    return next(
+        cut for ply in range(1, len(play.moves) + 1) if (cut := play.cut(ply)).swing(side).points >= enough
+    )

@@ -1,7 +1,8 @@
 """A line of play, replayed once: boards, SAN, and what it changes in material.
 
-`Play.rest` finds where a line may be cut without misleading: where the side to move is not in check
-and no capture pays. What is said of a line's end is said there.
+`Play.rest` finds where a line may be cut without misleading: where the side to move is not in check,
+no capture pays, and no piece of its own hangs. What is said of a line's end is said there; of
+the material at the end of a line that finds no rest nothing is said.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from dataclasses import dataclass
 
 import chess
 
-from services.data.annotate.exchange import VALUES, best_gain
+from services.data.annotate.exchange import VALUES, best_gain, passed_turn
 from services.data.annotate.facts.material import KINDS, counts
+
+_MORE_PLIES = 5
+"""How far beyond its length a line may go to come to rest."""
 
 _KNIGHT, _BISHOP = KINDS.index(chess.KNIGHT), KINDS.index(chess.BISHOP)
 
@@ -49,6 +53,11 @@ class Swing:
         return not any(self.won) and not any(self.lost)
 
 
+_NOTHING = Swing((0,) * len(KINDS), (0,) * len(KINDS))
+_PIECE = 2
+"""In pawns, at least: a pawn that hangs is no unrest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Play:
     """Moves from a board: `boards[0]` is the start, `boards[i]` the position after `moves[i - 1]`."""
@@ -77,21 +86,24 @@ class Play:
         return Play(self.moves[:plies], self.boards[: plies + 1])
 
     def swing(self, side: chess.Color) -> Swing:
-        """What the whole line brings `side`."""
+        """What the whole line brings `side`; nothing, as far as one can tell, while captures are going on."""
+        if not self.end.is_checkmate() and not at_rest(self.end):
+            return _NOTHING
         return swing(self.boards[0], self.end, side)
 
     def rest(self, *, least: int, most: int) -> Play:
         """The shortest beginning that says what the line comes to.
 
         At least `least` moves where there are so many, ending at rest, with the material of the longest
-        beginning of at most `most` moves that ends at rest. Mate ends a line. All `most` when there is
-        no rest.
+        beginning of at most `most` moves that ends at rest. Mate ends a line. Where there is no rest so
+        soon, the first one a few moves later, or all `most`.
         """
         if self.end.is_checkmate() and len(self.moves) <= most + 4:
             return self
         rests = [ply for ply in range(1, min(most, len(self.moves)) + 1) if at_rest(self.boards[ply])]
         if not rests:
-            return self.cut(most)
+            later = range(most + 1, min(most + _MORE_PLIES, len(self.moves)) + 1)
+            return self.cut(next((ply for ply in later if at_rest(self.boards[ply])), most))
         final = counts_of(self.boards[rests[-1]])
         for ply in rests:
             if ply >= least and counts_of(self.boards[ply]) == final:
@@ -108,8 +120,9 @@ def swing(start: chess.Board, end: chess.Board, side: chess.Color) -> Swing:
 
 
 def at_rest(board: chess.Board) -> bool:
-    """Whether the side to move is not in check and has no capture that pays."""
-    return not board.is_check() and best_gain(board) <= 0
+    """Whether the side to move is not in check, has no capture that pays, and no piece that hangs."""
+    passed = passed_turn(board)
+    return passed is not None and best_gain(board) <= 0 and best_gain(passed) < _PIECE
 
 
 def counts_of(board: chess.Board) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -116,12 +116,20 @@ def test_opposition() -> None:
     assert fact == kings.Opposition(True, (sq("e4"), sq("e6")))
 
 
+def test_connected_passers_are_near_each_other_and_told_in_pairs() -> None:
+    assert found(pawns.Connected, "4k3/8/8/6P1/8/7P/8/4K3 w - - 0 1") == []
+    three = found(pawns.Connected, "4k3/8/6P1/5P1P/8/8/8/4K3 w - - 0 1")
+    assert three == [pawns.Connected(True, (sq("f5"), sq("g6")))]
+
+
 def test_pieces() -> None:
     outpost = "4k3/p7/8/3N4/4P3/8/8/4K3 w - - 0 1"
     assert found(pieces.Outpost, outpost) == [pieces.Outpost(sq("d5"), True)]
     assert found(pieces.Outpost, outpost.replace("p7", "2p5")) == []
     (bad,) = found(pieces.BadBishop, "4k3/8/8/p1p1p1p1/P1P1P1P1/8/8/4KB2 w - - 0 1")
-    assert bad == pieces.BadBishop(sq("f1"), True, same=4, total=4)
+    assert bad == pieces.BadBishop(sq("f1"), True, same=4, total=4, hemmed=False)
+    (bad,) = found(pieces.BadBishop, "4k3/8/8/8/8/4P3/1P1P1PP1/2B1K3 w - - 0 1")
+    assert bad.hemmed
     home = found(pieces.AtHome, "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3")
     assert {fact.favours for fact in home} == {None}
     assert {len(fact.squares) for fact in home} == {3}

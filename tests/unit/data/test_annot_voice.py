@@ -1,6 +1,7 @@
 """The words: true whatever the lines, varied, the same for the same seed, as long as was asked for."""
 
 import random
+import re
 from collections import Counter
 
 import chess
@@ -21,14 +22,14 @@ from services.data.annotate.compose import LENGTHS, Manner, draft
 from services.data.annotate.facts import survey
 from services.data.annotate.ideas import ideas_of
 from services.data.annotate.ideas.defence import StopsThreat
-from services.data.annotate.play import Play, Swing
+from services.data.annotate.play import Play, Swing, at_rest
 from services.data.annotate.smell import smell
 from services.data.annotate.step import Step
 from services.data.annotate.study import Study
 from services.data.annotate.voice import VOICES, Length, write
 from services.data.annotate.voice.maxims import MAXIMS
 from services.data.annotate.voice.pen import Pen, finite, infinitive, numbered, participle
-from services.data.annotate.voice.prose import sentence
+from services.data.annotate.voice.prose import join_clauses, sentence
 from services.data.annotate.voice.wordings import FACTS, IDEAS
 from tests.unit.data.annot_studies import MOVES, plain_study, random_study
 
@@ -46,6 +47,7 @@ RARE = (
     "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1",
     "4k3/8/8/8/1Pp5/B1P5/NR6/1K6 w - - 0 1",  # pieces without moves
     "r3k2r/pp3ppp/2n5/3pp3/8/2N5/PPP2PPP/R3K2R w KQkq - 0 12",
+    "4k3/8/8/8/8/4P3/1P1P1PP1/2B1K3 w - - 0 1",  # a bishop hemmed in
     "4k3/8/8/3PP3/8/8/8/4K3 w - - 0 1",  # connected passers
     "r5k1/pp3ppp/8/8/2r5/8/PP3PPP/2RR2K1 w - - 0 20",  # one open file, two
 )
@@ -201,6 +203,56 @@ def test_a_line_is_cut_where_it_has_come_to_rest() -> None:
     assert [move.uci() for move in rested.moves] == ["d1d5", "d8d5"]
     assert rested.swing(chess.WHITE) == Swing(won=(1, 0, 0, 0, 0), lost=(0, 0, 0, 1, 0))
     assert rested.swing(chess.WHITE).points == -4
+
+
+def test_of_a_line_that_ends_amid_captures_no_material_is_told() -> None:
+    board = chess.Board("r1bq1rk1/1p1pnpb1/p1n1p2p/2p1P2Q/4NP2/2NP4/PPP3PP/R1B2RK1 b - - 0 13")
+    amid = Play.of(board, ("f7f6", "e5f6", "g7f6", "e4f6"), longest=9)  # and a rook takes back
+    assert amid.swing(chess.WHITE).level
+    settled = Play.of(board, ("f7f6", "e5f6", "g7f6", "e4f6", "f8f6", "g1h1"), longest=9)
+    assert len(settled.rest(least=2, most=4).moves) > 4
+
+
+def test_a_piece_that_hangs_is_no_rest() -> None:
+    for side in "wb":
+        assert not at_rest(chess.Board(f"6k1/5ppp/8/8/3n4/8/5PPP/3R2K1 {side} - - 0 1"))
+        assert at_rest(chess.Board(f"6k1/5ppp/4n3/8/8/8/5PPP/3R2K1 {side} - - 0 1"))
+        assert at_rest(chess.Board(f"6k1/5ppp/8/8/3p4/8/5PPP/4R1K1 {side} - - 0 1"))
+
+
+def test_a_threat_ends_where_it_has_won_a_piece() -> None:
+    fen = "6k1/5ppp/8/3b4/8/5B2/5PPP/3R2K1 b - - 0 1"
+    threat = Line(Evaluation(cp=300), ("f3d5", "g8f8", "d5b7", "f8e8", "d1d8"))
+    study = Study(fen, (Line(Evaluation(cp=0), ("d5f3",)),), (), threat)
+    found = Case.of(study).threat
+    assert found is not None
+    assert [move.uci() for move in found.play.moves] == ["f3d5"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_candidates_of_a_text_are_written_alike(seed: int) -> None:
+    study = random_study(seed)
+    case = Case.of(study)
+    text, _ = write(case, voice=VOICES["annotator"], length=Length.of("long"), seed=str(seed))
+    listed = re.search(r"(\S+), (\S+) and (\S+?)[ .]", text)
+    if listed and all(
+        re.fullmatch(r"(\d+\.+|\.\.\.)?[A-Za-z][A-Za-z0-9x=+#-]+", name) for name in listed.groups()
+    ):
+        assert len({re.sub(r"[A-Za-z].*|\d+", "", name) for name in listed.groups()}) == 1, listed[0]
+
+
+def test_a_drawback_is_not_followed_by_another_but() -> None:
+    for seed in range(40):
+        answer, _ = draft(random_study(seed), Manner(seed=seed), id_="any")
+        for warning in re.finditer(r"(drawback is|the catch|owever|nfortunately)[^.]*\. ([^.]*)", answer):
+            assert not warning[2].startswith(("But ", "It runs into")), warning[0]
+
+
+def test_a_condition_is_not_conceded() -> None:
+    pen = Pen(chess.Board(), VOICES["annotator"], Length.of("long"), random.Random(1))
+    for first in ("if it were White's turn, Qh7# would be mate", "given another tempo, White would mate"):
+        joined = {join_clauses(pen, first, "material is level", against=True) for _ in range(50)}
+        assert joined == {f"{first}, but material is level", f"{first}, while material is level"}
 
 
 def test_traded_minor_pieces_cancel_in_plain_words() -> None:

@@ -37,7 +37,7 @@ class Passed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Connected(Fact):
-    """Two passed pawns of a side on neighbouring files."""
+    """Two passed pawns of a side on neighbouring files, at most a rank apart."""
 
     side: chess.Color
     pawns: tuple[chess.Square, chess.Square]
@@ -192,9 +192,12 @@ def _passed(board: chess.Board, square: chess.Square, side: chess.Color) -> Pass
 
 
 def _connected(passed: list[chess.Square], side: chess.Color) -> Iterator[Fact]:
+    told: set[chess.Square] = set()  # of three in a row two are enough
     for one in passed:
         for other in passed:
-            if chess.square_file(other) == chess.square_file(one) + 1:
+            beside = chess.square_file(other) == chess.square_file(one) + 1
+            if beside and abs(chess.square_rank(other) - chess.square_rank(one)) <= 1 and one not in told:
+                told.add(other)
                 yield Connected(side, (one, other))
 
 

@@ -19,6 +19,8 @@ _OUTPOST_RANKS = {
 _BAD_SHARE = 0.7
 """Of its side's pawns on the bishop's colour, from which on it is called bad here."""
 
+_HEMMED_SQUARES = 3
+
 _EARLY_PLIES = 40
 """Half-moves after which an undeveloped piece is no longer a matter of development."""
 
@@ -61,12 +63,16 @@ class AtHome(Fact):
 
 @dataclass(frozen=True, slots=True)
 class BadBishop(Fact):
-    """At least four own pawns, and seven tenths of them, stand on squares of the bishop's colour."""
+    """At least four own pawns, and seven tenths of them, stand on squares of the bishop's colour.
+
+    It is `hemmed` in when it can go to three squares or fewer.
+    """
 
     square: chess.Square
     side: chess.Color
     same: int
     total: int
+    hemmed: bool
 
     @property
     def squares(self) -> tuple[chess.Square, ...]:
@@ -137,7 +143,8 @@ def _bishops(board: chess.Board, side: chess.Color) -> Iterator[Fact]:
         light = chess.BB_LIGHT_SQUARES & chess.BB_SQUARES[square]
         same = (pawns & (chess.BB_LIGHT_SQUARES if light else chess.BB_DARK_SQUARES)).bit_count()
         if same >= 4 and same >= _BAD_SHARE * total:
-            yield BadBishop(square, side, same, total)
+            free = board.attacks_mask(square) & ~board.occupied_co[side]
+            yield BadBishop(square, side, same, total, hemmed=free.bit_count() <= _HEMMED_SQUARES)
 
 
 def _immobile(board: chess.Board, side: chess.Color) -> Iterator[Fact]:

@@ -13,4 +13,5 @@ def consider(pen: Pen, case: Case, topic: Topic) -> list[str]:
     """The sentences about a candidate that lead up to the judgement."""
     pen.forget()
     pen.topic = topic.name
-    return [*introduce(pen, topic), *drawback(pen, topic), *follow(pen, case, topic)]
+    introduced, warning = introduce(pen, topic), drawback(pen, topic)
+    return [*introduced, *warning, *follow(pen, case, topic, warned=bool(warning))]

@@ -6,7 +6,7 @@ from services.data.annotate.case import Candidate
 from services.data.annotate.ideas import Idea
 from services.data.annotate.ideas.defence import Evades, Parries, StopsThreat
 from services.data.annotate.ideas.pressure import Attacks, Forks, Outnumbers, PilesUp, TargetsPawn
-from services.data.annotate.ideas.shape import Castles, Centralises, Covers, Denies
+from services.data.annotate.ideas.shape import Castles, Centralises, Covers, Denies, Develops
 from services.data.annotate.ideas.strikes import Captures, Checks, Mates, Promotes, Stalemates
 from services.data.annotate.step import Step
 from services.data.annotate.voice.pen import Pen, finite, infinitive, participle
@@ -50,6 +50,8 @@ def _pruned(ideas: list[Idea], step: Step) -> list[Idea]:
 
 def _covers(told: Idea, idea: Idea, step: Step) -> bool:
     """Whether an idea has been told with another."""
+    if isinstance(idea, Centralises) and isinstance(told, Develops | Captures):
+        return True
     if isinstance(idea, Checks):
         return isinstance(told, Forks) and step.after.king(not step.mover) in told.targets
     if isinstance(idea, StopsThreat):

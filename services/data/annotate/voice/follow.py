@@ -81,17 +81,17 @@ _REFUTED = (
 _BAD = (Loss.MUCH, Loss.EVERYTHING)
 
 
-def follow(pen: Pen, case: Case, topic: Topic) -> list[str]:
-    """The line after the move and what it comes to."""
+def follow(pen: Pen, case: Case, topic: Topic, *, warned: bool) -> list[str]:
+    """The line after the move and what it comes to; `warned` when what is wrong with it was just said."""
     play, candidate = topic.play, topic.candidate
     if len(play.moves) < 2:
         return []
     good_for = case.mover if candidate.is_best else (not case.mover)
     end = Outcome.of(pen, play, candidate.evaluation, good_for=good_for)
-    return [sentence(_line(pen, topic, end))]
+    return [sentence(_line(pen, topic, end, warned=warned))]
 
 
-def _line(pen: Pen, topic: Topic, end: Outcome) -> str:
+def _line(pen: Pen, topic: Topic, end: Outcome, *, warned: bool) -> str:
     play, candidate = topic.play, topic.candidate
     slots: dict[str, object] = {
         "m": topic.name,
@@ -100,7 +100,7 @@ def _line(pen: Pen, topic: Topic, end: Outcome) -> str:
         "rest": numbered(play.boards[2], play.moves[2:]) if len(play.moves) > 2 else "",
         "them": pen.them,
     }
-    if explained := _explained(pen, topic, end, slots):
+    if explained := _explained(pen, topic, end, slots, warned=warned):
         return explained
     if not end.tells and pen.chance(0.35):
         return pen.say(_WITH, ending=with_verdict(pen, candidate.evaluation, candidate.step.mover), **slots)
@@ -109,13 +109,18 @@ def _line(pen: Pen, topic: Topic, end: Outcome) -> str:
         return said
     slots["outcome"] = end.clauses(brief=pen.length.facts <= 3)
     if candidate.loss in _BAD and pen.chance(0.7):
-        return pen.say(_REFUTED, **slots)
+        return pen.say(_not_again(_REFUTED, warned=warned), **slots)
     if len(play.moves) > 3 and pen.chance(0.3):
         return pen.say(_SPLIT, **slots)
     return pen.say(_AFTER, **slots)
 
 
-def _explained(pen: Pen, topic: Topic, end: Outcome, slots: dict[str, object]) -> str | None:
+def _not_again(options: tuple[str, ...], *, warned: bool) -> list[str]:
+    """Without a second `but`, or a second time what it runs into."""
+    return [option for option in options if not (warned and option.startswith(("but ", "it runs into")))]
+
+
+def _explained(pen: Pen, topic: Topic, end: Outcome, slots: dict[str, object], *, warned: bool) -> str | None:
     """The line with a word on what the reply does, if it does something worth it."""
     ideas = _reply_ideas(topic)
     if not ideas or end.mates or not pen.chance(0.5 if topic.candidate.is_best else 0.7):
@@ -126,7 +131,8 @@ def _explained(pen: Pen, topic: Topic, end: Outcome, slots: dict[str, object]) -
     slots["reply"] = finite(phrase(pen, reply, ideas[:count]))
     slots["outcome"] = end.clauses(brief=True)
     if topic.candidate.loss in (Loss.SOME, *_BAD) and pen.chance(0.7):
-        return pen.say(_PUNISHED if slots["rest"] else _PUNISHED_AT_ONCE, **slots)
+        options = _PUNISHED if slots["rest"] else _PUNISHED_AT_ONCE
+        return pen.say(_not_again(options, warned=warned), **slots)
     return pen.say(_EXPLAINED if slots["rest"] else _EXPLAINED_AT_ONCE, **slots)
 
 

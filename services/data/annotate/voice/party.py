@@ -89,6 +89,7 @@ _DOUBLES = (
     "stop",
     "drop",
     "grab",
+    "chip",
 )
 
 

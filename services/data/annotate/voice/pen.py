@@ -57,6 +57,8 @@ class Pen:
     rng: random.Random
     topic: str = ""
     """The move that `it` would be taken for."""
+    numbers: bool = False
+    """Whether candidates are written with their move number."""
     used: dict[str, int] = field(default_factory=dict)
     _recent: list[tuple[chess.Square, chess.PieceType]] = field(default_factory=list)
     _before_last: int = 0
@@ -226,11 +228,14 @@ class Pen:
     # -- moves ---------------------------------------------------------------------------------
 
     def move(self, board: chess.Board, move: chess.Move) -> str:
-        """A single move of the position: with its number, with dots, or bare."""
+        """A single move of the position: with its number, with dots for Black, or bare for White.
+
+        A bare pawn move of White's would look like a square: it always has its number.
+        """
         san = board.san(move)
-        if self.chance(self.voice.numbers) or (board.turn and _is_pawn_move(san)):
+        if self.numbers or (board.turn and is_pawn_move(san)):
             return numbered(board, [move])
-        return f"...{san}" if not board.turn and (_is_pawn_move(san) or self.chance(0.5)) else san
+        return san if board.turn else f"...{san}"
 
     @staticmethod
     def other_move(board: chess.Board, move: chess.Move) -> str:
@@ -238,7 +243,7 @@ class Pen:
         san = board.san(move)
         if not board.turn:
             return f"...{san}"
-        return numbered(board, [move]) if _is_pawn_move(san) else san
+        return numbered(board, [move]) if is_pawn_move(san) else san
 
     @staticmethod
     def line(board: chess.Board, moves: Sequence[chess.Move]) -> str:
@@ -246,7 +251,8 @@ class Pen:
         return numbered(board, moves)
 
 
-def _is_pawn_move(san: str) -> bool:
+def is_pawn_move(san: str) -> bool:
+    """Whether the name of a move is that of a pawn's."""
     return san[0] in "abcdefgh"
 
 

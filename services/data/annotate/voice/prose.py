@@ -64,7 +64,8 @@ def _without_subject(pen: Pen, before: str, clause: str) -> str | None:
 
 def join_clauses(pen: Pen, first: str, second: str, *, against: bool) -> str:
     """Two clauses in one sentence."""
-    if against and pen.chance(0.3):
+    conditional = first.startswith(("if ", "given "))  # "while if ..." is no English
+    if against and not conditional and pen.chance(0.3):
         return f"{pen.rng.choice(('while', 'although', 'though'))} {first}, {second}"
     if not against and (shorter := _without_subject(pen, first, second)):
         return f"{first} and {shorter}"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 
+import chess
+
 from services.data.annotate.case import Candidate, Case
 from services.data.annotate.standing import Loss
 from services.data.annotate.voice.consider import consider
@@ -27,13 +29,19 @@ _ONE_PARAGRAPH_FACTS = 2
 def write(case: Case, *, voice: Voice, length: Length, seed: str) -> tuple[str, str]:
     """The thinking and the answer, without tags and box."""
     pen = Pen(case.board, voice, length, random.Random(seed))
-    topics = [Topic.of(pen, case, candidate) for candidate in _told(pen, case)]
+    told = _told(pen, case)
+    pen.numbers = pen.chance(voice.numbers) or (case.mover and any(_moves_a_pawn(one) for one in told))
+    topics = [Topic.of(pen, case, candidate) for candidate in told]
     best = next(topic for topic in topics if topic.candidate.is_best)
     paragraphs = [*_opening(pen, case, topics), *_middle(pen, case, topics, best)]
     paragraphs.append(" ".join(decide(pen, case, best, topics)))
     layout = " " if length.facts <= _ONE_PARAGRAPH_FACTS else "\n\n"
     thinking = _laid_out(paragraphs, layout)
     return contracted(pen, thinking), contracted(pen, answer(pen, case, best))
+
+
+def _moves_a_pawn(candidate: Candidate) -> bool:
+    return candidate.step.kind == chess.PAWN
 
 
 def _laid_out(paragraphs: list[str], layout: str) -> str:

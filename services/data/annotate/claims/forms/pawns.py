@@ -1,6 +1,6 @@
 """Claims about the pawn skeleton."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import chess
 
@@ -116,16 +116,20 @@ def blockades(scene: Scene, p: Token, q: Token) -> bool:
 @says("~(have|own|get) connected passers on {q}", "~(have|own|get) connected {g}", subject="side")
 def has_connected_passers(scene: Scene, side: Token, q: Token | None = None, g: Token | None = None) -> bool:
     found = scene.squares(q) if q else scene.pieces([token for token in (g,) if token])
-    beside = len(found) == 2 and chess.square_file(found[1]) in files_beside(found[0])
-    passed = all(is_passed(scene.board, square) for square in found)
-    return beside and passed and scene.owner(found) == scene.side(side)
+    return _are_connected_passers(scene, found) and scene.owner(found) == scene.side(side)
 
 
 @says("~be connected( passers| passed pawns)?", subject="group")
 def are_connected(scene: Scene, pawns: Token) -> bool:
-    found = scene.pieces(pawns)
-    passed = len(found) == 2 and all(is_passed(scene.board, square) for square in found)
-    return passed and chess.square_file(found[1]) in files_beside(found[0])
+    return _are_connected_passers(scene, scene.pieces(pawns))
+
+
+def _are_connected_passers(scene: Scene, pawns: Sequence[chess.Square]) -> bool:
+    if len(pawns) != 2 or not all(is_passed(scene.board, square) for square in pawns):
+        return False
+    one, other = pawns
+    near = abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
+    return near and chess.square_file(other) in files_beside(one)
 
 
 @says("~(have|get|be left with) doubled pawns on {f}", subject="side")

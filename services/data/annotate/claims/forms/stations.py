@@ -150,14 +150,24 @@ def _is_light(square: chess.Square) -> bool:
 
 @says(
     "~be (a bad (piece|bishop)|bad|the bad bishop)",
-    "~be (hemmed in|restricted|hampered) by its own pawns",
-    "~bite on its own pawns",
     subject="piece",
 )
 def is_bad_bishop(scene: Scene, piece: Token) -> bool:
     square = scene.piece(piece)
     same, pawns = _on_colour(scene.board, square, scene.owner([square]))
     return name_at(scene.board, square) == "bishop" and same >= 4 and same >= 0.7 * pawns
+
+
+@says(
+    "~be (hemmed in|restricted|hampered) by its own pawns",
+    "~bite on its own pawns",
+    subject="piece",
+)
+def is_hemmed_in(scene: Scene, piece: Token) -> bool:
+    square = scene.piece(piece)
+    side = scene.owner([square])
+    free = [target for target in scene.board.attacks(square) if scene.board.color_at(target) != side]
+    return is_bad_bishop(scene, piece) and len(free) <= 3
 
 
 @says(

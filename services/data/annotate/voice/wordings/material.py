@@ -53,8 +53,6 @@ _EVEN = (
     "material is equal",
     "the material count is level",
     "nobody is ahead in material",
-    "notebook|material level",
-    "notebook|material even",
     "annotator|the material is balanced",
     "both sides have the same pieces",
     "calculator|the pieces are the same on both sides",

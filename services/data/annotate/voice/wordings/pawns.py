@@ -76,7 +76,6 @@ def isolated(pen: Pen, board: chess.Board, fact: Isolated) -> str:
         (
             "{pawn} is isolated",
             "{side.has} an isolated pawn on {square}",
-            "no other pawn stands beside {pawn}",
             "{pawn} has no neighbours",
             "{side.has} to live with an isolated pawn on {square}",
             "{pawn} is an isolated pawn",

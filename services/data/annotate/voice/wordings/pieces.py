@@ -54,12 +54,12 @@ def at_home(pen: Pen, board: chess.Board, fact: AtHome) -> str:
 @states(BadBishop)
 def bad_bishop(pen: Pen, board: chess.Board, fact: BadBishop) -> str:
     share = "all {owner} pawns" if fact.same == fact.total else "{same} of {owner} {total} pawns"
+    hemmed = ("{bishop} is hemmed in by its own pawns", "{bishop} bites on its own pawns")
     return pen.say(
         (
             f"{{bishop}} is bad: {share} stand on its colour",
-            "{bishop} is hemmed in by its own pawns",
             f"{{bishop}} is a bad bishop, since {share} share its colour",
-            "{bishop} bites on its own pawns",
+            *(hemmed if fact.hemmed else ()),
         ),
         bishop=pen.at(board, fact.square),
         same=pen.number(fact.same),
