@@ -69,7 +69,9 @@ def dump(optimizer: torch.optim.Optimizer) -> bytes:
         {
             f"{index}.{name}": whole(torch.as_tensor(value).detach()).cpu().contiguous()
             for index, parameter in enumerate(parameters)
-            for name, value in optimizer.state.get(parameter, {}).items()
+            # Sorted: what `load` gave has another order in each process, and sharded tensors come together
+            # one by one.
+            for name, value in sorted(optimizer.state.get(parameter, {}).items())
         }
     )
     return data

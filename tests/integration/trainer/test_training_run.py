@@ -14,8 +14,7 @@ import pytest
 import redis
 
 from rookery.errors import Conflict, SetupError
-from rookery.streams import RunStreams
-from rookery.trace import Position, TraceGroup
+from rookery.trace import TraceGroup
 from tests.unit.trainer.groups import make_group
 
 pytestmark = [pytest.mark.redis, pytest.mark.torch]
@@ -26,11 +25,8 @@ from services.trainer import commits, loop  # noqa: E402
 from services.trainer.intake import Intake  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.publisher import Publisher  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
-from services.trainer.value_head import policy_for  # noqa: E402
-
-BATCH = 3
+from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -40,61 +36,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def event_loop_thread() -> Iterator[asyncio.AbstractEventLoop]:
-    running = asyncio.new_event_loop()
-    thread = threading.Thread(target=running.run_forever)
-    thread.start()
-    yield running
-    running.call_soon_threadsafe(running.stop)
-    thread.join()
-    running.close()
-
-
-class Run:
-    """One run's streams and folder, in which a trainer can be started again and again."""
-
-    def __init__(
-        self, url: str, name: str, folder: Path, model: Path, events: asyncio.AbstractEventLoop
-    ) -> None:
-        self.url, self.name, self.folder, self.model, self.events = url, name, folder, model, events
-        self.streams = RunStreams(url, name)
-
-    def add(self, groups: list[TraceGroup]) -> None:
-        cursor = self.streams.feed_cursor()
-        positions: list[Position] = [group.position for group in groups]
-        self.streams.add_positions(positions, cursor=cursor)
-        entries: list[str] = []
-        while len(entries) < len(groups):
-            read = self.streams.read("positions", group="rollouts", consumer="c", count=99, block_s=0.1)
-            entries += [entry.id for entry in read]
-        for entry_id, group in zip(entries, groups, strict=True):
-            assert self.streams.publish_group(group, entry_id=entry_id, consumer_group="rollouts")
-
-    def settings(self, steps: int, **changed: Any) -> TrainerSettings:
-        return TrainerSettings(
-            model=self.model, run_dir=self.folder, device="cpu", max_steps=steps, batch_groups=BATCH,
-            redis_url=self.url, run=self.name, inference_urls="", threads=1, **changed,
-        )  # fmt: skip
-
-    def train(self, steps: int, **changed: Any) -> None:
-        settings = self.settings(steps, **changed)
-        epoch = self.streams.take_over()
-        publisher = Publisher(self.streams, [], epoch=epoch, loop=self.events)
-        stopping = threading.Event()
-        timer = threading.Timer(60.0, stopping.set)
-        timer.start()
-        loop.train(settings, policy_for(settings), self.streams, publisher, epoch=epoch, stopping=stopping)
-        timer.cancel()
-
-    def adapter(self, number: int) -> bytes:
-        return (self.folder / "adapters" / f"policy-v{number:06d}" / "adapter_model.safetensors").read_bytes()
-
-    def state(self, number: int) -> str:
-        return (self.folder / "adapters" / f"policy-v{number:06d}" / "state.json").read_text()
-
-    def accounted(self) -> bool:
-        counts = self.streams.counts()
-        settled = counts.trained + sum(counts.dropped.values()) + counts.dead.get("traces", 0)
-        return counts.generated == settled + self.streams.length("traces")
+    with events() as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,0 +1,79 @@
+"""Runs in which a trainer of one process is started, in this process."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rookery.streams import RunStreams
+from rookery.trace import Position, TraceGroup
+from services.trainer import loop
+from services.trainer.publisher import Publisher
+from services.trainer.settings import TrainerSettings
+from services.trainer.value_head import policy_for
+
+BATCH = 3
+
+
+@contextlib.contextmanager
+def events() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop in a thread."""
+    running = asyncio.new_event_loop()
+    thread = threading.Thread(target=running.run_forever)
+    thread.start()
+    try:
+        yield running
+    finally:
+        running.call_soon_threadsafe(running.stop)
+        thread.join()
+        running.close()
+
+
+class Run:
+    """One run's streams and folder, in which a trainer can be started again and again."""
+
+    def __init__(
+        self, url: str, name: str, folder: Path, model: Path, events: asyncio.AbstractEventLoop
+    ) -> None:
+        self.url, self.name, self.folder, self.model, self.events = url, name, folder, model, events
+        self.streams = RunStreams(url, name)
+
+    def add(self, groups: list[TraceGroup]) -> None:
+        cursor = self.streams.feed_cursor()
+        positions: list[Position] = [group.position for group in groups]
+        self.streams.add_positions(positions, cursor=cursor)
+        entries: list[str] = []
+        while len(entries) < len(groups):
+            read = self.streams.read("positions", group="rollouts", consumer="c", count=99, block_s=0.1)
+            entries += [entry.id for entry in read]
+        for entry_id, group in zip(entries, groups, strict=True):
+            assert self.streams.publish_group(group, entry_id=entry_id, consumer_group="rollouts")
+
+    def settings(self, steps: int, **changed: Any) -> TrainerSettings:
+        return TrainerSettings(
+            model=self.model, run_dir=self.folder, device="cpu", max_steps=steps, batch_groups=BATCH,
+            redis_url=self.url, run=self.name, inference_urls="", threads=1, **changed,
+        )  # fmt: skip
+
+    def train(self, steps: int, **changed: Any) -> None:
+        settings = self.settings(steps, **changed)
+        epoch = self.streams.take_over()
+        publisher = Publisher(self.streams, [], epoch=epoch, loop=self.events)
+        stopping = threading.Event()
+        timer = threading.Timer(60.0, stopping.set)
+        timer.start()
+        loop.train(settings, policy_for(settings), self.streams, publisher, epoch=epoch, stopping=stopping)
+        timer.cancel()
+
+    def adapter(self, number: int) -> bytes:
+        return (self.folder / "adapters" / f"policy-v{number:06d}" / "adapter_model.safetensors").read_bytes()
+
+    def state(self, number: int) -> str:
+        return (self.folder / "adapters" / f"policy-v{number:06d}" / "state.json").read_text()
+
+    def accounted(self) -> bool:
+        counts = self.streams.counts()
+        settled = counts.trained + sum(counts.dropped.values()) + counts.dead.get("traces", 0)
+        return counts.generated == settled + self.streams.length("traces")

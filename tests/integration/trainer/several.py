@@ -1,0 +1,84 @@
+"""Run by torchrun: the same steps alone and by all processes; rank 0 writes what came out.
+
+    torchrun ... several.py FOLDER      FOLDER holds tiny/ and gpt2/
+
+Every case is a folder FOLDER/out/CASE with alone/ and all/: rows.json, and the files of the last commit.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from services.trainer.distributed.join import joined
+from services.trainer.distributed.world import World
+from services.trainer.learner import Learner
+from services.trainer.settings import TrainerSettings
+from services.trainer.trainee import Trainee
+from services.trainer.value_head import policy_for
+from tests.unit.trainer.groups import make_group
+
+STEPS = 3
+CASES: dict[str, dict[str, Any]] = {
+    "grpo": {"kl": "forward", "max_grad_norm": 0.01},
+    "gspo": {"objective": "gspo", "baseline": "ema"},
+    "ppo": {"objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2, "kl": "k1"},
+    "all weights": {"lora_rank": 0, "model": "gpt2"},
+    "fsdp2": {"sharding": "fsdp2", "kl": "forward", "max_grad_norm": 0.01},
+    "fsdp2 ppo": {"sharding": "fsdp2", "objective": "ppo", "gradient_checkpointing": True},
+    "fsdp2 all weights": {"sharding": "fsdp2", "lora_rank": 0, "model": "gpt2", "kl": "k3"},
+}  # fmt: skip
+
+
+def settings_of(case: str, folder: Path) -> TrainerSettings:
+    changed = {"model": "tiny", **CASES[case]}
+    changed["model"] = folder / changed["model"]
+    return TrainerSettings(
+        run_dir=folder / "run", device="cpu", threads=1, micro_batch_tokens=64, row_tokens=24, lr=1e-2,
+        warmup_steps=0, **changed,
+    )  # fmt: skip
+
+
+def steps(settings: TrainerSettings, world: World, out: Path) -> None:
+    """Steps, one of them on a single row; before the last, another trainee takes over from a commit."""
+    trainee = Trainee.of(settings, policy_for(settings), world)
+    rows, learner = [], Learner()
+    for step in range(STEPS):
+        if step == STEPS - 1:
+            _keep(trainee, out / "middle", world)
+            trainee = Trainee.of(settings, policy_for(settings), world)
+            trainee.load(out / "middle")
+        groups = [make_group(10 * step + i, version=step, vocabulary=80) for i in range(3)]
+        if step == 1:
+            groups = [make_group(98, version=step, vocabulary=80, size=2)]  # one row: some get none
+        result, learner = trainee.learn(groups, step=step, learner=learner, dropped_zero_variance=0)
+        rows.append(result.row())
+    _keep(trainee, out, world)
+    if world.rank == 0:
+        (out / "rows.json").write_text(json.dumps(rows))
+
+
+def _keep(trainee: Trainee, out: Path, world: World) -> None:
+    files = trainee.files()
+    if world.rank == 0:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (out / name).write_bytes(data)
+    world.gather([])  # the others read what rank 0 wrote
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    with joined(TrainerSettings(model=folder, run_dir=folder, device="cpu")) as world:
+        for case in CASES:
+            settings = settings_of(case, folder)
+            if world.rank == 0:
+                steps(
+                    settings.model_copy(update={"sharding": "none"}), World(), folder / "out" / case / "alone"
+                )
+            world.even = settings.sharding != "none"
+            steps(settings, world, folder / "out" / case / "all")
+
+
+if __name__ == "__main__":
+    main()

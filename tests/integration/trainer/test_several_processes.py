@@ -1,0 +1,190 @@
+"""Two processes on gloo learn what one learns; whichever ends takes the others with it."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.streams import RunStreams
+from tests.unit.trainer.gpt2_models import write_gpt2
+from tests.unit.trainer.groups import make_group
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import load, load_file  # noqa: E402
+
+from services.trainer.tiny import build_tiny  # noqa: E402
+from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
+from tests.integration.trainer.several import CASES  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPTS = Path(sys.executable).parent
+NOT_LEARNING = {"forward_backward_s", "optimizer_s", "micro_batches"}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All cases in one start: most of it goes by importing torch."""
+    folder = tmp_path_factory.mktemp("several")
+    build_tiny(folder / "tiny", seed=3, layers=2)
+    write_gpt2(folder / "gpt2", seed=1)
+    script = Path(__file__).with_name("several.py")
+    command = [SCRIPTS / "torchrun", "--standalone", "--nproc-per-node", "2", script, folder]
+    subprocess.run(command, check=True, timeout=240, env=_environment(), cwd=ROOT)
+    return folder / "out"
+
+
+def _environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_measure_what_one_measures(case: str, results: Path) -> None:
+    alone, both = (json.loads((results / case / by / "rows.json").read_text()) for by in ("alone", "all"))
+    assert [row["grad_norm"] > 0 for row in alone] == [True] * len(alone)
+    for one, two in zip(alone, both, strict=True):
+        assert one.keys() == two.keys()
+        for name in one.keys() - NOT_LEARNING:
+            assert two[name] == pytest.approx(one[name], rel=1e-4, abs=1e-6), name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_come_to_the_same_weights_and_moments(case: str, results: Path) -> None:
+    names = {path.name for path in (results / case / "alone").glob("*.safetensors")}
+    assert "optimizer.safetensors" in names
+    assert len(names) > 1
+    for name in names:
+        one, two = (load_file(results / case / by / name) for by in ("alone", "all"))
+        assert one.keys() == two.keys()
+        if name == "optimizer.safetensors":
+            for key, moment in one.items():
+                torch.testing.assert_close(two[key], moment, rtol=1e-3, atol=1e-6, msg=key)
+        else:
+            # Where the true gradient is 0, as of a key's bias, Adam makes steps of what rounding leaves.
+            moved = sum((two[key] - one[key]).double().square().sum() for key in one).sqrt()
+            assert moved < 1e-3 * sum(tensor.double().square().sum() for tensor in one.values()).sqrt()
+
+
+class Launched:
+    """A trainer of two processes by `accelerate launch`."""
+
+    def __init__(self, redis_url: str, run: str, folder: Path, model: Path, *flags: str) -> None:
+        self.log = folder.parent / f"{run}.log"
+        self.streams = RunStreams(redis_url, run)
+        command = [
+            SCRIPTS / "accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+            "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
+            "-m", "services.trainer", "--model", model, "--run-dir", folder, "--run", run,
+            "--redis-url", redis_url, "--device", "cpu", "--threads", "1", "--batch-groups", str(BATCH),
+            "--inference-urls", "", "--port", "0", *flags,
+        ]  # fmt: skip
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, env=_environment(), cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+            )
+        self.workers: dict[int, int] = {}
+
+    def until_version(self, number: int) -> None:
+        """Waits for it; then `workers` has the processes by rank."""
+        while (policy := self.streams.policy()) is None or policy.version.number < number:
+            assert self.process.poll() is None, self.said
+            time.sleep(0.05)
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for pid in map(int, children):
+            for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                if entry.startswith(b"RANK="):
+                    self.workers[int(entry[5:])] = pid
+        assert sorted(self.workers) == [0, 1]
+
+    def ended(self) -> int:
+        """The launcher's exit status, once it is over."""
+        return self.process.wait(timeout=120)
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    @property
+    def alive(self) -> list[int]:
+        return [rank for rank, pid in self.workers.items() if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny(tmp_path_factory.mktemp("tiny"), seed=3, layers=1)
+
+
+@contextlib.contextmanager
+def launched(*arguments: Any) -> Iterator[Launched]:
+    trainer = Launched(*arguments)
+    try:
+        yield trainer
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(trainer.process.pid, signal.SIGKILL)
+        for pid in trainer.workers.values():  # in sessions of their own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        trainer.process.wait()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+def test_a_run_begun_by_one_process_goes_on_with_two(
+    sharding: str, redis_url: str, tmp_path: Path, model: Path
+) -> None:
+    groups = [make_group(number, vocabulary=80) for number in range(4 * BATCH)]
+    with events() as running:
+        one, two = (Run(redis_url, name, tmp_path / name, model, running) for name in ("one", "two"))
+        for run, steps in ((one, 4), (two, 2)):
+            run.add(groups)
+            run.train(steps, kl="k3")
+    flags = ("--max-steps", "4", "--kl", "k3", "--sharding", sharding)
+    with launched(redis_url, "two", two.folder, model, *flags) as trainer:
+        assert trainer.ended() == 0, trainer.said
+    rows = [
+        [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+        for run in (one, two)
+    ]
+    assert [row["step"] for row in rows[1]] == [1, 2, 3, 4]
+    for ours, theirs in zip(*rows, strict=True):
+        for name in ("loss", "grad_norm", "entropy", "kl_behaviour", "kl_reference", "tokens", "ratio_max"):
+            assert theirs[name] == pytest.approx(ours[name], rel=1e-4), name
+    ours, theirs = (load(run.adapter(4)) for run in (one, two))
+    for name, weight in ours.items():
+        torch.testing.assert_close(theirs[name], weight, rtol=1e-3, atol=1e-5, msg=name)
+    assert two.streams.counts().trained == 4 * BATCH
+    assert two.accounted()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    ("whom", "signal_", "said"),
+    [
+        (0, signal.SIGKILL, "no sign of life of rank 0"),
+        (1, signal.SIGKILL, "the trainer ends at version 0"),
+        (1, signal.SIGTERM, "rank 1 ends"),
+        (None, signal.SIGTERM, "rank 1 ends"),
+    ],
+    ids=["rank 0 is killed", "rank 1 is killed", "rank 1 is told to stop", "the launcher is told to stop"],
+)
+def test_whoever_ends_takes_the_others_with_it(
+    whom: int | None, signal_: signal.Signals, said: str, redis_url: str, tmp_path: Path, model: Path
+) -> None:
+    with launched(redis_url, "one", tmp_path / "one", model) as trainer:
+        trainer.until_version(0)
+        os.kill(trainer.process.pid if whom is None else trainer.workers[whom], signal_)
+        status = trainer.ended()
+        assert trainer.alive == []
+        assert said in trainer.said
+        assert (status == 0) == (whom is not None and signal_ is signal.SIGTERM)
