@@ -1,17 +1,21 @@
 """A real Prometheus that scrapes what runs here, configured as deploy/prometheus is."""
 
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import yaml
 
 from tests.conftest import ROOT, free_port, require
 
 WINDOW = "30s"
 """Stands for Grafana's `$__rate_interval`."""
+
+START_S = 60.0
 
 
 class PrometheusServer:
@@ -39,6 +43,11 @@ class PrometheusServer:
         command += [f"--web.listen-address=127.0.0.1:{self._port}"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_S
+        while not self._ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"Prometheus does not start: {self._log.read_text()[-2000:]}")
+            time.sleep(0.1)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,8 +66,11 @@ class PrometheusServer:
         return [(row.get("metric", {}), float(row["value"][1])) for row in rows]
 
     def up(self) -> set[str]:
-        """Jobs that answer; none while Prometheus itself starts."""
+        """Jobs that answer."""
+        return {series["job"] for series, value in self.ask("up") if value == 1}
+
+    def _ready(self) -> bool:
         try:
-            return {series["job"] for series, value in self.ask("up") if value == 1}
+            return httpx.get(f"http://127.0.0.1:{self._port}/-/ready").status_code == 200
         except httpx.TransportError:
-            return set()
+            return False

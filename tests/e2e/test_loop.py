@@ -1,6 +1,7 @@
 """The whole loop, real in every part: PGN, Redis, vLLM, Stockfish, gradients, and back into vLLM."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -16,10 +17,15 @@ import httpx
 import psutil
 import pytest
 import redis
+from prometheus_client.metrics import MetricWrapperBase
 
+from rookery import metrics
 from rookery.codec import decode_group
 from rookery.trace import Outcome, TraceGroup
-from tests.conftest import ROOT, RedisServer, free_port
+from scripts.dashboards.__main__ import BOARDS
+from tests.conftest import ROOT, RedisServer, free_port, require
+from tests.e2e.watching import watched
+from tests.prometheus_server import PrometheusServer
 
 pytestmark = [
     pytest.mark.redis,
@@ -32,6 +38,23 @@ pytestmark = [
 STEPS = 4
 BATCH_GROUPS = 6
 GROUP_SIZE = 4
+
+NOT_IN_THIS_RUN = {
+    "ARCHIVE_MISSED",
+    "BACKPRESSURE_S",
+    "ENGINE_RESTARTS",
+    "GAMES_SKIPPED",
+    "PEERS_WAIT_S",
+    "POSITIONS_QUARANTINED",
+    "REDIS_RETRIES",
+    "REWARD_MODEL_ANSWERS",
+    "REWARD_MODEL_PASS_S",
+    "REWARD_MODEL_WAITING",
+    "REWARD_STREAMS",
+    "REWARD_STREAM_ITEMS",
+    "RUN_ASTRAY",
+}
+"""Metrics that only trouble moves, or a service that `rookery up` does not start."""
 
 
 @dataclass
@@ -67,6 +90,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     command += ["--redis-url", server.url]
     command += ["--batch-groups", str(BATCH_GROUPS), "--group-size", str(GROUP_SIZE), "--nodes", "200"]
     command += ["--set", f"inference.port={port}", "--set", "trainer.keep=100000"]
+    command += ["--set", "archive.file_age_s=2", "--set", f"reward.redis_url={server.url}"]
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
     loop = Loop(process, folder / "e2e", f"http://127.0.0.1:{port}")
@@ -173,14 +197,59 @@ def test_the_adapter_that_answers_is_not_the_base(loop: Loop) -> None:
     assert first != second
 
 
-def test_ctrl_c_ends_cleanly_and_leaves_nothing(loop: Loop) -> None:
-    """Runs last: it ends the loop."""
-    loop.process.send_signal(signal.SIGINT)
-    assert loop.process.wait(timeout=120) in (0, 130)
-    running = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
-    assert [line for line in running if str(loop.run_dir) in line] == []
-    counts = loop.metrics()[-1]
-    assert counts["step"] >= STEPS
+@pytest.fixture(scope="module")
+def prometheus(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
+    """Has watched two steps at least, so that every rate has something to be made of."""
+    require("prometheus")
+    with watched(loop.run_dir, tmp_path_factory.mktemp("watching")) as prometheus:
+        begun = len(loop.metrics())
+        loop.until(lambda: len(loop.metrics()) >= begun + 2)
+        yield prometheus
+
+
+@pytest.mark.prometheus
+def test_every_query_of_every_panel_returns_data(prometheus: PrometheusServer) -> None:
+    empty = {
+        (board.name, panel.title, query.expression)
+        for board in BOARDS
+        for _, panels in board.rows
+        for panel in panels
+        for query in panel.queries
+    }
+    deadline = time.monotonic() + 90.0
+    while empty and time.monotonic() < deadline:
+        empty = {asked for asked in empty if not any(map(math.isfinite, values(prometheus, asked[2])))}
+        time.sleep(1.0)
+    assert empty == set()
+
+
+@pytest.mark.prometheus
+def test_every_metric_is_emitted_by_someone(prometheus: PrometheusServer) -> None:
+    """A series with labels exists because somebody made it; others exist everywhere, and must have moved."""
+    silent = set()
+    for name, metric in vars(metrics).items():
+        if isinstance(metric, MetricWrapperBase):
+            family = next(iter(metric.describe()))
+            asked = family.name + {"counter": "_total", "histogram": "_count"}.get(family.type, "")
+            if not values(prometheus, asked if metric._labelnames else f"max_over_time({asked}[10m]) != 0"):
+                silent.add(name)
+    assert silent <= NOT_IN_THIS_RUN, "nobody emits these"
+
+
+@pytest.mark.prometheus
+def test_no_version_becomes_a_label(prometheus: PrometheusServer) -> None:
+    series = prometheus.ask('{job=~".+"}')
+    assert [labels for labels, _ in series if "policy-v" in json.dumps(labels)] == []
+
+
+@pytest.mark.prometheus
+def test_a_healthy_run_raises_no_alarm(prometheus: PrometheusServer) -> None:
+    alarms = {labels["alertname"] for labels, _ in prometheus.ask('ALERTS{alertstate="firing"}')}
+    assert alarms == set()
+
+
+def values(prometheus: PrometheusServer, expression: str) -> list[float]:
+    return [value for _, value in prometheus.ask(expression)]
 
 
 def test_the_policy_s_own_moves_make_preference_pairs(loop: Loop, tmp_path: Path) -> None:
@@ -202,3 +271,13 @@ def test_the_policy_s_own_moves_make_preference_pairs(loop: Loop, tmp_path: Path
         assert pair["chosen_move"] != pair["rejected_move"]
         assert pair["gap"] == pytest.approx(pair["win_chosen"] - pair["win_rejected"])
         assert pair["gap"] >= 0.05
+
+
+def test_ctrl_c_ends_cleanly_and_leaves_nothing(loop: Loop) -> None:
+    """Runs last: it ends the loop."""
+    loop.process.send_signal(signal.SIGINT)
+    assert loop.process.wait(timeout=120) in (0, 130)
+    running = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    assert [line for line in running if str(loop.run_dir) in line] == []
+    counts = loop.metrics()[-1]
+    assert counts["step"] >= STEPS
