@@ -1,0 +1,173 @@
+"""Shares, orders and signs of life of several processes; what they compute is in tests/integration."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.errors import SetupError, Unavailable
+from services.trainer.batch import Row, Scored
+from services.trainer.distributed.shares import deal, shares
+from tests.unit.trainer.groups import make_group
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer.distributed import orders, world  # noqa: E402
+from services.trainer.distributed.follower import agreed  # noqa: E402
+from services.trainer.distributed.join import joined, own_device  # noqa: E402
+from services.trainer.distributed.world import Captain, Follower, World  # noqa: E402
+from services.trainer.losses.measures import Measures  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+
+
+def _row(length: int) -> Row:
+    return Row((1,) * (length - 3), (Scored((1,) * 4, (-1.0,) * 4, 1.0, 0),), 1.0)
+
+
+lengths = st.lists(st.integers(5, 200), max_size=20)
+
+
+@given(lengths, st.integers(1, 5))
+def test_every_row_is_one_process_and_loads_are_even(rows: list[int], size: int) -> None:
+    given = [_row(length) for length in rows]
+    parts = shares(given, size)
+    assert len(parts) == size
+    assert sorted(id(row) for part in parts for row in part) == sorted(map(id, given))
+    loads = [sum(row.length for row in part) for part in parts]
+    assert max(loads) - min(loads) <= max(rows, default=0)
+
+
+@given(lengths, st.integers(1, 5), st.booleans())
+def test_all_processes_agree_on_the_deal(rows: list[int], size: int, even: bool) -> None:
+    given = [_row(length) for length in rows]
+    deals = [deal(given, tokens=150, rank=rank, size=size, even=even) for rank in range(size)]
+    assert all(each.cuts == deals[0].cuts for each in deals)
+    assert [turn.rows for each in deals for turn in each.turns if turn.weight] == deals[0].cuts
+    if even:
+        assert len({len(each.turns) for each in deals}) == 1
+
+
+def test_one_process_alone_keeps_the_rows_in_order() -> None:
+    rows = [_row(length) for length in (9, 30, 12)]
+    assert shares(rows, 1) == [rows]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        orders.Begin("/adapters/policy-v000001", {"lr": 0.1}),
+        orders.Files(),
+        orders.Step(3, {"kl_coefficient": 0.1 + 0.2}, 2, (make_group(0), make_group(1))),
+        orders.Step(0, {}, 0, ()),
+    ],
+    ids=lambda order: order.kind,
+)
+def test_orders_survive_the_wire(order: orders.Order) -> None:
+    there = orders.decode(orders.encode(order))
+    if isinstance(order, orders.Step):
+        assert isinstance(there, orders.Step)
+        assert [group.id for group in there.groups] == [group.id for group in order.groups]
+        assert there.learner == order.learner
+        assert orders.encode(there) == orders.encode(order)
+    else:
+        assert there == order
+
+
+def test_measures_survive_the_wire() -> None:
+    part = Measures(3, 0.1 + 0.2, 1.5, 0.0, {"ratio": 3.1}, {0: (2, 0.25), 7: (1, 1e-9)})
+    assert Measures.of(part.as_json()) == part
+
+
+def _crew(kind: Any, store: Any) -> Any:
+    return kind(store, rank=0 if kind is Captain else 1, size=2, even=False)
+
+
+def test_a_follower_ends_when_rank_0_does() -> None:
+    store = torch.distributed.HashStore()
+    with _crew(Captain, store).leading(threading.Event()):
+        pass
+    assert list(_crew(Follower, store).orders(threading.Event())) == []
+
+
+def test_a_follower_ends_when_rank_0_fails() -> None:
+    store = torch.distributed.HashStore()
+    with pytest.raises(ArithmeticError), _crew(Captain, store).leading(threading.Event()):
+        raise ArithmeticError
+    assert list(_crew(Follower, store).orders(threading.Event())) == []
+
+
+def test_a_follower_told_to_stop_stops_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "PULSE_S", 0.01)
+    store, stopping, told = torch.distributed.HashStore(), threading.Event(), threading.Event()
+    told.set()
+    ended: list[bytes] = []
+    follower = threading.Thread(target=lambda: ended.extend(_crew(Follower, store).orders(told)))
+    with _crew(Captain, store).leading(stopping):
+        follower.start()
+        assert stopping.wait(20.0)
+    follower.join(20.0)
+    assert not follower.is_alive()
+
+
+def test_a_follower_does_not_outlive_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "SILENCE_S", 0.05)
+    with pytest.raises(Unavailable, match="no sign of life of rank 0"):
+        list(_crew(Follower, torch.distributed.HashStore()).orders(threading.Event()))
+
+
+def _settings(**changed: Any) -> TrainerSettings:
+    return TrainerSettings(model=Path("m"), run_dir=Path("r"), **changed)
+
+
+def test_processes_of_other_settings_are_refused() -> None:
+    leaders = _settings(lr=0.1, device="0").model_dump(mode="json")
+    assert agreed(_settings(lr=0.1, device="1"), leaders).lr == 0.1
+    with pytest.raises(SetupError, match=r"lr is 0.2, rank 0 has 0.1"):
+        agreed(_settings(lr=0.2), leaders)
+
+
+def test_what_rank_0_has_measured_counts() -> None:
+    leaders = _settings(micro_batch_tokens=1234).model_dump(mode="json")
+    assert agreed(_settings(micro_batch_tokens="auto"), leaders).micro_batch_tokens == 1234
+
+
+@pytest.mark.parametrize(
+    ("device", "place", "own"), [("cpu", 1, "cpu"), ("0,3", 0, "0"), ("0,3", 1, "3"), ("2", 0, "2")]
+)
+def test_a_process_takes_its_place_among_the_devices(
+    device: str, place: int, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", str(place))
+    assert own_device(_settings(device=device)).device == own
+
+
+def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(SetupError, match=r"process 2 .* --device 0,3 has 2"):
+        own_device(_settings(device="0,3"))
+
+
+def test_one_process_shards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined(_settings()) as alone:
+        assert type(alone) is World
+    with (
+        pytest.raises(SetupError, match="--sharding fsdp2 needs several processes"),
+        joined(_settings(sharding="fsdp2")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"micro_batch_tokens": "auto"}, {"lora_rank": 0, "objective": "ppo"}, {"lora_rank": 0, "adam_bits": 8}],
+    ids=str,
+)
+def test_what_cannot_be_sharded_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="--sharding"):
+        _settings(sharding="fsdp2", **changed)
