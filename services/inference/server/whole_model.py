@@ -22,6 +22,12 @@ _INDEX_FILE = "model.safetensors.index.json"
 _FREE = {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version"}
 """Keys of config.json that change no number."""
 
+_NUMERIC = {
+    "activation_function", "layer_norm_epsilon", "n_head", "reorder_and_upcast_attn",
+    "scale_attn_by_inverse_layer_idx", "scale_attn_weights",
+}  # fmt: skip
+"""Keys that change numbers and no shape: none may stand in one configuration alone."""
+
 _MASK = re.compile(r".*\.attn\.(bias|masked_bias)")
 _HEAD = "lm_head.weight"
 _SHOWN = 3
@@ -65,7 +71,8 @@ class ModelRules:
 
     def _check_config(self, folder: Path) -> None:
         config = _read_config(folder)
-        for name in sorted((config.keys() | self._config.keys()) - _FREE):
+        # Writers of other versions leave out other defaults.
+        for name in sorted(((config.keys() & self._config.keys()) | _NUMERIC) - _FREE):
             if config.get(name) != self._config.get(name):
                 raise InvalidInput(
                     f"{folder / CONFIG_FILE}: {name} is {config.get(name)!r}, "

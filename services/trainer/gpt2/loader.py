@@ -83,13 +83,13 @@ def load_weights(model: Gpt2, folder: Path) -> None:
 def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, bytes]:
     """The directory that transformers and vLLM load, by file name; the same weights give the same bytes.
 
-    `config` is what `config.json` says beside the shape, as token ids; it wins.
+    `config` is what `config.json` is to say, where the shape is not enough.
     """
     weights = {
         PREFIX + name if name != HEAD else name: _stored(name, parameter)
         for name, parameter in model.named_parameters()
     }
-    text = json.dumps({**model.config.as_json(), **(config or {})}, indent=2, sort_keys=True)
+    text = json.dumps(config or model.config.as_json(), indent=2, sort_keys=True)
     return {WEIGHTS_FILE: save(weights, metadata={"format": "pt"}), CONFIG_FILE: text.encode()}
 
 

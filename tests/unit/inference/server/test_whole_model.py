@@ -28,7 +28,9 @@ def test_a_sound_model_passes_and_its_path_is_resolved(rules: ModelRules) -> Non
 def test_names_may_lack_their_prefix_and_old_masks_are_passed_over(rules: ModelRules) -> None:
     shapes = {name.removeprefix("transformer."): shape for name, shape in SHAPES.items()}
     shapes |= {"h.0.attn.bias": (1, 1, 9, 9), "lm_head.weight": (6, 4)}
-    rules.verify(write_model(rules.root / "v1", version=1, shapes=shapes, config=CONFIG | {"dtype": "x"}))
+    rules.verify(
+        write_model(rules.root / "v1", version=1, shapes=shapes, config=CONFIG | {"dtype": "x", "n_ctx": 9})
+    )
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
