@@ -5,6 +5,7 @@ Without a command it trains on the groups of a run.
 
 import asyncio
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -49,6 +50,8 @@ def _fit(argv: list[str]) -> int:
     from services.trainer import settings
 
     command, *flags = argv
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise SetupError(f"{command} trains in one process: start it without `accelerate launch` or torchrun")
     kind, module = FITS[command]
     parsed: Settings = getattr(settings, kind).parse(flags, prog=f"rookery {command}")
     configure(command)

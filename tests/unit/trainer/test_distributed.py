@@ -1,5 +1,7 @@
 """Shares, orders and signs of life of several processes; what they compute is in tests/integration."""
 
+import re
+import shlex
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError, Unavailable
+from services.trainer.__main__ import FITS, main
 from services.trainer.batch import Row, Scored
 from services.trainer.distributed.shares import deal, shares
+from tests.conftest import ROOT
 from tests.unit.trainer.groups import make_group
 
 pytestmark = pytest.mark.torch
@@ -171,3 +175,20 @@ def test_one_process_shards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_sharded_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="--sharding"):
         _settings(sharding="fsdp2", **changed)
+
+
+def test_the_page_shows_commands_that_parse() -> None:
+    page = (ROOT / "services/trainer/README.md").read_text().replace("\\\n", " ")
+    launches = re.findall(r"^\$ accelerate launch .+ -m services.trainer (.+)", page, re.MULTILINE)
+    parsed = [TrainerSettings.parse(shlex.split(flags), prog="trainer") for flags in launches]
+    assert [settings.sharding for settings in parsed] == ["none", "fsdp2"]
+
+
+@pytest.mark.parametrize("command", FITS)
+def test_commands_of_one_process_refuse_a_launcher(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("sys.argv", ["trainer", command])
+    assert main() != 0
+    assert f"{command} trains in one process" in capsys.readouterr().err
