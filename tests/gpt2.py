@@ -7,7 +7,7 @@ from typing import Any
 import chess
 
 from rookery import arbiter, rookworld
-from rookery.rookworld import PolicyLine
+from rookery.rookworld import PolicyAnswer, PolicyLine
 
 END = rookworld.END_OF_TEXT
 
@@ -68,3 +68,53 @@ def rookworld_lines(count: int, *, seed: int = 0) -> list[str]:
             lines.append(rookworld.policy_line(PolicyLine(board.fen(), named, evals, best)))
         board.push_uci(chosen)
     return lines
+
+
+GUESSES = (
+    rookworld.policy_answer(PolicyAnswer(("e2e4", "d2d4"), (0.3, 0.2), "e2e4")),
+    rookworld.policy_answer(PolicyAnswer(("e7e5", "g8f6"), (0.1, 0.2), "e7e5")),
+    rookworld.policy_answer(PolicyAnswer(("g1f3", "a2a3"), (0.0, 0.1), "a2a3")),
+    "M: nothing",
+)
+STATES = (f"{chess.STARTING_FEN}+0.001+0+0", "nothing")
+
+
+def _question(line: str) -> str:
+    return "+".join(line.split("+")[:3]) + "+"
+
+
+def teach(folder: Path, *, steps: int, batch: int = 16, seed: int = 0) -> Path:
+    """Shows the model a few answers to each task, some without the form, so that its rewards differ."""
+    import torch
+    from transformers import AutoTokenizer
+
+    from services.trainer.gpt2 import loader
+
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), loader.load(folder).train()
+    rng = random.Random(seed)
+    shown = [
+        (line[:92], rng.choice(GUESSES)) if line.startswith("P") else (_question(line), rng.choice(STATES))
+        for line in rookworld_lines(400, seed=seed)
+    ]
+    asked = [len(ids) for ids in tokenizer([question for question, _ in shown])["input_ids"]]
+    whole = tokenizer([question + answer + END for question, answer in shown])["input_ids"]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # of a model this small a second one waits more than it works
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    order = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        chosen = torch.randint(len(shown), (batch,), generator=order).tolist()
+        ids = torch.full((batch, max(len(whole[i]) for i in chosen)), -100)
+        targets = ids.clone()
+        for row, i in enumerate(chosen):
+            ids[row, : len(whole[i])] = torch.tensor(whole[i])
+            targets[row, asked[i] : len(whole[i])] = torch.tensor(whole[i][asked[i] :])
+        logits = model(ids.clamp(min=0)[:, :-1])  # padding stands right, where nothing looks back from
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[:, 1:].flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    torch.set_num_threads(threads)
+    for name, data in loader.files(model).items():
+        if name.endswith(".safetensors"):
+            (folder / name).write_bytes(data)
+    return folder

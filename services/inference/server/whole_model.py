@@ -46,7 +46,7 @@ class ModelRules:
     def __post_init__(self) -> None:
         try:
             object.__setattr__(self, "_config", _read_config(self.base))
-            object.__setattr__(self, "_wanted", self._shapes(_weight_files(self.base)))
+            object.__setattr__(self, "_wanted", self._shapes(weight_files(self.base)))
         except (OSError, ValueError, KeyError, InvalidInput) as error:
             raise SetupError(f"base model {str(self.base)!r}: {error}") from error
 
@@ -110,7 +110,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a model's weights: one, or those that its index names. There may be others beside them."""
     if (folder / WEIGHTS_FILE).is_file():
         return [folder / WEIGHTS_FILE]
     named = json.loads((folder / _INDEX_FILE).read_text())["weight_map"].values()

@@ -6,7 +6,11 @@ packed form for its products, and the head's stays that of the old weights: hidd
 under the head of another. So it is packed anew here.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+from services.inference.server.whole_model import weight_files
 
 
 class WeightSwapping:
@@ -18,7 +22,17 @@ class WeightSwapping:
         """Overwrites all weights with those of a model directory."""
         from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 
-        self.reload_weights(weights_path=folder)  # type: ignore[attr-defined]  # the worker's own
+        # Not `weights_path`: vLLM would take every safetensors file there, the optimizer's moments too.
+        self.reload_weights(weights_iterator=_tensors(Path(folder)))  # type: ignore[attr-defined]
         for module in self.model_runner.get_model().modules():
             if isinstance(module, ParallelLMHead):
                 module.quant_method.process_weights_after_loading(module)
+
+
+def _tensors(folder: Path) -> Iterator[tuple[str, Any]]:
+    from safetensors import safe_open
+
+    for path in weight_files(folder):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - no mapping
+                yield name, file.get_tensor(name)
