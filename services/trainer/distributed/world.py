@@ -1,6 +1,7 @@
 """The processes of one trainer. `World` itself is one process alone, for which all of this is nothing."""
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,8 @@ import torch.distributed as dist
 from rookery.errors import Unavailable
 from services.trainer.batch import Row
 from services.trainer.distributed.shares import Deal, deal
+
+logger = logging.getLogger(__name__)
 
 PULSE_S = 0.5
 """Between signs of life of rank 0."""
@@ -101,8 +104,8 @@ class Captain(Crew):
     """Rank 0's side."""
 
     def call(self, order: Callable[[], bytes]) -> None:
-        self._announce("order")
         data = order()
+        self._announce("order")
         dist.broadcast(torch.tensor([len(data)]), src=0)
         dist.broadcast(_bytes_tensor(data), src=0)
 
@@ -130,9 +133,10 @@ class Captain(Crew):
                 self._store.set("pulse", str(beats))
                 if self._store.check(["stop"]):
                     stopping.set()
-            except RuntimeError:  # the launcher, which keeps the store, is gone
+            except RuntimeError as error:
+                logger.error("the launcher, which keeps the processes together, is gone: %s", error)
                 stopping.set()
-                raise
+                return
 
 
 class Follower(Crew):
