@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from services.trainer.frozen_head import frozen_scores, is_frozen
 from services.trainer.losses.kl import Divergence, divergence
 
 _CHUNK_LOGITS = 1 << 26
@@ -69,6 +70,9 @@ def score_tokens(
     """
     if wanted.kl and reference_ND is None:
         raise ValueError(f"KL {wanted.kl!r} is wanted, but there are no hidden states of a reference")
+    if reference_ND is None and not wanted.entropy and is_frozen(head):
+        logprobs_N, entropy_N = frozen_scores(head, hidden_ND, targets_N, temperature=temperature)
+        return TokenScores(logprobs_N, entropy_N, hidden_ND)
     size = max(1, _CHUNK_LOGITS // (vocabulary * (1 if reference_ND is None else 2)))
     heads = (head, reference_head or head)
     parts = []

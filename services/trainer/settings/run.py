@@ -62,8 +62,9 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192
     """Padded tokens a forward pass; smaller accumulates more passes, with the same gradient. `auto`, or 0,
     measures what fits into memory."""
-    row_tokens: PositiveInt = 4096
-    """Longest sequence made of a prompt and several of its completions."""
+    row_tokens: PositiveInt = 1024
+    """Longest sequence made of a prompt and several of its completions: more of them share the prompt's
+    work, yet attention looks over the whole row."""
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
 
