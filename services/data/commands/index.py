@@ -3,7 +3,9 @@
 import argparse
 import sys
 
+from rookery.errors import InvalidInput
 from services.data.commands.flags import parser, positive
+from services.data.pgn.files import STANDARD_INPUT
 from services.data.pgn.index import place_of
 from services.data.pgn.sources import find_sources
 
@@ -18,6 +20,8 @@ def main(argv: list[str]) -> int:
 
     options = _parser().parse_args(argv)
     for location in find_sources(options.files):
+        if location == STANDARD_INPUT:
+            raise InvalidInput("an index stands beside its file, and '-' is none: name the file")
         about = write_index(location, jobs=options.jobs)
         broken = about.games - sum(about.train) - sum(about.heldout)
         sys.stderr.write(f"{place_of(location)}: {about.games} games, {broken} of them broken\n")

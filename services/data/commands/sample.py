@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -19,6 +18,7 @@ from services.data.pgn.sources import find_sources
 from services.data.positions.dataset import FORMS, write_positions
 from services.data.positions.recipe import PositionRecipe
 from services.data.positions.sampler import Shares
+from services.data.store.jsonl import position_value
 
 EXAMPLES = """  rookery data sample --count 3
   rookery data sample --split heldout --distinct --count 500 > heldout.jsonl
@@ -105,6 +105,8 @@ def _order_of(recipe: PositionRecipe) -> PositionRecipe:
 def _report(manifest: dict[str, Any], *, wanted: int) -> None:
     games, skipped = manifest["games"], manifest["skipped"]
     read = f"{games['read']} of {games['seen']} games, {skipped['games']} skipped"
+    if left := {name: count for name, count in games["rejected"].items() if name != "split"}:
+        read += f", left out by filters: {left}"
     sys.stderr.write(f"{manifest['positions']} positions {manifest['by_phase']} from {read}\n")
     if manifest["positions"] < wanted:
         sys.stderr.write(f"{wanted} were asked for; there are no more\n")
@@ -129,7 +131,7 @@ def _print_positions(options: argparse.Namespace) -> None:
 def _print(positions: Iterable[Position]) -> int:
     written = 0
     for position in positions:
-        sys.stdout.write(json.dumps(asdict(position)) + "\n")
+        sys.stdout.write(json.dumps(position_value(position)) + "\n")
         written += 1
     return written
 

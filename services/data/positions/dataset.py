@@ -19,7 +19,7 @@ from services.data.pgn.sources import find_sources
 from services.data.positions.distinct import read_exams
 from services.data.positions.drawing import Drawing
 from services.data.positions.recipe import PositionRecipe
-from services.data.store.jsonl import writing_lines
+from services.data.store.jsonl import position_value, writing_lines
 from services.data.store.kinds import POSITIONS
 from services.data.store.manifest import write_manifest
 from services.data.store.storage import Folder, Written, open_folder
@@ -68,7 +68,7 @@ def _write_table(folder: Folder, name: str, positions: Iterable[Position]) -> Wr
 def _write_lines(folder: Folder, name: str, positions: Iterable[Position]) -> Written:
     with writing_lines(folder, name) as lines:
         for position in positions:
-            lines.add(asdict(position))
+            lines.add(position_value(position))
     return lines.written
 
 

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import zstandard
 
 from rookery.errors import InvalidInput
+from rookery.trace import Position
 from services.data.pgn.files import BLOCK_BYTES, chunks_of, plain
 from services.data.store.storage import Draft, Folder, Written
 
@@ -36,6 +38,13 @@ class Lines:
     def written(self) -> Written:
         """What the file is, once the block that wrote it has ended."""
         return self._draft.written
+
+
+def position_value(position: Position) -> dict[str, Any]:
+    """A position as data sets and the service show it; what a run asks of it is the run's own."""
+    value = asdict(position)
+    del value["task"], value["move"]
+    return value
 
 
 @contextmanager

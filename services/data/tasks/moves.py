@@ -27,9 +27,10 @@ import chess
 import zstandard
 
 import rookery
+from rookery.errors import InvalidInput
 from rookery.prompt import render
 from rookery.trace import Phase, Position, Prompt
-from services.data.pgn.files import Source, identify
+from services.data.pgn.files import STANDARD_INPUT, Source, identify
 from services.data.pgn.games import Game, SkippedGame, Split, in_split, nothing_to_sample
 from services.data.pgn.jobs import Workers
 from services.data.pgn.native import read_games
@@ -80,8 +81,10 @@ def write_moves(
 
     Raises:
         SetupError: a source cannot be read, or none of them holds a sound game of the split.
-        InvalidInput: an exam without positions.
+        InvalidInput: an exam without positions; standard input, which cannot be read twice.
     """
+    if STANDARD_INPUT in sources:
+        raise InvalidInput("moves reads its games twice, and '-' can be read once: name a file")
     identified = [identify(path) for path in sources]
     asked, read = read_exams(exams)
     folder = open_folder(out)

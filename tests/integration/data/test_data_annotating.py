@@ -64,7 +64,7 @@ class Stopped(Exception):
 
 @pytest.fixture
 def few_a_part(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in ("pairing", "annotating"):
+    for module in ("positions.supply", "annotate.annotating"):
         monkeypatch.setattr(f"services.data.{module}.PART", 4)
     yield
 

@@ -28,7 +28,7 @@ def test_sample_prints_positions(source: str, capsys: pytest.CaptureFixture[str]
     positions = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(positions) == 4
     assert positions[0].keys() == {
-        "id", "fen", "ply", "phase", "game_id", "last_moves", "white_elo", "black_elo", "task", "move",
+        "id", "fen", "ply", "phase", "game_id", "last_moves", "white_elo", "black_elo",
     }  # fmt: skip
     main(["sample", "--source", source, "--split", "all", "--count", "2", "--seed", "2", "--offset", "2"])
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == positions[2:]
@@ -139,6 +139,18 @@ def test_wrong_values_are_quoted(
     assert main([*argv, *flags]) in (1, 2)
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["index", "-"], "an index stands beside its file, and '-' is none"),
+        (["moves", "--count", "1", "--source", "-", "--out", "x"], "'-' can be read once"),
+    ],
+)
+def test_standard_input_is_no_file(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 1
+    assert said in capsys.readouterr().err
 
 
 def test_more_may_be_wanted_than_any_memory_holds(
