@@ -2,7 +2,8 @@
 
     torchrun ... several.py FOLDER      FOLDER holds tiny/ and gpt2/
 
-Every case is a folder FOLDER/out/CASE with alone/ and all/: rows.json, and the files of the last commit.
+Every case is a folder FOLDER/out/CASE with alone/ and all/: rows.json, held.json (the weights in rank 0), and
+the files of the last commit.
 """
 
 import json
@@ -56,6 +57,13 @@ def steps(settings: TrainerSettings, world: World, out: Path) -> None:
     _keep(trainee, out, world)
     if world.rank == 0:
         (out / "rows.json").write_text(json.dumps(rows))
+        (out / "held.json").write_text(json.dumps(_held(trainee)))
+
+
+def _held(trainee: Trainee) -> int:
+    """Weights in this process."""
+    parameters = trainee.policy.model.parameters()
+    return sum((p.to_local() if hasattr(p, "to_local") else p).numel() for p in parameters)
 
 
 def _keep(trainee: Trainee, out: Path, world: World) -> None:

@@ -75,6 +75,17 @@ def test_two_processes_come_to_the_same_weights_and_moments(case: str, results: 
             assert moved < 1e-3 * sum(tensor.double().square().sum() for tensor in one.values()).sqrt()
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_sharded_weights_are_spread(case: str, results: Path) -> None:
+    alone, both = (json.loads((results / case / by / "held.json").read_text()) for by in ("alone", "all"))
+    if "fsdp2" not in case:
+        assert both == alone
+    elif "all weights" in case:
+        assert both == pytest.approx(alone / 2, rel=0.02)  # a dimension of 97 is cut into 49 and 48
+    else:
+        assert both < 0.75 * alone
+
+
 class Launched:
     """A trainer of two processes by `accelerate launch`."""
 
