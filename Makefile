@@ -43,10 +43,11 @@ dashboards: setup ## write Grafana's dashboards (deploy/grafana/dashboards)
 lock: setup ## write requirements/*.txt from what .venv holds
 	$(PY) scripts/lock.py
 
-bench: setup ## measure the loop, the reload and the reward beside a peer or a limit (minutes)
+bench: setup ## measure loop, reload, reward and training beside a peer or a limit (minutes)
 	$(PY) -m bench.loop
 	$(PY) -m bench.reload
 	$(PY) -m bench.reward
+	$(PY) -m bench.train
 
 clean: ## delete caches and builds; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

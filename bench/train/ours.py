@@ -1,0 +1,141 @@
+"""Our side: `train_step` on the groups, or `rookery sft`'s steps on the chats. A process of its own."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from bench.train.measured import Measured, resident_mib, say
+from bench.train.work import TARGETS, Work
+from rookery.trace import (
+    Completion,
+    Message,
+    Outcome,
+    Phase,
+    PolicyVersion,
+    Position,
+    Prompt,
+    Sampling,
+    Trace,
+    TraceGroup,
+    Verdict,
+)
+
+
+def main(argv: list[str]) -> int:
+    """`ours.py {grpo,sft} WORK.json`."""
+    kind, path = argv
+    work = Work.load(path)
+    say(run_sft(work, Path(path).with_suffix(".jsonl")) if kind == "sft" else run_grpo(work))
+    return 0
+
+
+def run_grpo(work: Work) -> Measured:
+    """Steps on the work's groups: about as many sequences a forward pass as TRL does, `work.group`."""
+    import torch
+
+    from services.trainer import optimizer as adam
+    from services.trainer.learner import Learner
+    from services.trainer.policy import Policy
+    from services.trainer.settings import TrainerSettings
+    from services.trainer.step import train_step
+
+    torch.set_num_threads(work.threads)
+    settings = TrainerSettings(
+        model=Path(work.model),
+        run_dir=Path(work.model).parent,
+        device="cpu",
+        lr=work.lr,
+        lora_rank=work.lora_rank,
+        lora_alpha=work.lora_alpha,
+        lora_targets=TARGETS,
+        warmup_steps=0,
+        # The tokens of the peer's pass; ours share prompts in it.
+        micro_batch_tokens=work.group * (work.prompt + work.completion),
+        kl_report_every=0,
+    )
+    policy = Policy(settings)
+    optimizer = adam.build(policy.parameters, lr=work.lr)
+    vocabulary = int(policy.model.config.vocab_size)
+    before, step_s, cpu_s = resident_mib(), list[float](), list[float]()
+    for step in range(work.warmup_steps + work.steps):
+        groups = [
+            _group(work, number, made)
+            for number, made in enumerate(work.step_groups(step, vocabulary=vocabulary))
+        ]
+        started, began = time.perf_counter(), time.process_time()
+        train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+        step_s.append(time.perf_counter() - started)
+        cpu_s.append(time.process_time() - began)
+    kept = slice(work.warmup_steps, None)
+    return Measured(work.samples, step_s[kept], cpu_s[kept], before, resident_mib("VmHWM"))
+
+
+def run_sft(work: Work, chats: Path) -> Measured:
+    """`rookery sft` itself; its metrics.jsonl has the seconds of each step."""
+    import shutil
+
+    from services.trainer import sft
+    from services.trainer.fitting.log import Log
+    from services.trainer.settings import SftSettings
+
+    before, cpu_s, write = resident_mib(), [time.process_time()], Log.write
+
+    def noting(self: Log, row: Mapping[str, Any]) -> None:
+        write(self, row)
+        cpu_s.append(time.process_time())
+
+    Log.write = noting  # type: ignore[method-assign]
+    out = chats.with_suffix(".out")
+    shutil.rmtree(out, ignore_errors=True)
+    sft.run(
+        SftSettings(
+            model=Path(work.model),
+            data=chats,
+            out=out,
+            steps=work.warmup_steps + work.steps,
+            batch_size=work.samples,
+            lr=work.lr,
+            warmup_steps=1,
+            max_length=2 * (work.prompt + work.completion),
+            bf16=False,
+            device="cpu",
+            threads=work.threads,
+        )
+    )
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    step_s = [row["step_s"] for row in rows][work.warmup_steps :]
+    own_s = [after - start for start, after in pairwise(cpu_s)][work.warmup_steps :]
+    return Measured(work.samples, step_s, own_s, before, resident_mib("VmHWM"))
+
+
+def _group(work: Work, number: int, made: dict[str, object]) -> TraceGroup:
+    fen = "8/8/8/8/8/8/8/8 w - - 0 1"
+    completions: list[dict[str, object]] = made["completions"]  # type: ignore[assignment]
+    traces = tuple(
+        Trace(
+            f"{number}-{slot}",
+            Completion("", tuple(one["ids"]), tuple(one["logprobs"]), "stop", slot),  # type: ignore[arg-type]
+            Verdict(reward=float(one["reward"]), outcome=Outcome.LEGAL, reward_version="bench"),  # type: ignore[arg-type]
+        )
+        for slot, one in enumerate(completions)
+    )
+    return TraceGroup(
+        id=f"bench-{number}",
+        run="bench",
+        position=Position(f"bench-{number}", fen, 0, Phase.OPENING, "bench"),
+        prompt=Prompt("bench", (Message("user", ""),), fen),
+        prompt_token_ids=tuple(made["prompt"]),  # type: ignore[arg-type]
+        policy=PolicyVersion(0, "0" * 64),
+        base_model="bench",
+        sampling=Sampling(max_tokens=work.completion),
+        traces=traces,
+        created_at=0.0,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

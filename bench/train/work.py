@@ -1,0 +1,115 @@
+"""The work that both sides do: one model, and the same tokens, log-probabilities and advantages."""
+
+import json
+import random
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+TARGETS = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Training on `groups` groups of `group` completions a step, `group` sequences a forward pass.
+
+    The model is Qwen3-shaped with random weights; vocabulary over width is as in Qwen3-0.6B.
+    """
+
+    name: str
+    model: str
+    prompt: int
+    completion: int
+    group: int = 8
+    groups: int = 4
+    warmup_steps: int = 1
+    steps: int = 3
+    lr: float = 1e-4
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    threads: int = 1
+    seed: int = 0
+
+    @property
+    def samples(self) -> int:
+        """Completions a step."""
+        return self.group * self.groups
+
+    def save(self, folder: Path) -> Path:
+        """As JSON, for the sides to read."""
+        path = folder / f"{self.name}.json"
+        path.write_text(json.dumps(asdict(self)))
+        return path
+
+    @classmethod
+    def load(cls, path: str) -> Self:
+        """The inverse."""
+        return cls(**json.loads(Path(path).read_text()))
+
+    def step_groups(self, step: int, *, vocabulary: int) -> list[dict[str, Any]]:
+        """A step's groups: `prompt` ids, and for each completion ids, log-probabilities and a reward."""
+        rng = random.Random(f"{self.seed}:{step}")
+
+        def completion() -> dict[str, Any]:
+            return {
+                "ids": [rng.randrange(5, vocabulary) for _ in range(self.completion)],
+                "logprobs": [-10.0 - rng.random() for _ in range(self.completion)],
+                "reward": rng.random(),
+            }
+
+        return [
+            {
+                "prompt": [rng.randrange(5, vocabulary) for _ in range(self.prompt)],
+                "completions": [completion() for _ in range(self.group)],
+            }
+            for _ in range(self.groups)
+        ]
+
+
+def build_model(out: Path, *, width: int = 256, layers: int = 6, vocabulary: int = 32_768) -> Path:
+    """A random model directory with rook-tiny's tokenizer."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from services.trainer.tiny import build_tiny
+
+    build_tiny(out)
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        num_key_value_heads=max(1, width // 128),
+        head_dim=64,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=1,
+        pad_token_id=0,
+    )
+    torch.manual_seed(0)
+    Qwen3ForCausalLM(config).save_pretrained(out)
+    return out.resolve()
+
+
+def examples(work: Work, count: int) -> list[dict[str, Any]]:
+    """Chats for supervised fine-tuning, in rook-tiny's words: squares, a token each."""
+    rng = random.Random(work.seed)
+    squares = [file + rank for file in "abcdefgh" for rank in "12345678"]
+
+    def text(tokens: int) -> str:
+        return "".join(rng.choice(squares) for _ in range(tokens))
+
+    def length(most: int) -> int:
+        return rng.randint(most // 2, most)
+
+    return [
+        {
+            "messages": [
+                {"role": "user", "content": text(length(work.prompt))},
+                {"role": "assistant", "content": text(length(work.completion))},
+            ]
+        }
+        for _ in range(count)
+    ]
