@@ -88,6 +88,29 @@ def test_puzzles_are_filtered_and_the_broken_named(
     assert "9 were asked for, 1 are there" in said
 
 
+def test_puzzles_of_an_exam_are_left_out_and_the_themes_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, exam = tmp_path / "puzzles.csv", tmp_path / "exam.csv"
+    other = (
+        "other,4k3/8/8/8/8/8/q7/1R2K3 b - - 0 30,a2a3 b1b8,900,75,94,1000,short fork,https://lichess.org/d#1,"
+    )
+    table.write_text(f"{PUZZLES}{other}\n")
+    exam.write_text(PUZZLES)
+    flags = ["puzzle", "--puzzles", str(table), "--count", "9", "--balance-themes", "--exam", str(exam)]
+    terms = run(*flags, out=tmp_path / "out")["terms"]
+    assert [example.id for example in examples_in(tmp_path / "out")] == ["puzzle:other:0"]
+    assert (terms["in_exams"], terms["by_theme"]) == (2, {"short": 1, "fork": 1})
+    assert [one["path"] for one in terms["exams"]] == ["exam.csv"]
+    assert "9 were asked for, 1 are there" in capsys.readouterr().err
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["next-fen", "--count", "1", "--jsonl", "x.jsonl", "--text", "x.jsonl", "--out", str(tmp_path)]
+    assert main(["tasks", *flags]) == 1
+    assert "--jsonl and --text have the same name: 'x.jsonl'" in capsys.readouterr().err
+
+
 def test_puzzles_need_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "puzzle", "--count", "1", "--out", str(tmp_path)]) == 2
     assert "the task puzzle needs --puzzles FILE" in capsys.readouterr().err
