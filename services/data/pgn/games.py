@@ -8,16 +8,14 @@ every game of a sample-sized file fits in memory.
 import io
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from types import MappingProxyType
 from typing import Literal
 
 import chess
 import chess.pgn
 
-from rookery.errors import SetupError
 from rookery.trace import Phase, Position
 from services.data.pgn.facts import read_facts
 from services.data.pgn.files import Source
@@ -146,23 +144,6 @@ def in_split(game_id: str, split: Split) -> bool:
     """
     heldout = int(game_id, 16) >= FIRST_HELDOUT
     return split == "all" or heldout == (split == "heldout")
-
-
-def nothing_to_sample(
-    sources: Sequence[Source],
-    split: Split,
-    skipped: Sequence[SkippedGame],
-    *,
-    rejected: Mapping[str, int] = MappingProxyType({}),
-) -> SetupError:
-    """The error that names the files, what was skipped in them, and how many games each filter rejected."""
-    paths = ", ".join(repr(source.path) for source in sources)
-    reasons = "; ".join(str(game) for game in skipped[:3]) or "no position to give"
-    passed = ", ".join(f"{count} by {name}" for name, count in sorted(rejected.items()))
-    return SetupError(
-        f"nothing to sample in {paths} (split {split!r}): {len(skipped)} games skipped: {reasons}"
-        + f"; games left out: {passed}" * bool(passed)
-    )
 
 
 def parse(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | SkippedGame:

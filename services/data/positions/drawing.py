@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from rookery.trace import Phase, Position
 from services.data.pgn.files import Fingerprint, Source, identify
-from services.data.pgn.games import nothing_to_sample
 from services.data.pgn.jobs import Workers
 from services.data.pgn.pieces import plan
 from services.data.pgn.reader import handle_file
+from services.data.pgn.shortage import nothing_to_sample
 from services.data.positions.distinct import Questions
 from services.data.positions.recipe import PositionRecipe, chance
 from services.data.positions.reservoir import Reservoir

@@ -11,7 +11,8 @@ from itertools import count
 from rookery.metrics import POSITIONS_SAMPLED
 from rookery.prompt import mover_board
 from rookery.trace import Phase, Position
-from services.data.pgn.games import Game, Split, nothing_to_sample
+from services.data.pgn.games import Game, Split
+from services.data.pgn.shortage import nothing_to_sample
 from services.data.positions.archive import Archive
 from services.data.positions.sampler import Shares
 

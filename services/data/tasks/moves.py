@@ -31,11 +31,12 @@ from rookery.errors import InvalidInput
 from rookery.prompt import render
 from rookery.trace import Phase, Position, Prompt
 from services.data.pgn.files import STANDARD_INPUT, Source, identify
-from services.data.pgn.games import Game, SkippedGame, Split, in_split, nothing_to_sample
+from services.data.pgn.games import Game, SkippedGame, Split, in_split
 from services.data.pgn.jobs import Workers
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
+from services.data.pgn.shortage import nothing_to_sample
 from services.data.positions.distinct import Exam, Questions, key_of, read_exams
 from services.data.positions.sampler import Shares, pick
 from services.data.progress import Progress
