@@ -96,6 +96,13 @@ def test_an_image_holds_its_own_service_and_its_own_lock(path: str, name: str) -
     assert {s for s in copied if s.startswith("requirements")} == {f"requirements/{name}.txt"}
 
 
+@pytest.mark.parametrize("path", OURS)
+def test_an_image_can_be_told_everything_by_its_environment(path: str) -> None:
+    """A flag in CMD would win over it."""
+    for instruction, arguments in instructions(ROOT / path):
+        assert instruction != "CMD" or "--" not in arguments
+
+
 def packages(name: str) -> dict[str, str]:
     lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
     return {line.split("==")[0]: line for line in lines if not line.startswith("#")}
