@@ -110,7 +110,8 @@ BOARD = Board(
                     "Versions between generation and training: the mean, and each age's share.",
                     (mean("rookery_group_age_versions", T), "mean"),
                     (
-                        f"{rate('rookery_group_age_versions_bucket', T, by='le')} / ignoring (le) group_left () "
+                        f"{rate('rookery_group_age_versions_bucket', T, by='le')}"
+                        " / ignoring (le) group_left () "
                         f"({rate('rookery_group_age_versions_count', T)} > 0)",
                         "share up to {{le}}",
                     ),
