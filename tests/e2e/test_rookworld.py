@@ -1,0 +1,216 @@
+"""RookWorld's two tasks with a GPT-2 of which every weight learns, real in every part."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import chess
+import httpx
+import pytest
+import redis
+
+from rookery import arbiter, rookworld
+from rookery.codec import decode_group
+from rookery.trace import Outcome, TraceGroup
+from tests.conftest import ROOT, RedisServer, free_port
+from tests.gpt2 import END, teach, write_rookworld_model
+
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.stockfish,
+    pytest.mark.torch,
+    pytest.mark.vllm,
+    pytest.mark.timeout(900),
+]
+
+STEPS = 4
+GROUPS, GROUP_SIZE = 8, 4
+POLICY_TOKENS, STATE_TOKENS = 72, 48
+
+
+@dataclass
+class Seen:
+    """A run that did its steps, and the groups that went through its `traces` stream."""
+
+    run_dir: Path
+    status: int
+    policy: dict[str, object] = field(default_factory=dict)
+    models: set[str] = field(default_factory=set)
+    groups: list[TraceGroup] = field(default_factory=list)
+
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        return [json.loads(line) for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
+
+    def of(self, task: str) -> list[TraceGroup]:
+        found = [group for group in self.groups if group.position.task == task]
+        assert found, f"no group of task {task}"
+        return found
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    folder = tmp_path_factory.mktemp("rookworld")
+    model = teach(write_rookworld_model(folder / "tiny-gpt2"), steps=200)
+    server = RedisServer(folder)
+    server.start()
+    port = free_port()
+    command = [sys.executable, "-m", "rookery.cli", "up", "--run", "rw", "--runs-dir", str(folder)]
+    command += ["--redis-url", server.url, "--task", "rookworld", "--model", str(model), "--nodes", "200"]
+    command += ["--batch-groups", str(GROUPS), "--group-size", str(GROUP_SIZE)]
+    command += ["--max-tokens", str(POLICY_TOKENS)]
+    for setting in (
+        f"inference.port={port}", "feed.state_share=0.4", f"rollouts.state_max_tokens={STATE_TOKENS}",
+        "trainer.lora_rank=0", "trainer.keep=100000", "trainer.kl=forward", "trainer.kl_schedule=adaptive",
+        "trainer.lr=1e-4",
+    ):  # fmt: skip
+        command += ["--set", setting]
+    with (folder / "up.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+    run = Seen(folder / "rw", 0)
+    stop = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(server.url, run.groups, stop))
+    watcher.start()
+    try:
+        _wait(process, folder)
+        url = f"http://127.0.0.1:{port}"
+        run.policy = httpx.get(f"{url}/policy").json()
+        run.models = {card["id"] for card in httpx.get(f"{url}/v1/models").json()["data"]}
+        process.send_signal(signal.SIGINT)
+        run.status = process.wait(120)
+        yield run
+    finally:
+        stop.set()
+        watcher.join()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        server.stop()
+
+
+def _wait(process: "subprocess.Popen[bytes]", folder: Path) -> None:
+    deadline, metrics = time.monotonic() + 600.0, folder / "rw" / "metrics.jsonl"
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < STEPS:
+        if process.poll() is not None or time.monotonic() > deadline:
+            files = (folder / "up.log", *(folder / "rw" / "logs").glob("*.log"))
+            logs = {file.name: file.read_text()[-1500:] for file in files}
+            pytest.fail(f"the run ended or stalled, status {process.poll()}: {logs}")
+        time.sleep(0.2)
+
+
+def _watch(url: str, groups: list[TraceGroup], stop: threading.Event) -> None:
+    """Copies every group the moment it is published: settled ones leave the stream."""
+    last = b"0"
+    client = redis.Redis.from_url(url)
+    while not stop.is_set():
+        for _, entries in client.xread({"rookery:rw:traces": last}, block=200):  # type: ignore[union-attr]
+            for entry_id, fields in entries:
+                last = entry_id
+                groups.append(decode_group(fields[b"data"]))
+    client.close()
+
+
+def test_both_tasks_are_asked_as_raw_text(seen: Seen) -> None:
+    for group in seen.of("P"):
+        assert group.prompt.messages[0].content == rookworld.policy_prompt(group.position.fen)
+        assert (group.position.move, group.sampling.max_tokens) == ("", POLICY_TOKENS)
+    for group in seen.of("A"):
+        fen, move, recent = rookworld.parse_state_prompt(group.prompt.messages[0].content)
+        assert (fen, move, recent[-1]) == (group.position.fen, group.position.move, group.position.move)
+        assert group.sampling.max_tokens == STATE_TOKENS
+
+
+def test_each_is_judged_by_its_own_task(seen: Seen) -> None:
+    for group in seen.groups:
+        assert len(group.traces) == GROUP_SIZE
+        for trace in group.traces:
+            verdict = trace.verdict
+            assert verdict.reward_version.startswith("graded-")
+            assert verdict.reward in (-0.3, 0.2, 0.4, 0.6, 0.8, 1.0)
+    rewards = [trace.verdict.reward for group in seen.of("P") for trace in group.traces]
+    assert len(set(rewards)) > 1, "the taught model writes the form now and then"
+
+
+def test_the_truth_is_the_boards(seen: Seen) -> None:
+    """No label travels with a question: what an answer is worth follows from the rules alone."""
+    for group in seen.of("A"):
+        truth = arbiter.step(group.position.fen, group.position.move).answer
+        for trace in group.traces:
+            answer = rookworld.read_state_answer(trace.completion.text)
+            right = answer is not None and answer.next_fen == truth.next_fen
+            assert (trace.verdict.reward >= 0.4) <= right
+            assert (trace.verdict.outcome is Outcome.UNPARSABLE) == (answer is None)
+    for group in seen.of("P"):
+        for trace in group.traces:
+            found = rookworld.read_policy_answer(trace.completion.text)
+            legal = (
+                found is not None
+                and chess.Move.from_uci(found.best) in chess.Board(group.position.fen).legal_moves
+            )
+            assert (trace.verdict.outcome is Outcome.LEGAL) == legal
+            assert (trace.verdict.regret is not None) == legal
+
+
+def test_the_end_of_text_is_a_token_and_no_part_of_the_answer(seen: Seen) -> None:
+    ended = [t for group in seen.groups for t in group.traces if t.completion.finish_reason == "stop"]
+    assert ended
+    vocabulary = json.loads((seen.run_dir.parent / "tiny-gpt2" / "tokenizer.json").read_text())
+    [end] = [token["id"] for token in vocabulary["added_tokens"] if token["content"] == END]
+    assert all(trace.completion.token_ids[-1] == end for trace in ended)
+    assert not any(END in trace.completion.text for trace in ended)
+    assert any(trace.verdict.outcome is Outcome.LEGAL for trace in ended)
+
+
+def test_steps_train_on_both_tasks_and_versions_advance(seen: Seen) -> None:
+    rows = seen.metrics[:STEPS]
+    assert [row["version"] for row in rows] == list(range(1, STEPS + 1))
+    for row in rows:
+        assert row.get("groups_p", 0) + row.get("groups_a", 0) == row["groups"] == GROUPS
+        assert row["kl_reference"] >= 0
+    assert sum(row.get("groups_a", 0) for row in rows) > 0
+    assert sum(row["grad_norm"] > 0 for row in rows) == STEPS
+    assert rows[-1]["reward_best"] == max(row["reward"] for row in rows)
+    log = (seen.run_dir / "logs" / "trainer.log").read_text()
+    assert "(best " in log
+    assert " P/A " in log
+
+
+def test_whole_versions_are_served_one_at_a_time(seen: Seen) -> None:
+    assert seen.status in (0, 130)
+    number = int(str(seen.policy["version"]))
+    assert number >= 1
+    [other] = seen.models - {"policy"}  # asked a moment later: the next may have come
+    assert number <= int(other.removeprefix("policy-v")) <= number + 1
+    assert len({group.policy.number for group in seen.groups}) >= 2
+    hashes = {group.policy.number: group.policy.sha256 for group in seen.groups}
+    assert len(set(hashes.values())) == len(hashes), "every step moved the weights"
+
+
+def test_each_group_has_the_log_probabilities_of_the_version_it_names(seen: Seen) -> None:
+    import torch
+
+    from services.trainer.batch import rows
+    from services.trainer.gpt2 import loader
+    from services.trainer.gpt2.policy import Gpt2Policy
+    from services.trainer.settings import TrainerSettings
+    from services.trainer.tensors import collate
+
+    base = seen.run_dir.parent / "tiny-gpt2"
+    policy = Gpt2Policy(TrainerSettings(model=base, run_dir=seen.run_dir, device="cpu", lora_rank=0))
+    adapters = seen.run_dir / "adapters"
+    for group in seen.groups[: STEPS * GROUPS]:
+        loader.load_weights(policy.model, adapters / group.policy.name)
+        made = rows([group], [[0.0] * GROUP_SIZE], version=0, mask_truncated=False, row_tokens=4096)
+        batch = collate(made)
+        with torch.no_grad():
+            difference = (policy.score(batch).logprobs_N - batch.behaviour_N).abs()
+        assert difference.mean() < 1e-5, group.id
+        assert difference.max() < 5e-5, group.id
+    assert seen.metrics[0]["mismatch_age0_max"] < 5e-5
