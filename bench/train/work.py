@@ -70,6 +70,7 @@ def build_model(out: Path, *, width: int = 256, layers: int = 6, vocabulary: int
     """A random model directory with rook-tiny's tokenizer."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
     from services.trainer.tiny import build_tiny
 
@@ -89,6 +90,7 @@ def build_model(out: Path, *, width: int = 256, layers: int = 6, vocabulary: int
         pad_token_id=0,
     )
     torch.manual_seed(0)
+    disable_progress_bar()
     Qwen3ForCausalLM(config).save_pretrained(out)
     return out.resolve()
 
