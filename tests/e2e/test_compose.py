@@ -10,6 +10,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -72,6 +73,11 @@ class Compose:
     def counts(self) -> dict[str, int]:
         words = self.redis("HGETALL", "rookery:compose:counts").split()
         return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+
+    def consumers(self) -> set[str]:
+        """Who has ever asked for positions."""
+        words = self.redis("XINFO", "CONSUMERS", "rookery:compose:positions", "rollouts").split()
+        return {name for key, name in pairwise(words) if key == "name"}
 
     def version(self) -> int:
         return int(self.redis("HGET", "rookery:compose:policy", "number").strip() or -1)
@@ -197,3 +203,5 @@ def test_down_and_up_goes_on(compose: Compose) -> None:
     compose.until(lambda: compose.version() >= before + 2, "training after the restart")
     compose.status()
     assert not {name for name in compose.counts() if name.startswith("dead:")}
+    # The new container goes by the old one's name, and so took up what that one held.
+    assert compose.consumers() == {f"{compose.environment['COMPOSE_PROJECT_NAME']}-rollouts-1"}
