@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     """Measures and prints; 1 when a promise is broken."""
     settings = BenchSettings.parse(argv, prog="python -m bench.train")
     logging.basicConfig(level=logging.WARNING)
-    console = Console(soft_wrap=True)
+    console = Console(width=max(110, Console().width))
     folder = (settings.out / time.strftime("%Y%m%d-%H%M%S")).absolute()
     folder.mkdir(parents=True)
     python = peer_python(settings.out / "trl-env").absolute()
