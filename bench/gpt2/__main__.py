@@ -76,11 +76,11 @@ def _padded(prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, present
 
 
-@torch.inference_mode()
 def _difference(ours: Gpt2, theirs: GPT2LMHeadModel, prompts: list[list[int]]) -> float:
     ids, present = _padded(prompts)
-    mine = ours(ids, attention_mask_BT=present)
-    other = theirs(ids, attention_mask=present, position_ids=positions(present)).logits
+    with torch.inference_mode():
+        mine = ours(ids, attention_mask_BT=present)
+        other = theirs(ids, attention_mask=present, position_ids=positions(present)).logits
     return float((mine - other)[present.bool()].abs().max())
 
 

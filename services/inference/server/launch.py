@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 
@@ -119,7 +120,7 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
         variables |= {"VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib), **_threads(base)}
         # With this the model runs inside the engine's process (the server keeps its own): vLLM's two
         # processes would wait for each other by spinning, on the cores that trainer and Stockfish need.
-        variables |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+        variables |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", **_compiling(base)}
     elif settings.device != "auto":
         variables |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": settings.device}
     return variables
@@ -132,6 +133,12 @@ def _for_plugin(settings: ServerSettings) -> dict[str, str]:
         "ROOKERY_RUN": settings.run,
         **{f"INFERENCE_{key.upper()}": str(value) for key, value in fields.items()},
     }
+
+
+def _compiling(base: Mapping[str, str]) -> dict[str, str]:
+    """Eager or not, vLLM has torch compile functions of its sampler, and dies where nothing compiles C++."""
+    compiler = base.get("CXX", "g++")
+    return {} if shutil.which(compiler, path=base.get("PATH")) else {"TORCH_COMPILE_DISABLE": "1"}
 
 
 def _threads(base: Mapping[str, str]) -> dict[str, str]:

@@ -76,6 +76,16 @@ def test_the_plugin_reads_back_every_setting(model: Path, monkeypatch: pytest.Mo
     assert os.environ["HF_HUB_OFFLINE"] == "1"
 
 
+def test_nothing_is_compiled_where_no_compiler_is(tmp_path: Path) -> None:
+    chosen = settings("--model", "models/rook-tiny")
+    empty = {"PATH": str(tmp_path)}
+    assert launch.environment(chosen, empty, cpu=True)["TORCH_COMPILE_DISABLE"] == "1"
+    compiler = tmp_path / "g++"
+    compiler.touch(mode=0o755)
+    assert "TORCH_COMPILE_DISABLE" not in launch.environment(chosen, empty, cpu=True)
+    assert "TORCH_COMPILE_DISABLE" in launch.environment(chosen, {**empty, "CXX": "clang++"}, cpu=True)
+
+
 def test_a_model_that_is_neither_here_nor_on_the_hub_is_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="nowhere/at/all"):
         _ = settings("--model", "nowhere/at/all").served_name
