@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 import statistics
 import time
 from collections.abc import Iterable, Mapping
@@ -31,6 +32,7 @@ class Report:
         self._tracker = tracker
         run_dir.mkdir(parents=True, exist_ok=True)
         self._path = run_dir / METRICS_FILE
+        _cut_torn_line(self._path)
         self._file = self._path.open("a", buffering=1)
         self._best = max((row["reward"] for row in read_metrics(self._path)), default=-math.inf)
 
@@ -94,8 +96,17 @@ def ages_of(groups: list[TraceGroup], *, version: int) -> list[int]:
 
 
 def strict(row: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN: a batch without any legal move has no regret."""
-    return {key: None if value != value else value for key, value in row.items()}
+    """JSON has neither NaN (the regret of a batch without legal moves) nor infinity (a runaway ratio)."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in row.items()
+    }
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Drops a last line without its end: what is written next would become a part of it."""
+    if path.exists() and not (data := path.read_bytes()).endswith(b"\n"):
+        os.truncate(path, data.rfind(b"\n") + 1)
 
 
 def _last_step(path: Path) -> int:

@@ -93,7 +93,8 @@ def measure(
         columns["reference"] = reference_kl_N
     if penalty_N is not None:
         columns["penalty"] = penalty_N.detach()
-    k3_N = k3(logprobs_N, behaviour_N).double()
+    # Doubles: exp in k3 passes float32 where a token has become very unlikely.
+    k3_N = k3(logprobs_N.double(), behaviour_N.double())
     empty_A = k3_N.new_zeros(oldest + 1)
     by_age = [empty_A.index_add(0, ages_N, torch.ones_like(k3_N)), empty_A.index_add(0, ages_N, k3_N)]
     scalars = [loss.detach(), surrogate.ratio_N.max(), gap_N.max(), *(v.sum() for v in columns.values())]

@@ -20,7 +20,7 @@ from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer.diagnostics import Meter, components, lengths  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
-from services.trainer.report import Report, describe_step  # noqa: E402
+from services.trainer.report import Report, describe_step, strict  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
 from services.trainer.tasks import by_task  # noqa: E402
@@ -128,3 +128,20 @@ def test_rookworlds_tasks_are_counted_apart() -> None:
     assert found["reward_a"] == pytest.approx(sum(groups[1].rewards) / 4)
     assert found["reward_p"] == pytest.approx(sum(groups[0].rewards + groups[2].rewards) / 8)
     assert by_task([make_group(0)]) == {}
+
+
+def test_an_infinite_figure_is_written_as_none(written: dict[str, float], tmp_path: Path) -> None:
+    row = {**written, "ratio_max": float("inf"), "ess": float("nan")}
+    with Report(tmp_path) as report:
+        report.step(row, phases_s=PHASES, ages=[0])
+        report.recover({**strict(row), "step": 9})
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["ratio_max"], line["ess"]) for line in lines] == [(None, None)] * 2
+
+
+def test_a_torn_last_line_is_dropped_and_written_again(written: dict[str, float], tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps({**written, "step": 1}) + '\n{"step": 2, "rew')
+    with Report(tmp_path) as report:
+        report.recover({**written, "step": 2})
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
