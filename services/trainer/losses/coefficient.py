@@ -25,7 +25,9 @@ def coefficient(state: float | None, *, step: int, settings: ObjectiveSettings) 
     full = settings.kl_coefficient
     if settings.kl_schedule == "warmup":
         return full * min(1.0, (step + 1) / (settings.kl_warmup_steps + 1))
-    return full if state is None else state
+    if settings.kl_schedule == "fixed" or state is None:  # a run may resume with another schedule
+        return full
+    return state
 
 
 def moved(now: float, *, kl: float, settings: ObjectiveSettings) -> float | None:

@@ -123,3 +123,8 @@ def test_the_alarm_sounds_when_the_groups_have_collapsed_for_long(caplog: pytest
         learner = _after(learner, 1.0, collapse_share=0.9, collapse_steps=3)
     assert learner.collapsed_steps == 3
     assert "3 steps on end 90% or more of the groups had equal rewards" in caplog.text
+
+
+def test_a_fixed_coefficient_is_the_flags_after_another_schedule() -> None:
+    assert coefficient(0.9, step=7, settings=_settings(kl_coefficient=0.1)) == 0.1
+    assert coefficient(0.9, step=7, settings=_settings(kl_coefficient=0.1, kl_schedule="adaptive")) == 0.9
