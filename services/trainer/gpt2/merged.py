@@ -6,6 +6,7 @@ import torch
 from peft.tuners.lora import LoraLayer
 from safetensors.torch import save
 
+from services.trainer.distributed.sharding import whole
 from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.loader import WEIGHTS_FILE
 from services.trainer.gpt2.policy import beside
@@ -39,4 +40,4 @@ class MergedPolicy(Policy):
 
 
 def _stored(weight: torch.Tensor) -> torch.Tensor:
-    return weight.detach().to("cpu", torch.float32).contiguous()
+    return whole(weight.detach()).to("cpu", torch.float32).contiguous()
