@@ -1,6 +1,6 @@
 """Two real steps of one configuration on made-up groups of the worst case, and what they held.
 
-The step is `train_step` itself, with an optimizer of its own; weights, gradients and random numbers are
+The step is the objective's own, with an optimizer of its own; weights, gradients and random numbers are
 afterwards what they were, bit by bit.
 """
 
@@ -29,6 +29,7 @@ from rookery.trace import (
     Verdict,
 )
 from services.trainer import optimizer as adam
+from services.trainer import ppo
 from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.autobatch.search import TARGET
 from services.trainer.learner import Learner
@@ -36,6 +37,7 @@ from services.trainer.memory import available_bytes, resident_bytes, watch
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
+from services.trainer.value_head import ActorCritic
 
 STEPS = 2
 """The second step holds gradients, activations and Adam's moments at once; the first has no moments yet."""
@@ -60,7 +62,12 @@ def probe(policy: Policy, settings: TrainerSettings, shape: Shape, *, positions:
     device = policy.device
     row_tokens = shape.row_tokens
     settings = settings.model_copy(
-        update={"micro_batch_tokens": positions * row_tokens, "row_tokens": row_tokens}
+        update={
+            "micro_batch_tokens": positions * row_tokens,
+            "row_tokens": row_tokens,
+            "ppo_epochs": 1,
+            "ppo_mini_batches": 1,  # all positions in one pass
+        }
     )
     groups = [_group(number, shape) for number in range(positions)]
     available = available_bytes(device)
@@ -106,7 +113,10 @@ def _steps(
     started = 0.0
     for step in range(STEPS):
         started = time.perf_counter()
-        train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
+        if isinstance(policy, ActorCritic):
+            ppo.train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
+        else:
+            train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
     return time.perf_counter() - started
 
 

@@ -21,6 +21,7 @@ from services.trainer.autobatch.search import search  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+from services.trainer.value_head import policy_for  # noqa: E402
 
 
 def machine(*, fixed: int, each: int, available: int, kills_above: float = 1.0) -> Callable[[int], Profile]:
@@ -111,6 +112,14 @@ def test_each_part_is_counted(policy: Policy, settings: TrainerSettings) -> None
     assert profile.adam == 2 * trained + 4 * len(policy.parameters)
     assert 0 < profile.share < 1
     assert (profile.tokens, profile.result) == (2 * 42, "fits")
+
+
+def test_ppo_is_probed_with_its_critic(settings: TrainerSettings) -> None:
+    asked = settings.model_copy(update={"objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2})
+    critic = policy_for(asked)
+    trained = 4 * sum(parameter.numel() for parameter in critic.parameters)
+    profile = probe.probe(critic, asked, Shape(4, 10, 8), positions=2)
+    assert profile.adam == 2 * trained + 4 * len(critic.parameters)
 
 
 def test_more_rows_take_more_activations(policy: Policy, settings: TrainerSettings) -> None:
