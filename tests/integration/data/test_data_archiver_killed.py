@@ -40,6 +40,12 @@ class Process:
         argv = [sys.executable, "-m", "services.data.archiver", *flags]
         self.process = subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
 
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=WAIT_S).is_success
+        except httpx.ConnectError:
+            return False
+
     def end(self, how: signal.Signals) -> int:
         self.process.send_signal(how)
         self.process.communicate(timeout=WAIT_S)
@@ -86,10 +92,10 @@ def test_killed_and_killed_again(
             done.set()
         living.result(timeout=WAIT_S)
     last = Process(redis_url, out, environment)
+    wait_for(last.ready)  # the one before may have left nothing to write
     wait_for(lambda: streams.overview().unarchived == 0)
-    metrics = httpx.get(f"http://127.0.0.1:{last.port}/metrics").text
+    metrics = httpx.get(f"http://127.0.0.1:{last.port}/metrics", timeout=WAIT_S).text
     assert "rookery_archive_groups_total" in metrics
-    assert httpx.get(f"http://127.0.0.1:{last.port}/readyz").is_success
     assert last.end(signal.SIGTERM) == 0
 
     vault, run = Vault(open_folder(out)), streams.overview()
