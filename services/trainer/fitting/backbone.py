@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
+from rookery.errors import SetupError
 from services.trainer.fitting.layout import Laid
 
 _CHUNK_LOGITS = 1 << 26
@@ -33,8 +34,16 @@ def load_tokenizer(path: Path) -> Any:
 
 
 def load_causal_lm(path: Path, *, dtype: torch.dtype) -> Any:
-    """The language model of a directory."""
-    return AutoModelForCausalLM.from_pretrained(path, config=_config(path), dtype=dtype)
+    """The language model of a directory, or of a Hugging Face id.
+
+    Raises:
+        SetupError: there is none.
+    """
+    try:
+        return AutoModelForCausalLM.from_pretrained(path, config=_config(path), dtype=dtype)
+    except (OSError, ValueError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise SetupError(f"no model in {str(path)!r} (--model): {why}") from error
 
 
 def load_scorer(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:

@@ -1,8 +1,11 @@
 """Numbers of the policy: sharing a prompt, cutting a batch and masking change nothing they should not."""
 
+import re
 from pathlib import Path
 
 import pytest
+
+from rookery.errors import SetupError
 
 pytestmark = pytest.mark.torch
 
@@ -111,3 +114,9 @@ def test_rows_of_two_temperatures_are_refused() -> None:
     a, b = _rows()[:2]
     with pytest.raises(ValueError, match="temperatures"):
         collate([a, Row(b.prompt_ids, b.completions, 0.5)])
+
+
+def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(SetupError, match=re.escape(f"no model in {str(folder)!r} (--model)")):
+            Policy(TrainerSettings(model=folder, run_dir=tmp_path, device="cpu"))
