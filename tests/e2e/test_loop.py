@@ -42,6 +42,7 @@ GROUP_SIZE = 4
 NOT_IN_THIS_RUN = {
     "ARCHIVE_MISSED",
     "BACKPRESSURE_S",
+    "ENGINES_BUSY",
     "ENGINE_RESTARTS",
     "GAMES_SKIPPED",
     "PEERS_WAIT_S",
@@ -50,11 +51,13 @@ NOT_IN_THIS_RUN = {
     "REWARD_MODEL_ANSWERS",
     "REWARD_MODEL_PASS_S",
     "REWARD_MODEL_WAITING",
+    "REWARD_QUEUE",
     "REWARD_STREAMS",
     "REWARD_STREAM_ITEMS",
     "RUN_ASTRAY",
 }
-"""Metrics that only trouble moves, or a service that `rookery up` does not start."""
+"""Metrics that only trouble moves, or a service that `rookery up` does not start; or that say what is so in the
+moment of a scrape, which may be nothing."""
 
 
 @dataclass

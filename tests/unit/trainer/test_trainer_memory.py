@@ -1,5 +1,6 @@
 """What the process holds, its peak, and what a control group leaves it."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ CPU = torch.device("cpu")
 
 
 def hold_and_drop(mib: int) -> None:
-    bytearray(b"x" * (mib * MIB))
+    held = bytearray(b"x" * (mib * MIB))
+    time.sleep(0.1)  # where the kernel keeps no mark, a thread must get to look
+    del held
 
 
 @pytest.mark.parametrize("resettable", [True, False])
