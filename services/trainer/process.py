@@ -75,19 +75,20 @@ async def _train(
     settings: TrainerSettings, world: World, state: dict[str, str], stop: threading.Event
 ) -> None:
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
-    policy = await asyncio.to_thread(policy_for, settings)
-    settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
-    settings.write_resolved(settings.run_dir)
-    state["reason"] = "waiting for redis"
-    await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
-    epoch = await asyncio.to_thread(streams.take_over)
-    urls = [url for url in settings.inference_urls.split(",") if url]
-    publisher = Publisher(streams, urls, epoch=epoch, loop=asyncio.get_running_loop())
-    state.pop("reason")
-    try:
-        with commits.sole_writer(settings.adapters_dir):
+    # Before anything is written or fenced: a second trainer of the folder must not disturb the first.
+    with commits.sole_writer(settings.adapters_dir):
+        policy = await asyncio.to_thread(policy_for, settings)
+        settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
+        settings.write_resolved(settings.run_dir)
+        state["reason"] = "waiting for redis"
+        await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
+        epoch = await asyncio.to_thread(streams.take_over)
+        urls = [url for url in settings.inference_urls.split(",") if url]
+        publisher = Publisher(streams, urls, epoch=epoch, loop=asyncio.get_running_loop())
+        state.pop("reason")
+        try:
             await asyncio.to_thread(
                 train, settings, policy, streams, publisher, epoch=epoch, stopping=stop, world=world
             )
-    finally:
-        await publisher.close()
+        finally:
+            await publisher.close()
