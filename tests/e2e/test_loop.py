@@ -56,8 +56,8 @@ NOT_IN_THIS_RUN = {
     "REWARD_STREAM_ITEMS",
     "RUN_ASTRAY",
 }
-"""Metrics that only trouble moves, or a service that `rookery up` does not start; or that say what is so in the
-moment of a scrape, which may be nothing."""
+"""Metrics that only trouble moves, or a service that `rookery up` does not start; or that say what is so
+in the moment of a scrape, which may be nothing."""
 
 
 @dataclass
