@@ -49,17 +49,7 @@ def train(
         commit = _commit(settings, leader, number=0, ledger=())
     leader.begin(commit.folder)
     publisher.publish(_adapter(policy, commit))
-    intake = Intake(
-        streams,
-        batch_groups=settings.batch_groups,
-        max_staleness=settings.max_staleness,
-        zero_variance_limit=settings.batch_groups * settings.dynamic_sampling_limit
-        if settings.dynamic_sampling
-        else 0,
-        ledger=commit.ledger,
-        epoch=epoch,
-        stopping=stopping,
-    )
+    intake = _intake(settings, streams, commit, epoch=epoch, stopping=stopping)
     meter = Meter(policy.model, policy.device, devices=world.size)
     passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     with (
@@ -104,6 +94,21 @@ def train(
             commits.prune(settings.adapters_dir, newest=commit.version.number, keep=settings.keep)
     publisher.wait()
     logger.info("the trainer ends at version %d", commit.version.number)
+
+
+def _intake(
+    settings: TrainerSettings, streams: RunStreams, commit: Commit, *, epoch: int, stopping: threading.Event
+) -> Intake:
+    limit = settings.batch_groups * settings.dynamic_sampling_limit if settings.dynamic_sampling else 0
+    return Intake(
+        streams,
+        batch_groups=settings.batch_groups,
+        max_staleness=settings.max_staleness,
+        zero_variance_limit=limit,
+        ledger=commit.ledger,
+        epoch=epoch,
+        stopping=stopping,
+    )
 
 
 def _check_record(published: Adapter | None, commit: Commit | None, settings: TrainerSettings) -> None:

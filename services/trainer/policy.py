@@ -14,6 +14,7 @@ from transformers.utils.logging import disable_progress_bar
 from services.trainer.distributed.sharding import place
 from services.trainer.fitting.backbone import load_causal_lm
 from services.trainer.fitting.lora import adapter_files, with_adapter
+from services.trainer.fitting.setup import device_named
 from services.trainer.head import Logits, TokenScores, Wanted, score_tokens
 from services.trainer.settings import TrainerSettings
 from services.trainer.tensors import MicroBatch
@@ -26,7 +27,7 @@ class Policy:
     """The module that learns, with Hugging Face's `get_output_embeddings`."""
 
     def __init__(self, settings: TrainerSettings) -> None:
-        self.device = _device(settings.device)
+        self.device = device_named(settings.device)
         self.base_model = str(settings.model)
         torch.manual_seed(settings.seed)
         self._build(settings)
@@ -86,17 +87,11 @@ class Policy:
         with torch.no_grad(), self.model.disable_adapter():
             return self._hidden(batch), self._head()
 
-    def adapter_files(self) -> dict[str, bytes]:
+    def version_files(self) -> dict[str, bytes]:
         """What a commit holds of the policy, by file name: PEFT's files, which vLLM reads."""
         return dict(adapter_files(self.model, base_model=self.base_model))
 
-    def load_adapter(self, folder: Path) -> None:
+    def load_version(self, folder: Path) -> None:
         """Takes the weights of a commit."""
         weights = load((folder / "adapter_model.safetensors").read_bytes())
         set_peft_model_state_dict(self.model, weights)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(f"cuda:{name}" if name.isdigit() else name)

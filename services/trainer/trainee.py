@@ -43,12 +43,12 @@ class Trainee:
 
     def load(self, folder: Path) -> None:
         """Takes weights and moments of a commit."""
-        self.policy.load_adapter(folder)
+        self.policy.load_version(folder)
         adam.restore(self.optimizer, folder)
 
     def files(self) -> dict[str, bytes]:
         """What a commit holds of it, by file name."""
-        return {**self.policy.adapter_files(), adam.FILE: adam.dump(self.optimizer)}
+        return {**self.policy.version_files(), adam.FILE: adam.dump(self.optimizer)}
 
     def learn(
         self, groups: Sequence[TraceGroup], *, step: int, learner: Learner, dropped_zero_variance: int

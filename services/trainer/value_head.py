@@ -51,14 +51,14 @@ class ActorCritic(Policy):
         values_N: torch.Tensor = self.value_head(hidden_ND)
         return values_N
 
-    def adapter_files(self) -> dict[str, bytes]:
+    def version_files(self) -> dict[str, bytes]:
         """The adapter's files, and the head's."""
         weights = {name: tensor.detach().cpu() for name, tensor in self.value_head.state_dict().items()}
-        return {**super().adapter_files(), FILE: save(weights)}
+        return {**super().version_files(), FILE: save(weights)}
 
-    def load_adapter(self, folder: Path) -> None:
+    def load_version(self, folder: Path) -> None:
         """Takes the weights of a committed adapter and its head."""
-        super().load_adapter(folder)
+        super().load_version(folder)
         self.value_head.load_state_dict(load((folder / FILE).read_bytes()))
 
 

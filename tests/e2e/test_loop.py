@@ -152,7 +152,7 @@ def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: P
     policy = Policy(TrainerSettings(model=ROOT / "models/rook-tiny", run_dir=tmp_path, device="cpu"))
 
     def distance(group: TraceGroup, number: int) -> "torch.Tensor":
-        policy.load_adapter(loop.run_dir / "adapters" / f"policy-v{number:06d}")
+        policy.load_version(loop.run_dir / "adapters" / f"policy-v{number:06d}")
         advantages = [[0.0] * len(group.traces)]
         made = rows([group], advantages, version=number, mask_truncated=False, row_tokens=4096)
         batch = collate(made)

@@ -16,14 +16,14 @@ from services.trainer.policy import Policy
 class MergedPolicy(Policy):
     """Learns as an adapter, is served as a whole model."""
 
-    def adapter_files(self) -> dict[str, bytes]:
+    def version_files(self) -> dict[str, bytes]:
         """The adapter's files, from which a run resumes, and a model directory."""
         folder = Path(self.base_model)
         merged = {
             WEIGHTS_FILE: save(self._merged(), metadata={"format": "pt"}),
             CONFIG_FILE: (folder / CONFIG_FILE).read_bytes(),
         }
-        return {**beside(folder), **super().adapter_files(), **merged}
+        return {**beside(folder), **super().version_files(), **merged}
 
     def _merged(self) -> dict[str, torch.Tensor]:
         base = self.model.get_base_model()

@@ -46,12 +46,12 @@ class Gpt2Policy(Policy):
         model: Gpt2 = place(loader.load(self._folder), self.device, sharding=self._sharding)
         return model
 
-    def adapter_files(self) -> dict[str, bytes]:
+    def version_files(self) -> dict[str, bytes]:
         """What a commit holds of the policy, by file name: a model directory."""
         config: dict[str, Any] = json.loads((self._folder / CONFIG_FILE).read_text())
         return {**beside(self._folder), **loader.files(self.model, config=config)}
 
-    def load_adapter(self, folder: Path) -> None:
+    def load_version(self, folder: Path) -> None:
         """Takes the weights of a commit."""
         loader.load_weights(self.model, folder)
 

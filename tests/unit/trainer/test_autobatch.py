@@ -96,9 +96,9 @@ def policy(settings: TrainerSettings) -> Policy:
 def test_weights_gradients_and_random_numbers_are_left_alone(
     policy: Policy, settings: TrainerSettings
 ) -> None:
-    before, state = policy.adapter_files(), torch.get_rng_state()
+    before, state = policy.version_files(), torch.get_rng_state()
     probe.probe(policy, settings, Shape(4, 10, 8), positions=2)
-    assert policy.adapter_files() == before
+    assert policy.version_files() == before
     assert torch.equal(torch.get_rng_state(), state)
     assert all(parameter.grad is None for parameter in policy.parameters)
 
@@ -143,10 +143,10 @@ def test_out_of_memory_is_caught_and_undone(
             policy.parameters[0].add_(1)
         raise error
 
-    before = policy.adapter_files()
+    before = policy.version_files()
     monkeypatch.setattr(probe, "train_step", dies)
     assert probe.probe(policy, settings, Shape(4, 10, 8), positions=2).result == "out of memory"
-    assert policy.adapter_files() == before
+    assert policy.version_files() == before
 
 
 def test_another_fault_is_not_swallowed(

@@ -123,7 +123,7 @@ def test_a_commit_is_a_model_directory_and_the_way_back(folder: Path, tmp_path: 
     with torch.no_grad():
         for weight in policy.parameters:
             weight.add_(0.05)
-    files = policy.adapter_files()
+    files = policy.version_files()
     assert set(files) == {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"}
     assert json.loads(files["config.json"]) == json.loads((folder / "config.json").read_text())
     for name, data in files.items():
@@ -133,8 +133,8 @@ def test_a_commit_is_a_model_directory_and_the_way_back(folder: Path, tmp_path: 
         expected = GPT2LMHeadModel.from_pretrained(tmp_path).eval()(ids).logits
         assert torch.allclose(policy.model(ids), expected, atol=1e-4)
     again = Gpt2Policy(settings(folder))
-    again.load_adapter(tmp_path)
-    assert again.adapter_files() == files
+    again.load_version(tmp_path)
+    assert again.version_files() == files
 
 
 def test_an_adapter_is_committed_merged_too(folder: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_an_adapter_is_committed_merged_too(folder: Path, tmp_path: Path) -> Non
     with torch.no_grad():
         for weight in policy.parameters:
             weight.normal_(std=0.1)
-    files = policy.adapter_files()
+    files = policy.version_files()
     assert {"adapter_model.safetensors", "adapter_config.json", "config.json", "model.safetensors"} < set(
         files
     )
@@ -159,5 +159,5 @@ def test_an_adapter_is_committed_merged_too(folder: Path, tmp_path: Path) -> Non
             GPT2LMHeadModel.from_pretrained(folder).eval()(ids).logits, merged, atol=0.1
         )
     again = policy_for(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj,c_fc"))
-    again.load_adapter(tmp_path)
-    assert again.adapter_files() == files
+    again.load_version(tmp_path)
+    assert again.version_files() == files

@@ -198,24 +198,24 @@ def test_resuming_gives_the_bytes_of_not_stopping(small_model: Path, tmp_path: P
     commit = commits.write(
         tmp_path / "adapters",
         number=2,
-        files={**whole.adapter_files(), adam.FILE: adam.dump(optimizer)},
+        files={**whole.version_files(), adam.FILE: adam.dump(optimizer)},
         ledger=(),
         fingerprint=settings.fingerprint(),
     )
     _run(settings, whole, optimizer, range(2, 4))
     again = policy_for(settings)
     moments = adam.build(again.parameters, lr=settings.lr)
-    again.load_adapter(commit.folder)
+    again.load_version(commit.folder)
     adam.restore(moments, commit.folder)
     _run(settings, again, moments, range(2, 4))
-    assert again.adapter_files() == whole.adapter_files()
+    assert again.version_files() == whole.version_files()
     assert adam.dump(moments) == adam.dump(optimizer)
     assert whole.value_head.weight.abs().max() > 0
 
 
 def test_the_head_lies_outside_of_what_servers_load(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path)
-    files, plain = policy_for(settings).adapter_files(), Policy(settings).adapter_files()
+    files, plain = policy_for(settings).version_files(), Policy(settings).version_files()
     assert set(files) - set(plain) == {FILE}
     assert files["adapter_model.safetensors"] == plain["adapter_model.safetensors"]
     assert type(policy_for(_settings(small_model, tmp_path, objective="grpo"))) is Policy
@@ -224,7 +224,7 @@ def test_the_head_lies_outside_of_what_servers_load(small_model: Path, tmp_path:
 def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path)
     policy = ActorCritic(settings)
-    before = policy.adapter_files()
+    before = policy.version_files()
     groups = [
         replace(group, traces=tuple(trace for trace in group.traces if trace.completion.truncated))
         for group in (make_group(n, finish_reason="length") for n in range(2))
@@ -232,7 +232,7 @@ def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, 
     optimizer = adam.build(policy.parameters, lr=1.0)
     result, _ = ppo.train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
     assert result.tokens == result.micro_batches == 0
-    assert policy.adapter_files() == before
+    assert policy.version_files() == before
 
 
 @pytest.mark.parametrize(("before", "after"), [("ppo", "grpo"), ("grpo", "ppo")])
