@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +106,9 @@ def _run(argv: list[str]) -> dict[str, float]:
 def _peak_mb(process: subprocess.Popen[bytes]) -> float:
     watched, peak = psutil.Process(process.pid), 0
     while process.poll() is None:
-        try:
+        with suppress(psutil.NoSuchProcess):
             family = [watched, *watched.children(recursive=True)]
             peak = max(peak, sum(member.memory_full_info().pss for member in family))
-        except psutil.NoSuchProcess:
-            pass
         time.sleep(0.02)
     return round(peak / MB, 1)
 

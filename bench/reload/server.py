@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -47,10 +47,8 @@ def running(model: Path, root: Path) -> Iterator[tuple[str, float]]:
 def _wait_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
-        try:
+        with suppress(httpx.TransportError):
             if httpx.get(f"{url}/readyz", timeout=5.0).status_code == 200:
                 return
-        except httpx.TransportError:
-            pass
         time.sleep(0.1)
     raise RuntimeError(f"the server did not become ready: {log.read_text()[-2000:]}")

@@ -9,7 +9,7 @@ import logging
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 from rookery import __version__
 from rookery.errors import SetupError, Unavailable
@@ -78,10 +78,9 @@ class Feed:
 async def _pause(stopping: asyncio.Event) -> None:
     start = time.monotonic()
     try:
-        async with asyncio.timeout(_POLL_S):
-            await stopping.wait()
-    except TimeoutError:
-        pass
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_POLL_S):
+                await stopping.wait()
     finally:
         FEED_WAIT_S.inc(time.monotonic() - start)
 
