@@ -39,7 +39,9 @@ class Report:
     def recover(self, row: Mapping[str, Any] | None) -> None:
         """Writes the row of a step that was committed and then killed before it was written."""
         if row and row["step"] > _last_step(self._path):
-            self._write({**self._with_best(row), "recovered": True})
+            row = {**self._with_best(row), "recovered": True}
+            self._write(row)
+            self._tracker.log(row)
 
     def step(self, row: Mapping[str, Any], *, phases_s: Mapping[str, float], ages: Iterable[int]) -> None:
         """`row` is `describe_step`'s; `phases_s` are wall-clock seconds of the parts of the step, by name."""

@@ -24,6 +24,7 @@ from services.trainer.report import Report, describe_step, strict  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
 from services.trainer.tasks import by_task  # noqa: E402
+from services.trainer.tracking import Tracker  # noqa: E402
 
 PHASES = {"rollout_wait": 0.5, "train": 1.0, "commit": 0.1, "settle": 0.1, "publish": 0.3}
 DROPPED = {"stale": 1, "zero_variance": 0}
@@ -145,3 +146,21 @@ def test_a_torn_last_line_is_dropped_and_written_again(written: dict[str, float]
     with Report(tmp_path) as report:
         report.recover({**written, "step": 2})
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
+
+
+class Listener(Tracker):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, float]] = []
+
+    def log(self, row: dict[str, float]) -> None:
+        self.rows.append(row)
+
+
+def test_a_recovered_row_is_tracked_too(written: dict[str, float], tmp_path: Path) -> None:
+    listener = Listener()
+    with Report(tmp_path, listener) as report:
+        report.recover({**written, "step": 3})
+        report.recover({**written, "step": 3})
+    assert [row["step"] for row in listener.rows] == [3]
