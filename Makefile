@@ -28,7 +28,7 @@ check: setup ## formatting, lint, types, import rules, drift of what is generate
 	$(PY) scripts/proto.py --check
 	$(PY) scripts/version.py
 	$(PY) -m scripts.dashboards --check
-	$(PY) -m pytest -q tests/unit
+	$(PY) -m pytest -q -n auto --dist worksteal tests/unit
 
 format: setup ## format the code and mend what ruff can mend
 	$(BIN)/ruff format .
