@@ -39,11 +39,35 @@ def check_advantages(groups: Sequence[TraceGroup], advantages: Sequence[Sequence
             raise ArithmeticError(f"group {group.id}: advantages {values!r} of rewards {group.rewards!r}")
 
 
+def check_divergence(kl: float, groups: Sequence[TraceGroup], *, step: int) -> None:
+    """Refuses a D(policy || base) that is no number, before a coefficient follows it into a commit.
+
+    Raises:
+        ArithmeticError: naming the groups of the step.
+    """
+    if not math.isfinite(kl):
+        names = ", ".join(group.id for group in groups)
+        raise ArithmeticError(f"step {step}: D(policy || base) is {kl!r}; the batch holds groups {names}")
+
+
 class Grouped(Protocol):
     """What a loss was computed from: a row names its group."""
 
     @property
     def group_id(self) -> str: ...
+
+
+def check_estimate(group_id: str, *, values: Sequence[float], advantages: Sequence[float]) -> None:
+    """Refuses what a critic makes of a completion where it is no number: whitening would spread it over all.
+
+    Raises:
+        ArithmeticError: naming the group, the first such token and its numbers.
+    """
+    for place, (value, advantage) in enumerate(zip(values, advantages, strict=True)):
+        if not (math.isfinite(value) and math.isfinite(advantage)):
+            raise ArithmeticError(
+                f"group {group_id}: value of token {place} is {value!r}, its advantage {advantage!r}"
+            )
 
 
 def check_losses(losses: Sequence[float], batches: Sequence[Sequence[Grouped]], *, step: int) -> None:

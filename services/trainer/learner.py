@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from rookery.trace import TraceGroup
+from services.trainer import finite
 from services.trainer.advantages import Averages, updated
 from services.trainer.collapse import collapsed_steps
-from services.trainer.losses.coefficient import moved
+from services.trainer.losses.coefficient import Controlled, moved
 from services.trainer.settings import ObjectiveSettings
 
 
@@ -17,8 +18,8 @@ class Learner:
 
     averages: Averages | None = None
     """Of the rewards: what the baselines ema and adaptive stand on."""
-    kl_coefficient: float | None = None
-    """Of the next step, under the schedules adaptive and smooth."""
+    kl_coefficient: Controlled | None = None
+    """Under the schedules adaptive and smooth."""
     collapsed_steps: int = 0
     """See `collapse`."""
 
@@ -34,17 +35,21 @@ class Learner:
     ) -> "Learner":
         """The successor after a step on `groups`.
 
-        `coefficient` is the one the step used, `kl` the D(policy || base) it measured, where it did.
+        `coefficient` is the one the step used, `kl` the D(policy || base) it measured, where it did. What the
+        settings do not use is forgotten: taken up again later, it would be of another policy.
+
+        Raises:
+            ArithmeticError: the coefficient would follow a `kl` that is not finite; it names the groups.
         """
-        averages = self.averages
+        averages = None
         if settings.baseline in ("ema", "adaptive"):
             rewards = [group.rewards for group in groups]
-            averages = updated(averages, rewards, decay=settings.baseline_decay)
+            averages = updated(self.averages, rewards, decay=settings.baseline_decay)
+        if settings.kl_schedule in ("adaptive", "smooth") and kl is not None:
+            finite.check_divergence(kl, groups, step=step)
         return Learner(
             averages=averages,
-            kl_coefficient=self.kl_coefficient
-            if kl is None
-            else moved(coefficient, kl=kl, settings=settings),
+            kl_coefficient=moved(self.kl_coefficient, coefficient, kl=kl, settings=settings),
             collapsed_steps=collapsed_steps(
                 self.collapsed_steps, share=zero_variance_share, step=step, settings=settings
             ),
@@ -59,5 +64,9 @@ class Learner:
         """The inverse; a commit that has none begins anew."""
         if not state:
             return cls()
-        averages = state["averages"]
-        return cls(**{**state, "averages": Averages(**averages) if averages else None})
+        averages, controlled = state["averages"], state["kl_coefficient"]
+        return cls(
+            averages=Averages(**averages) if averages else None,
+            kl_coefficient=Controlled(**controlled) if controlled else None,
+            collapsed_steps=state["collapsed_steps"],
+        )

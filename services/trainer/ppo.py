@@ -148,6 +148,8 @@ def _estimate(
                 )
                 for completion in row.completions
             ]
+            for estimate in found[id(row)]:
+                finite.check_estimate(row.group_id, values=estimate.values, advantages=estimate.advantages)
     return _whitened(found) if settings.whiten else found
 
 
@@ -191,7 +193,7 @@ def _update(
     world: World,
 ) -> Update:
     pending: list[Pending] = []
-    value_sums: list[torch.Tensor] = []
+    of_critic: list[torch.Tensor] = []
     deal = world.deal(rows, tokens=settings.micro_batch_tokens)
     for turn in deal.turns:
         tensors = collate(turn.rows, device=policy.device)
@@ -207,12 +209,14 @@ def _update(
         (turn.weight * loss).backward()
         if turn.weight:
             pending.append(measures)
-            value_sums.append(torch.stack([value_N.detach().sum(), clipped_N.sum().to(value_N.dtype)]))
+            of_critic.append(
+                torch.stack([t.double() for t in (loss.detach(), value_N.detach().sum(), clipped_N.sum())])
+            )
     parts = gathered(pending, world)
-    value_loss, clipped = map(sum, zip(*world.gather([sums.tolist() for sums in value_sums]), strict=True))
-    finite.check_losses([part.loss for part in parts], deal.cuts, step=step)
+    losses, value_sums, clipped = zip(*world.gather([figures.tolist() for figures in of_critic]), strict=True)
+    finite.check_losses(losses, deal.cuts, step=step)
     grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings, world=world)
-    return Update(parts, value_loss, clipped, grad_norm, lr)
+    return Update(parts, sum(value_sums), sum(clipped), grad_norm, lr)
 
 
 def _objective(settings: TrainerSettings, weight: float, normaliser: float) -> Objective:

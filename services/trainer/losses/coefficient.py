@@ -1,7 +1,10 @@
 """The weight of the KL penalty, and how it moves. No torch.
 
-The state is the coefficient of the next step; it lies in the commit. None: no step was made yet.
+The schedules adaptive and smooth keep a state, which lies in the commit. None: no step was made yet, or the
+schedule keeps none.
 """
+
+from dataclasses import dataclass
 
 from services.trainer.settings import ObjectiveSettings
 
@@ -17,21 +20,32 @@ _SPAN = 1000.0
 would otherwise drive it to zero or infinity."""
 
 
-def coefficient(state: float | None, *, step: int, settings: ObjectiveSettings) -> float:
+@dataclass(frozen=True, slots=True)
+class Controlled:
+    """The coefficient of the next step, and the setting that it began from."""
+
+    now: float
+    begun: float
+
+
+def coefficient(state: Controlled | None, *, step: int, settings: ObjectiveSettings) -> float:
     """Of step `step`, counted from 0.
 
-    The schedule warmup is linear and reaches the full value after `kl_warmup_steps`.
+    The schedule warmup is linear and reaches the full value after `kl_warmup_steps`. A run that resumes with
+    another `kl_coefficient` begins from that one again.
     """
     full = settings.kl_coefficient
     if settings.kl_schedule == "warmup":
         return full * min(1.0, (step + 1) / (settings.kl_warmup_steps + 1))
-    if settings.kl_schedule == "fixed" or state is None:  # a run may resume with another schedule
+    if settings.kl_schedule == "fixed" or state is None or state.begun != full:
         return full
-    return state
+    return state.now
 
 
-def moved(now: float, *, kl: float, settings: ObjectiveSettings) -> float | None:
-    """The state after a step with coefficient `now` that measured `kl` nats a token; None where none is kept.
+def moved(
+    state: Controlled | None, now: float, *, kl: float | None, settings: ObjectiveSettings
+) -> Controlled | None:
+    """The state after a step with coefficient `now` that measured `kl` nats a token, or no KL: then it stays.
 
     adaptive: x1.5 above 1.5 targets, /1.5 below target/1.5.
     smooth: times 1 + 0.1 clip(kl/target - 1, -0.2, 0.2). Ziegler et al. measure a whole sequence's KL; here
@@ -40,9 +54,11 @@ def moved(now: float, *, kl: float, settings: ObjectiveSettings) -> float | None
     schedule, target = settings.kl_schedule, settings.kl_target
     if schedule not in ("adaptive", "smooth"):
         return None
+    if kl is None:
+        return state
     factor = _smooth(kl / target) if schedule == "smooth" else _adaptive(kl / target)
     full = settings.kl_coefficient
-    return min(max(now * factor, full / _SPAN), full * _SPAN)
+    return Controlled(min(max(now * factor, full / _SPAN), full * _SPAN), full)
 
 
 def _adaptive(relative: float) -> float:

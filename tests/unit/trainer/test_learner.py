@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from rookery.errors import SetupError
 from services.trainer.advantages import Averages
 from services.trainer.learner import Learner
-from services.trainer.losses.coefficient import coefficient, moved
+from services.trainer.losses.coefficient import Controlled, coefficient, moved
 from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 
@@ -21,7 +22,14 @@ def _settings(**changed: object) -> TrainerSettings:
 def test_fixed_stays() -> None:
     settings = _settings(kl_coefficient=0.1)
     assert coefficient(None, step=0, settings=settings) == 0.1
-    assert moved(0.1, kl=99.0, settings=settings) is None
+    assert moved(Controlled(0.3, 0.3), 0.1, kl=99.0, settings=settings) is None
+
+
+def _next(now: float, *, kl: float, settings: TrainerSettings) -> float:
+    state = moved(None, now, kl=kl, settings=settings)
+    assert state is not None
+    assert state.begun == settings.kl_coefficient
+    return state.now
 
 
 def test_warmup_is_linear_and_then_full() -> None:
@@ -35,13 +43,13 @@ def test_warmup_is_linear_and_then_full() -> None:
 )
 def test_adaptive_multiplies_outside_its_band_of_half_around_the_target(kl: float, factor: float) -> None:
     settings = _settings(kl_schedule="adaptive", kl_target=0.1)
-    assert moved(0.02, kl=kl, settings=settings) == pytest.approx(0.02 * factor)
+    assert _next(0.02, kl=kl, settings=settings) == pytest.approx(0.02 * factor)
 
 
 @pytest.mark.parametrize(("kl", "factor"), [(0.1, 1.0), (0.11, 1.01), (0.09, 0.99), (5.0, 1.02), (0.0, 0.98)])
 def test_smooth_is_zieglers_proportional_controller(kl: float, factor: float) -> None:
     settings = _settings(kl_schedule="smooth", kl_target=0.1)
-    assert moved(0.02, kl=kl, settings=settings) == pytest.approx(0.02 * factor)
+    assert _next(0.02, kl=kl, settings=settings) == pytest.approx(0.02 * factor)
 
 
 @pytest.mark.parametrize("schedule", ["adaptive", "smooth"])
@@ -49,9 +57,7 @@ def test_a_controller_brings_a_divergence_that_answers_it_to_the_target(schedule
     settings = _settings(kl_schedule=schedule, kl_target=0.1, kl_coefficient=1.0)
     now = 1.0
     for _ in range(400):
-        next_ = moved(now, kl=0.02 / now, settings=settings)
-        assert next_ is not None
-        now = next_
+        now = _next(now, kl=0.02 / now, settings=settings)
     assert 0.1 / 1.51 < 0.02 / now < 0.1 * 1.51
 
 
@@ -59,7 +65,7 @@ def test_an_unreachable_target_ends_at_a_bound() -> None:
     settings = _settings(kl_schedule="adaptive", kl_coefficient=0.02)
     now = 0.02
     for _ in range(100):
-        now = moved(now, kl=9.0, settings=settings) or 0.0
+        now = _next(now, kl=9.0, settings=settings)
     assert now == 20.0
 
 
@@ -100,14 +106,32 @@ def _after(learner: Learner, share: float = 0.0, kl: float | None = None, **chan
 def test_a_step_moves_only_what_its_settings_use() -> None:
     assert _after(Learner(), kl=9.0) == Learner()
     adaptive = _after(Learner(), kl=9.0, kl_schedule="adaptive", baseline="ema")
-    assert adaptive.kl_coefficient == pytest.approx(0.03)
+    assert adaptive.kl_coefficient == Controlled(pytest.approx(0.03), 0.02)
     assert adaptive.averages is not None
-    unmeasured = _after(Learner(kl_coefficient=0.5), kl=None, kl_schedule="adaptive")
-    assert unmeasured.kl_coefficient == 0.5, "a batch without tokens says nothing about the KL"
+    unmeasured = _after(Learner(kl_coefficient=Controlled(0.5, 0.02)), kl=None, kl_schedule="adaptive")
+    assert unmeasured.kl_coefficient == Controlled(0.5, 0.02), (
+        "a batch without tokens says nothing about the KL"
+    )
+
+
+def test_what_a_step_does_not_use_is_forgotten() -> None:
+    """Taken up again a thousand steps later, it would be another policy's."""
+    before = Learner(Averages(0.1, 0.2, 0.3), kl_coefficient=Controlled(0.5, 0.02))
+    assert _after(before) == Learner()
+
+
+@pytest.mark.parametrize("kl", [math.nan, math.inf])
+@pytest.mark.parametrize("schedule", ["adaptive", "smooth"])
+def test_a_divergence_that_is_no_number_moves_no_coefficient(schedule: str, kl: float) -> None:
+    with pytest.raises(ArithmeticError, match=r"step 3: D\(policy .* is (nan|inf).*groups group-1, group-2$"):
+        _after(Learner(), kl=kl, kl_schedule=schedule)
+    assert _after(Learner(), kl=kl).kl_coefficient is None
 
 
 def test_it_survives_the_commit() -> None:
-    learner = Learner(Averages(0.1, 1 / 3, 1e-17), kl_coefficient=0.1 + 0.2, collapsed_steps=4)
+    learner = Learner(
+        Averages(0.1, 1 / 3, 1e-17), kl_coefficient=Controlled(0.1 + 0.2, 0.1), collapsed_steps=4
+    )
     assert Learner.of(json.loads(json.dumps(learner.as_json()))) == learner
     assert Learner.of(json.loads(json.dumps(Learner().as_json()))) == Learner()
     assert Learner.of(None) == Learner()
@@ -125,6 +149,11 @@ def test_the_alarm_sounds_when_the_groups_have_collapsed_for_long(caplog: pytest
     assert "3 steps on end 90% or more of the groups had equal rewards" in caplog.text
 
 
-def test_a_fixed_coefficient_is_the_flags_after_another_schedule() -> None:
-    assert coefficient(0.9, step=7, settings=_settings(kl_coefficient=0.1)) == 0.1
-    assert coefficient(0.9, step=7, settings=_settings(kl_coefficient=0.1, kl_schedule="adaptive")) == 0.9
+def test_a_coefficient_of_the_flags_wins_over_what_was_remembered_of_another() -> None:
+    def resumed(**changed: object) -> float:
+        return coefficient(Controlled(0.9, 0.1), step=7, settings=_settings(**changed))
+
+    assert resumed(kl_coefficient=0.1) == 0.1, "fixed"
+    for schedule in ("adaptive", "smooth"):
+        assert resumed(kl_coefficient=0.1, kl_schedule=schedule) == 0.9
+        assert resumed(kl_coefficient=0.4, kl_schedule=schedule) == 0.4

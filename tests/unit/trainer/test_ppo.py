@@ -235,6 +235,44 @@ def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, 
     assert policy.version_files() == before
 
 
+class Broken(ActorCritic):
+    """A critic that has no number for one token id, in every score or in those with gradients."""
+
+    token, when = 0, "always"
+
+    def score(self, batch, **wanted):  # type: ignore[no-untyped-def]
+        self._bad = batch.targets_N == self.token
+        return super().score(batch, **wanted)
+
+    def values(self, hidden: "torch.Tensor") -> "torch.Tensor":
+        values = super().values(hidden)
+        if self.when == "always" or torch.is_grad_enabled():
+            values = torch.where(self._bad, torch.nan, values)
+        return values
+
+
+@pytest.mark.parametrize("when", ["always", "learning"])
+def test_a_value_that_is_no_number_names_its_own_group(small_model: Path, tmp_path: Path, when: str) -> None:
+    settings = _settings(small_model, tmp_path, micro_batch_tokens=1, row_tokens=256)
+    policy = Broken(settings)
+    groups = _groups(0)
+    policy.when, policy.token = when, groups[2].traces[1].completion.token_ids[0]
+    others = [
+        t for g in groups for trace in g.traces for t in trace.completion.token_ids if g is not groups[2]
+    ]
+    assert policy.token not in others
+    optimizer = adam.build(policy.parameters, lr=settings.lr)
+    before = policy.version_files()
+    said = (
+        r"group group-2: value of token \d+ is nan"
+        if when == "always"
+        else r"loss is nan .* of groups group-2$"
+    )
+    with pytest.raises(ArithmeticError, match=said):
+        ppo.train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+    assert policy.version_files() == before
+
+
 @pytest.mark.parametrize(("before", "after"), [("ppo", "grpo"), ("grpo", "ppo")])
 def test_a_critic_does_not_come_or_go_within_a_run(
     small_model: Path, tmp_path: Path, before: str, after: str
