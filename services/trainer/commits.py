@@ -16,14 +16,14 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rookery.errors import SetupError
 from rookery.trace import PolicyVersion, policy_name
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 _SERVED = ("model.safetensors", "adapter_model.safetensors")
 """Whose SHA-256 is the version's: where a commit has a whole model, that is what is served."""
@@ -45,6 +45,8 @@ class Commit:
     """What the step that made it measured."""
     learner: Mapping[str, Any] | None = None
     """What learning remembers beside weights and moments: see `learner`."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """The run's account of dropped groups by reason, as it stood: see `intake`."""
 
 
 @contextmanager
@@ -74,6 +76,7 @@ def write(
     fingerprint: Mapping[str, str],
     row: Mapping[str, Any] | None = None,
     learner: Mapping[str, Any] | None = None,
+    dropped: Mapping[str, int] | None = None,
 ) -> Commit:
     """Makes version `number` durable: write, sync, rename, sync the parent."""
     final = root / policy_name(number)
@@ -91,6 +94,7 @@ def write(
         "fingerprint": dict(fingerprint),
         "row": row,
         "learner": learner,
+        "dropped": dict(dropped or {}),
     }
     for name, data in {**files, "state.json": json.dumps(state).encode()}.items():
         _write_synced(temporary / name, data)
@@ -100,7 +104,7 @@ def write(
         raise SetupError(f"{final} exists already: two trainers write to one run folder")
     temporary.rename(final)
     _sync_folder(root)
-    return Commit(version, final, ledger, row, learner)
+    return Commit(version, final, ledger, row, learner, dict(dropped or {}))
 
 
 def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
@@ -121,7 +125,9 @@ def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
     if changed or state["state_version"] != STATE_VERSION:
         raise SetupError(f"cannot resume {folders[-1]}: {'; '.join(changed) or 'another format'}")
     version = PolicyVersion(state["number"], state["sha256"])
-    return Commit(version, folders[-1], tuple(state["ledger"]), state.get("row"), state.get("learner"))
+    return Commit(
+        version, folders[-1], tuple(state["ledger"]), state["row"], state["learner"], state["dropped"]
+    )
 
 
 def prune(root: Path, *, newest: int, keep: int) -> None:

@@ -9,7 +9,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -53,6 +53,7 @@ class Intake:
         max_staleness: int,
         zero_variance_limit: int = 0,
         ledger: Sequence[str],
+        dropped_before: Mapping[str, int],
         epoch: int,
         stopping: threading.Event,
     ) -> None:
@@ -61,6 +62,7 @@ class Intake:
         self._max_staleness = max_staleness
         self._zero_variance_limit = zero_variance_limit
         self._ledger = ledger
+        self._dropped_before = dropped_before
         self._epoch = epoch
         self._stopping = stopping
         self._ready: queue.Queue[Held] = queue.Queue(maxsize=2 * batch_groups)
@@ -69,6 +71,7 @@ class Intake:
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self.waited_s = 0.0
         self.dropped = {"stale": 0, "zero_variance": 0}
+        """Since the last commit, by reason: also what an earlier life dropped for the batch it never made."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -85,7 +88,7 @@ class Intake:
         """
         batch: dict[str, Held] = {}
         trained = set(self._ledger)
-        self.dropped = dict.fromkeys(self.dropped, 0)
+        self._count_dropped()
         self.waited_s = 0.0
         while len(batch) < self._batch_groups:
             held = self._take(while_waiting)
@@ -105,10 +108,23 @@ class Intake:
             logger.warning("dropped %d groups too old for version %d", self.dropped["stale"], version)
         return list(batch.values())
 
+    @property
+    def account(self) -> dict[str, int]:
+        """The run's dropped groups by reason, up to the batch handed out last: the commit's."""
+        return {reason: self._dropped_before[reason] + count for reason, count in self.dropped.items()}
+
     def settle(self, batch: Sequence[Held], *, ledger: Sequence[str]) -> None:
         """Acknowledges a committed batch; `ledger` is the commit's."""
-        self._ledger = ledger
+        self._ledger, self._dropped_before = ledger, self.account
         self._settle([held.entry_id for held in batch], "trained", label="trained")
+
+    def _count_dropped(self) -> None:
+        """Begins with what the run's account holds beyond the last commit's: a batch that a kill cut short
+        goes on counting where it was."""
+        now = self._streams.counts().dropped
+        before = self._dropped_before
+        self._dropped_before = {r: min(before.get(r, 0), now.get(r, 0)) for r in self.dropped}
+        self.dropped = {r: now.get(r, 0) - self._dropped_before[r] for r in self.dropped}
 
     def _unfit(self, group: TraceGroup, version: int) -> str | None:
         """Why a group is not trained on, if so. Zero variance is a reason only up to the limit of a batch:

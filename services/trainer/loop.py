@@ -46,7 +46,7 @@ def train(
     commit = _resume(settings, leader)
     _check_record(streams.policy(), commit, settings)
     if commit is None:
-        commit = _commit(settings, leader, number=0, ledger=())
+        commit = _commit(settings, leader, number=0, ledger=(), dropped={})
     leader.begin(commit.folder)
     publisher.publish(_adapter(policy, commit))
     intake = _intake(settings, streams, commit, epoch=epoch, stopping=stopping)
@@ -85,7 +85,15 @@ def train(
             row |= meter.row(groups, tokens=result.tokens, train_s=phases["train"], passes=passes)
             ledger = (*commit.ledger, *(group.id for group in groups))
             with _timed(phases, "commit"):
-                commit = _commit(settings, leader, number=number, ledger=ledger, row=row, learner=learner)
+                commit = _commit(
+                    settings,
+                    leader,
+                    number=number,
+                    ledger=ledger,
+                    dropped=intake.account,
+                    row=row,
+                    learner=learner,
+                )
             with _timed(phases, "settle"):
                 intake.settle(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
@@ -106,6 +114,7 @@ def _intake(
         max_staleness=settings.max_staleness,
         zero_variance_limit=limit,
         ledger=commit.ledger,
+        dropped_before=commit.dropped,
         epoch=epoch,
         stopping=stopping,
     )
@@ -143,6 +152,7 @@ def _commit(
     *,
     number: int,
     ledger: tuple[str, ...],
+    dropped: Mapping[str, int],
     row: Mapping[str, Any] | None = None,
     learner: Learner = Learner(),  # noqa: B008 - frozen
 ) -> Commit:
@@ -154,6 +164,7 @@ def _commit(
         fingerprint=settings.fingerprint(),
         row=None if row is None else strict(row),
         learner=learner.as_json(),
+        dropped=dropped,
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -99,7 +100,7 @@ def test_what_learning_remembers_is_in_the_commit(changed: dict[str, Any], run: 
     states = [json.loads(r.state(3)) for r in (run, other)]
     assert states[0]["learner"] == states[1]["learner"]
     if changed["kl_schedule"] != "warmup":
-        assert states[0]["learner"]["kl_coefficient"] != 0.02
+        assert states[0]["learner"]["kl_coefficient"]["now"] != 0.02
         assert states[0]["learner"]["averages"] is not None
 
 
@@ -117,6 +118,40 @@ def test_dynamic_sampling_drops_groups_of_equal_rewards_up_to_its_limit(run: Run
     assert row["zero_variance_groups"] == BATCH
     assert row["zero_variance_share"] == 1.0
     assert run.accounted()
+
+
+def test_a_kill_does_not_begin_the_count_of_dropped_groups_anew(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = _groups(2 * BATCH, first=10)
+    equal = [_with_equal_rewards(group) for group in _groups(2 * BATCH, first=40)]
+    undisturbed = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    dynamic = {"dynamic_sampling": True, "dynamic_sampling_limit": 1}
+    undisturbed.add([*equal, *plain])
+    undisturbed.train(2, **dynamic)
+    run.add(equal[: BATCH - 1])
+    with monkeypatch.context() as patch:
+        patch.setattr(Intake, "_take", _until_empty)
+        run.train(2, **dynamic)
+    assert run.streams.counts().dropped == {"zero_variance": BATCH - 1}
+    run.add([*equal[BATCH - 1 :], *plain])
+    run.train(2, **dynamic)
+    assert run.streams.counts().dropped == {"zero_variance": BATCH}
+    assert run.adapter(2) == undisturbed.adapter(2)
+    rows = [json.loads((r.folder / "metrics.jsonl").read_text().splitlines()[0]) for r in (run, undisturbed)]
+    for name in ("dropped_zero_variance", "zero_variance_share"):
+        assert rows[0][name] == rows[1][name], name
+    assert [json.loads(r.state(2))["dropped"] for r in (run, undisturbed)] == 2 * [
+        {"stale": 0, "zero_variance": BATCH}
+    ]
+
+
+def _until_empty(intake: Intake, while_waiting: Callable[[], None]) -> Any:
+    """What comes within a second; then the trainer is told to stop, as by a signal, amid a batch."""
+    with contextlib.suppress(queue.Empty):
+        return intake._ready.get(timeout=1.0)
+    intake._stopping.set()
+    return None
 
 
 def _with_equal_rewards(group: TraceGroup) -> TraceGroup:
@@ -225,6 +260,7 @@ class Reader:
             batch_groups=BATCH,
             max_staleness=4,
             ledger=ledger,
+            dropped_before={},
             epoch=run.streams.take_over(),
             stopping=self.stopping,
         )
