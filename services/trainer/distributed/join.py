@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from rookery.errors import SetupError
 from services.trainer.distributed.world import Captain, Follower, World
+from services.trainer.fitting.setup import device_named
 from services.trainer.settings import TrainerSettings
 
 TIMEOUT_S = 600.0
@@ -34,7 +35,7 @@ def joined(settings: TrainerSettings) -> Iterator[World]:
         return
     timeout = timedelta(seconds=TIMEOUT_S)
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
-    device = torch.device(settings.device if settings.device == "cpu" else f"cuda:{settings.device}")
+    device = device_named(settings.device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "cpu:gloo"
@@ -50,11 +51,13 @@ def own_device(settings: TrainerSettings) -> TrainerSettings:
     """`settings` with the one of `--device`'s devices that is this process's.
 
     Raises:
-        SetupError: there are more processes on this machine than devices.
+        SetupError: there are more processes on this machine than devices, or one process for several.
     """
     place = int(os.environ.get("LOCAL_RANK", "0"))
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     names = settings.device.split(",")
+    if len(names) > 1 and not several:
+        raise SetupError(f"--device {settings.device} is of {len(names)} processes: see `accelerate launch`")
     if names == ["auto"] and several:
         names = [str(index) for index in range(torch.cuda.device_count())] or ["cpu"]
     if names in (["cpu"], ["auto"]):

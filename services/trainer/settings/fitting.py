@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from rookery.settings import PresetSettings
+from services.trainer.settings.device import Device
 
 
 class FitSettings(PresetSettings):
@@ -53,7 +54,7 @@ class FitSettings(PresetSettings):
     """torch.compile the loss: about 1.5 times as fast on CPU after a minute of compiling."""
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
-    device: str = "auto"
+    device: Device = "auto"
     """`cpu`, the index of a GPU, or `auto`."""
     threads: NonNegativeInt = 0
     """CPU threads; 0 leaves torch's choice."""

@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from pydantic_settings import SettingsConfigDict
 
 from rookery.settings import Port, Settings
+from services.trainer.settings.device import Device
 from services.trainer.settings.fitting import FitSettings
 
 
@@ -69,7 +70,7 @@ class RewardServerSettings(Settings):
     what was asked beside it."""
     queue: PositiveInt = 4096
     """Answers that may wait before callers are told to come back."""
-    device: str = "auto"
+    device: Device = "auto"
     """`cpu`, the index of a GPU, or `auto`."""
     threads: NonNegativeInt = 0
     """CPU threads; 0 leaves torch's choice."""

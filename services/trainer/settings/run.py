@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, Posi
 from pydantic_settings import SettingsConfigDict
 
 from rookery.settings import Port, PresetSettings
+from services.trainer.settings.device import Devices
 from services.trainer.settings.objective import ObjectiveSettings
 
 _LEAST_ADAPTERS = 8
@@ -35,7 +36,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     """Address of probes and metrics."""
     port: Port = 8003
     """Port of probes and metrics."""
-    device: str = "auto"
+    device: Devices = "auto"
     """`cpu`, the index of a GPU, or `auto`; with several processes the indices of theirs, with commas."""
     threads: int = 0
     """CPU threads; 0 takes half of the cores: vLLM and Stockfish want the others."""

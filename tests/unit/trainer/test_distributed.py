@@ -141,19 +141,47 @@ def test_what_rank_0_has_measured_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "place", "own"), [("cpu", 1, "cpu"), ("0,3", 0, "0"), ("0,3", 1, "3"), ("2", 0, "2")]
+    ("device", "place", "own"),
+    [("cpu", 1, "cpu"), ("0,3", 0, "0"), ("0,3", 1, "3"), ("2", 0, "2"), ("cuda:0,cuda:1", 1, "1")],
 )
 def test_a_process_takes_its_place_among_the_devices(
     device: str, place: int, own: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCAL_RANK", str(place))
+    monkeypatch.setenv("WORLD_SIZE", "2")
     assert own_device(_settings(device=device)).device == own
 
 
 def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(SetupError, match=r"process 2 .* --device 0,3 has 2"):
         own_device(_settings(device="0,3"))
+
+
+def test_one_process_takes_no_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(SetupError, match="--device 0,3 is of 2 processes"):
+        own_device(_settings(device="0,3"))
+
+
+@pytest.mark.parametrize("device", ["1", "cuda:1"])
+def test_each_process_of_a_launcher_sets_its_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[Any] = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    found = (torch.distributed.HashStore(), 1, 2)
+    monkeypatch.setattr(torch.distributed, "rendezvous", lambda *_, **__: iter([found]))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: None)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    with joined(_settings(device=device)):
+        assert chosen == [torch.device("cuda:1")]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda", "0,cpu", "auto,0", "0,", "0,cuda:0", "-1"])
+def test_what_is_no_device_is_refused(device: str) -> None:
+    with pytest.raises(ValueError, match="device"):
+        _settings(device=device)
 
 
 def test_one_process_shards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
