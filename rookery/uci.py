@@ -1,7 +1,7 @@
 """What is said to a UCI engine and what it answers: questions, analyses, and the text between them.
 
 Questions are searches limited by nodes on a cleared hash, which give the same bits whatever was
-searched before. Running the engine is for `rookery.engine`.
+searched before. Running the engine is for `rookery.engines`.
 """
 
 from __future__ import annotations

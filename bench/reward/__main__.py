@@ -25,7 +25,7 @@ from bench.reward.profiling import profile
 from bench.reward.target import targets
 from bench.reward.throughput import BATCH_ROUTES, REPEATS, SINGLE_ROUTES, WARM_QUESTIONS, Effort, run_case
 from bench.reward.workload import KINDS, Workload, positions
-from rookery.engine import find_engine
+from rookery.engines import find_engine
 from services.reward.settings import RewardSettings
 
 SECTIONS = ("throughput", "growth", "latency", "cached", "memory")

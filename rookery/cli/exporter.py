@@ -12,13 +12,13 @@ from pydantic import PositiveFloat
 from pydantic_settings import SettingsConfigDict
 
 from rookery import __version__, metrics
-from rookery.account import Counts, Overview
-from rookery.backlog import Backlog
 from rookery.errors import Unavailable
 from rookery.logs import configure
 from rookery.serving import Service, add_probes, serve
 from rookery.settings import Port, RunSettings
 from rookery.streams import RunStreams
+from rookery.streams.account import Counts, Overview
+from rookery.streams.backlog import Backlog
 
 STREAMS = ("positions", "traces", "dead")
 

@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rookery.account import Overview
 from rookery.local.observer import Snapshot
 from rookery.local.supervisor import Member, State
+from rookery.streams.account import Overview
 
 WINDOW = 10
 """Steps averaged at the beginning and at the end."""

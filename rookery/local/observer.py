@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from rookery.account import Overview
 from rookery.errors import Unavailable
 from rookery.local.probes import TIMEOUT_S, probe
 from rookery.streams import RunStreams
+from rookery.streams.account import Overview
 
 logger = logging.getLogger(__name__)
 

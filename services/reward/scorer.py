@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rookery import metrics
-from rookery.engine import find_engine
-from rookery.engines import EnginePool, Lane
+from rookery.engines import EnginePool, Lane, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.trace import EngineStamp, Outcome, Verdict
 from services.reward import graded, tasks

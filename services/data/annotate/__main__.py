@@ -16,8 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from rookery.engine import find_engine
-from rookery.engines import EnginePool
+from rookery.engines import EnginePool, find_engine
 from rookery.errors import RookeryError
 from rookery.prompt import STYLES
 from rookery.trace import Phase, Position

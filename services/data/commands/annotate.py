@@ -11,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rookery.engine import find_engine
-from rookery.engines import EnginePool
+from rookery.engines import EnginePool, find_engine
 from services.data.annotate import Annotator, Effort, Manner
 from services.data.annotate.annotating import Annotating, write_annotations
 from services.data.annotate.annotator import AHEAD

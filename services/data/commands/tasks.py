@@ -12,8 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rookery.engine import find_engine
-from rookery.engines import EnginePool
+from rookery.engines import EnginePool, find_engine
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
 from rookery.rookworld import LAYOUTS

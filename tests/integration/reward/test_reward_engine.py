@@ -14,10 +14,9 @@ import chess
 import pytest
 
 from rookery import metrics
-from rookery.engine import find_engine
-from rookery.engines import EnginePool
+from rookery.engines import EnginePool, find_engine
+from rookery.engines.quarantine import MAX_CRASHES
 from rookery.errors import EngineFault, Quarantined, RookeryError, SetupError, Unavailable
-from rookery.quarantine import MAX_CRASHES
 from rookery.trace import Outcome, Verdict
 from rookery.uci import Analysis, Query
 from services.reward.scorer import Item, Scorer
@@ -334,7 +333,7 @@ async def test_stopping_fails_what_waits(stockfish_path: str) -> None:
 async def test_a_program_that_is_no_engine_is_a_set_up_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, start_s: float, why: str
 ) -> None:
-    monkeypatch.setattr("rookery.engine.START_S", start_s)
+    monkeypatch.setattr("rookery.engines.engine.START_S", start_s)
     with pytest.raises(SetupError, match=why):
         await Scorer.start(RewardSettings(engine_path=script(tmp_path, text), engines=1))
 
@@ -367,7 +366,7 @@ async def test_an_engine_without_what_the_win_model_needs_spoils_only_what_needs
 
 def test_a_missing_engine_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("rookery.engine._USUAL_PLACES", ())
+    monkeypatch.setattr("rookery.engines.binary._USUAL_PLACES", ())
     with pytest.raises(SetupError, match=r"apt-get install stockfish.*brew install.*REWARD_ENGINE_PATH"):
         find_engine(None, setting=SETTING)
     with pytest.raises(SetupError, match=r"REWARD_ENGINE_PATH.* is no program"):

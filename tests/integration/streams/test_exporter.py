@@ -3,9 +3,9 @@
 import pytest
 from prometheus_client import REGISTRY
 
-from rookery.backlog import Backlog
 from rookery.cli.exporter import Exporter
 from rookery.streams import RunStreams
+from rookery.streams.backlog import Backlog
 from tests.integration.streams.test_archive_reader import ARCHIVE, join, make, settle, write
 from tests.integration.streams.test_streams import TRAINER, read
 

@@ -3,12 +3,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rookery.account import Counts, Overview
 from rookery.local import board
 from rookery.local.child import Command
 from rookery.local.observer import Snapshot, StepLog
 from rookery.local.supervisor import Member, State
 from rookery.local.terminal import PlainDisplay, display
+from rookery.streams.account import Counts, Overview
 
 STEP = {"step": 7, "reward": -0.5, "legal_rate": 0.75, "loss": 0.01, "device": "cpu"}
 

@@ -1,6 +1,6 @@
 """Redis streams of one run: positions to rollouts, groups to the trainer, versions to everyone.
 
-The only module that knows them. Every change of state is one Lua script, so that a retry after a
+Every change of state is one Lua script, so that a retry after a
 lost connection can neither lose nor double anything: a group is published if and only if its
 position was still unacknowledged, and a group is counted if and only if it was still pending.
 
@@ -25,72 +25,31 @@ it settles beyond the archive's limit leaves unarchived, and is counted.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-import redis
-
-from rookery import lua
-from rookery.account import Counts, Overview
-from rookery.backlog import Backlog
-from rookery.codec import decode_group, decode_position, encode_group, encode_position
-from rookery.errors import Conflict, SetupError, Unavailable, WireError
-from rookery.metrics import REDIS_RETRIES
+from rookery.codec import encode_group, encode_position
+from rookery.errors import Conflict, SetupError
+from rookery.streams import lua
+from rookery.streams.account import Counts, Overview
+from rookery.streams.backlog import Backlog
+from rookery.streams.reader import Reader
 from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
-MAX_DELIVERIES = 5
-"""An entry delivered more often than this is dead-lettered: it kills its readers."""
-
-_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One stream entry that this consumer holds and must settle."""
-
-    id: str
-    data: bytes
-    deliveries: int = 1
-
-
-class RunStreams:
-    """The streams of one run. Thread-safe; every call waits out an absent Redis and says so.
-
-    A set `stopping` event ends the waiting with `Unavailable`.
-    """
+class RunStreams(Reader):
+    """The streams of one run, with every step that an entry takes."""
 
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
-        self.run = run
-        self._stopping = stopping or threading.Event()
-        self._redis = redis.Redis.from_url(
-            url, socket_timeout=15.0, socket_connect_timeout=5.0, health_check_interval=30
-        )
+        super().__init__(url, run, stopping=stopping)
         script = self._redis.register_script
         self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
         self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
         self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
         self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
         self._backlog = script(lua.BACKLOG)
-
-    def key(self, name: str) -> str:
-        """The full Redis key of a part of this run."""
-        return f"rookery:{self.run}:{name}"
-
-    def ping(self, *, once: bool = False) -> None:
-        """Returns when Redis answers; with `once`, raises `Unavailable` if it does not now."""
-        if not once:
-            self._call(self._redis.ping)
-            return
-        try:
-            self._redis.ping()
-        except redis.RedisError as error:
-            raise Unavailable(f"redis does not answer: {error}") from error
 
     def agree(self, terms: Mapping[str, int]) -> None:
         """Makes `terms` hold for the whole run, whoever comes first.
@@ -243,137 +202,3 @@ class RunStreams:
     def backlog(self, stream: str) -> Backlog:
         """What waits in a stream, and for whom."""
         return Backlog.read(self._call(lambda: self._backlog(keys=self._shared_keys(stream))))
-
-    def length(self, stream: str) -> int:
-        """Entries in a stream, delivered or not."""
-        return int(self._call(lambda: self._redis.xlen(self.key(stream))))
-
-    def pending(self, stream: str, *, group: str) -> int:
-        """Entries delivered to a consumer of `group` and not yet acknowledged."""
-        try:
-            info = self._call(lambda: self._redis.xpending(self.key(stream), group))
-        except redis.ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
-                raise
-            return 0
-        return int(info["pending"])
-
-    # reading
-
-    def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:
-        """New entries of a stream for this consumer; empty after `block_s` without any."""
-        return self._read(stream, group, consumer, ">", count, block_s)
-
-    def read_held(
-        self, stream: str, *, group: str, consumer: str, count: int = 1000, after: str = "0"
-    ) -> list[Entry]:
-        """Entries this consumer already holds, beyond `after`: what an earlier life left, oldest first."""
-        entries = self._read(stream, group, consumer, after, count, None)
-        return self._with_deliveries(stream, group, consumer, entries)
-
-    def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
-        """Takes over entries whose holder has been silent for `idle_s`: it is gone for good."""
-        self._ensure_group(stream, group)
-        answer = self._call(
-            lambda: self._redis.xautoclaim(
-                self.key(stream), group, consumer, min_idle_time=int(idle_s * 1000), count=16
-            )
-        )
-        entries = [_entry(row) for row in cast(Any, answer)[1] if row[1]]
-        return self._with_deliveries(stream, group, consumer, entries)
-
-    def keep(self, stream: str, entry_ids: Sequence[str], *, group: str, consumer: str) -> None:
-        """Says that this consumer still works on the entries, so that nobody claims them as idle."""
-        if not entry_ids:
-            return
-        with suppress(redis.ResponseError):  # NOGROUP: the next read heals it
-            self._call(
-                lambda: self._redis.xclaim(
-                    self.key(stream), group, consumer, 0, cast(Any, list(entry_ids)), justid=True
-                )
-            )
-
-    def _with_deliveries(self, stream: str, group: str, consumer: str, entries: list[Entry]) -> list[Entry]:
-        if not entries:
-            return []
-        first, last = entries[0].id, entries[-1].id
-        rows = self._call(
-            lambda: self._redis.xpending_range(
-                self.key(stream), group, first, last, 10_000, consumername=consumer
-            )
-        )
-        deliveries = {
-            row["message_id"].decode(): int(row["times_delivered"])
-            for row in cast(list[dict[str, Any]], rows)
-        }
-        return [Entry(e.id, e.data, deliveries.get(e.id, 1)) for e in entries]
-
-    def _read(
-        self, stream: str, group: str, consumer: str, start: str, count: int, block_s: float | None
-    ) -> list[Entry]:
-        block = None if block_s is None else max(1, int(block_s * 1000))
-        try:
-            answer = self._call(
-                lambda: self._redis.xreadgroup(
-                    group, consumer, {self.key(stream): start}, count=count, block=block
-                )
-            )
-        except redis.ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
-                raise
-            self._ensure_group(stream, group)
-            return []
-        rows = cast(Any, answer)
-        return [_entry(row) for row in rows[0][1] if row[1]] if rows else []
-
-    def _ensure_group(self, stream: str, group: str) -> None:
-        """A Redis that lost its data has lost the group too: begin again from the oldest entry."""
-        try:
-            self._call(lambda: self._redis.xgroup_create(self.key(stream), group, id="0", mkstream=True))
-            logger.info("created consumer group %s on %s", group, self.key(stream))
-        except redis.ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):
-                raise
-
-    def _call(self, call: Callable[[], T]) -> T:
-        attempt = 0
-        while True:
-            try:
-                return call()
-            except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
-                wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
-                attempt += 1
-                REDIS_RETRIES.inc()
-                logger.warning("redis is away (%s); try %d, next in %.1f s", error, attempt, wait_s)
-                if self._stopping.wait(wait_s):
-                    raise Unavailable(f"stopped while redis was away: {error}") from error
-
-
-def decode_held_group(entry: Entry) -> TraceGroup:
-    """The group of a `traces` entry.
-
-    Raises:
-        WireError: it does not decode, or was delivered too often.
-    """
-    _check_deliveries(entry)
-    return decode_group(entry.data)
-
-
-def decode_held_position(entry: Entry) -> Position:
-    """The position of a `positions` entry.
-
-    Raises:
-        WireError: it does not decode, or was delivered too often.
-    """
-    _check_deliveries(entry)
-    return decode_position(entry.data)
-
-
-def _check_deliveries(entry: Entry) -> None:
-    if entry.deliveries > MAX_DELIVERIES:
-        raise WireError(f"entry {entry.id} was delivered {entry.deliveries} times without an end")
-
-
-def _entry(row: Any) -> Entry:
-    entry_id, fields = row
-    return Entry(entry_id.decode(), fields.get(b"data", b""))

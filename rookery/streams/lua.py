@@ -1,4 +1,4 @@
-"""The Lua scripts of `rookery.streams`: each makes one change of state in one atomic step.
+"""The Lua scripts of the streams: each makes one change of state in one atomic step.
 
 A script that acknowledges does nothing else unless the acknowledgement was still owed, so a call
 repeated after a lost connection changes nothing. They know keys and arguments, never records.

@@ -1,17 +1,12 @@
 """One Stockfish process behind a thin asynchronous pipe.
 
-Searches may be written ahead: the engine goes from one to the next without waiting for Python, and
-Python looks at its output now and then instead of waking up for every line. It does not queue, retry
-or restart: `rookery.engines` does. The engine dies with this process, even by SIGKILL, because
+Searches may be written ahead: the engine goes from one to the next without waiting for Python. It does
+not queue, retry or restart: the pool does. The engine dies with this process, even by SIGKILL, because
 Stockfish quits when its standard input closes.
 """
 
-from __future__ import annotations
-
 import asyncio
-import os
 import re
-import shutil
 import signal
 import time
 from collections import deque
@@ -19,14 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from rookery.errors import EngineFault, SetupError
+from rookery.engines.pipe import Pipe
+from rookery.errors import EngineFault
 from rookery.uci import Analysis, Query, analysis_of
 
 START_S = 30.0
 """From the start of the process to its first `bestmove`; loading the network on a cold disk takes seconds."""
-
-MAX_OUTPUT_BYTES = 1 << 20
-"""A search prints a few kilobytes; an engine that prints this much babbles."""
 
 AHEAD_S = 0.03
 """Searches are written ahead for about this long: the longest that Python may be busy elsewhere."""
@@ -49,9 +42,6 @@ MAX_AHEAD = 24
 _OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Exit codes of an engine that somebody else ended: no position makes Stockfish do that to itself."""
 
-_EOF_S = 0.5
-_READ_BYTES = 1 << 18
-_USUAL_PLACES = ("/usr/games", "/usr/local/games", "/usr/local/bin", "/opt/homebrew/bin")
 
 _OPTIONS = "setoption name Threads value 1\nsetoption name UCI_ShowWDL value true\n"
 _LAST_WORD = b"\nbestmove "
@@ -71,29 +61,10 @@ class Search(Protocol):
         """
 
 
-def find_engine(path: Path | None, *, setting: str) -> Path:
-    """The Stockfish binary: `path` when given, else the first on the PATH or in the usual places.
-
-    Raises:
-        SetupError: there is none; the message names `setting` and says what to type.
-    """
-    if path is not None:
-        if not os.access(path, os.X_OK) or path.is_dir():
-            raise SetupError(f"{setting} is no program: {str(path)!r}")
-        return path
-    places = os.pathsep.join((os.environ.get("PATH", os.defpath), *_USUAL_PLACES))
-    if found := shutil.which("stockfish", path=places):
-        return Path(found)
-    raise SetupError(
-        "no Stockfish on this machine: type `sudo apt-get install stockfish` (Debian, Ubuntu) or "
-        f"`brew install stockfish` (macOS), or set {setting} to the binary"
-    )
-
-
 class Engine:
     """A running engine: searches are answered in order. After a fault it is only good for `close`."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, pipe: _Pipe) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, pipe: Pipe) -> None:
         self._transport = transport
         self._pipe = pipe
         stdin = transport.get_pipe_transport(0)
@@ -116,14 +87,14 @@ class Engine:
         """Called when the process is gone and every search it still had is done."""
 
     @classmethod
-    async def start(cls, path: Path, *, hash_mb: int) -> Engine:
+    async def start(cls, path: Path, *, hash_mb: int) -> "Engine":
         """Starts the binary and waits until it has answered a first search.
 
         Raises:
             EngineFault: it does not start, or does not speak UCI.
         """
         loop = asyncio.get_running_loop()
-        pipe = _Pipe()
+        pipe = Pipe()
         try:
             # A session of its own: Ctrl-C in the terminal is for us, who still have requests to answer.
             transport, _ = await loop.subprocess_exec(
@@ -280,93 +251,3 @@ class Engine:
         while self._searches:
             self._searches.popleft().done(None)
         self.died()
-
-
-class _Pipe(asyncio.SubprocessProtocol):
-    """Cuts the engine's output at the lines that start with the expected word."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[None] = self._loop.create_future()
-        self.lost = False
-        """Whether the last word has been read."""
-        self.nap_s: Callable[[], float] = lambda: 0.0
-        """How long to leave the output alone from now on."""
-        self.overflowed: Callable[[int], None] = lambda size: None
-        """Called with the bytes that came without an answer, when there are too many."""
-        self._stdout: asyncio.ReadTransport | None = None
-        self._fd = -1
-        self._resting = False
-        self._buffer = bytearray()
-        self._last_word = b""
-        self._answered: Callable[[bytes], None] = lambda output: None
-        self._lost: Callable[[], None] = lambda: None
-
-    def listen(self, last_word: bytes, answered: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        """From now on every answer ends with a line that holds `last_word`."""
-        self._last_word, self._answered, self._lost = last_word, answered, lost
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)  # noqa: S101 -- what subprocess_exec makes
-        stdout = transport.get_pipe_transport(1)
-        assert isinstance(stdout, asyncio.ReadTransport)  # noqa: S101 -- opened as a pipe
-        self._stdout, self._fd = stdout, stdout.get_extra_info("pipe").fileno()
-
-    def rest(self) -> None:
-        """Leaves the output alone for a while, if there is time."""
-        if self._resting or self._stdout is None or (nap_s := self.nap_s()) <= 0.0:
-            return
-        self._resting = True
-        self._stdout.pause_reading()
-        self._loop.call_later(nap_s, self._look)
-
-    def _look(self) -> None:
-        """Reads what has come meanwhile, without asking the event loop to watch for it."""
-        assert self._stdout is not None  # noqa: S101 -- `rest` looks
-        if self.lost or self._stdout.is_closing():
-            return
-        try:
-            data = os.read(self._fd, _READ_BYTES)
-        except BlockingIOError:
-            data = None
-        if data:
-            self._take(data)
-        nap_s = 0.0 if data == b"" or self.lost else self.nap_s()
-        if nap_s > 0.0:
-            self._loop.call_later(nap_s, self._look)
-        else:
-            self._resting = False
-            self._stdout.resume_reading()
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._take(data)
-        self.rest()
-
-    def _take(self, data: bytes) -> None:
-        self._buffer += data
-        while (word := self._buffer.find(self._last_word)) >= 0:
-            end = self._buffer.find(b"\n", word + 1)
-            if end < 0:
-                break
-            answer = bytes(self._buffer[: end + 1])
-            del self._buffer[:end]  # its newline stays: it stands before the next line
-            self._answered(answer)
-        if len(self._buffer) > MAX_OUTPUT_BYTES:
-            self.overflowed(len(self._buffer))
-            self._buffer.clear()
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        # The searches end when its output has and it is gone: until then an answer may lie in the pipe, and
-        # nobody knows what it died of. `Engine.close` would also reap the process under asyncio's feet.
-        if fd == 1:
-            self.exited.add_done_callback(lambda _: self._lose())
-
-    def process_exited(self) -> None:
-        if not self.exited.done():
-            self.exited.set_result(None)
-        self._loop.call_later(_EOF_S, self._lose)  # a child of its may hold the pipe open
-
-    def _lose(self) -> None:
-        if not self.lost:
-            self.lost = True
-            self._lost()

@@ -1,4 +1,4 @@
-"""What waits in a stream and for whom: plain numbers, which `rookery.streams` reads in one step."""
+"""What waits in a stream and for whom: plain numbers, read in one step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

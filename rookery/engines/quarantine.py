@@ -1,7 +1,6 @@
 """Positions that engines died over: counted, and refused when they have cost enough.
 
-Which death is a position's own is for `rookery.engine` to say, and what becomes of its searches for
-`rookery.engines`.
+Which death is a position's own is for the engine to say, and what becomes of its searches for the pool.
 """
 
 import time

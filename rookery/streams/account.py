@@ -1,7 +1,7 @@
 """What became of every group of a run: generated = trained + dropped + dead + in the stream.
 
 The archive keeps an account of its own over the same groups: generated = before + archived + unreadable +
-missed + waiting. Plain numbers; `rookery.streams` reads them from Redis in one transaction.
+missed + waiting. Plain numbers; the streams read them from Redis in one transaction.
 """
 
 from collections.abc import Mapping

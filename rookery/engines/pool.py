@@ -1,4 +1,4 @@
-"""The engines of this process and the bounded, fair queue before them.
+"""The engines and the bounded, fair queue before them.
 
 Requests take turns, however many searches each of them brings; the same search wanted twice is made
 once. A search that kills its engine is tried once more on another; if that dies too, the position is
@@ -10,15 +10,15 @@ import logging
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Self
 
 from rookery import metrics
-from rookery.engine import Engine
+from rookery.engines.engine import Engine
+from rookery.engines.job import Call, Job, Slot
+from rookery.engines.quarantine import Quarantine
 from rookery.errors import EngineFault, RookeryError, Unavailable
-from rookery.quarantine import Quarantine
 from rookery.uci import Analysis, Query
 
 logger = logging.getLogger(__name__)
@@ -33,56 +33,12 @@ _STOPS = "the engines stop"
 _UNANSWERED = Unavailable("not answered yet")
 
 
-@dataclass(slots=True, eq=False)
-class _Slot:
-    """Where an engine works; empty while it is started again."""
-
-    number: int
-    engine: Engine | None = None
-    faults: int = 0
-    failing: bool = False
-
-    @property
-    def is_busy(self) -> bool:
-        return self.engine is not None and self.engine.searches > 0
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """A search that somebody waits for: first queued, then in the engine of `slot`."""
-
-    pool: "EnginePool"
-    query: Query
-    since: float
-    waiters: "list[tuple[_Call, int]]" = field(default_factory=list)
-    slot: _Slot | None = None
-
-    def done(self, result: Analysis | EngineFault | None) -> None:
-        self.pool.settle(self, result)
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """Somebody who waits for several searches; `done` when the last of them is."""
-
-    results: "list[Analysis | RookeryError]"
-    done: asyncio.Future[None]
-    missing: int = 0
-    jobs: list[_Job] = field(default_factory=list)
-
-    def take(self, place: int, result: "Analysis | RookeryError") -> None:
-        self.results[place] = result
-        self.missing -= 1
-        if not self.missing and not self.done.done():
-            self.done.set_result(None)
-
-
 class Lane:
     """The searches of one request: lanes with work take turns at the engines."""
 
     def __init__(self, pool: "EnginePool") -> None:
         self._pool = pool
-        self.jobs: deque[_Job] = deque()
+        self.jobs: deque[Job] = deque()
 
     async def search(self, query: Query) -> Analysis:
         """The engine's answer to `query`.
@@ -113,10 +69,10 @@ class EnginePool:
         self._hash_mb = hash_mb
         self._limit = queue
         self._deadline_s = deadline_s
-        self._jobs: dict[Query, _Job] = {}
+        self._jobs: dict[Query, Job] = {}
         self._turns: deque[Lane] = deque()
         self._queued = 0
-        self._slots = [_Slot(number) for number in range(engines)]
+        self._slots = [Slot(number) for number in range(engines)]
         self._quarantine = Quarantine()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -153,7 +109,7 @@ class EnginePool:
 
     async def answer(self, queries: Sequence[Query], lane: Lane) -> list[Analysis | RookeryError]:
         """What `Lane.search_all` says, for `lane`."""
-        call = _Call([_UNANSWERED] * len(queries), asyncio.get_running_loop().create_future())
+        call = Call([_UNANSWERED] * len(queries), asyncio.get_running_loop().create_future())
         for place, query in enumerate(queries):
             self._join(query, lane, call, place)
         try:
@@ -186,13 +142,13 @@ class EnginePool:
 
     # From request to engine.
 
-    def _join(self, query: Query, lane: Lane, call: _Call, place: int) -> None:
+    def _join(self, query: Query, lane: Lane, call: Call, place: int) -> None:
         job = self._jobs.get(query)
         if job is None:
             if (error := self._refusal(query)) is not None:
                 call.results[place] = error
                 return
-            job = self._jobs[query] = _Job(self, query, time.monotonic())
+            job = self._jobs[query] = Job(query, time.monotonic(), self._settle)
             self._queued += 1
         job.waiters.append((call, place))
         call.jobs.append(job)
@@ -213,7 +169,7 @@ class EnginePool:
             return self._busy(why, nodes=query.nodes)
         return self._quarantine.refusal(query.fen)
 
-    def _leave(self, call: _Call) -> None:
+    def _leave(self, call: Call) -> None:
         for job in call.jobs:
             job.waiters = [waiter for waiter in job.waiters if waiter[0] is not call]
             if job.waiters or self._jobs.get(job.query) is not job:
@@ -233,11 +189,11 @@ class EnginePool:
             job.slot = slot
             slot.engine.submit(job)
 
-    def _idlest(self) -> _Slot | None:
+    def _idlest(self) -> Slot | None:
         able = [slot for slot in self._slots if slot.engine is not None and slot.engine.has_room]
         return min(able, key=lambda slot: slot.engine.searches if slot.engine else 0, default=None)
 
-    def _next_job(self) -> _Job | None:
+    def _next_job(self) -> Job | None:
         while self._turns:
             lane = self._turns.popleft()
             job = lane.jobs.popleft()
@@ -251,7 +207,7 @@ class EnginePool:
 
     # From engine to request.
 
-    def settle(self, job: _Job, result: Analysis | EngineFault | None) -> None:
+    def _settle(self, job: Job, result: Analysis | EngineFault | None) -> None:
         """Takes what an engine says of `job`: see `Search.done`."""
         slot, job.slot = job.slot, None
         if isinstance(result, Analysis):
@@ -265,7 +221,7 @@ class EnginePool:
             self._settle_wanted(job, result)
         self._dispatch()
 
-    def _settle_wanted(self, job: _Job, result: Analysis | EngineFault | None) -> None:
+    def _settle_wanted(self, job: Job, result: Analysis | EngineFault | None) -> None:
         if isinstance(result, Analysis):
             self._finish(job, result)
         elif (refusal := self._quarantine.refusal(job.query.fen)) is not None:
@@ -273,12 +229,12 @@ class EnginePool:
         else:
             self._again(job)
 
-    def _finish(self, job: _Job, result: Analysis | RookeryError) -> None:
+    def _finish(self, job: Job, result: Analysis | RookeryError) -> None:
         del self._jobs[job.query]
         for call, place in job.waiters:
             call.take(place, result)
 
-    def _again(self, job: _Job) -> None:
+    def _again(self, job: Job) -> None:
         """Queues `job` before all others: it has waited already."""
         lane = Lane(self)
         lane.jobs.append(job)
@@ -287,19 +243,19 @@ class EnginePool:
 
     # Engines that fail.
 
-    def _install(self, slot: _Slot, engine: Engine) -> None:
+    def _install(self, slot: Slot, engine: Engine) -> None:
         slot.engine, slot.failing = engine, False
         engine.died = lambda: self._died(slot, engine)
         if engine.gone:  # between its greeting and now
             self._died(slot, engine)
         self._dispatch()
 
-    def _died(self, slot: _Slot, engine: Engine) -> None:
+    def _died(self, slot: Slot, engine: Engine) -> None:
         slot.engine = None
         if not self._stopped:
             self._spawn(self._revive(slot, engine))
 
-    async def _revive(self, slot: _Slot, dead: Engine) -> None:
+    async def _revive(self, slot: Slot, dead: Engine) -> None:
         """Starts an engine in `slot` again, however often that takes."""
         await dead.close()
         for pause_s in chain(BACKOFF_S[slot.faults :], repeat(BACKOFF_S[-1])):

@@ -1,0 +1,6 @@
+"""The Stockfish processes of this process, and the queue before them."""
+
+from rookery.engines.binary import find_engine
+from rookery.engines.pool import EnginePool, Lane
+
+__all__ = ["EnginePool", "Lane", "find_engine"]

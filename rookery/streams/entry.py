@@ -1,0 +1,44 @@
+"""What a consumer holds of a stream, and must settle."""
+
+from dataclasses import dataclass
+
+from rookery.codec import decode_group, decode_position
+from rookery.errors import WireError
+from rookery.trace import Position, TraceGroup
+
+MAX_DELIVERIES = 5
+"""An entry delivered more often than this is dead-lettered: it kills its readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One stream entry that this consumer holds and must settle."""
+
+    id: str
+    data: bytes
+    deliveries: int = 1
+
+
+def decode_held_group(entry: Entry) -> TraceGroup:
+    """The group of a `traces` entry.
+
+    Raises:
+        WireError: it does not decode, or was delivered too often.
+    """
+    _check_deliveries(entry)
+    return decode_group(entry.data)
+
+
+def decode_held_position(entry: Entry) -> Position:
+    """The position of a `positions` entry.
+
+    Raises:
+        WireError: it does not decode, or was delivered too often.
+    """
+    _check_deliveries(entry)
+    return decode_position(entry.data)
+
+
+def _check_deliveries(entry: Entry) -> None:
+    if entry.deliveries > MAX_DELIVERIES:
+        raise WireError(f"entry {entry.id} was delivered {entry.deliveries} times without an end")

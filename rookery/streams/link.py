@@ -1,0 +1,58 @@
+"""The connection of a run to its Redis: every call waits until it is there."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import redis
+
+from rookery.errors import Unavailable
+from rookery.metrics import REDIS_RETRIES
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Link:
+    """One run's keys in Redis. Thread-safe; every call waits out an absent Redis and says so.
+
+    A set `stopping` event ends the waiting with `Unavailable`.
+    """
+
+    def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
+        self.run = run
+        self._stopping = stopping or threading.Event()
+        self._redis = redis.Redis.from_url(
+            url, socket_timeout=15.0, socket_connect_timeout=5.0, health_check_interval=30
+        )
+
+    def key(self, name: str) -> str:
+        """The full Redis key of a part of this run."""
+        return f"rookery:{self.run}:{name}"
+
+    def ping(self, *, once: bool = False) -> None:
+        """Returns when Redis answers; with `once`, raises `Unavailable` if it does not now."""
+        if not once:
+            self._call(self._redis.ping)
+            return
+        try:
+            self._redis.ping()
+        except redis.RedisError as error:
+            raise Unavailable(f"redis does not answer: {error}") from error
+
+    def _call(self, call: Callable[[], T]) -> T:
+        attempt = 0
+        while True:
+            try:
+                return call()
+            except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
+                wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
+                attempt += 1
+                REDIS_RETRIES.inc()
+                logger.warning("redis is away (%s); try %d, next in %.1f s", error, attempt, wait_s)
+                if self._stopping.wait(wait_s):
+                    raise Unavailable(f"stopped while redis was away: {error}") from error

@@ -1,0 +1,111 @@
+"""Reading a stream as one consumer of a group: new entries, one's own of an earlier life, the abandoned."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import redis
+
+from rookery.streams.entry import Entry
+from rookery.streams.link import Link
+
+logger = logging.getLogger(__name__)
+
+
+class Reader(Link):
+    """The entries of a run's streams. An absent consumer group is made where it is missed."""
+
+    def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:
+        """New entries of a stream for this consumer; empty after `block_s` without any."""
+        return self._read(stream, group, consumer, ">", count, block_s)
+
+    def read_held(
+        self, stream: str, *, group: str, consumer: str, count: int = 1000, after: str = "0"
+    ) -> list[Entry]:
+        """Entries this consumer already holds, beyond `after`: what an earlier life left, oldest first."""
+        entries = self._read(stream, group, consumer, after, count, None)
+        return self._with_deliveries(stream, group, consumer, entries)
+
+    def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
+        """Takes over entries whose holder has been silent for `idle_s`: it is gone for good."""
+        self._ensure_group(stream, group)
+        answer = self._call(
+            lambda: self._redis.xautoclaim(
+                self.key(stream), group, consumer, min_idle_time=int(idle_s * 1000), count=16
+            )
+        )
+        entries = [_entry(row) for row in cast(Any, answer)[1] if row[1]]
+        return self._with_deliveries(stream, group, consumer, entries)
+
+    def keep(self, stream: str, entry_ids: Sequence[str], *, group: str, consumer: str) -> None:
+        """Says that this consumer still works on the entries, so that nobody claims them as idle."""
+        if not entry_ids:
+            return
+        with suppress(redis.ResponseError):  # NOGROUP: the next read heals it
+            self._call(
+                lambda: self._redis.xclaim(
+                    self.key(stream), group, consumer, 0, cast(Any, list(entry_ids)), justid=True
+                )
+            )
+
+    def _with_deliveries(self, stream: str, group: str, consumer: str, entries: list[Entry]) -> list[Entry]:
+        if not entries:
+            return []
+        first, last = entries[0].id, entries[-1].id
+        rows = self._call(
+            lambda: self._redis.xpending_range(
+                self.key(stream), group, first, last, 10_000, consumername=consumer
+            )
+        )
+        deliveries = {
+            row["message_id"].decode(): int(row["times_delivered"])
+            for row in cast(list[dict[str, Any]], rows)
+        }
+        return [Entry(e.id, e.data, deliveries.get(e.id, 1)) for e in entries]
+
+    def _read(
+        self, stream: str, group: str, consumer: str, start: str, count: int, block_s: float | None
+    ) -> list[Entry]:
+        block = None if block_s is None else max(1, int(block_s * 1000))
+        try:
+            answer = self._call(
+                lambda: self._redis.xreadgroup(
+                    group, consumer, {self.key(stream): start}, count=count, block=block
+                )
+            )
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            self._ensure_group(stream, group)
+            return []
+        rows = cast(Any, answer)
+        return [_entry(row) for row in rows[0][1] if row[1]] if rows else []
+
+    def _ensure_group(self, stream: str, group: str) -> None:
+        """A Redis that lost its data has lost the group too: begin again from the oldest entry."""
+        try:
+            self._call(lambda: self._redis.xgroup_create(self.key(stream), group, id="0", mkstream=True))
+            logger.info("created consumer group %s on %s", group, self.key(stream))
+        except redis.ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+    def length(self, stream: str) -> int:
+        """Entries in a stream, delivered or not."""
+        return int(self._call(lambda: self._redis.xlen(self.key(stream))))
+
+    def pending(self, stream: str, *, group: str) -> int:
+        """Entries delivered to a consumer of `group` and not yet acknowledged."""
+        try:
+            info = self._call(lambda: self._redis.xpending(self.key(stream), group))
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            return 0
+        return int(info["pending"])
+
+
+def _entry(row: Any) -> Entry:
+    entry_id, fields = row
+    return Entry(entry_id.decode(), fields.get(b"data", b""))
