@@ -16,6 +16,15 @@ from services.data.annotate.standing import Standing, standing
 from services.data.annotate.voice.pen import Pen
 from services.data.annotate.voice.prose import together
 from services.data.annotate.voice.wordings import FACTS
+from services.data.annotate.voice.wordings.ends import (
+    BETTER,
+    EQUAL,
+    LINE_MATES,
+    LINE_WINS,
+    LINE_WINS_FOR,
+    QUEENS_OFF,
+    WITH,
+)
 from services.data.annotate.voice.wordings.material import ahead, is_exchange, units
 
 _SPEAKING = (
@@ -26,96 +35,6 @@ _SPEAKING = (
     pawn_facts.Connected,
 )
 """Facts that may be worth a word when a line has brought them about."""
-
-_BETTER = {
-    Standing.SLIGHTLY_BETTER: (
-        "{side.is_} slightly better",
-        "{side.is_} a shade better",
-        "{side.has} a small edge",
-        "{side.has} a slight plus",
-        "{side.do[keep]} a slight pull",
-        "{side.is_} a little better",
-        "{other.is_} slightly worse",
-        "{side.has} a modest advantage",
-    ),
-    Standing.BETTER: (
-        "{side.is_} clearly better",
-        "{side.has} a clear advantage",
-        "{side.is_} comfortably better",
-        "{side.has} the upper hand",
-        "{side.has} the better game",
-        "{other.is_} worse",
-        "{side.has} a definite plus",
-        "{other.is_} on the defensive",
-        "{side.has} a healthy advantage",
-    ),
-    Standing.MUCH_BETTER: (
-        "{side.is_} much better",
-        "{side.has} a big advantage",
-        "{side.is_} close to winning",
-        "{other.is_} in serious trouble",
-        "{side.has} a large advantage",
-        "{side.is_} not far from winning",
-        "{other.is_} much worse",
-        "{other.is_} in real trouble",
-    ),
-    Standing.WINNING: (
-        "{side.is_} winning",
-        "{side.has} a winning position",
-        "{other.is_} lost",
-        "{side.is_} completely winning",
-        "{side.has} a decisive advantage",
-        "{other.has} a lost position",
-        "{side.is_} simply winning",
-        "{other.is_} beyond saving",
-    ),
-}
-_QUEENS_OFF = ("the queens come off", "the queens disappear", "the queens leave the board")
-_LINE_MATES = ("{line} is mate", "{line} ends in mate", "{line} mates", "{line} is checkmate")
-_LINE_WINS = (
-    "{line} wins {won} for {side.object_}",
-    "{line} costs {other.object_} {won}",
-    "{line} brings {side.object_} {won}",
-)
-_LINE_WINS_FOR = (
-    "{line} brings {side.object_} {won} for {lost}",
-    "{line} costs {other.object_} {won} for {lost}",
-)
-_EQUAL = (
-    "the position is equal",
-    "the game is level",
-    "the chances are even",
-    "neither side has an edge",
-    "the position is balanced",
-    "nobody stands better",
-    "there is not much in it",
-    "the position stays level",
-    "chances are roughly equal",
-    "there is little in it",
-    "it is about equal",
-)
-_WITH = {
-    Standing.EQUAL: ("with equal chances", "with roughly equal play", "with equality", "with balanced play"),
-    Standing.SLIGHTLY_BETTER: (
-        "with a small edge for {side.object_}",
-        "with a slight plus for {side.object_}",
-        "with a slight advantage for {side.object_}",
-    ),
-    Standing.BETTER: (
-        "with a clear advantage for {side.object_}",
-        "with a comfortable edge for {side.object_}",
-        "with a definite plus for {side.object_}",
-    ),
-    Standing.MUCH_BETTER: (
-        "with a big advantage for {side.object_}",
-        "with a large plus for {side.object_}",
-        "with a serious advantage for {side.object_}",
-    ),
-    Standing.WINNING: (
-        "with a decisive advantage for {side.object_}",
-        "with a winning advantage for {side.object_}",
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +115,7 @@ class Outcome:
         if brief and self.swings:
             return None
         if self._trades_queens() and self.pen.chance(0.6):
-            return self.pen.pick(_QUEENS_OFF)
+            return self.pen.pick(QUEENS_OFF)
         return FACTS[type(self.feature)](self.pen, self.play.end, self.feature) if self.feature else None
 
     def _trades_queens(self) -> bool:
@@ -208,14 +127,14 @@ class Outcome:
         """A clause with the line as its subject, where that can be said."""
         slots: dict[str, object] = {"line": line}
         if self.mates:
-            return self.pen.say(_LINE_MATES, **slots)
+            return self.pen.say(LINE_MATES, **slots)
         change = self.play.swing(self.pen.root.turn)
         side = self.pen.root.turn if change.points > 0 else not self.pen.root.turn
         won = change.plain.won if change.points > 0 else change.plain.lost
         lost = change.plain.lost if change.points > 0 else change.plain.won
         if not change.points or side != self._leader or is_exchange(won, lost):
             return None
-        options = _LINE_WINS if not any(lost) else _LINE_WINS_FOR
+        options = LINE_WINS if not any(lost) else LINE_WINS_FOR
         slots |= {"side": self.pen.side(side), "other": self.pen.side(not side)}
         return self.pen.say(options, won=units(won), lost=units(lost), **slots)
 
@@ -231,16 +150,16 @@ def verdict(pen: Pen, evaluation: Evaluation, starter: chess.Color) -> str:
     """Who stands better by the score, as a clause."""
     degree = standing(evaluation)
     if degree == Standing.EQUAL:
-        return pen.say(_EQUAL)
+        return pen.say(EQUAL)
     side = starter if degree > 0 else not starter
-    return pen.say(_BETTER[Standing(abs(degree))], side=pen.side(side), other=pen.side(not side))
+    return pen.say(BETTER[Standing(abs(degree))], side=pen.side(side), other=pen.side(not side))
 
 
 def with_verdict(pen: Pen, evaluation: Evaluation, starter: chess.Color) -> str:
     """The same as a phrase to end a sentence with."""
     degree = standing(evaluation)
     side = starter if degree > 0 else not starter
-    return pen.say(_WITH[Standing(abs(degree))], side=pen.side(side))
+    return pen.say(WITH[Standing(abs(degree))], side=pen.side(side))
 
 
 def material(pen: Pen, play: Play) -> str:
