@@ -16,8 +16,8 @@ import chess.svg
 from rookery.plots.steps import METRICS_FILE
 from rookery.plots.style import Theme
 from rookery.trace import Trace
+from services.arena.evaluation import Evaluation
 from services.arena.measures import ALL, Answers, Part, mover
-from services.arena.report import Evaluation
 from services.arena.stats import Comparison, Estimate
 from services.arena.wording import NAMES, figure, interval, judgement
 

@@ -8,8 +8,8 @@ import json
 import logging
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from rookery.plots.picture import overview
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.plots.style import Theme
 from rookery.trace import Trace
-from services.arena.evaluate import Policy, Questions
+from services.arena.evaluation import Evaluation
 from services.arena.measures import ALL, COLOURS, FURTHER, METRICS, Answers, Part
-from services.arena.positions import Chosen, fens_sha256
+from services.arena.page import render_page
+from services.arena.positions import fens_sha256
 from services.arena.stats import LEVEL, RESAMPLES, Comparison, Estimate
 
 logger = logging.getLogger(__name__)
@@ -32,19 +33,6 @@ PAGE_FILE = "report.html"
 CURVE_FILE = "learning_curve.png"
 
 _PACKAGES = ("chess", "matplotlib", "numpy")
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """Everything a report is made of."""
-
-    chosen: Chosen
-    questions: Questions
-    policies: tuple[Policy, Policy]
-    before: Sequence[Answers]
-    after: Sequence[Answers]
-    parts: Mapping[str, Part]
-    seconds: float
 
 
 def report_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -85,8 +73,6 @@ def report_json(evaluation: Evaluation) -> dict[str, Any]:
 
 def write(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     """Writes every file of the report into `folder`; report.json's content comes back."""
-    from services.arena.page import render_page
-
     folder.mkdir(parents=True, exist_ok=True)
     report = report_json(evaluation)
     curves = _curves(folder)

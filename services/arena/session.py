@@ -18,9 +18,10 @@ from rookery.errors import InvalidInput
 from rookery.prompt import STYLES
 from rookery.trace import Position, Sampling
 from services.arena.evaluate import Policy, Questions, ask, find_policy
+from services.arena.evaluation import Evaluation
 from services.arena.measures import ALL, Answers, Part, measure
 from services.arena.positions import Chosen, choose, fetch, read_jsonl
-from services.arena.report import Evaluation, write
+from services.arena.report import write
 from services.arena.settings import EvaluateSettings
 from services.arena.stats import Estimate
 from services.arena.wording import NAMES, figure, interval, judgement

@@ -7,7 +7,8 @@ from rookery.trace import Outcome, Sampling
 from services.arena.evaluate import Policy, Questions
 from services.arena.measures import measure
 from services.arena.positions import Chosen
-from services.arena.report import Evaluation, replace_file, write
+from services.arena.evaluation import Evaluation
+from services.arena.report import replace_file, write
 
 HOSTILE = "<script>alert(1)</script>\\boxed{</code>\"'&${title}$title}"
 
