@@ -43,11 +43,13 @@ dashboards: setup ## write Grafana's dashboards (deploy/grafana/dashboards)
 lock: setup ## write requirements/*.txt from what .venv holds
 	$(PY) scripts/lock.py
 
-bench: setup ## measure loop, reload, reward and training beside a peer or a limit (minutes)
+bench: setup ## measure each part beside a peer or a limit (an hour; `python -m bench.PART` for one)
 	$(PY) -m bench.loop
 	$(PY) -m bench.reload
 	$(PY) -m bench.reward
+	$(PY) -m bench.data
 	$(PY) -m bench.train
+	$(PY) -m bench.gpt2
 
 clean: ## delete caches and builds; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
