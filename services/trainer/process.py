@@ -57,6 +57,8 @@ async def _lead(settings: TrainerSettings, world: World) -> None:
             stop.set()
             waiting.cancel()
             await thread
+        if settings.rest:
+            await stopping.wait()
 
     add_probes(app, ready=ready)
     await serve(

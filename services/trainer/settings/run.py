@@ -43,6 +43,8 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
 
     max_steps: NonNegativeInt = 0
     """Ends the run after so many optimizer steps; 0 goes on."""
+    rest: bool = False
+    """After the last step go on answering probes, for a supervisor that starts again whatever ends."""
     batch_groups: PositiveInt = 32
     """Groups a step; the rollouts' admission must be told the same."""
     max_staleness: NonNegativeInt = 4

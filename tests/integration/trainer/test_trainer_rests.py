@@ -1,0 +1,75 @@
+"""The trainer after its last step: it ends, or rests for a supervisor that starts again whatever ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.conftest import ROOT, free_port
+from tests.unit.trainer.groups import make_group
+
+pytestmark = [pytest.mark.redis, pytest.mark.torch]
+
+pytest.importorskip("torch")
+
+from services.trainer.tiny import build_tiny  # noqa: E402
+from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
+
+WITHIN_S = 120.0
+
+
+@pytest.fixture
+def finished(redis_url: str, tmp_path: Path) -> Run:
+    """A run at its last step, the first."""
+    with events() as running:
+        run = Run(
+            redis_url, "one", tmp_path / "one", build_tiny(tmp_path / "tiny", seed=3, layers=2), running
+        )
+        run.add([make_group(number, vocabulary=90) for number in range(BATCH)])
+        run.train(1)
+    return run
+
+
+def start(run: Run, *, port: int, rest: bool) -> subprocess.Popen[str]:
+    settings = run.settings(1)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("TRAINER_")},
+        "OMP_NUM_THREADS": "1",
+        "TRAINER_REST": str(rest).lower(),
+        "TRAINER_PORT": str(port),
+        "ROOKERY_RUN": run.name,
+        "ROOKERY_REDIS_URL": run.url,
+    }
+    for name in ("model", "run_dir", "device", "max_steps", "batch_groups", "inference_urls", "threads"):
+        environment[f"TRAINER_{name.upper()}"] = str(getattr(settings, name))
+    command = [sys.executable, "-m", "services.trainer"]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_finished_run_ends_the_process(finished: Run) -> None:
+    process = start(finished, port=free_port(), rest=False)
+    process.communicate(timeout=WITHIN_S)
+    assert process.returncode == 0
+
+
+def test_a_finished_run_rests_until_told_to_stop(finished: Run) -> None:
+    port = free_port()
+    process = start(finished, port=port, rest=True)
+    try:
+        assert process.stderr
+        for line in process.stderr:
+            if "the trainer ends at version 1" in line:
+                break
+        time.sleep(0.5)
+        assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
