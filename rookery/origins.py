@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
@@ -46,18 +47,31 @@ def last_origins() -> Origins:
     return _last.get({})
 
 
-def as_toml(settings: BaseSettings, table: str, origins: Origins | None = None) -> str:
+def as_toml(
+    settings: BaseSettings,
+    table: str,
+    origins: Origins | None = None,
+    *,
+    unread: Mapping[str, str] = MappingProxyType({}),
+    preset: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
     """All settings as one table, each with its source; without `origins`, only the values.
 
-    Passwords in URLs are not shown. A setting without a value is a comment: TOML has no null.
+    Passwords in URLs are not shown. A setting without a value is a comment: TOML has no null; and so is one
+    that is `unread`, with what leaves it so. Where the `preset` has other values than count, that is said.
     """
     lines = [f"[{table}]"]
     for name in type(settings).model_fields:
         if name == "dry_run":
             continue
         value = settings.model_dump(mode="json", include={name})[name]
-        line = f"# {name} is not set" if value is None else f"{name} = {_toml(value)}"
-        lines.append(line if origins is None else f"{line:<44}  # {_origin(settings, name, origins)}")
+        notes = [] if origins is None or name in unread else [_origin(settings, name, origins)]
+        if name in preset and (name in unread or (name not in (origins or {}) and preset[name] != value)):
+            notes.append(f"preset {getattr(settings, 'preset', '')} has {_toml(preset[name])}")
+        line = f"{name} = {_toml(value)}"
+        if name in unread or value is None:
+            line = f"# {name} is not read with {unread[name]}" if name in unread else f"# {name} is not set"
+        lines.append(f"{line:<44}  # {'; '.join(notes)}" if notes else line)
     return "\n".join(lines) + "\n"
 
 

@@ -7,10 +7,12 @@ instance: `__main__` builds one with `parse` and hands it on.
 import os
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -66,6 +68,22 @@ class Settings(BaseSettings):
         return cls.model_config.get("env_prefix", "").rstrip("_").lower()
 
     @classmethod
+    def preset_values(cls, name: str) -> dict[str, Any]:
+        """What a preset sets here.
+
+        Raises:
+            SetupError: no such preset, or it says nothing of this service.
+        """
+        # `demo` is an `up`, `autobatch` a trainer: the nearest of them that the preset knows.
+        return preset_table(name, [base.table() for base in cls.__mro__ if issubclass(base, Settings)])
+
+    @classmethod
+    def of_preset(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
+        """What counts of a preset's values, given what stronger sources say: all of them."""
+        del stronger
+        return dict(values)
+
+    @classmethod
     def parse(cls, argv: list[str], *, prog: str) -> Self:
         """Reads flags over environment over TOML over preset.
 
@@ -96,10 +114,8 @@ class PresetFile(PydanticBaseSettingsSource):
     """The preset that a stronger source names."""
 
     def __call__(self) -> dict[str, Any]:
-        name = self.current_state.get("preset")
-        # `demo` is an `up`, `autobatch` a trainer: the nearest of them that the preset knows.
-        tables = [base.table() for base in self.settings_cls.__mro__ if issubclass(base, Settings)]
-        return preset_table(str(name), tables) if name else {}
+        name, own = self.current_state.get("preset"), cast(type[Settings], self.settings_cls)
+        return own.of_preset(own.preset_values(str(name)), stronger=self.current_state) if name else {}
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
         """Required of a source."""
@@ -122,14 +138,19 @@ class PresetSettings(Settings):
     dry_run: bool = False
     """Print the resolved settings as TOML, each with its source, and end."""
 
+    def unread(self) -> Mapping[str, str]:
+        """Settings that nothing reads as the others are, with these."""
+        return {}
+
     def write_resolved(self, folder: Path) -> None:
         """Keeps the settings with the run that they make, as a file that ROOKERY_CONFIG can name."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.table()}.toml").write_text(as_toml(self, self.table()))
+        (folder / f"{self.table()}.toml").write_text(as_toml(self, self.table(), unread=self.unread()))
 
     def print_resolved(self, origins: Origins) -> None:
         """What --dry-run prints."""
-        sys.stdout.write(as_toml(self, self.table(), origins))
+        preset = self.preset_values(self.preset) if self.preset else {}
+        sys.stdout.write(as_toml(self, self.table(), origins, unread=self.unread(), preset=preset))
 
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -157,9 +178,14 @@ def _shared_environment(settings_cls: type[BaseSettings]) -> dict[str, Any]:
 
 def _readable(error: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(str(part) for part in e['loc']) or 'settings'}: {e['msg']} (got {e['input']!r})"
+        f"{'.'.join(map(str, e['loc']))}: {_said(e)} (got {e['input']!r})" if e["loc"] else _said(e)
         for e in error.errors(include_url=False)
     )
+
+
+def _said(error: ErrorDetails) -> str:
+    """Without what pydantic puts before a message of ours."""
+    return error["msg"].removeprefix("Value error, ")
 
 
 def fail(error: RookeryError) -> int:

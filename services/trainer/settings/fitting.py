@@ -1,16 +1,20 @@
 """Settings that `sft`, `reward-model` and `dpo` share."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from rookery.settings import PresetSettings
 from services.trainer.settings.device import Device
+from services.trainer.settings.scoped import ADAPTER, ScopedSettings, When
 
 
-class FitSettings(PresetSettings):
+class FitSettings(ScopedSettings, PresetSettings):
     """Training on a file of examples."""
+
+    reading: ClassVar[Mapping[str, When]] = ADAPTER
 
     model: Path
     """Model directory to start from."""

@@ -1,10 +1,16 @@
 """Which objective the policy learns by, and the numbers of it."""
 
-from typing import Any, Literal, Self
+import logging
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from rookery.settings import RunSettings
 from services.trainer.settings.ppo import PpoSettings
+from services.trainer.settings.scoped import ScopedSettings, When
+
+logger = logging.getLogger(__name__)
 
 ObjectiveName = Literal["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce", "ppo"]
 Baseline = Literal["group-mean", "leave-one-out", "ema", "adaptive"]
@@ -25,8 +31,36 @@ ScaleRL (2510.13786), for MiniMax-M1 (2506.13585) names none.
 """
 
 
-class ObjectiveSettings(PpoSettings):
+_CLIPPING = When("objective", ("grpo", "dr-grpo", "dapo", "gspo", "ppo"))
+_OF_GROUPS = When("objective", ("grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce"))
+_PENALISED = When("kl", ("k1", "k2", "k3", "forward", "reverse", "symmetric"))
+_PPO = PpoSettings.model_fields.keys() - RunSettings.model_fields.keys()
+
+_WIDE_GSPO_CLIP = 0.05
+"""Ratios of whole completions hardly ever leave such a range: a hundred times the paper's."""
+
+
+class ObjectiveSettings(ScopedSettings, PpoSettings):
     """The policy-gradient objective: surrogate, advantages, weights of the loss, KL to the base."""
+
+    reading: ClassVar[Mapping[str, When]] = {
+        "clip_low": _CLIPPING,
+        "clip_high": _CLIPPING,
+        "ratio_cap": When("objective", ("cispo", "reinforce")),
+        "baseline": _OF_GROUPS,
+        "normalise": _OF_GROUPS,
+        "baseline_decay": When("baseline", ("ema", "adaptive")),
+        "loss_constant": When("loss_weights", ("constant",)),
+        # Under the other baselines groups of equal rewards teach something too.
+        "dynamic_sampling": When("baseline", ("group-mean", "leave-one-out")),
+        "dynamic_sampling_limit": When("dynamic_sampling", (True,)),
+        "kl_coefficient": _PENALISED,
+        "kl_schedule": _PENALISED,
+        "kl_warmup_steps": When("kl_schedule", ("warmup",)),
+        "kl_target": When("kl_schedule", ("adaptive", "smooth")),
+        "kl_report_every": When("kl", ("none",)),
+        **dict.fromkeys(sorted(_PPO), When("objective", ("ppo",))),
+    }
 
     objective: ObjectiveName = "grpo"
     """Surrogate loss; it also sets the defaults of the settings below that its paper sets."""
@@ -75,13 +109,28 @@ class ObjectiveSettings(PpoSettings):
         """Whether step `step`, counted from 0, scores the reference too."""
         return self.kl != "none" or (self.kl_report_every > 0 and step % self.kl_report_every == 0)
 
-    @model_validator(mode="before")
     @classmethod
-    def _objectives_own_defaults(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return {**DEFAULTS.get(values.get("objective", "grpo"), {}), **values}
+    def own_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The objective's."""
+        return DEFAULTS.get(str(values.get("objective", "grpo")), {})
+
+    @classmethod
+    def of_preset(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
+        """Under another objective than the preset's, its numbers for that one do not count."""
+        theirs = values.get("objective", "grpo")
+        if stronger.get("objective", theirs) == theirs:
+            return dict(values)
+        own = {name for name, when in cls.reading.items() if when.setting == "objective"}
+        own.update(name for defaults in DEFAULTS.values() for name in defaults)
+        return {name: value for name, value in values.items() if name not in own}
 
     @model_validator(mode="after")
-    def _schedule_needs_a_penalty(self) -> Self:
-        if self.kl == "none" and self.kl_schedule != "fixed":
-            raise ValueError(f"--kl-schedule {self.kl_schedule} has nothing to schedule with --kl none")
+    def _gspo_clips(self) -> Self:
+        widest = max(self.clip_low, self.clip_high)
+        if self.objective == "gspo" and widest > _WIDE_GSPO_CLIP:
+            logger.warning(
+                "--objective gspo clips ratios of whole completions at %g: its paper has 0.0004, "
+                "and at so much it hardly ever clips",
+                widest,
+            )
         return self

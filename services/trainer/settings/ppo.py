@@ -6,7 +6,7 @@ from rookery.settings import RunSettings
 
 
 class PpoSettings(RunSettings):
-    """Read with `--objective ppo` alone; clip_low, clip_high and the KL's settings count there too."""
+    """Read with `--objective ppo` alone; others count there, too: see `objective`."""
 
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
     """ppo: discount a token."""

@@ -1,7 +1,8 @@
 """Settings of the trainer of a run."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -9,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from rookery.settings import Port, PresetSettings
 from services.trainer.settings.device import Devices
 from services.trainer.settings.objective import ObjectiveSettings
+from services.trainer.settings.scoped import ADAPTER, When
 
 _LEAST_ADAPTERS = 8
 """More than the servers have slots: vLLM reads an evicted adapter again from disk, and dies without it."""
@@ -25,6 +27,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     """Policy gradient on the groups of a run's `traces` stream."""
 
     model_config = SettingsConfigDict(env_prefix="TRAINER_")
+    reading: ClassVar[Mapping[str, When]] = {**ObjectiveSettings.reading, **ADAPTER}
 
     model: Path
     """Base model directory; the same the inference servers were started with."""
@@ -43,8 +46,6 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
 
     max_steps: NonNegativeInt = 0
     """Ends the run after so many optimizer steps; 0 goes on."""
-    rest: bool = False
-    """After the last step go on answering probes, for a supervisor that starts again whatever ends."""
     batch_groups: PositiveInt = 32
     """Groups a step; the rollouts' admission must be told the same."""
     max_staleness: NonNegativeInt = 4
@@ -71,7 +72,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
 
-    adam_bits: Literal[32, 8] = 32
+    adam_bits: Annotated[Literal[32, 8], BeforeValidator(int)] = 32
     """Of Adam's moments; 8 needs bitsandbytes and takes a quarter of their memory."""
     offload: bool = False
     """Keep Adam's moments off the GPU between steps."""

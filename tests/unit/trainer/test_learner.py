@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rookery.errors import SetupError
 from services.trainer.advantages import Averages
 from services.trainer.learner import Learner
 from services.trainer.losses.coefficient import Controlled, coefficient, moved
@@ -67,26 +66,6 @@ def test_an_unreachable_target_ends_at_a_bound() -> None:
     for _ in range(100):
         now = _next(now, kl=9.0, settings=settings)
     assert now == 20.0
-
-
-def test_a_schedule_without_a_penalty_is_refused() -> None:
-    with pytest.raises(SetupError, match="--kl-schedule smooth has nothing to schedule"):
-        TrainerSettings.parse(["--model", "m", "--run-dir", "r", "--kl-schedule", "smooth"], prog="trainer")
-
-
-def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
-    def parse(flags: str) -> TrainerSettings:
-        return TrainerSettings.parse(f"--model m --run-dir r {flags}".split(), prog="trainer")
-
-    plain = parse("")
-    assert (plain.objective, plain.normalise, plain.loss_weights, plain.kl) == ("grpo", True, "token", "none")
-    dr = parse("--objective dr-grpo")
-    assert (dr.normalise, dr.loss_weights) == (False, "constant")
-    assert parse("--objective dr-grpo --normalise").normalise
-    assert parse("--objective dapo").dynamic_sampling
-    assert not parse("--objective dapo --no-dynamic-sampling").dynamic_sampling
-    assert parse("--objective gspo --clip-high 0.1").clip_high == 0.1
-    assert parse("--objective cispo").ratio_cap == 5.0
 
 
 def test_the_reference_is_scored_when_penalised_or_reported() -> None:

@@ -1,0 +1,203 @@
+"""Settings of the trainer: an objective's own defaults, and what nothing reads is refused or not taken."""
+
+import logging
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import SetupError
+from rookery.presets import read_preset
+from rookery.settings import CONFIG_VARIABLE
+from services.trainer import commits
+from services.trainer.settings import SftSettings, TrainerSettings
+from services.trainer.settings.autobatch import AutobatchSettings
+
+
+def parse(flags: str) -> TrainerSettings:
+    return TrainerSettings.parse(f"--model m --run-dir r {flags}".split(), prog="trainer")
+
+
+def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
+    plain = parse("")
+    assert (plain.objective, plain.normalise, plain.loss_weights, plain.kl) == ("grpo", True, "token", "none")
+    dr = parse("--objective dr-grpo")
+    assert (dr.normalise, dr.loss_weights) == (False, "constant")
+    assert parse("--objective dr-grpo --normalise").normalise
+    assert parse("--objective dapo").dynamic_sampling
+    assert not parse("--objective dapo --no-dynamic-sampling").dynamic_sampling
+    assert parse("--objective gspo --clip-high 0.01").clip_high == 0.01
+    assert parse("--objective cispo").ratio_cap == 5.0
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ("--gamma 0.9", "--gamma 0.9 (flag) is not read with --objective grpo, but with --objective ppo"),
+        ("--ppo-epochs 2", "--ppo-epochs 2 (flag) is not read with --objective grpo"),
+        ("--no-whiten", "--no-whiten (flag) is not read with --objective grpo"),
+        ("--objective ppo --baseline ema", "--baseline ema (flag) is not read with --objective ppo"),
+        ("--objective ppo --no-normalise", "--no-normalise (flag) is not read with --objective ppo"),
+        ("--objective ppo --dynamic-sampling", "--dynamic-sampling (flag) is not read with --objective ppo"),
+        ("--ratio-cap 3", "is not read with --objective grpo, but with --objective cispo or reinforce"),
+        ("--objective cispo --clip-low 0.1", "--clip-low 0.1 (flag) is not read with --objective cispo"),
+        ("--objective reinforce --clip-high 0.1", "--clip-high 0.1 (flag) is not read with"),
+        (
+            "--baseline-decay 0.5",
+            "is not read with --baseline group-mean, but with --baseline ema or adaptive",
+        ),
+        ("--loss-constant 9", "is not read with --loss-weights token, but with --loss-weights constant"),
+        ("--baseline ema --dynamic-sampling", "--dynamic-sampling (flag) is not read with --baseline ema"),
+        ("--dynamic-sampling-limit 2", "is not read with --no-dynamic-sampling, but with --dynamic-sampling"),
+        ("--kl-coefficient 0.1", "is not read with --kl none, but with --kl k1, k2, k3, forward, reverse or"),
+        ("--kl-schedule smooth", "--kl-schedule smooth (flag) is not read with --kl none"),
+        (
+            "--kl k3 --kl-warmup-steps 9",
+            "is not read with --kl-schedule fixed, but with --kl-schedule warmup",
+        ),
+        ("--kl-target 0.1", "is not read with --kl none and --kl-schedule fixed, but with --kl k1, "),
+        ("--kl k3 --kl-report-every 5", "is not read with --kl k3, but with --kl none"),
+        ("--lora-rank 0 --lora-alpha 8", "is not read with --lora-rank 0, but with --lora-rank other than 0"),
+    ],
+)
+def test_a_flag_that_nothing_reads_is_refused(flags: str, complaint: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        parse(flags)
+    assert complaint in str(refused.value)
+    assert "got" not in str(refused.value)
+
+
+def test_so_is_a_variable_and_a_line_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINER_GAMMA", "0.9")
+    with pytest.raises(SetupError, match=r"--gamma 0.9 \(environment\) is not read"):
+        parse("")
+    assert parse("--objective ppo").gamma == 0.9
+    monkeypatch.delenv("TRAINER_GAMMA")
+    (tmp_path / "run.toml").write_text("[trainer]\nratio_cap = 3.0\nwhiten = false\n")
+    monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "run.toml"))
+    with pytest.raises(SetupError, match=r"--ratio-cap 3.0 \(file\) .*; --no-whiten \(file\) is not read"):
+        parse("")
+
+
+def test_values_are_compared_as_they_are_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment has texts alone."""
+    monkeypatch.setenv("TRAINER_LORA_RANK", "0")
+    monkeypatch.setenv("TRAINER_DYNAMIC_SAMPLING", "1")
+    assert parse("--dynamic-sampling-limit 2").dynamic_sampling_limit == 2
+    with pytest.raises(SetupError, match=r"--lora-targets c_attn .flag. is not read with --lora-rank 0"):
+        parse("--lora-targets c_attn")
+
+
+def test_every_name_of_the_table_is_a_setting() -> None:
+    for settings in (TrainerSettings, SftSettings):
+        for name, when in settings.reading.items():
+            assert {name, when.setting} <= settings.model_fields.keys()
+
+
+def test_an_objectives_default_that_nothing_reads_is_not_taken() -> None:
+    assert not parse("--objective dapo --baseline ema").dynamic_sampling
+
+
+@pytest.mark.parametrize("preset", ["rookworld-mini", "rookworld-full", "pychess-ppo"])
+@pytest.mark.parametrize("objective", ["gspo", "cispo", "dr-grpo"])
+def test_a_presets_numbers_are_for_its_own_objective(preset: str, objective: str) -> None:
+    chosen, plain = parse(f"--preset {preset} --objective {objective}"), parse(f"--objective {objective}")
+    for name in ("clip_low", "clip_high", "ratio_cap", "baseline", "normalise", "loss_weights", "gamma"):
+        assert getattr(chosen, name) == getattr(plain, name), name
+    theirs = read_preset(preset)["trainer"]
+    assert chosen.lr == theirs["lr"]
+    assert chosen.kl == theirs.get("kl", "none")
+    same = parse(f"--preset {preset} --objective {theirs['objective']}")
+    assert (same.clip_low, same.clip_high) == (theirs["clip_low"], theirs["clip_high"])
+
+
+def test_a_preset_is_no_more_than_defaults() -> None:
+    settings = parse("--preset rookworld-mini --kl none")
+    assert (settings.kl_coefficient, settings.kl_schedule) == (0.02, "fixed")
+    assert (
+        AutobatchSettings.parse(["--preset", "rookworld-mini", "--objective", "gspo"], prog="a").clip_low
+        < 1e-3
+    )
+
+
+def test_dry_run_says_what_of_a_preset_is_not_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("--preset rookworld-mini --objective gspo --kl none --clip-high 0.01 --dry-run")
+    said = {
+        line.split("  # ")[0].rstrip(): line.partition("  # ")[2]
+        for line in capsys.readouterr().out.splitlines()
+    }
+    assert said["clip_low = 0.0003"] == "default of the objective; preset rookworld-mini has 0.2"
+    assert said["clip_high = 0.01"] == "flag"
+    assert said["# kl_schedule is not read with --kl none"] == 'preset rookworld-mini has "adaptive"'
+    assert said["# gamma is not read with --objective gspo"] == ""
+    assert said["lr = 1e-05"] == "preset rookworld-mini"
+
+
+@pytest.mark.parametrize(
+    "flags", ["", "--preset rookworld-mini --objective dapo", "--preset pychess-ppo --kl k1"]
+)
+def test_what_is_printed_and_kept_can_be_read_again(
+    flags: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = parse(flags)
+    with pytest.raises(SystemExit):
+        parse(f"{flags} --dry-run")
+    settings.write_resolved(tmp_path)
+    printed, kept = capsys.readouterr().out, (tmp_path / "trainer.toml").read_text()
+    assert tomllib.loads(printed) == tomllib.loads(kept)
+    monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "trainer.toml"))
+    assert parse("") == settings
+
+
+def test_a_wide_clip_of_whole_completions_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert parse("--objective gspo").clip_high == 4e-4
+        parse("--clip-high 0.3")
+        assert not caplog.records
+        parse("--objective gspo --clip-high 0.1")
+    assert "--objective gspo clips ratios of whole completions at 0.1" in caplog.text
+
+
+def test_sft_refuses_what_it_does_not_read() -> None:
+    def sft(flags: str) -> SftSettings:
+        return SftSettings.parse(f"--model m --data d --out o {flags}".split(), prog="sft")
+
+    with pytest.raises(
+        SetupError, match=r"--eval-every 5 .flag. is not read with no --eval-data, but with --eval-data"
+    ):
+        sft("--eval-every 5")
+    with pytest.raises(SetupError, match=r"--lora-alpha 64 .flag. is not read with --lora-rank 0"):
+        sft("--lora-alpha 64")
+    assert sft("--eval-every 5 --eval-data e --lora-rank 4 --lora-alpha 64").lora_alpha == 64
+
+
+REFUSED = {
+    "model", "lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits", "critic",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "refused"),
+    [
+        ("--lora-rank 8", "lora_rank was '16', is '8'"),
+        ("--lora-alpha 8", "lora_alpha was '32', is '8'"),
+        ("--lora-targets q_proj", "lora_targets was"),
+        ("--batch-groups 9", "batch_groups was '32', is '9'"),
+        ("--adam-bits 8", "adam_bits was '32', is '8'"),
+        ("--objective ppo", "critic was None, is 'value head'"),
+        ("--objective gspo --kl k3 --kl-schedule smooth --lr 0.1 --baseline ema --seed 4", None),
+        ("--device 0 --threads 1 --micro-batch-tokens 64 --row-tokens 64 --max-grad-norm 9", None),
+    ],
+)
+def test_what_a_run_that_goes_on_may_be_told(flags: str, refused: str | None, tmp_path: Path) -> None:
+    """README, Settings: the list of what is refused."""
+    before, now = parse(""), parse(flags)
+    files = {"adapter_model.safetensors": b""}
+    commits.write(tmp_path, number=0, files=files, ledger=(), fingerprint=before.fingerprint())
+    assert before.fingerprint().keys() | parse("--objective ppo").fingerprint().keys() == REFUSED
+    if refused is None:
+        assert commits.latest(tmp_path, fingerprint=now.fingerprint()) is not None
+        return
+    with pytest.raises(SetupError, match=refused):
+        commits.latest(tmp_path, fingerprint=now.fingerprint())
