@@ -1,6 +1,6 @@
 """Groups to rows of tokens, and rows to micro-batches of a token budget. No torch.
 
-A row is one prompt followed by several of its completions; the prompt is computed once and shared.
+A row is one prompt followed by its completions, as many as fit; the prompt is computed once and shared.
 Prompt tokens, the generation prompt among them, are context: they never carry loss.
 """
 
@@ -75,7 +75,7 @@ def prepare(
         values,
         version=version,
         mask_truncated=settings.mask_truncated,
-        row_tokens=settings.row_tokens,
+        row_tokens=settings.row_tokens or settings.micro_batch_tokens,
         weights=settings.loss_weights,
     )
     return Batch(
@@ -137,22 +137,20 @@ def extents(groups: Sequence[TraceGroup], *, mask_truncated: bool, constant: int
 
 
 def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
-    """Rows of one temperature and like length together, at most `tokens` padded tokens each (or one row).
+    """Rows of one temperature and like length together, at most `tokens` tokens each (or one row).
 
     Rollouts that start again with another temperature leave groups of the old one in the stream.
     """
     batches: list[list[Row]] = []
+    room = 0
     for row in sorted(rows, key=lambda row: (row.temperature, row.length), reverse=True):
-        if batches and _fits(row, batches[-1], tokens):
+        if batches and row.temperature == batches[-1][0].temperature and row.length <= room:
             batches[-1].append(row)
         else:
             batches.append([row])
+            room = tokens
+        room -= row.length
     return batches
-
-
-def _fits(row: Row, batch: Sequence[Row], tokens: int) -> bool:
-    longest = batch[0]
-    return row.temperature == longest.temperature and longest.length * (len(batch) + 1) <= tokens
 
 
 def _parts(scored: Sequence[Scored], tokens: int) -> list[tuple[Scored, ...]]:

@@ -11,11 +11,13 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
+from services.trainer import hf_attention
 from services.trainer.distributed.sharding import place
 from services.trainer.fitting.backbone import load_causal_lm
 from services.trainer.fitting.lora import adapter_files, with_adapter
 from services.trainer.fitting.setup import device_named
 from services.trainer.head import Logits, TokenScores, Wanted, score_tokens
+from services.trainer.hf_attention import Sharing
 from services.trainer.settings import TrainerSettings
 from services.trainer.tensors import MicroBatch
 
@@ -36,6 +38,7 @@ class Policy:
         disable_progress_bar()  # the run has its own; in a log it is noise
         dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
         base = load_causal_lm(settings.model, dtype=dtype)
+        hf_attention.use(base)
         if settings.gradient_checkpointing:
             base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             base.enable_input_require_grads()
@@ -73,13 +76,15 @@ class Policy:
 
     def _hidden(self, batch: MicroBatch) -> torch.Tensor:
         """The last hidden states that predict a completion token, [N, D]."""
-        hidden_BTD = self._body(
-            input_ids=batch.input_ids_BT,
-            position_ids=batch.position_ids_BT,
-            attention_mask=batch.mask_B1TT,
+        sharing = Sharing(batch.blocks)
+        hidden_1TD = self._body(
+            input_ids=batch.input_ids_1T,
+            position_ids=batch.position_ids_1T,
             use_cache=False,
+            sharing=sharing,
         ).last_hidden_state
-        hidden_ND: torch.Tensor = hidden_BTD.flatten(0, 1)[batch.predictor_N]
+        sharing.check(self._body)
+        hidden_ND: torch.Tensor = hidden_1TD[0, batch.predictor_N]
         return hidden_ND
 
     def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Logits]:

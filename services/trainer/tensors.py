@@ -1,6 +1,6 @@
-"""Rows to tensors in which the completions of one prompt share it and never see each other.
+"""Rows to one line of tokens in which the completions of a prompt share it and never see each other.
 
-Shapes: B rows, T input tokens of the longest row, N completion tokens of the whole micro-batch.
+Shapes: T input tokens and N completion tokens of the whole micro-batch; nothing is padded.
 """
 
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from services.trainer.attention import Blocks, Stretch
 from services.trainer.batch import Row
 
 
@@ -15,13 +16,13 @@ from services.trainer.batch import Row
 class MicroBatch:
     """One forward pass. Entry n of the N-vectors belongs to the n-th completion token.
 
-    `predictor_N` indexes the flattened [B * T] hidden state that predicts it; `completion_N` numbers the
-    completions from 0; `share_N` is its share in the loss.
+    `predictor_N` is the place on the line whose hidden state predicts it; `completion_N` numbers the
+    completions from 0; `share_N` is its share in the loss. `blocks` say which token sees which.
     """
 
-    input_ids_BT: torch.Tensor
-    position_ids_BT: torch.Tensor
-    mask_B1TT: torch.Tensor
+    input_ids_1T: torch.Tensor
+    position_ids_1T: torch.Tensor
+    blocks: Blocks
     predictor_N: torch.Tensor
     targets_N: torch.Tensor
     behaviour_N: torch.Tensor
@@ -43,32 +44,27 @@ def collate(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Micro
     temperatures = {row.temperature for row in rows}
     if len(temperatures) != 1:
         raise ValueError(f"one micro-batch holds temperatures {sorted(temperatures)}")
-    width = max(row.length for row in rows)
-    ids = torch.zeros(len(rows), width, dtype=torch.long)
-    positions = torch.zeros(len(rows), width, dtype=torch.long)
-    # A token sees itself everywhere: a softmax over nothing would be NaN in the padding.
-    mask = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
+    ids: list[int] = []
+    positions: list[int] = []
     predictor: list[int] = []
-    for index, row in enumerate(rows):
-        prompt = len(row.prompt_ids)
-        ids[index, :prompt] = torch.tensor(row.prompt_ids)
-        positions[index, :prompt] = torch.arange(prompt)
-        mask[index, : row.length, :prompt] = True
-        mask[index, :prompt, :prompt] = _causal(prompt)
-        start = prompt
+    stretches: list[Stretch] = []
+    for row in rows:
+        begin, prompt = len(ids), len(row.prompt_ids)
+        ids += row.prompt_ids
+        positions += range(prompt)
+        stretches.append(Stretch(begin, prompt))
         for completion in row.completions:
-            inputs = len(completion.token_ids) - 1
-            end = start + inputs
-            ids[index, start:end] = torch.tensor(completion.token_ids[:-1], dtype=torch.long)
-            positions[index, start:end] = torch.arange(prompt, prompt + inputs)
-            mask[index, start:end, start:end] = _causal(inputs)
-            predictor += [index * width + prompt - 1, *range(index * width + start, index * width + end)]
-            start = end
+            start, inputs = len(ids), len(completion.token_ids) - 1
+            ids += completion.token_ids[:-1]
+            positions += range(prompt, prompt + inputs)
+            predictor += [begin + prompt - 1, *range(start, start + inputs)]
+            if inputs:
+                stretches.append(Stretch(start, inputs, begin, prompt))
     completions = [completion for row in rows for completion in row.completions]
     return MicroBatch(
-        input_ids_BT=ids.to(device),
-        position_ids_BT=positions.to(device),
-        mask_B1TT=mask[:, None].to(device),
+        input_ids_1T=torch.tensor([ids], device=device),
+        position_ids_1T=torch.tensor([positions], device=device),
+        blocks=Blocks.of(stretches, device=device),
         predictor_N=torch.tensor(predictor, device=device),
         targets_N=torch.tensor([t for c in completions for t in c.token_ids], device=device),
         behaviour_N=torch.tensor([p for c in completions for p in c.logprobs], device=device),
@@ -79,7 +75,3 @@ def collate(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Micro
         temperature=temperatures.pop(),
         oldest=max(c.age for c in completions),
     )
-
-
-def _causal(size: int) -> torch.Tensor:
-    return torch.ones(size, size, dtype=torch.bool).tril()

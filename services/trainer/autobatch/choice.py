@@ -20,18 +20,20 @@ FIRST = 2
 """Positions of the first configuration."""
 GROUP = 4
 """Completions of each made-up group."""
+ROW = 1024
+"""Tokens of one, where rows are as long as a forward pass; it is the tokens of all that take memory."""
 
 
 def settle_micro_batch(settings: TrainerSettings, policy: Policy) -> TrainerSettings:
     """`settings` with the tokens of a forward pass measured, where they are `auto`.
 
-    Rows of the greatest length that they may have; never more of them than a step has groups. A run that
-    resumes on the same device takes what it took before.
+    Rows of the greatest length that they may have, or of `ROW`; never more of them than a step has groups.
+    A run that resumes on the same device takes what it took before.
     """
     if settings.micro_batch_tokens:
         return settings
-    prompt = settings.row_tokens // 8
-    shape = Shape(GROUP, prompt, (settings.row_tokens - prompt) // GROUP)
+    row = settings.row_tokens or ROW
+    shape = Shape(GROUP, row // 8, (row - row // 8) // GROUP)
     asked = _asked(settings, shape, policy.device)
     choice = profiles.saved_choice(settings.run_dir, asked=asked)
     if choice is None:

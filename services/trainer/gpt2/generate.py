@@ -67,7 +67,7 @@ def _generate(
         device=device,
     )
     hidden_BTD = model.hidden(
-        ids_BT, position_ids_BT=positions(present_BT), mask_B1TS=_prompt_mask(present_BT), cache=cache
+        ids_BT, position_ids_BT=positions(present_BT), sees=_prompt_mask(present_BT), cache=cache
     )
     logits_BV = model.lm_head(hidden_BTD[:, -1])
     every_R = torch.arange(len(prompts), device=device).repeat_interleave(count)
@@ -136,7 +136,7 @@ def _advance(model: Gpt2, rows: _Rows, tokens_R: torch.Tensor) -> torch.Tensor:
         rows.padded_RS = torch.cat([rows.padded_RS, here_R1], dim=1)
         mask_R11S = rows.padded_RS[:, None, None, :]
     hidden_R1D = model.hidden(
-        tokens_R[:, None], position_ids_BT=rows.next_R[:, None], mask_B1TS=mask_R11S, cache=rows.cache
+        tokens_R[:, None], position_ids_BT=rows.next_R[:, None], sees=mask_R11S, cache=rows.cache
     )
     rows.next_R = rows.next_R + 1
     logits_RV: torch.Tensor = model.lm_head(hidden_R1D[:, 0])

@@ -8,15 +8,19 @@ Shapes: B rows, T tokens, S tokens seen (T and those in the cache), H heads, D w
 """
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from services.trainer.attention import Blocks, attend
 from services.trainer.gpt2.cache import Cache
 from services.trainer.gpt2.config import Gpt2Config
+
+Sees: TypeAlias = torch.Tensor | Blocks | None
+"""Which token sees which: see `Gpt2.hidden`."""
 
 
 class Attention(nn.Module):  # type: ignore[misc]
@@ -29,24 +33,25 @@ class Attention(nn.Module):  # type: ignore[misc]
         self._head_dim = config.head_dim
         self._layer = layer
 
-    def forward(
-        self, hidden_BTD: torch.Tensor, mask_B1TS: torch.Tensor | None, cache: Cache | None
-    ) -> torch.Tensor:
+    def forward(self, hidden_BTD: torch.Tensor, sees: Sees, cache: Cache | None) -> torch.Tensor:
         """Without a mask a token sees itself and those before it."""
         rows, tokens, width = hidden_BTD.shape
         parts = self.c_attn(hidden_BTD).view(rows, tokens, 3, -1, self._head_dim)
         queries_BHTD, keys_BHSD, values_BHSD = parts.permute(2, 0, 3, 1, 4)
         if cache is not None:
             keys_BHSD, values_BHSD = cache.extend(self._layer, keys_BHSD, values_BHSD)
-        seen_BHTD = F.scaled_dot_product_attention(
-            queries_BHTD,
-            keys_BHSD,
-            values_BHSD,
-            attn_mask=mask_B1TS,
-            # A single token is the last and sees all.
-            is_causal=mask_B1TS is None and tokens > 1,
-        )
-        joined: torch.Tensor = self.c_proj(seen_BHTD.transpose(1, 2).reshape(rows, tokens, width))
+        if isinstance(sees, Blocks):
+            seen_BTHD = attend(queries_BHTD, keys_BHSD, values_BHSD, sees)
+        else:
+            seen_BTHD = F.scaled_dot_product_attention(
+                queries_BHTD,
+                keys_BHSD,
+                values_BHSD,
+                attn_mask=sees,
+                # A single token is the last and sees all.
+                is_causal=sees is None and tokens > 1,
+            ).transpose(1, 2)
+        joined: torch.Tensor = self.c_proj(seen_BTHD.reshape(rows, tokens, width))
         return joined
 
 
@@ -73,10 +78,8 @@ class Block(nn.Module):  # type: ignore[misc]
         self.ln_2 = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.mlp = Mlp(config)
 
-    def forward(
-        self, hidden_BTD: torch.Tensor, mask_B1TS: torch.Tensor | None, cache: Cache | None
-    ) -> torch.Tensor:
-        hidden_BTD = hidden_BTD + self.attn(self.ln_1(hidden_BTD), mask_B1TS, cache)
+    def forward(self, hidden_BTD: torch.Tensor, sees: Sees, cache: Cache | None) -> torch.Tensor:
+        hidden_BTD = hidden_BTD + self.attn(self.ln_1(hidden_BTD), sees, cache)
         out_BTD: torch.Tensor = hidden_BTD + self.mlp(self.ln_2(hidden_BTD))
         return out_BTD
 
@@ -107,17 +110,18 @@ class Gpt2(nn.Module):  # type: ignore[misc]
         input_ids_BT: torch.Tensor,
         *,
         position_ids_BT: torch.Tensor | None = None,
-        mask_B1TS: torch.Tensor | None = None,
+        sees: Sees = None,
         cache: Cache | None = None,
     ) -> torch.Tensor:
         """The last hidden states, [B, T, D].
 
-        `mask_B1TS` is True where a token sees another; every token must see one. Without it a token sees
-        itself and all before it. `position_ids_BT` count on from the cache where they are left out. With a
-        cache that is not empty, several tokens at once need a mask.
+        `sees` is a mask [B, 1, T, S], True where a token sees another, and every token must see one; or the
+        blocks of a packed line. Without it a token sees itself and all before it. `position_ids_BT` count on
+        from the cache where they are left out. With a cache that is not empty, several tokens at once need a
+        mask.
         """
         begun = cache.length if cache else 0
-        if begun and input_ids_BT.shape[1] > 1 and mask_B1TS is None:
+        if begun and input_ids_BT.shape[1] > 1 and sees is None:
             raise ValueError(f"{input_ids_BT.shape[1]} tokens after {begun} cached ones need a mask")
         if position_ids_BT is None:
             positions_T = torch.arange(begun, begun + input_ids_BT.shape[1], device=input_ids_BT.device)
@@ -125,9 +129,9 @@ class Gpt2(nn.Module):  # type: ignore[misc]
         hidden_BTD = self.wte(input_ids_BT) + self.wpe(position_ids_BT)
         for block in self.h:
             if self.gradient_checkpointing and torch.is_grad_enabled():
-                hidden_BTD = checkpoint(block, hidden_BTD, mask_B1TS, cache, use_reentrant=False)
+                hidden_BTD = checkpoint(block, hidden_BTD, sees, cache, use_reentrant=False)
             else:
-                hidden_BTD = block(hidden_BTD, mask_B1TS, cache)
+                hidden_BTD = block(hidden_BTD, sees, cache)
         normed_BTD: torch.Tensor = self.ln_f(hidden_BTD)
         return normed_BTD
 
@@ -141,7 +145,7 @@ class Gpt2(nn.Module):  # type: ignore[misc]
             hidden_BTD = self.hidden(
                 input_ids_BT,
                 position_ids_BT=positions(attention_mask_BT),
-                mask_B1TS=causal_mask(attention_mask_BT),
+                sees=causal_mask(attention_mask_BT),
             )
         logits_BTV: torch.Tensor = self.lm_head(hidden_BTD)
         return logits_BTV

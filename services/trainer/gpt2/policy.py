@@ -71,10 +71,10 @@ class Gpt2Policy(Policy):
 
     def _hidden_of(self, model: Gpt2, batch: MicroBatch) -> torch.Tensor:
         with self._precision():
-            hidden_BTD = model.hidden(
-                batch.input_ids_BT, position_ids_BT=batch.position_ids_BT, mask_B1TS=batch.mask_B1TT
+            hidden_1TD = model.hidden(
+                batch.input_ids_1T, position_ids_BT=batch.position_ids_1T, sees=batch.blocks
             )
-        return hidden_BTD.flatten(0, 1)[batch.predictor_N]
+        return hidden_1TD[0, batch.predictor_N]
 
     def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Logits]:
         """The base model's hidden states and its own head, for the head learns too."""

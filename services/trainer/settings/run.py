@@ -46,6 +46,8 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
 
     max_steps: NonNegativeInt = 0
     """Ends the run after so many optimizer steps; 0 goes on."""
+    rest: bool = False
+    """After the last step go on answering probes, for a supervisor that starts again whatever ends."""
     batch_groups: PositiveInt = 32
     """Groups a step; the rollouts' admission must be told the same."""
     max_staleness: NonNegativeInt = 4
@@ -64,11 +66,11 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     lora_targets: str = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
     """Modules that get an adapter; never the head or the embeddings."""
     micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192
-    """Padded tokens a forward pass; smaller accumulates more passes, with the same gradient. `auto`, or 0,
-    measures what fits into memory."""
-    row_tokens: PositiveInt = 1024
-    """Longest sequence made of a prompt and several of its completions: more of them share the prompt's
-    work, yet attention looks over the whole row."""
+    """Tokens a forward pass; smaller accumulates more passes, with the same gradient. `auto`, or 0, measures
+    what fits into memory."""
+    row_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 0
+    """Most tokens of a prompt and those of its completions that share its work. `auto`, or 0: as many as a
+    forward pass has, so that a prompt is computed once."""
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
 

@@ -33,7 +33,7 @@ class Bigram:
         return [self.table_VV]
 
     def score(self, batch: MicroBatch, *, wanted: Wanted = NOTHING, reference: bool = False) -> TokenScores:
-        before = batch.input_ids_BT.flatten()[batch.predictor_N]
+        before = batch.input_ids_1T.flatten()[batch.predictor_N]
         return score_tokens(
             lambda hidden: hidden,
             self.table_VV[before],

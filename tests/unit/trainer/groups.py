@@ -1,6 +1,8 @@
 """Groups of random tokens with random rewards."""
 
 import random
+from collections.abc import Sequence
+from itertools import accumulate
 
 from rookery.trace import (
     Completion,
@@ -15,6 +17,15 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
+from services.trainer.batch import Row
+
+
+def prompt_places(rows: Sequence[Row]) -> set[int]:
+    """Places on a micro-batch's line that predict a token of a prompt."""
+    starts = accumulate((row.length for row in rows), initial=0)
+    return {
+        start + i for start, row in zip(starts, rows, strict=False) for i in range(len(row.prompt_ids) - 1)
+    }
 
 
 def make_group(

@@ -20,7 +20,7 @@ from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.tensors import collate  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
+from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
 
 TEMPLATES = {
     "chatml": "{% for m in messages %}<{{ m.role }}> {{ m.content }}</think>{% endfor %}"
@@ -64,15 +64,12 @@ def test_only_completion_tokens_are_predicted_and_only_they_move_the_loss(
     for rows in micro_batches(batch.rows, tokens=100):
         tensors = collate(rows)
         trained += tensors.targets_N.tolist()
-        width = tensors.input_ids_BT.shape[1]
-        logprobs = torch.full((len(rows) * width,), -1.1).requires_grad_()
+        logprobs = torch.full((tensors.input_ids_1T.numel(),), -1.1).requires_grad_()
         seen = logprobs[tensors.predictor_N]
         loss, _ = Objective.of(chosen, coefficient=0.0, normaliser=batch.normaliser)(
             TokenScores(seen, torch.zeros_like(seen), torch.zeros(len(seen), 0)), tensors
         )
         loss.backward()
         touched = set(logprobs.grad.nonzero()[:, 0].tolist())
-        predicting_prompt = {r * width + t for r in range(len(rows)) for t in range(len(prompt) - 1)}
-        padding = {r * width + t for r, row in enumerate(rows) for t in range(row.length, width)}
-        assert not touched & (predicting_prompt | padding)
+        assert not touched & prompt_places(rows)
     assert sorted(trained) == sorted(token for ids in said for token in ids)

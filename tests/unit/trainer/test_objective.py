@@ -117,7 +117,7 @@ def test_the_penalty_adds_its_mean_to_the_loss(kl: str) -> None:
     batch = _batch(chosen)
     tensors = collate(list(batch.rows))
     policy = Bigram(VOCABULARY, seed=4)
-    before = tensors.input_ids_BT.flatten()[tensors.predictor_N]
+    before = tensors.input_ids_1T.flatten()[tensors.predictor_N]
     p, q = policy.table_VV.log_softmax(-1), policy.reference_VV.log_softmax(-1)
     total = 0.0
     for previous, target in zip(before.tolist(), tensors.targets_N.tolist(), strict=True):

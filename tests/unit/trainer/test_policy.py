@@ -16,7 +16,7 @@ from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.tensors import collate  # noqa: E402
-from tests.unit.trainer.groups import make_group  # noqa: E402
+from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +69,7 @@ def test_prompt_tokens_carry_no_loss(policy: Policy) -> None:
     tensors = collate(_rows())
     answers = sum(len(c.token_ids) for row in _rows() for c in row.completions)
     assert tensors.targets_N.numel() == answers
-    starts = {row * tensors.input_ids_BT.shape[1] for row in range(len(_rows()))}
-    inside_prompt = {
-        s + i for s, r in zip(sorted(starts), _rows(), strict=True) for i in range(len(r.prompt_ids) - 1)
-    }
-    assert not inside_prompt & set(tensors.predictor_N.tolist())
+    assert not prompt_places(_rows()) & set(tensors.predictor_N.tolist())
 
 
 def test_completions_of_one_prompt_do_not_see_each_other(policy: Policy) -> None:

@@ -28,7 +28,7 @@ GOLDEN = [
      "kl_behaviour": 20.87835829, "mismatch_age0_max": 4.8458023071, "tokens": 90, "micro_batches": 2},
     {"loss": 0.2961304151, "grad_norm": 0.1509156525, "entropy": 4.5361636235, "ratio_mean": 0.1470742715,
      "ratio_max": 0.6228821278, "clip_fraction_low": 0.4230769231, "clip_fraction_high": 0.0,
-     "kl_behaviour": 19.05997897, "mismatch_age0_max": 4.6407184601, "tokens": 78, "micro_batches": 2},
+     "kl_behaviour": 19.05997897, "mismatch_age0_max": 4.6407184601, "tokens": 78, "micro_batches": 1},
     {"loss": 0.2967452630, "grad_norm": 0.1599235535, "entropy": 4.5380363036, "ratio_mean": 0.1270407612,
      "ratio_max": 0.6141256690, "clip_fraction_low": 0.5505617978, "clip_fraction_high": 0.0,
      "kl_behaviour": 20.39674532, "mismatch_age0_max": 4.3938951492, "tokens": 89, "micro_batches": 2},

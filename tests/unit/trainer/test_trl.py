@@ -11,6 +11,7 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
+from services.trainer.attention import Blocks  # noqa: E402
 from services.trainer.head import TokenScores  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.losses.weights import Extent, normaliser, share  # noqa: E402
@@ -76,9 +77,9 @@ def _batch(settings: TrainerSettings) -> MicroBatch:
 
     nothing = torch.zeros(0)
     return MicroBatch(
-        input_ids_BT=nothing,
-        position_ids_BT=nothing,
-        mask_B1TT=nothing,
+        input_ids_1T=nothing,
+        position_ids_1T=nothing,
+        blocks=Blocks((), nothing),
         predictor_N=nothing,
         targets_N=nothing,
         behaviour_N=_vector("behaviour"),

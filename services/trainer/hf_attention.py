@@ -1,0 +1,88 @@
+"""The attention of packed lines in Hugging Face's models, through their own interface for it.
+
+transformers hands keyword arguments of a model's forward on to the attention function that its config
+names; ours gets a `Sharing` that way. Without one it is `sdpa`.
+"""
+
+from typing import Any
+
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from rookery.errors import SetupError
+from services.trainer.attention import Blocks, attend
+
+NAME = "rookery"
+
+_UNKNOWN = ("softcap", "s_aux", "position_bias")
+"""Changes to the softmax that some models ask for and this attention does not make."""
+
+
+class Sharing:
+    """The blocks of one forward pass, and how many layers have looked at them."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+        self.layers = 0
+
+    def check(self, model: Any) -> None:
+        """Whether all layers of `model` did: one that mixes tokens in another way would mix completions.
+
+        Raises:
+            SetupError: some did not.
+        """
+        layers = int(model.config.num_hidden_layers)
+        if self.layers != layers:
+            raise SetupError(
+                f"{type(model).__name__}: {layers - self.layers} of its {layers} layers are no attention "
+                "that completions could share a prompt in"
+            )
+
+
+def use(model: Any) -> None:
+    """Has `model` take `sharing=Sharing(...)` in its forward.
+
+    Raises:
+        SetupError: its code has attention of its own, outside the interface.
+    """
+    model.set_attn_implementation(NAME)
+    if model.config._attn_implementation != NAME:
+        raise SetupError(f"{type(model).__name__} does not let its attention be chosen (AttentionInterface)")
+
+
+def _attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    sharing: Sharing | None = None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **rest: Any,
+) -> tuple[torch.Tensor, None]:
+    if sharing is None:
+        plain: tuple[torch.Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **rest
+        )
+        return plain
+    for name in _UNKNOWN:
+        if rest.get(name) is not None:
+            raise SetupError(f"{type(module).__name__} wants {name!r} of its attention")
+    sharing.layers += 1
+    return attend(query, key, value, sharing.blocks, scale=scaling, window=sliding_window), None
+
+
+def _mask(*args: Any, sharing: Sharing | None = None, **rest: Any) -> torch.Tensor | None:
+    """None where nothing is padded: positions that start anew would else be taken for packed sequences."""
+    if rest.get("attention_mask") is None:
+        return None
+    mask: torch.Tensor | None = sdpa_mask(*args, **rest)
+    return mask
+
+
+AttentionInterface.register(NAME, _attention)
+AttentionMaskInterface.register(NAME, _mask)

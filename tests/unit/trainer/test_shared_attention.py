@@ -1,0 +1,173 @@
+"""Attention by blocks is attention under a mask; models that could not do it are refused."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.errors import SetupError
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from transformers import (  # noqa: E402
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPTJConfig,
+    GPTJForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen3NextConfig,
+    Qwen3NextForCausalLM,
+)
+
+from services.trainer import hf_attention  # noqa: E402
+from services.trainer.attention import Blocks, Stretch, attend  # noqa: E402
+from services.trainer.batch import Row, Scored  # noqa: E402
+from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.tensors import collate  # noqa: E402
+
+SHAPE = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+def _row(prompt: int, completions: list[int], seed: int = 0) -> Row:
+    rng = random.Random(seed)
+
+    def tokens(count: int) -> tuple[int, ...]:
+        return tuple(rng.randrange(1, 90) for _ in range(count))
+
+    return Row(tokens(prompt), tuple(Scored(tokens(n), (-1.0,) * n, 1.0, 0) for n in completions), 1.0)
+
+
+ROWS = [_row(5, [1, 7, 7, 6], 1), _row(9, [30, 3, 1], 2), _row(5, [8], 3), _row(1, [2, 1], 4)]
+
+
+def _stretches(rows: list[Row]) -> list[Stretch]:
+    found, start = [], 0
+    for row in rows:
+        begin, prompt = start, len(row.prompt_ids)
+        found.append(Stretch(begin, prompt))
+        start += prompt
+        for completion in row.completions:
+            if inputs := len(completion.token_ids) - 1:
+                found.append(Stretch(start, inputs, begin, prompt))
+                start += inputs
+    return found
+
+
+def _mask(stretches: list[Stretch], window: int | None) -> "torch.Tensor":
+    """Token by token, from what a stretch is said to be."""
+    total = sum(stretch.length for stretch in stretches)
+    mask = torch.zeros(total, total, dtype=torch.bool)
+    for stretch in stretches:
+        keys = [*range(stretch.begin, stretch.begin + stretch.context)]
+        for token in range(stretch.start, stretch.start + stretch.length):
+            keys.append(token)
+            mask[token, keys[-window:] if window else keys] = True
+    return mask
+
+
+@pytest.mark.parametrize("window", [None, 4, 100])
+@pytest.mark.parametrize("groups", [4, 2])
+def test_it_is_attention_under_a_mask_and_so_are_its_gradients(window: int | None, groups: int) -> None:
+    stretches = _stretches(ROWS)
+    total = sum(stretch.length for stretch in stretches)
+    torch.manual_seed(0)
+    heads = [torch.randn(1, n, total, 8, dtype=torch.float64) for n in (4, groups, groups)]
+    ours = [x.clone().requires_grad_() for x in heads]
+    masked = [x.clone().requires_grad_() for x in heads]
+    seen = attend(*ours, Blocks.of(stretches), scale=0.3, window=window)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *masked, attn_mask=_mask(stretches, window), scale=0.3, enable_gqa=True
+    ).transpose(1, 2)
+    torch.testing.assert_close(seen, expected, rtol=1e-12, atol=1e-12)
+    weights = torch.randn_like(seen)
+    (seen * weights).sum().backward()
+    (expected * weights).sum().backward()
+    for mine, theirs in zip(ours, masked, strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-10, atol=1e-10)
+
+
+def test_like_stretches_go_together_and_long_ones_do_not_fill_up_short_ones() -> None:
+    blocks = Blocks.of(_stretches([_row(20, [101, 101, 90, 11, 401], 0), _row(20, [12], 1)]))
+    shapes = [(*block.queries_SQ.shape, block.keys_SK.shape[1]) for block in blocks.blocks]
+    assert shapes == [(1, 400, 420), (3, 100, 120), (2, 11, 31), (2, 20, 20)]
+
+
+def _policy(tmp_path: Path, model: Any) -> Policy:
+    model.save_pretrained(tmp_path / "model")
+    return Policy(
+        TrainerSettings(
+            model=tmp_path / "model", run_dir=tmp_path, device="cpu", lora_targets="q_proj,k_proj,v_proj"
+        )
+    )
+
+
+def _alone(model: Any) -> "torch.Tensor":
+    found = []
+    for row in ROWS:
+        for completion in row.completions:
+            ids = torch.tensor([row.prompt_ids + completion.token_ids])
+            logs = model(input_ids=ids).logits[0, len(row.prompt_ids) - 1 : -1].log_softmax(-1)
+            found.append(logs.gather(-1, torch.tensor(completion.token_ids)[:, None])[:, 0])
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral, a window of 6"])
+def test_families_share_prompts_exactly(family: str, tmp_path: Path) -> None:
+    """As transformers' plainest code has each sequence alone, which knows windows."""
+    torch.manual_seed(0)
+    policy = _policy(
+        tmp_path,
+        LlamaForCausalLM(LlamaConfig(**SHAPE))
+        if family == "llama"
+        else MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=6)),
+    )
+    plain = AutoModelForCausalLM.from_pretrained(tmp_path / "model", attn_implementation="eager")
+    with torch.no_grad():
+        shared = policy.score(collate(ROWS)).logprobs_N
+        torch.testing.assert_close(shared, _alone(plain), atol=3e-6, rtol=0)
+
+
+def test_padding_is_masked_where_a_model_is_used_by_itself(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**SHAPE)).eval()
+    ids, present = torch.tensor([[0, 0, 7, 8, 9]]), torch.tensor([[0, 0, 1, 1, 1]])
+    with torch.no_grad():
+        expected = model(input_ids=ids[:, 2:]).logits
+        hf_attention.use(model)
+        padded = model(
+            input_ids=ids, attention_mask=present, position_ids=(present.cumsum(-1) - 1).clamp(min=0)
+        )
+    torch.testing.assert_close(padded.logits[:, 2:], expected, atol=1e-5, rtol=0)
+
+
+def test_a_model_outside_the_interface_is_refused(tmp_path: Path) -> None:
+    model = GPTJForCausalLM(GPTJConfig(vocab_size=96, n_embd=32, n_layer=1, n_head=2, rotary_dim=8))
+    with pytest.raises(SetupError, match="does not let its attention be chosen"):
+        hf_attention.use(model)
+
+
+def test_a_softmax_of_another_kind_is_refused(tmp_path: Path) -> None:
+    policy = _policy(tmp_path, Gemma2ForCausalLM(Gemma2Config(**SHAPE)))
+    with pytest.raises(SetupError, match="wants 'softcap' of its attention"):
+        policy.score(collate(ROWS))
+
+
+def test_layers_that_mix_tokens_in_another_way_are_refused(tmp_path: Path) -> None:
+    config = Qwen3NextConfig(
+        **SHAPE, linear_num_value_heads=2, linear_num_key_heads=2, linear_key_head_dim=8,
+        linear_value_head_dim=8, layer_types=["linear_attention", "full_attention"], num_experts=0,
+    )  # fmt: skip
+    policy = _policy(tmp_path, Qwen3NextForCausalLM(config))
+    with pytest.raises(SetupError, match="1 of its 2 layers are no attention"):
+        policy.score(collate(ROWS))
