@@ -7,7 +7,7 @@ instance: `__main__` builds one with `parse` and hands it on.
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
 
@@ -84,8 +84,8 @@ class Settings(BaseSettings):
         return dict(values)
 
     @classmethod
-    def parse(cls, argv: list[str], *, prog: str) -> Self:
-        """Reads flags over environment over TOML over preset.
+    def parse(cls, argv: list[str], *, prog: str, show: Callable[[Self], None] | None = None) -> Self:
+        """Reads flags over environment over TOML over preset; `show` prints what --dry-run says beyond them.
 
         Raises:
             SetupError: a value is wrong; the message names it and its source.
@@ -98,6 +98,8 @@ class Settings(BaseSettings):
             raise SetupError(f"{prog}: {_readable(error)}") from error
         if isinstance(settings, PresetSettings) and settings.dry_run:
             settings.print_resolved(last_origins())
+            if show is not None:
+                show(settings)
             raise SystemExit(0)
         return settings
 

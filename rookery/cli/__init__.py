@@ -123,9 +123,10 @@ def _become(module: str, *arguments: str) -> int:
 
 
 def _up(rest: list[str]) -> int:
+    from rookery.local.resolved import print_services
     from rookery.local.settings import UpSettings
 
-    settings = UpSettings.parse(rest, prog="rookery up")
+    settings = UpSettings.parse(rest, prog="rookery up", show=print_services)
     from rich.console import Console
 
     from rookery.local.up import up
@@ -134,9 +135,10 @@ def _up(rest: list[str]) -> int:
 
 
 def _demo(rest: list[str]) -> int:
+    from rookery.local.resolved import print_services
     from rookery.local.settings import DemoSettings
 
-    settings = DemoSettings.parse(rest, prog="rookery demo")
+    settings = DemoSettings.parse(rest, prog="rookery demo", show=print_services)
     from rich.console import Console
 
     from rookery.local.demo import demo

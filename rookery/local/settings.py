@@ -11,7 +11,6 @@ from typing import Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from rookery.origins import Origins
 from rookery.prompt import STYLES
 from rookery.settings import PresetSettings
 
@@ -71,13 +70,6 @@ class UpSettings(PresetSettings):
     """`cpu`, or the index of the GPU that trains. auto: the second GPU, else the first, else the CPU."""
     set: tuple[str, ...] = ()
     """SERVICE.SETTING=VALUE, repeatable, as in trainer.lr=5e-4 or reward.port=8081."""
-
-    def print_resolved(self, origins: Origins) -> None:
-        """This table, then those of the services that learn, as they themselves resolve them."""
-        super().print_resolved(origins)
-        from rookery.local.resolved import print_services
-
-        print_services(self)
 
     @property
     def shown_style(self) -> str:
