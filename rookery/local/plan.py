@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rookery.errors import SetupError
+from rookery.hub import cached
 from rookery.local.child import Command
 from rookery.local.devices import count_gpus, place
 from rookery.local.overrides import Overrides, as_flag
@@ -103,20 +104,20 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
 
 
 def _model(name: str) -> str:
-    """Absolute when it is a directory here: vLLM takes a relative path for an id of the Hub."""
+    """The model's directory, if it is here; absolute, as vLLM takes a relative path for an id of the Hub."""
     path = Path(name)
     if (path / "config.json").is_file():
         return str(path.resolve())
     if path.exists() or path.is_absolute() or path.parent.is_dir():
         raise SetupError(f"{name!r} is no model directory: it has no config.json (--model)")
-    return name
+    return str(cached(name) or name)
 
 
 def _is_gpt2(model: str) -> bool:
     """vLLM has no LoRA for it: versions are whole models."""
     try:
         config = json.loads((Path(model) / "config.json").read_text())
-    except (OSError, ValueError):  # an id of the Hub; a file that its readers will complain about
+    except (OSError, ValueError):  # not here; a file that its readers will complain about
         return False
     return isinstance(config, dict) and config.get("model_type") == "gpt2"
 

@@ -15,6 +15,7 @@ from typing import Self
 
 from rich.console import Console
 
+from rookery.hub import model_folder
 from rookery.local import board
 from rookery.local.child import Watchdog
 from rookery.local.observer import Observer
@@ -50,6 +51,7 @@ class Session:
 
     def __enter__(self) -> Self:
         with ExitStack() as exits:
+            model_folder(self.settings.model)
             run_dir = self.settings.runs_dir / self.settings.run
             self.plan = make_plan(self.settings, exits.enter_context(Ports(HOST)))
             exits.enter_context(locked(run_dir))

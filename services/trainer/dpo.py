@@ -66,10 +66,10 @@ class DirectPreference:
 
 def run(settings: DpoSettings) -> Path:
     """Trains an adapter of `settings.model` on `settings.data`; the directory with the adapter merged in."""
-    prepare(settings)
-    tokenizer = load_tokenizer(settings.model)
+    folder = prepare(settings)
+    tokenizer = load_tokenizer(folder)
     shares = read_shares(settings.data, tokenizer, max_length=settings.max_length, held_out=settings.held_out)
-    model = ready(load_causal_lm(settings.model, dtype=base_dtype(settings)), settings)
+    model = ready(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
     course = DirectPreference(model, settings, [pair.example for pair in shares.held_out])
     fit(course, PairExamples(shares.train), settings)
     return export(model, tokenizer, settings)

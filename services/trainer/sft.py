@@ -44,9 +44,9 @@ class Imitation:
 
 def run(settings: SftSettings) -> Path:
     """Trains `settings.model` on `settings.data`; the directory of the result."""
-    prepare(settings)
-    tokenizer = load_tokenizer(settings.model)
-    model = ready(load_causal_lm(settings.model, dtype=base_dtype(settings)), settings)
+    folder = prepare(settings)
+    tokenizer = load_tokenizer(folder)
+    model = ready(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
     source = ChatExamples(open_chats(settings.data), tokenizer, max_length=settings.max_length)
     held_out: list[Example] = []
     if settings.eval_data:

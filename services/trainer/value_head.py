@@ -13,6 +13,7 @@ from safetensors.torch import load, save
 from services.trainer.gpt2.config import is_gpt2
 from services.trainer.gpt2.merged import MergedPolicy
 from services.trainer.gpt2.policy import Gpt2Policy
+from services.trainer.located import located
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
 
@@ -71,11 +72,19 @@ class Gpt2ActorCritic(ActorCritic, Gpt2Policy):
 
 
 def policy_for(settings: TrainerSettings) -> Policy:
-    """What the settings ask for: a critic for PPO, every weight where there is no adapter."""
+    """What the settings ask for: a critic for PPO, every weight where there is no adapter.
+
+    Raises:
+        SetupError: there is no such model.
+    """
+    folder = located(settings.model)
     plain: type[Policy] = Policy
     critic: type[Policy] = ActorCritic
     if not settings.lora_rank:
         plain, critic = Gpt2Policy, Gpt2ActorCritic
-    elif is_gpt2(settings.model):
+    elif is_gpt2(folder):
         plain, critic = MergedPolicy, MergedActorCritic
-    return (critic if settings.objective == "ppo" else plain)(settings)
+    kind = critic if settings.objective == "ppo" else plain
+    policy = kind(settings.model_copy(update={"model": folder}))
+    policy.base_model = str(settings.model)  # servers know the base by the name it was given
+    return policy

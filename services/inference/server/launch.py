@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 
 from rookery.errors import SetupError
+from rookery.hub import model_folder
 from services.inference.server.sampling import DEFAULTS
 from services.inference.server.settings import ServerSettings
 
@@ -105,9 +106,7 @@ def _versions(settings: ServerSettings) -> dict[str, str | int]:
 
 def _model_limit(settings: ServerSettings) -> int:
     """The longest sequence the model knows: without chunked prefill a batch must hold one."""
-    if settings.local_model is None:
-        raise SetupError(f"{settings.model} on the CPU: say how long a sequence may be with --max-model-len")
-    config = json.loads((settings.local_model / "config.json").read_text())
+    config = json.loads((model_folder(settings.model) / "config.json").read_text())
     return int(config.get("max_position_embeddings", config.get("n_positions", CPU_BATCH_TOKENS)))
 
 

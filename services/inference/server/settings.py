@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import SetupError
+from rookery.hub import model_folder
 from rookery.settings import Port, RunSettings
 from services.inference.server.sampling import SamplingName
 
@@ -73,11 +74,9 @@ class ServerSettings(RunSettings):
         """The base model's directory, whose tensors every version must have.
 
         Raises:
-            SetupError: it is a Hugging Face id, of which no tensor is here to compare.
+            SetupError: it is a Hugging Face id of which nothing is here.
         """
-        if self.local_model is None:
-            raise SetupError(f"--full-weights needs a model directory, not the id {self.model!r}")
-        return self.local_model
+        return self.local_model or model_folder(self.model)
 
     @property
     def served_name(self) -> str:

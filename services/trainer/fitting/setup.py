@@ -13,26 +13,28 @@ from rookery.errors import InvalidInput
 from services.trainer import commits
 from services.trainer.fitting import checkpoint
 from services.trainer.fitting.lora import adapter_files, with_adapter
+from services.trainer.located import located
 from services.trainer.settings import FitSettings
 
 logger = logging.getLogger(__name__)
 
 
-def prepare(settings: FitSettings) -> None:
-    """Seeds and threads.
+def prepare(settings: FitSettings) -> Path:
+    """Seeds and threads; the folder of the model to start from.
 
     Raises:
-        InvalidInput: the run is finished, or its model is no directory.
+        InvalidInput: the run is finished.
+        SetupError: there is no such model.
     """
     finished = settings.out / "model"
     if finished.exists():
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
-    if not settings.model.is_dir():
-        raise InvalidInput(f"no model directory {str(settings.model)!r} (--model)")
+    folder = located(settings.model)
     torch.manual_seed(settings.seed)
     disable_progress_bar()  # ours is in `log`
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    return folder
 
 
 def base_dtype(settings: FitSettings) -> torch.dtype:

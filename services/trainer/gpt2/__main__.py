@@ -26,11 +26,13 @@ def _generate(settings: GenerateSettings) -> None:
     from services.trainer.gpt2.generate import generate
     from services.trainer.gpt2.sampling import Sampling
     from services.trainer.gpt2.tokenizer import load_tokenizer
+    from services.trainer.located import located
 
-    tokenizer = load_tokenizer(settings.model)
+    folder = located(settings.model)
+    tokenizer = load_tokenizer(folder)
     end = tokenizer.token_to_id(END_OF_TEXT)
     [rows] = generate(
-        loader.load(settings.model),
+        loader.load(folder),
         [tokenizer.encode(settings.prompt).ids],
         max_tokens=settings.max_tokens,
         count=settings.count,

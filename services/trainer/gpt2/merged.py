@@ -1,7 +1,5 @@
 """A LoRA adapter over a GPT-2, to which vLLM can add none: a commit holds it merged into its base, too."""
 
-from pathlib import Path
-
 import torch
 from peft.tuners.lora import LoraLayer
 from safetensors.torch import save
@@ -11,19 +9,23 @@ from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.loader import WEIGHTS_FILE
 from services.trainer.gpt2.policy import beside
 from services.trainer.policy import Policy
+from services.trainer.settings import TrainerSettings
 
 
 class MergedPolicy(Policy):
     """Learns as an adapter, is served as a whole model."""
 
+    def _build(self, settings: TrainerSettings) -> None:
+        self._folder = settings.model
+        super()._build(settings)
+
     def version_files(self) -> dict[str, bytes]:
         """The adapter's files, from which a run resumes, and a model directory."""
-        folder = Path(self.base_model)
         merged = {
             WEIGHTS_FILE: save(self._merged(), metadata={"format": "pt"}),
-            CONFIG_FILE: (folder / CONFIG_FILE).read_bytes(),
+            CONFIG_FILE: (self._folder / CONFIG_FILE).read_bytes(),
         }
-        return {**beside(folder), **super().version_files(), **merged}
+        return {**beside(self._folder), **super().version_files(), **merged}
 
     def _merged(self) -> dict[str, torch.Tensor]:
         base = self.model.get_base_model()

@@ -83,11 +83,11 @@ def score_ends(model: Any, hidden_KD: torch.Tensor) -> torch.Tensor:
 
 def run(settings: RewardModelSettings) -> Path:
     """Trains a reward model on `settings.data`; the directory of the result."""
-    prepare(settings)
-    tokenizer = load_tokenizer(settings.model)
+    folder = prepare(settings)
+    tokenizer = load_tokenizer(folder)
     shares = read_shares(settings.data, tokenizer, max_length=settings.max_length, held_out=settings.held_out)
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    body = load_scorer(settings.model, dtype=base_dtype(settings), pad_id=pad_id)
+    body = load_scorer(folder, dtype=base_dtype(settings), pad_id=pad_id)
     model = ready(body, settings, trained_whole=("score",))
     course = Preference(model, settings, [pair.example for pair in shares.held_out])
     fit(course, PairExamples(shares.train), settings)

@@ -17,7 +17,7 @@ class FitSettings(ScopedSettings, PresetSettings):
     reading: ClassVar[Mapping[str, When]] = ADAPTER
 
     model: Path
-    """Model directory to start from."""
+    """Model to start from: a directory or a Hugging Face id."""
     data: Path
     """What to learn from."""
     out: Path

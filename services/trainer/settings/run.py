@@ -30,7 +30,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     reading: ClassVar[Mapping[str, When]] = {**ObjectiveSettings.reading, **ADAPTER}
 
     model: Path
-    """Base model directory; the same the inference servers were started with."""
+    """Base model, a directory or a Hugging Face id: the one the inference servers were started with."""
     run_dir: Path
     """Receives metrics.jsonl and adapters/policy-v000000 and onwards."""
     inference_urls: str = "http://127.0.0.1:8000"

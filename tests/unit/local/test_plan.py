@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from rookery.errors import SetupError
 from rookery.local import plan as plan_module
 from rookery.local.plan import HOST, Plan, make_plan
 from rookery.local.ports import Ports
+from rookery.local.session import Session
 from rookery.local.settings import UpSettings
 from tests.conftest import free_port
+from tests.hub import write_snapshot
 
 
 @pytest.fixture
@@ -158,8 +161,21 @@ def test_mistakes_are_told_before_anything_starts(house: Path, argv: list[str], 
         plan(*argv)
 
 
-def test_a_hub_id_is_passed_on(house: Path) -> None:
-    assert flags(plan("--model", "Qwen/Qwen3-4B"), "trainer")["--model"] == "Qwen/Qwen3-4B"
+def test_a_hub_id_is_passed_on_as_what_the_cache_holds(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(house / "hub"))
+    assert flags(plan("--model", "some/gpt2"), "trainer")["--model"] == "some/gpt2"
+    snapshot = write_snapshot(house / "hub", "some/gpt2", {"model_type": "gpt2"})
+    made = plan("--model", "some/gpt2")
+    assert flags(made, "trainer")["--model"] == str(snapshot)
+    assert {"--full-weights", str(snapshot)} <= set(made.commands["inference"].argv)
+
+
+def test_a_run_does_not_begin_without_its_model(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(house / "hub"))
+    given = UpSettings.parse(["--model", "Qwen/Qwen3-4B", "--source", "games.pgn"], prog="rookery up")
+    with pytest.raises(SetupError, match="hf download Qwen/Qwen3-4B"), Session(given, Console()):
+        pass
+    assert not (house / "runs").exists()
 
 
 @pytest.mark.parametrize(("gpus", "places"), [(0, ("auto", "auto")), (1, ("0", "0")), (2, ("0", "1"))])

@@ -12,6 +12,7 @@ import pytest
 from rookery.errors import SetupError
 from services.inference.server import launch
 from services.inference.server.settings import ServerSettings
+from tests.hub import write_snapshot
 
 
 @pytest.fixture
@@ -147,12 +148,27 @@ def test_a_taken_port_names_its_setting(model: Path) -> None:
     assert f"port {port} on 127.0.0.1 is taken: choose another with --port" in done.stderr
 
 
-def test_whole_models_need_no_adapters_but_a_directory(model: Path) -> None:
+def test_whole_models_need_no_adapters_but_a_directory(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     command = launch.command(settings("--model", str(model), "--full-weights"), port=1, cpu=True)
     assert option(command, "--worker-extension-cls") == launch.WORKER
     assert not any("lora" in part for part in command)
-    with pytest.raises(SetupError, match="--full-weights needs a model directory"):
+    with pytest.raises(SetupError, match=r"'some/model' is neither a directory .*: hf download some/model"):
         launch.command(settings("--model", "some/model", "--full-weights"), port=1, cpu=False)
+
+
+def test_an_id_is_looked_up_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    chosen = settings("--model", "some/model")
+    with pytest.raises(SetupError, match=r"'some/model' is neither a directory .*: hf download some/model"):
+        launch.command(chosen, port=1, cpu=True)
+    snapshot = write_snapshot(tmp_path, "some/model", {"n_positions": 320})
+    command = launch.command(chosen, port=1, cpu=True)
+    assert (option(command, "--max-model-len"), option(command, "--model")) == ("320", "some/model")
+    assert settings("--model", "some/model").whole_model == snapshot
+    assert "some/model" in chosen.base_names
 
 
 def test_gpt2_says_its_limit_in_its_own_way(model: Path) -> None:

@@ -1,0 +1,66 @@
+"""Models of the Hugging Face Hub that lie on this machine. Reads the Hub's cache; downloads nothing."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rookery.errors import SetupError
+
+CONFIG_FILE = "config.json"
+_WEIGHTS = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+
+
+def model_folder(model: str) -> Path:
+    """The directory of a model: `model` itself, or the snapshot of that id.
+
+    Raises:
+        SetupError: neither is here; the message says how to fetch an id.
+    """
+    folder = Path(model)
+    if (folder / CONFIG_FILE).is_file():
+        return folder
+    if not _is_id(model):
+        raise SetupError(f"{model!r} is no model directory: it has no {CONFIG_FILE} (--model)")
+    found = cached(model)
+    if found is None:
+        raise SetupError(f"{model!r} is neither a directory nor in {cache_dir()}: hf download {model}")
+    return found
+
+
+def cached(model: str) -> Path | None:
+    """The snapshot of an id's main revision, if its configuration and all its weights are here."""
+    repository = cache_dir() / f"models--{model.replace('/', '--')}"
+    try:
+        revision = (repository / "refs" / "main").read_text().strip()
+    except OSError:
+        return None
+    snapshot = repository / "snapshots" / revision
+    names = [CONFIG_FILE, *_weights(snapshot)]
+    return snapshot if all((snapshot / name).is_file() for name in names) else None
+
+
+def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where huggingface_hub keeps models: its own variables, the strongest first."""
+    if own := environment.get("HF_HUB_CACHE") or environment.get("HUGGINGFACE_HUB_CACHE"):
+        return Path(own).expanduser()
+    general = environment.get("XDG_CACHE_HOME") or "~/.cache"
+    home = environment.get("HF_HOME") or f"{general}/huggingface"
+    return Path(home).expanduser() / "hub"
+
+
+def _is_id(model: str) -> bool:
+    """As opposed to a path that leads nowhere."""
+    path = Path(model)
+    return not (path.is_absolute() or path.exists() or path.parent.is_dir()) and model.count("/") == 1
+
+
+def _weights(snapshot: Path) -> list[str]:
+    """Names of its files of weights: one, or those of an index."""
+    try:
+        return sorted(set(json.loads((snapshot / _INDEX).read_text())["weight_map"].values()))
+    except FileNotFoundError:
+        return [_WEIGHTS]
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise SetupError(f"{snapshot / _INDEX}: {error!r}") from error

@@ -1,0 +1,74 @@
+"""Models of the Hub's cache: what counts as being here."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import SetupError
+from rookery.hub import cache_dir, cached, model_folder
+from tests.hub import write_snapshot
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "hub"
+
+
+def test_a_snapshot_is_found_by_its_id(cache: Path) -> None:
+    assert cached("some/model") is None
+    snapshot = write_snapshot(cache, "some/model", {})
+    assert cached("some/model") == model_folder("some/model") == snapshot
+
+
+def test_what_is_still_being_fetched_is_not_here(cache: Path) -> None:
+    snapshot = write_snapshot(cache, "some/model", {})
+    (snapshot / "model.safetensors").unlink()
+    assert cached("some/model") is None
+    shards = {"a.weight": "model-1.safetensors", "b.weight": "model-2.safetensors"}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    (snapshot / "model-1.safetensors").touch()
+    assert cached("some/model") is None
+    (snapshot / "model-2.safetensors").touch()
+    assert cached("some/model") == snapshot
+    (snapshot / "model.safetensors.index.json").write_text("[]")
+    with pytest.raises(SetupError, match=r"index\.json"):
+        cached("some/model")
+
+
+def test_a_directory_comes_before_the_cache(cache: Path, tmp_path: Path) -> None:
+    write_snapshot(cache, "some/model", {})
+    own = tmp_path / "some" / "model"
+    own.mkdir(parents=True)
+    (own / "config.json").touch()
+    assert model_folder("some/model") == Path("some/model")
+
+
+def test_what_is_not_here_says_how_to_fetch_it(cache: Path) -> None:
+    with pytest.raises(
+        SetupError, match=f"'some/model' is neither a directory nor in {cache}: hf download some/m"
+    ):
+        model_folder("some/model")
+
+
+@pytest.mark.parametrize("model", ["models/none", "/some/model", "none", "a/b/c"])
+def test_a_path_that_leads_nowhere_is_no_id(model: str, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    with pytest.raises(SetupError, match=f"'{model}' is no model directory"):
+        model_folder(model)
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({}, "~/.cache/huggingface/hub"),
+        ({"XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
+        ({"HF_HOME": "/home", "XDG_CACHE_HOME": "/x"}, "/home/hub"),
+        ({"HF_HUB_CACHE": "/hub", "HF_HOME": "/home"}, "/hub"),
+        ({"HUGGINGFACE_HUB_CACHE": "~/old"}, "~/old"),
+    ],
+)
+def test_the_cache_is_where_huggingface_hub_has_it(variables: dict[str, str], folder: str) -> None:
+    assert cache_dir(variables) == Path(folder).expanduser()

@@ -1,0 +1,70 @@
+"""Models named by a Hugging Face id: found in its cache, recognised, or said to be missing."""
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+pytest.importorskip("torch")
+
+from rookery.errors import SetupError  # noqa: E402
+from services.trainer.fitting.setup import prepare  # noqa: E402
+from services.trainer.gpt2.merged import MergedPolicy  # noqa: E402
+from services.trainer.gpt2.policy import Gpt2Policy  # noqa: E402
+from services.trainer.located import located  # noqa: E402
+from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
+from services.trainer.value_head import MergedActorCritic, policy_for  # noqa: E402
+from tests.hub import write_snapshot  # noqa: E402
+from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
+
+ID = "distilbert/distilgpt2"
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return write_snapshot(tmp_path / "hub", ID)
+
+
+def _settings(folder: Path, *flags: str) -> TrainerSettings:
+    return TrainerSettings.parse(
+        ["--preset", "pychess-ppo", "--run-dir", str(folder), "--device", "cpu", *flags], prog="trainer"
+    )
+
+
+def test_a_gpt2_is_recognised_by_its_id(snapshot: Path, tmp_path: Path) -> None:
+    write_gpt2(snapshot)
+    (snapshot / "vocab.json").write_text("{}")
+    policy = policy_for(_settings(tmp_path))
+    assert type(policy) is MergedActorCritic
+    assert policy.base_model == ID
+    files = policy.version_files()
+    assert {"config.json", "model.safetensors", "adapter_model.safetensors", "vocab.json"} < set(files)
+    assert files["config.json"] == (snapshot / "config.json").read_bytes()
+    assert f'"base_model_name_or_path": "{ID}"'.encode() in files["adapter_config.json"]
+    assert type(policy_for(_settings(tmp_path, "--objective", "grpo"))) is MergedPolicy
+    whole = TrainerSettings(model=Path(ID), run_dir=tmp_path, lora_rank=0, device="cpu")
+    assert type(policy_for(whole)) is Gpt2Policy
+
+
+def test_a_model_that_is_not_here_says_how_to_fetch_it(snapshot: Path, tmp_path: Path) -> None:
+    said = rf"no model '{ID}' \(--model\): .*hf download {ID} --local-dir models/distilgpt2"
+    with pytest.raises(SetupError, match=said):
+        policy_for(_settings(tmp_path))
+    sft = SftSettings.parse(["--preset", "pychess-ppo", "--data", "d", "--out", str(tmp_path)], prog="sft")
+    with pytest.raises(SetupError, match=said):
+        prepare(sft)
+
+
+def test_a_preset_of_sft_finds_its_model_too(snapshot: Path, tmp_path: Path) -> None:
+    write_gpt2(snapshot)
+    sft = SftSettings.parse(["--preset", "pychess-ppo", "--data", "d", "--out", str(tmp_path)], prog="sft")
+    assert prepare(sft) == snapshot
+
+
+def test_a_directory_without_a_model_is_no_id(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(SetupError, match=r"no model in .*it has no config.json"):
+            located(folder)
