@@ -27,8 +27,9 @@ logger = logging.getLogger(__name__)
 DRAIN_S = 10.0
 """How long a stopping service waits for requests in flight."""
 
-CONNECTION_AGE_S = 300.0
-"""After this long a gRPC client is asked to connect anew: only then does it look for new replicas."""
+CONNECTION_AGE_S = 15.0
+"""After this long, a tenth more or less, a gRPC client is asked to connect anew: only then does it look for
+new replicas. Calls under way end on the old connection, however long they take."""
 
 ReadyCheck = Callable[[], Awaitable[str | None]]
 """None when ready, else why not."""

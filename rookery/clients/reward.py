@@ -22,6 +22,8 @@ Key = TypeVar("Key")
 
 _HEALTH_TIMEOUT_S = 2.0
 _MAX_MESSAGE_BYTES = 64 << 20
+_LOOK_UP_EVERY_S = 5.0
+"""Names are looked up again when a connection ends, but not more often than this; gRPC's default is 30 s."""
 _ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
 
@@ -39,6 +41,7 @@ class RewardClient:
             target,
             options=[
                 ("grpc.service_config", _ROUND_ROBIN),
+                ("grpc.dns_min_time_between_resolutions_ms", round(_LOOK_UP_EVERY_S * 1000)),
                 ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
             ],
