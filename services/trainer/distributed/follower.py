@@ -27,22 +27,30 @@ def follow(
 
     Raises:
         SetupError: this process was started with other settings than rank 0.
+        ArithmeticError: it has learned something else than rank 0 from the same batches.
         Unavailable: rank 0 is gone.
     """
     trainee = Trainee.of(settings, policy, world)
+    learned: Learner | None = None
     for data in world.orders(told_to_stop):
         order = orders.decode(data)
         if isinstance(order, orders.Begin):
             settings = agreed(settings, order.settings)
             trainee = Trainee(settings, policy, trainee.optimizer, world)
             trainee.load(Path(order.folder))
+            learned = None
         elif isinstance(order, orders.Files):
             trainee.files()
         else:
-            trainee.learn(
+            learner = Learner.of(order.learner)
+            if learned not in (None, learner):
+                raise ArithmeticError(
+                    f"step {order.step}: rank {world.rank} has learned {learned}, rank 0 {learner}"
+                )
+            _, learned = trainee.learn(
                 order.groups,
                 step=order.step,
-                learner=Learner.of(order.learner),
+                learner=learner,
                 dropped_zero_variance=order.dropped_zero_variance,
             )
     logger.info("rank %d ends", world.rank)

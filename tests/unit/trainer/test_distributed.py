@@ -3,6 +3,8 @@
 import re
 import shlex
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,13 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.distributed import orders, world  # noqa: E402
-from services.trainer.distributed.follower import agreed  # noqa: E402
+from services.trainer.distributed.follower import agreed, follow  # noqa: E402
 from services.trainer.distributed.join import joined, own_device  # noqa: E402
 from services.trainer.distributed.world import Captain, Follower, World  # noqa: E402
+from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.losses.measures import Measures  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
+from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 
 def _row(length: int) -> Row:
@@ -138,6 +142,37 @@ def test_processes_of_other_settings_are_refused() -> None:
 def test_what_rank_0_has_measured_counts() -> None:
     leaders = _settings(micro_batch_tokens=1234).model_dump(mode="json")
     assert agreed(_settings(micro_batch_tokens="auto"), leaders).micro_batch_tokens == 1234
+
+
+class Told(World):
+    """Rank 1 of a world in which rank 0 has said all it has to say."""
+
+    rank = 1
+
+    def __init__(self, *said: orders.Order) -> None:
+        self._said = said
+
+    def orders(self, _: threading.Event) -> Iterator[bytes]:
+        return map(orders.encode, self._said)
+
+
+def _step(number: int, learner: Learner) -> orders.Step:
+    return orders.Step(number, learner.as_json(), 0, (make_group(number, vocabulary=12),))
+
+
+def test_a_process_that_has_learned_otherwise_is_found_out() -> None:
+    settings = _settings(baseline="ema", device="cpu")
+    first = _step(0, Learner())
+    successor = Learner().after(
+        first.groups, step=0, coefficient=0.0, kl=None, zero_variance_share=0.0, settings=settings
+    )
+    told: Any = Told(first, _step(1, successor))
+    policy: Any = Bigram(12)
+    follow(settings, policy, told, told_to_stop=threading.Event())
+    other = replace(successor, averages=replace(successor.averages, mean=0.5))
+    told = Told(first, _step(1, other))
+    with pytest.raises(ArithmeticError, match=r"step 1: rank 1 has learned .*, rank 0 .*mean=0.5"):
+        follow(settings, policy, told, told_to_stop=threading.Event())
 
 
 @pytest.mark.parametrize(
