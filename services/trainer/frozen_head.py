@@ -1,16 +1,24 @@
-"""Log-probabilities under a head that does not learn, with the gradient made in the forward pass.
+"""Scores under a head that does not learn, with their gradients made in the forward pass.
 
-With z = W h / T and p = softmax(z), d log p(t) / d h = (W_t - sum_v p_v W_v) / T. None of it waits for the
-loss, which only scales it. So each tile of logits lives once: what the backward pass needs of it is one
-row of D numbers a token, where recomputing would cost a second product and a second softmax. (Liger Kernel,
-arXiv 2410.10989, section 3.2, does this for a cross-entropy that is reduced on the spot.)
+With z = W h / T, p = softmax(z), q the reference's and x = log p - log q, gradients for h are
 
-Exact where the head is frozen and only log-probabilities are differentiated; `head` sees to the rest.
+    log p(t)         (W_t - sum p W) / T
+    entropy H        -sum p (log p + H) W / T
+    D(p || q)        sum p (x - D) W / T
+    D(q || p)        sum (p - q) W / T
+
+None of it waits for the loss, which only scales them. So each tile of logits lives once: what the backward
+pass needs is one row of D numbers a token and score, where recomputing would cost a second product and a
+second softmax. (Liger Kernel, arXiv 2410.10989, section 3.2, does this for a cross-entropy that is reduced
+on the spot.) Exact where heads are frozen; `head` sees to that.
 """
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard, cast
 
 import torch
+
+from services.trainer.losses.kl import Divergence, divergence
 
 _TILE_LOGITS = 1 << 22
 """Logits held at once: 16 MiB in float32, small enough to stay in a processor's cache."""
@@ -19,17 +27,39 @@ _TILE_LOGITS_GPU = 1 << 26
 """On a GPU large products matter more than caches."""
 
 
-def is_frozen(head: Any) -> bool:
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Hidden states of the reference at the same places, [N, D], and the weight of its head, [V, D]."""
+
+    hidden_ND: torch.Tensor
+    weight_VD: torch.Tensor
+
+
+Columns = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
+"""Of each token, [N] in float32: log p of the target, entropy; with a reference its log p, D(p || q) without
+gradient, and the divergence that was wanted."""
+
+
+def is_frozen(head: Any) -> TypeGuard[torch.nn.Linear]:
     """Whether `head` is a plain linear map whose weights do not learn."""
     return type(head) is torch.nn.Linear and not head.weight.requires_grad and head.bias is None
 
 
 def frozen_scores(
-    head: Any, hidden_ND: torch.Tensor, targets_N: torch.Tensor, *, temperature: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """log p of each target, with a gradient for `hidden_ND`, and the entropy without one: [N], float32."""
-    logprobs_N, entropy_N = _FrozenScores.apply(hidden_ND, head.weight, targets_N, temperature)
-    return logprobs_N, entropy_N
+    weight_VD: torch.Tensor,
+    hidden_ND: torch.Tensor,
+    targets_N: torch.Tensor,
+    *,
+    temperature: float,
+    reference: Reference | None = None,
+    entropy: bool = False,
+    kl: Divergence | None = None,
+) -> Columns:
+    """Scores of `targets_N`; `entropy` and `kl` say which of them carry gradients beside log p."""
+    columns: Columns = _FrozenScores.apply(
+        hidden_ND, weight_VD, targets_N, temperature, reference, entropy, kl
+    )
+    return columns
 
 
 class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
@@ -40,36 +70,112 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
         weight_VD: torch.Tensor,
         targets_N: torch.Tensor,
         temperature: float,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tile by tile; keeps d log p / d h, [N, D], if anyone will ask."""
+        reference: Reference | None,
+        entropy: bool,
+        kl: Divergence | None,
+    ) -> Columns:
+        """Tile by tile; keeps the gradients of what is wanted, [N, D] each, if anyone will ask."""
         wide = torch.promote_types(hidden_ND.dtype, torch.float32)
-        logprobs_N = hidden_ND.new_empty(len(hidden_ND), dtype=wide)
-        entropy_N = torch.empty_like(logprobs_N)
-        slope_ND = torch.empty_like(hidden_ND) if ctx.needs_input_grad[0] else None
         most = _TILE_LOGITS_GPU if hidden_ND.is_cuda else _TILE_LOGITS
-        size = max(1, most // weight_VD.shape[0])
-        for start in range(0, len(hidden_ND), size):
+        size = max(1, most // len(weight_VD))
+        passes = 1 if reference is None else 2
+        logits = hidden_ND.new_empty(passes, 2, min(size, len(hidden_ND)), len(weight_VD), dtype=wide)
+        head = _Head(weight_VD, temperature, logits, ctx.needs_input_grad[0], entropy, kl)
+        tiles = []
+        for start in range(0, max(1, len(hidden_ND)), size):
             here = slice(start, start + size)
-            z_NV = (hidden_ND[here] @ weight_VD.T).to(wide)
-            if temperature != 1.0:
-                z_NV /= temperature
-            z_NV -= z_NV.amax(-1, keepdim=True)
-            target_N = z_NV.gather(-1, targets_N[here, None])[:, 0]
-            p_NV = z_NV.exp()
-            sum_N = p_NV.sum(-1)
-            p_NV /= sum_N[:, None]
-            logprobs_N[here] = target_N - sum_N.log()
-            entropy_N[here] = sum_N.log() - torch.linalg.vecdot(p_NV, z_NV)
-            if slope_ND is not None:
-                mean_ND = p_NV.to(weight_VD.dtype) @ weight_VD
-                slope_ND[here] = (weight_VD[targets_N[here]] - mean_ND) / temperature
-        if slope_ND is not None:
-            ctx.save_for_backward(slope_ND)
-        ctx.mark_non_differentiable(entropy_N)
-        return logprobs_N, entropy_N
+            base = None if reference is None else replace(reference, hidden_ND=reference.hidden_ND[here])
+            tiles.append(head.tile(hidden_ND[here], targets_N[here], base))
+        joined = [None if parts[0] is None else torch.cat(parts) for parts in zip(*tiles, strict=True)]
+        columns, slopes = joined[:5], joined[5:]
+        ctx.save_for_backward(*slopes)
+        ctx.set_materialize_grads(False)
+        learned = (columns[0], columns[1] if entropy else None, columns[4])
+        ctx.mark_non_differentiable(
+            *(c for c in columns if c is not None and all(c is not x for x in learned))
+        )
+        return cast(Columns, tuple(columns))
 
     @staticmethod
-    def backward(ctx: Any, grad_N: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        """The loss's gradient scales what the forward pass kept."""
-        (slope_ND,) = ctx.saved_tensors
-        return (grad_N[:, None] * slope_ND).to(slope_ND.dtype), None, None, None
+    def backward(
+        ctx: Any, logprobs_N: Any, entropy_N: Any, _: Any, __: Any, kl_N: Any
+    ) -> tuple[torch.Tensor | None, ...]:
+        """The loss's gradients scale what the forward pass kept."""
+        total_ND: Any = None
+        for grad_N, slope_ND in zip((logprobs_N, entropy_N, kl_N), ctx.saved_tensors, strict=True):
+            if grad_N is not None:
+                part_ND = grad_N[:, None] * slope_ND
+                total_ND = part_ND if total_ND is None else total_ND + part_ND
+        return (None if total_ND is None else total_ND.to(ctx.saved_tensors[0].dtype), *[None] * 6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """`logits` are memory for all tiles: of the policy, and of the reference where there is one, two each."""
+
+    weight_VD: torch.Tensor
+    temperature: float
+    logits: torch.Tensor
+    learns: bool
+    entropy: bool
+    kl: Divergence | None
+
+    def tile(
+        self, hidden_nD: torch.Tensor, targets_n: torch.Tensor, reference: Reference | None
+    ) -> tuple[torch.Tensor | None, ...]:
+        """The five columns, then gradients of log p, entropy and KL, [n, D], where they are wanted."""
+        logs_nV, p_nV = _softmax(hidden_nD, self.weight_VD, self.temperature, into=self.logits[0])
+        logprobs_n, entropy_n = _at(logs_nV, targets_n), -torch.linalg.vecdot(p_nV, logs_nV)
+        base_n = exact_n = kl_n = slope_nD = tilt_nD = pull_nD = None
+        if self.learns:
+            slope_nD = self.weight_VD[targets_n] / self.temperature - self._through(p_nV)
+        if self.learns and self.entropy:
+            tilt_nD = -self._through(p_nV * (logs_nV + entropy_n[:, None]))
+        if reference is not None:
+            base_nV, q_nV = _softmax(
+                reference.hidden_ND, reference.weight_VD, self.temperature, into=self.logits[1]
+            )
+            base_n, exact_n = _at(base_nV, targets_n), divergence("forward", logs_nV, base_nV)
+            if self.kl:
+                kl_n = divergence(self.kl, logs_nV, base_nV)
+            if self.kl and self.learns:
+                pull_nD = self._through(_pull(self.kl, p_nV, q_nV, logs_nV - base_nV, exact_n[:, None]))
+        return logprobs_n, entropy_n, base_n, exact_n, kl_n, slope_nD, tilt_nD, pull_nD
+
+    def _through(self, weights_nV: torch.Tensor) -> torch.Tensor:
+        """What weights of the logits are as a gradient of h."""
+        return (weights_nV.to(self.weight_VD.dtype) @ self.weight_VD) / self.temperature
+
+
+def _at(logs_nV: torch.Tensor, targets_n: torch.Tensor) -> torch.Tensor:
+    return logs_nV.gather(-1, targets_n[:, None])[:, 0]
+
+
+def _softmax(
+    hidden_nD: torch.Tensor, weight_VD: torch.Tensor, temperature: float, into: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities and probabilities of all tokens, in `into`'s memory."""
+    logs_nV, p_nV = into[0, : len(hidden_nD)], into[1, : len(hidden_nD)]
+    if weight_VD.dtype == into.dtype:
+        torch.mm(hidden_nD, weight_VD.T, out=logs_nV)
+    else:
+        logs_nV.copy_(hidden_nD @ weight_VD.T)
+    if temperature != 1.0:
+        logs_nV /= temperature
+    logs_nV -= logs_nV.amax(-1, keepdim=True)
+    torch.exp(logs_nV, out=p_nV)
+    total_n1 = p_nV.sum(-1, keepdim=True)
+    p_nV /= total_n1
+    logs_nV -= total_n1.log()
+    return logs_nV, p_nV
+
+
+def _pull(
+    kl: Divergence, p_nV: torch.Tensor, q_nV: torch.Tensor, x_nV: torch.Tensor, forward_n1: torch.Tensor
+) -> torch.Tensor:
+    """The weights of the head's rows in the gradient of a divergence."""
+    if kl == "forward":
+        return p_nV * (x_nV - forward_n1)
+    if kl == "reverse":
+        return p_nV - q_nV
+    return (p_nV * (x_nV - forward_n1 + 1) - q_nV) / 2

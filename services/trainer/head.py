@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from services.trainer.frozen_head import frozen_scores, is_frozen
+from services.trainer.frozen_head import Reference, frozen_scores, is_frozen
 from services.trainer.losses.kl import Divergence, divergence
 
 _CHUNK_LOGITS = 1 << 26
@@ -70,11 +70,21 @@ def score_tokens(
     """
     if wanted.kl and reference_ND is None:
         raise ValueError(f"KL {wanted.kl!r} is wanted, but there are no hidden states of a reference")
-    if reference_ND is None and not wanted.entropy and is_frozen(head):
-        logprobs_N, entropy_N = frozen_scores(head, hidden_ND, targets_N, temperature=temperature)
-        return TokenScores(logprobs_N, entropy_N, hidden_ND)
+    reference_head = reference_head or head
+    if is_frozen(head) and is_frozen(reference_head):
+        reference = None if reference_ND is None else Reference(reference_ND, reference_head.weight)
+        logprobs_N, entropy_N, *others = frozen_scores(
+            head.weight,
+            hidden_ND,
+            targets_N,
+            temperature=temperature,
+            reference=reference,
+            entropy=wanted.entropy,
+            kl=wanted.kl,
+        )
+        return TokenScores(logprobs_N, entropy_N, hidden_ND, *others)
     size = max(1, _CHUNK_LOGITS // (vocabulary * (1 if reference_ND is None else 2)))
-    heads = (head, reference_head or head)
+    heads = (head, reference_head)
     parts = []
     for start in range(0, max(1, len(hidden_ND)), size):
         here = slice(start, start + size)

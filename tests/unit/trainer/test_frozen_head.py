@@ -10,6 +10,10 @@ from services.trainer import frozen_head, head  # noqa: E402
 from services.trainer.frozen_head import frozen_scores, is_frozen  # noqa: E402
 
 
+def scores(linear, hidden, targets, *, temperature: float) -> tuple:
+    return frozen_scores(linear.weight, hidden, targets, temperature=temperature)[:2]
+
+
 def make(tokens: int = 13, width: int = 6, vocabulary: int = 29, dtype=torch.float64) -> tuple:
     torch.manual_seed(0)
     linear = torch.nn.Linear(width, vocabulary, bias=False, dtype=dtype).requires_grad_(False)
@@ -23,7 +27,7 @@ def test_it_is_autograds(temperature: float, tile: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(frozen_head, "_TILE_LOGITS", tile)
     linear, hidden, targets = make()
     weights = torch.randn(len(targets), dtype=torch.float64)
-    logprobs, entropy = frozen_scores(linear, hidden, targets, temperature=temperature)
+    logprobs, entropy = scores(linear, hidden, targets, temperature=temperature)
     (logprobs * weights).sum().backward()
     gradient, hidden.grad = hidden.grad, None
     logs = (linear(hidden) / temperature).log_softmax(-1)
@@ -37,12 +41,12 @@ def test_it_is_autograds(temperature: float, tile: int, monkeypatch: pytest.Monk
 
 def test_it_passes_finite_differences() -> None:
     linear, hidden, targets = make(tokens=4)
-    torch.autograd.gradcheck(lambda h: frozen_scores(linear, h, targets, temperature=0.7)[0], (hidden,))
+    torch.autograd.gradcheck(lambda h: scores(linear, h, targets, temperature=0.7)[0], (hidden,))
 
 
 def test_logits_far_apart_stay_finite() -> None:
     linear, hidden, targets = make(dtype=torch.float32)
-    logprobs, entropy = frozen_scores(linear, 1e4 * hidden, targets, temperature=1.0)
+    logprobs, entropy = scores(linear, 1e4 * hidden, targets, temperature=1.0)
     logprobs.sum().backward()
     assert torch.isfinite(logprobs).all()
     assert torch.isfinite(entropy).all()
@@ -51,17 +55,51 @@ def test_logits_far_apart_stay_finite() -> None:
 
 def test_bfloat16_weights_give_float32_scores() -> None:
     linear, hidden, targets = make(dtype=torch.bfloat16)
-    logprobs, _ = frozen_scores(linear, hidden, targets, temperature=1.0)
+    logprobs, _ = scores(linear, hidden, targets, temperature=1.0)
     logprobs.sum().backward()
     assert (logprobs.dtype, hidden.grad.dtype) == (torch.float32, torch.bfloat16)
 
 
 def test_nothing_is_kept_where_nobody_asks() -> None:
     linear, hidden, targets = make()
-    logprobs, _ = frozen_scores(linear, hidden.detach(), targets, temperature=1.0)
+    logprobs, _ = scores(linear, hidden.detach(), targets, temperature=1.0)
     assert not logprobs.requires_grad
     with torch.no_grad():
-        assert not frozen_scores(linear, hidden, targets, temperature=1.0)[0].requires_grad
+        assert not scores(linear, hidden, targets, temperature=1.0)[0].requires_grad
+
+
+@pytest.mark.parametrize("wanted", ["forward", "reverse", "symmetric", None, "entropy"])
+@pytest.mark.parametrize("own", [False, True], ids=["one head", "two heads"])
+def test_beside_a_reference_it_is_autograds_too(
+    wanted: str | None, own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head's other way, in which autograd does it, stands beside it."""
+    monkeypatch.setattr(frozen_head, "_TILE_LOGITS", 5 * 29)
+    linear, hidden, targets = make()
+    base = torch.nn.Linear(6, 29, bias=False, dtype=torch.float64).requires_grad_(False)
+    options = {
+        "vocabulary": 29, "temperature": 0.7, "reference_ND": hidden.detach() + torch.randn_like(hidden) / 2,
+        "reference_head": base if own else None,
+        "wanted": head.Wanted(entropy=True) if wanted == "entropy" else head.Wanted(kl=wanted),
+    }  # fmt: skip
+    found = []
+    for frozen in (True, False):
+        monkeypatch.setattr(head, "is_frozen", lambda _, frozen=frozen: frozen)
+        one = head.score_tokens(linear, hidden, targets, **options)
+        total = one.logprobs_N @ torch.linspace(-1, 2, 13, dtype=torch.float64)
+        for more in (one.kl_N, one.entropy_N if wanted == "entropy" else None):
+            if more is not None:
+                total = total + more @ torch.linspace(3, -1, 13, dtype=torch.float64)
+        (gradient,) = torch.autograd.grad(total, hidden)
+        found.append((one, gradient))
+    (mine, gradient), (theirs, expected) = found
+    torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-12)
+    for name in ("logprobs_N", "entropy_N", "reference_logprobs_N", "reference_kl_N", "kl_N"):
+        a, b = getattr(mine, name), getattr(theirs, name)
+        assert (a is None) == (b is None), name
+        if a is not None:
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+            assert a.requires_grad == b.requires_grad, name
 
 
 def test_the_head_takes_it_only_where_it_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,10 +111,10 @@ def test_the_head_takes_it_only_where_it_is_exact(monkeypatch: pytest.MonkeyPatc
     options = {"vocabulary": 29, "temperature": 1.0}
     head.score_tokens(linear, hidden, targets, **options)
     assert len(calls) == 1
-    head.score_tokens(linear, hidden, targets, **options, wanted=head.Wanted(entropy=True))
-    head.score_tokens(linear, hidden, targets, **options, reference_ND=hidden.detach())
     learning = torch.nn.Linear(6, 29, bias=False, dtype=torch.float64)
     head.score_tokens(learning, hidden, targets, **options)
+    beside = {**options, "reference_ND": hidden.detach()}
+    head.score_tokens(linear, hidden, targets, **beside, reference_head=learning)
     assert len(calls) == 1
     assert not is_frozen(learning)
     assert not is_frozen(torch.nn.Linear(2, 3).requires_grad_(False))
