@@ -67,11 +67,14 @@ class Run:
         loop.train(settings, policy_for(settings), self.streams, publisher, epoch=epoch, stopping=stopping)
         timer.cancel()
 
+    def version(self, number: int) -> Path:
+        return self.folder / "adapters" / f"policy-v{number:06d}"
+
     def adapter(self, number: int) -> bytes:
-        return (self.folder / "adapters" / f"policy-v{number:06d}" / "adapter_model.safetensors").read_bytes()
+        return (self.version(number) / "adapter_model.safetensors").read_bytes()
 
     def state(self, number: int) -> str:
-        return (self.folder / "adapters" / f"policy-v{number:06d}" / "state.json").read_text()
+        return (self.version(number) / "state.json").read_text()
 
     def accounted(self) -> bool:
         counts = self.streams.counts()

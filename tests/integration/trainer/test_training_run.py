@@ -20,14 +20,18 @@ from tests.unit.trainer.groups import make_group
 
 pytestmark = [pytest.mark.redis, pytest.mark.torch]
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import load_file  # noqa: E402
 
 from services.trainer import commits, loop  # noqa: E402
 from services.trainer.intake import Intake  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.publisher import Publisher  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.value_head import policy_for  # noqa: E402
 from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
+from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +82,55 @@ def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(
     other.train(2, **changed)
     other.train(4, **changed)
     assert other.adapter(4) == run.adapter(4)
+
+
+GPT2 = [
+    {"lora_rank": 0, "kl": "forward", "kl_schedule": "adaptive", "kl_target": 1e-6},
+    {"lora_rank": 0, "objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2},
+    {"lora_rank": 4, "lora_targets": "c_attn,c_proj,c_fc", "kl": "k3"},
+]
+
+
+@pytest.mark.parametrize("changed", GPT2, ids=["all weights", "all weights, ppo", "merged"])
+def test_so_does_a_gpt2(changed: dict[str, Any], run: Run, tmp_path: Path) -> None:
+    run.model = write_gpt2(tmp_path / "gpt2", vocab_size=100)
+    other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    for each in (run, other):
+        each.add(_groups(4 * BATCH))
+    run.train(4, **changed)
+    for steps in (1, 2, 4):
+        other.train(steps, **changed)
+    files = {path.name for path in run.version(4).iterdir()} - {"state.json"}
+    assert {"model.safetensors", "optimizer.safetensors"} <= files
+    assert ("value_head.safetensors" in files) == ("objective" in changed)
+    for name in files:
+        assert (other.version(4) / name).read_bytes() == (run.version(4) / name).read_bytes(), name
+    first, last = (load_file(run.version(number) / "model.safetensors") for number in (0, 4))
+    moved = [name for name in first if not torch.equal(first[name], last[name])]
+    assert len(moved) == (len(first) if changed["lora_rank"] == 0 else 2 * 4)
+
+
+def test_what_is_committed_of_an_adapter_over_a_gpt2_is_the_policy(run: Run, tmp_path: Path) -> None:
+    """What vLLM serves, as transformers loads it, is what the trainer computes with."""
+    from transformers import GPT2LMHeadModel
+
+    run.model = write_gpt2(tmp_path / "gpt2", vocab_size=100)
+    run.add(_groups(3 * BATCH))
+    settings: dict[str, Any] = {"lora_rank": 4, "lora_targets": "c_attn,c_proj,c_fc", "lr": 0.03}
+    run.train(3, **settings)
+    policy = policy_for(run.settings(3, **settings))
+    policy.load_version(run.version(3))
+    served = tmp_path / "served"
+    served.mkdir()
+    for name in ("config.json", "model.safetensors"):  # without the adapter that lies beside them
+        (served / name).write_bytes((run.version(3) / name).read_bytes())
+    ids = torch.randint(0, 100, (4, 30), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        ours = policy.model(input_ids=ids).logits
+        theirs = GPT2LMHeadModel.from_pretrained(served).eval()(ids).logits
+        base = GPT2LMHeadModel.from_pretrained(run.model).eval()(ids).logits
+    torch.testing.assert_close(theirs, ours, rtol=1e-4, atol=1e-4)
+    assert (ours - base).abs().max() > 0.1
 
 
 @pytest.mark.parametrize(
