@@ -172,12 +172,19 @@ def _whitened(estimates: Estimates) -> dict[int, list[Estimate]]:
 
 
 def _deal(rows: Sequence[Row], *, step: int, settings: TrainerSettings) -> Iterator[list[Row]]:
-    """Mini-batches of all epochs; the same step deals the same."""
+    """Mini-batches of all epochs: whole groups, so that how these are cut into rows does not count.
+
+    The same step deals the same.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.group_id, []).append(row)
     for epoch in range(settings.ppo_epochs):
-        order = list(rows)
+        order = list(groups.values())
         random.Random(f"{settings.seed}:{step}:{epoch}").shuffle(order)
         size = max(1, -(-len(order) // settings.ppo_mini_batches))
-        yield from (order[start : start + size] for start in range(0, len(order), size))
+        for start in range(0, len(order), size):
+            yield [row for group in order[start : start + size] for row in group]
 
 
 def _update(

@@ -23,4 +23,4 @@ class PpoSettings(RunSettings):
     ppo_epochs: PositiveInt = 1
     """ppo: times that a batch is gone through."""
     ppo_mini_batches: PositiveInt = 1
-    """ppo: optimizer steps of each time; rows are dealt out anew."""
+    """ppo: optimizer steps of each time; groups are dealt out anew."""

@@ -154,6 +154,21 @@ def test_the_gradient_does_not_depend_on_micro_batches(
         assert many.learning[name] == pytest.approx(one.learning[name], abs=1e-5)
 
 
+def test_mini_batches_do_not_depend_on_rows(small_model: Path, tmp_path: Path) -> None:
+    how = {"ppo_epochs": 2, "ppo_mini_batches": 2}
+    (many, cut), (few, whole) = (
+        _gradient(small_model, tmp_path, row_tokens=tokens, **how) for tokens in (12, 256)
+    )
+    assert torch.allclose(cut, whole, rtol=1e-4, atol=1e-6)
+    for name in ("loss", "value_loss", "ratio_mean"):
+        assert many.learning[name] == pytest.approx(few.learning[name], abs=1e-5)
+    settings = _settings(small_model, tmp_path, **how)
+    batch = prepare(_groups(0), version=0, settings=settings, averages=None)
+    dealt = [{row.group_id for row in rows} for rows in ppo._deal(batch.rows, step=0, settings=settings)]
+    assert [len(groups) for groups in dealt] == [2, 2, 2, 2]
+    assert dealt[0] | dealt[1] == dealt[2] | dealt[3] == {group.id for group in _groups(0)}
+
+
 def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(
         small_model, tmp_path, kl="k1", kl_coefficient=0.5, gae_lambda=1.0, whiten=False, seed=2
