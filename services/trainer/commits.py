@@ -134,13 +134,15 @@ def prune(root: Path, *, newest: int, keep: int) -> None:
     """Deletes what nobody can name any more: old optimizer states, then old adapters.
 
     A served adapter must never vanish: vLLM re-reads an evicted one from disk, and dies without it.
-    `keep` therefore exceeds the servers' slots by far; version 0 and milestones stay.
+    `keep` therefore exceeds the servers' slots by far; version 0 and milestones stay. What a kill or a larger
+    `keep` left goes too.
     """
-    previous = root / policy_name(newest - 2) / "optimizer.safetensors"
-    previous.unlink(missing_ok=True)
-    old = newest - keep
-    if old > 0 and old % _MILESTONE:
-        shutil.rmtree(root / policy_name(old), ignore_errors=True)
+    for folder in root.glob("policy-v*"):
+        number = int(folder.name.removeprefix("policy-v"))
+        if number <= newest - keep and number % _MILESTONE:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif number <= newest - 2:
+            (folder / "optimizer.safetensors").unlink(missing_ok=True)
 
 
 def _write_synced(path: Path, data: bytes) -> None:

@@ -55,6 +55,17 @@ def test_the_ledger_is_bounded(tmp_path: Path) -> None:
     )
 
 
+def test_pruning_takes_what_a_kill_left(tmp_path: Path) -> None:
+    for number in range(30):
+        _write(tmp_path, number)
+        if number % 3 == 0:  # otherwise killed between the commit and here
+            commits.prune(tmp_path, newest=number, keep=9)
+    commits.prune(tmp_path, newest=29, keep=5)
+    assert {int(folder.name[-6:]) for folder in tmp_path.glob("policy-v*")} == {0, *range(25, 30)}
+    held = sorted(path.parent.name[-2:] for path in tmp_path.glob("*/optimizer.safetensors"))
+    assert held == ["28", "29"]
+
+
 def test_pruning_keeps_the_newest_the_first_and_the_milestones(tmp_path: Path) -> None:
     for number in range(130):
         _write(tmp_path, number)
