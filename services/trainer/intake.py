@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from rookery.codec import decode_group
-from rookery.errors import Unavailable, WireError
+from rookery.errors import SetupError, Unavailable, WireError
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
@@ -85,6 +85,9 @@ class Intake:
         """The next groups fresh enough for a trainer at `version`; None once stopping.
 
         `while_waiting` is called every few seconds as long as no group comes.
+
+        Raises:
+            SetupError: a group is of a version that was never committed here.
         """
         batch: dict[str, Held] = {}
         trained = set(self._ledger)
@@ -128,8 +131,18 @@ class Intake:
 
     def _unfit(self, group: TraceGroup, version: int) -> str | None:
         """Why a group is not trained on, if so. Zero variance is a reason only up to the limit of a batch:
-        a policy that has nothing left to learn must not wait for ever."""
-        if version - group.policy.number > self._max_staleness:
+        a policy that has nothing left to learn must not wait for ever.
+
+        Raises:
+            SetupError: it is of a version that was never committed here.
+        """
+        age = version - group.policy.number
+        if age < 0:
+            raise SetupError(
+                f"group {group.id} is of {group.policy.name}, and the newest version here is {version}: "
+                "bring the run's folder back, or choose another --run"
+            )
+        if age > self._max_staleness:
             return "stale"
         if self.dropped["zero_variance"] < self._zero_variance_limit and zero_variance(group.rewards):
             return "zero_variance"
@@ -181,10 +194,9 @@ class Intake:
                 if time.monotonic() - kept >= KEEP_EVERY_S:
                     self._hand_out(self._astray())
                     kept = time.monotonic()
-        except Unavailable:
-            if not self._stopping.is_set():
-                raise
         except BaseException as error:
+            if isinstance(error, Unavailable) and self._stopping.is_set():
+                return
             self._fault = error
             raise
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from rookery.errors import Conflict, SetupError
+from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.trace import TraceGroup
 from tests.unit.trainer.groups import make_group
 
@@ -269,6 +269,28 @@ def test_stale_groups_are_dropped_and_counted(run: Run) -> None:
         reader.intake.settle(reader.held, ledger=())
     assert run.streams.counts().dropped == {"stale": BATCH}
     assert run.accounted()
+
+
+def test_a_group_of_a_version_that_was_never_committed_stops_the_trainer(run: Run) -> None:
+    """As after a folder was brought back from before: its numbers must not be given twice."""
+    group = make_group(1, version=3, vocabulary=90)
+    run.add([group])
+    reader = Reader(run)
+    said = r"group group-1 is of policy-v000003, and the newest version here is 2"
+    with reader.intake, pytest.raises(SetupError, match=said):
+        reader.batch(version=2)
+    assert run.streams.counts().dropped == {}
+
+
+def test_a_fault_of_the_reading_thread_ends_the_wait(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise Unavailable("stopped while redis was away")
+
+    monkeypatch.setattr(run.streams, "read", away)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    reader = Reader(run)
+    with reader.intake, pytest.raises(Unavailable, match="while redis was away"):
+        reader.batch()
 
 
 def test_poison_is_dead_lettered_and_the_rest_trained(run: Run) -> None:
