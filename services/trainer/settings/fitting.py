@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from rookery.settings import PresetSettings
 from services.trainer.settings.device import Device
@@ -30,7 +30,7 @@ class FitSettings(ScopedSettings, PresetSettings):
     """Peak learning rate: warm-up, then cosine."""
     warmup_steps: NonNegativeInt = 100
     """Steps of linear warm-up."""
-    weight_decay: float = 0.01
+    weight_decay: NonNegativeFloat = 0.01
     """AdamW's."""
     max_grad_norm: PositiveFloat = 1.0
     """Gradients are clipped to this norm."""

@@ -41,7 +41,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     """Port of probes and metrics."""
     device: Devices = "auto"
     """`cpu`, the index of a GPU, or `auto`; with several processes the indices of theirs, with commas."""
-    threads: int = 0
+    threads: NonNegativeInt = 0
     """CPU threads; 0 takes half of the cores: vLLM and Stockfish want the others."""
 
     max_steps: NonNegativeInt = 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import ModelWrapValidatorHandler, model_validator
+from pydantic_settings import SettingsConfigDict
 
 from rookery.origins import last_origins
 from rookery.settings import Settings
@@ -44,7 +45,9 @@ ADAPTER = {name: When("lora_rank", but=(0,)) for name in ("lora_alpha", "lora_ta
 
 
 class ScopedSettings(Settings):
-    """Settings with a table of what is read when."""
+    """Settings with a table of what is read when. Numbers are finite: what learns from infinity is NaN."""
+
+    model_config = SettingsConfigDict(allow_inf_nan=False)
 
     reading: ClassVar[Mapping[str, When]] = {}
     """By setting; one that is not here is always read. What `When` names may itself be here."""

@@ -67,6 +67,14 @@ def test_a_flag_that_nothing_reads_is_refused(flags: str, complaint: str) -> Non
     assert "got" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "flags", ["--lr inf", "--max-grad-norm inf", "--kl k3 --kl-coefficient inf", "--threads -1"]
+)
+def test_numbers_are_those_of_something(flags: str) -> None:
+    with pytest.raises(SetupError, match=r"got '(inf|-1)'"):
+        parse(flags)
+
+
 def test_so_is_a_variable_and_a_line_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINER_GAMMA", "0.9")
     with pytest.raises(SetupError, match=r"--gamma 0.9 \(environment\) is not read"):
