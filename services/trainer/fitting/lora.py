@@ -9,6 +9,8 @@ import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save
 
+from rookery.errors import SetupError
+
 
 def with_adapter(
     model: Any, *, rank: int, alpha: int, targets: str, trained_whole: tuple[str, ...] = ()
@@ -16,11 +18,14 @@ def with_adapter(
     """`model` frozen, with a fresh adapter in float32; modules of `trained_whole` learn beside it.
 
     `targets` are module names with commas, or `all-linear`: every linear layer but the head.
+
+    Raises:
+        SetupError: the model has no module of such a name, or it is its head or its embeddings.
     """
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
-        target_modules=targets if targets == "all-linear" else targets.split(","),
+        target_modules=targets if targets == "all-linear" else _checked(model, targets.split(",")),
         modules_to_save=list(trained_whole) or None,
         lora_dropout=0.0,
         bias="none",
@@ -29,6 +34,33 @@ def with_adapter(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "fan_in_fan_out")  # GPT-2's Conv1D: PEFT sets it right by itself
         return get_peft_model(model, config)
+
+
+def _checked(model: Any, targets: list[str]) -> list[str]:
+    """PEFT passes over a name that fits nothing where another fits, and adapts what no server takes."""
+    whole = (model.get_input_embeddings(), model.get_output_embeddings())
+    for target in targets:
+        # PEFT's own rule: the whole name, or its last parts.
+        named = [module for name, module in model.named_modules() if f".{name}".endswith(f".{target}")]
+        if not target or not named:
+            linear = sorted(
+                {n.split(".")[-1] for n, m in model.named_modules() if _is_linear(m) and m not in whole}
+            )
+            raise SetupError(
+                f"--lora-targets: no module {target!r} in a {type(model).__name__}, "
+                f"which has {', '.join(linear)}"
+            )
+        if any(module in whole for module in named):
+            raise SetupError(
+                f"--lora-targets {target}: servers take no adapter of the head or the embeddings"
+            )
+    return targets
+
+
+def _is_linear(module: Any) -> bool:
+    return (
+        isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"
+    )  # GPT-2's, in transformers
 
 
 def adapter_files(model: Any, *, base_model: str) -> Mapping[str, bytes]:

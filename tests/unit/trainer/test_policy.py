@@ -112,6 +112,25 @@ def test_rows_of_two_temperatures_are_refused() -> None:
         collate([a, Row(b.prompt_ids, b.completions, 0.5)])
 
 
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        ("c_attn,c_proj", "no module 'c_attn' in a Qwen3ForCausalLM, which has down_proj, gate_proj, k_proj"),
+        ("q_proj,nope", "no module 'nope'"),
+        ("q_proj,,v_proj", "no module ''"),
+        ("q_proj, v_proj", "no module ' v_proj'"),
+        ("lm_head", "--lora-targets lm_head: servers take no adapter of the head"),
+        ("q_proj,embed_tokens", "--lora-targets embed_tokens: servers take no adapter of the head"),
+    ],
+)
+def test_targets_are_modules_that_servers_take(
+    targets: str, said: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    settings = TrainerSettings(model=tiny_model, run_dir=tmp_path, device="cpu", lora_targets=targets)
+    with pytest.raises(SetupError, match=re.escape(said)):
+        Policy(settings)
+
+
 def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(SetupError, match=re.escape(f"no model in {str(folder)!r} (--model)")):
