@@ -7,9 +7,10 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from rookery.errors import SetupError
-from rookery.hub import model_folder
+from rookery.hub import cached, model_folder
 from services.inference.server.sampling import DEFAULTS
 from services.inference.server.settings import ServerSettings
 
@@ -22,6 +23,9 @@ CPU_BLOCK_TOKENS = 32
 and each of a group's completions would pay for the whole prompt, LoRA included."""
 
 CPU_BATCH_TOKENS = 8192
+
+PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+"""For models that know no chat, as GPT-2: the texts one after the other, as `rookery sft` shows them."""
 
 
 def vllm_is_cpu_build() -> bool:
@@ -77,6 +81,9 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         arguments["max-model-len"] = settings.max_model_len
     elif cpu:
         arguments["max-model-len"] = min(_model_limit(settings), CPU_BATCH_TOKENS)
+    folder = local or cached(settings.model)
+    if folder and not _knows_chat(folder):
+        arguments["chat-template"] = PLAIN_TEMPLATE
     arguments |= _versions(settings)
     flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log"]
     if not settings.full_weights:
@@ -102,6 +109,16 @@ def _versions(settings: ServerSettings) -> dict[str, str | int]:
         "max-cpu-loras": settings.max_loras,
         "max-lora-rank": settings.max_lora_rank,
     }
+
+
+def _knows_chat(folder: Path) -> bool:
+    """Whether the model brings a template of chats. Without one vLLM refuses every chat."""
+    if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
+        return True
+    try:
+        return "chat_template" in json.loads((folder / "tokenizer_config.json").read_text())
+    except (OSError, ValueError):
+        return False
 
 
 def _model_limit(settings: ServerSettings) -> int:

@@ -66,6 +66,12 @@ def model(server: Server, number: int, **config: Any) -> Adapter:
     return Adapter(PolicyVersion(number, hashlib.sha256(data).hexdigest()), str(folder), "tiny")
 
 
+def load_tokenizer(folder: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
 def prompt(fen: str = FEN) -> Prompt:
     return render(Position("p", fen, 0, Phase.OPENING, "g"), style="rookworld-p")
 
@@ -106,6 +112,14 @@ async def test_a_version_answers_under_its_name_and_the_alias_and_nothing_else_d
     assert mismatch(server, group, 0) < 1e-5
     with pytest.raises(NotFound):
         await client.complete(prompt(), model="tiny", count=1, sampling=SAMPLING, seed=0)
+
+
+async def test_a_model_that_knows_no_chat_is_shown_the_texts(server: Server, client: InferenceClient) -> None:
+    asked = render(Position("p", FEN, 0, Phase.OPENING, "g"), style="fen")
+    group = await client.complete(asked, model="policy-v000000", count=2, sampling=SAMPLING, seed=7)
+    text = "".join(message.content for message in asked.messages)
+    assert list(group.prompt_token_ids) == load_tokenizer(server.root / "v0").encode(text).ids
+    assert mismatch(server, group, 0) < 1e-5
 
 
 async def test_new_weights_take_the_place_of_the_old_ones(server: Server, client: InferenceClient) -> None:

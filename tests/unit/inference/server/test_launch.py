@@ -171,6 +171,21 @@ def test_an_id_is_looked_up_in_the_cache(tmp_path: Path, monkeypatch: pytest.Mon
     assert "some/model" in chosen.base_names
 
 
+def test_a_model_that_knows_no_chat_gets_the_plain_template(model: Path) -> None:
+    def template() -> str | None:
+        command = launch.command(settings("--model", str(model)), port=1, cpu=True)
+        return option(command, "--chat-template") if "--chat-template" in command else None
+
+    assert template() == launch.PLAIN_TEMPLATE
+    (model / "tokenizer_config.json").write_text("{}")
+    assert template() == launch.PLAIN_TEMPLATE
+    (model / "tokenizer_config.json").write_text('{"chat_template": "x"}')
+    assert template() is None
+    (model / "tokenizer_config.json").unlink()
+    (model / "chat_template.jinja").touch()
+    assert template() is None
+
+
 def test_gpt2_says_its_limit_in_its_own_way(model: Path) -> None:
     (model / "config.json").write_text(json.dumps({"n_positions": 320}))
     command = launch.command(settings("--model", str(model)), port=1, cpu=True)
