@@ -2,7 +2,7 @@
 
 With z = W h / T, p = softmax(z), q the reference's and x = log p - log q, gradients for h are
 
-    log p(t)         (W_t - sum p W) / T
+    log p(t)         sum (1[t] - p) W / T
     entropy H        -sum p (log p + H) W / T
     D(p || q)        sum p (x - D) W / T
     D(q || p)        sum (p - q) W / T
@@ -127,8 +127,6 @@ class _Head:
         logs_nV, p_nV = _softmax(hidden_nD, self.weight_VD, self.temperature, into=self.logits[0])
         logprobs_n, entropy_n = _at(logs_nV, targets_n), -torch.linalg.vecdot(p_nV, logs_nV)
         base_n = exact_n = kl_n = slope_nD = tilt_nD = pull_nD = None
-        if self.learns:
-            slope_nD = self.weight_VD[targets_n] / self.temperature - self._through(p_nV)
         if self.learns and self.entropy:
             tilt_nD = -self._through(p_nV * (logs_nV + entropy_n[:, None]))
         if reference is not None:
@@ -140,6 +138,10 @@ class _Head:
                 kl_n = divergence(self.kl, logs_nV, base_nV)
             if self.kl and self.learns:
                 pull_nD = self._through(_pull(self.kl, p_nV, q_nV, logs_nV - base_nV, exact_n[:, None]))
+        if self.learns:
+            # Before anything is rounded to 16 bits: of a confident token's two rows little is left.
+            p_nV[torch.arange(len(p_nV), device=p_nV.device), targets_n] -= 1.0
+            slope_nD = self._through(p_nV.neg_())
         return logprobs_n, entropy_n, base_n, exact_n, kl_n, slope_nD, tilt_nD, pull_nD
 
     def _through(self, weights_nV: torch.Tensor) -> torch.Tensor:

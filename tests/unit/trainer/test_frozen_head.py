@@ -60,6 +60,28 @@ def test_bfloat16_weights_give_float32_scores() -> None:
     assert (logprobs.dtype, hidden.grad.dtype) == (torch.float32, torch.bfloat16)
 
 
+@pytest.mark.parametrize("scale", [0.0, 8.0, 30.0], ids=["unsure", "sure", "almost certain"])
+def test_bfloat16_gradients_of_sure_tokens_are_as_good_as_autograds(scale: float) -> None:
+    """Where p(t) is near 1, two rows of the gradient all but cancel."""
+    linear, _, targets = make(tokens=24, dtype=torch.bfloat16)
+    weight = linear.weight.detach()
+    hidden = (scale * weight[targets] / weight[targets].norm(dim=-1, keepdim=True)).requires_grad_()
+
+    def slope(logprobs: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(logprobs.sum(), of)[0].double()
+
+    def plain(of: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (of @ weight.T).to(torch.promote_types(of.dtype, torch.float32)).log_softmax(-1)
+
+    exact = hidden.detach().double().requires_grad_()
+    rows = torch.arange(len(targets))
+    expected = slope(plain(exact, weight.double())[rows, targets], exact)
+    autograd = slope(plain(hidden, weight)[rows, targets], hidden)
+    ours = slope(scores(linear, hidden, targets, temperature=1.0)[0], hidden)
+    error, allowed = ((x - expected).norm(dim=-1) / expected.norm(dim=-1) for x in (ours, autograd))
+    assert error.median() < 1.5 * allowed.median() + 0.005
+
+
 def test_nothing_is_kept_where_nobody_asks() -> None:
     linear, hidden, targets = make()
     logprobs, _ = scores(linear, hidden.detach(), targets, temperature=1.0)
