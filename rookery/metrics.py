@@ -16,6 +16,7 @@ ARCHIVE_GROUPS = Counter("rookery_archive_groups_total", "Groups the archiver is
 ARCHIVE_FILES = Counter("rookery_archive_files_total", "Files written by the archiver")
 ARCHIVE_BYTES = Counter("rookery_archive_bytes_total", "Bytes written by the archiver")
 ARCHIVE_WAITING = Gauge("rookery_archive_waiting_groups", "Groups of the stream that are not archived yet")
+ARCHIVE_WRITABLE = Gauge("rookery_archive_writable", "Whether the last try to write a file succeeded")
 ARCHIVE_MISSED = Gauge(
     "rookery_archive_missed_groups",
     "Groups of the run that left unarchived: the archiver was away for too long",

@@ -103,6 +103,12 @@ BOARD = Board(
                     (rate("rookery_archive_groups_total", A, by="result") + " or vector(0)", "{{result}}"),
                 ),
                 panel(
+                    "Archive takes files",
+                    units.Number,
+                    "1, or 0 since a write failed: the disk is full or read-only, or the bucket is away.",
+                    (f"min(rookery_archive_writable{{{A}}})", "takes files"),
+                ),
+                panel(
                     "Bytes written",
                     units.BytesPerSecondIEC,
                     "Parquet, on disk or in the bucket.",

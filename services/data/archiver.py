@@ -15,11 +15,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rookery import __version__
+from rookery import __version__, metrics
 from rookery.codec import decode_group
 from rookery.errors import Conflict, RookeryError, Unavailable, WireError
 from rookery.logs import configure
-from rookery.metrics import ARCHIVE_BYTES, ARCHIVE_FILES, ARCHIVE_GROUPS, ARCHIVE_MISSED, ARCHIVE_WAITING
 from rookery.serving import Service, add_probes, serve
 from rookery.settings import fail
 from rookery.streams import Entry, RunStreams
@@ -114,6 +113,7 @@ class Archiver:
             SetupError: the archive cannot be written where it should be.
             Conflict: another archiver of the same name has taken over.
         """
+        metrics.ARCHIVE_WRITABLE.set(1)
         self._epoch = self._streams.take_over_archive(consumer=self._consumer)
         self._tend()
         self._take_up(stopping)
@@ -164,34 +164,42 @@ class Archiver:
             self._batch.add(entry)
 
     def _write(self, stopping: threading.Event) -> None:
-        """Writes the batch, however long the store is away; gives up only when told to stop."""
+        """Writes the batch, however long the store is away or full; gives up only when told to stop."""
         while self._batch.entries:
             try:
                 self._write_once()
             except Unavailable as error:
-                self.trouble = str(error)
-                logger.warning("the archive is away: %s; next try in %.0f s", error, STORE_RETRY_S)
+                self._report(trouble=str(error))
                 self._tend()
                 if stopping.wait(STORE_RETRY_S):
                     logger.warning("leaves %d groups for the next life", len(self._batch.entries))
                     return
-        self.trouble = None
+            else:
+                self._report(trouble=None)
+
+    def _report(self, *, trouble: str | None) -> None:
+        """Tells a fault of the store, and its end, once."""
+        if trouble and trouble != self.trouble:
+            logger.error("the archive takes no files: %s; tried again every %.0f s", trouble, STORE_RETRY_S)
+        elif self.trouble and not trouble:
+            logger.info("the archive takes files again")
+        metrics.ARCHIVE_WRITABLE.set(trouble is None)
+        self.trouble = trouble
 
     def _write_once(self) -> None:
         self._check_epoch()
         entries = sorted(self._batch.entries, key=lambda entry: place_of(entry.id))
         ids = [entry.id for entry in entries]
-        first, last = ids[0], ids[-1]
-        written = self._vault.write(self._streams.run, _decoded(entries), first=first, last=last)
-        ARCHIVE_FILES.inc()
-        ARCHIVE_BYTES.inc(written.size)
+        written = self._vault.write(self._streams.run, _decoded(entries), first=ids[0], last=ids[-1])
+        metrics.ARCHIVE_FILES.inc()
+        metrics.ARCHIVE_BYTES.inc(written.size)
         self._through(ids, "archived", label="archived")
         logger.info("archived %d groups in %s", len(ids), self._vault.folder.place(written.name))
         self._batch = Batch(self._limits)
 
     def _through(self, ids: Sequence[str], result: str, *, label: str) -> None:
         self._streams.archived(ids, group=GROUP, result=result)
-        ARCHIVE_GROUPS.labels(label).inc(len(ids))
+        metrics.ARCHIVE_GROUPS.labels(label).inc(len(ids))
 
     def _tend(self) -> None:
         """Joins the run, again and again: a Redis that lost its data has forgotten it."""
@@ -200,8 +208,8 @@ class Archiver:
         held = [entry.id for entry in self._batch.entries]
         self._streams.keep(STREAM, held, group=GROUP, consumer=self._consumer)
         run = self._streams.overview()
-        ARCHIVE_WAITING.set(run.unarchived)
-        ARCHIVE_MISSED.set(run.counts.archive.get("missed", 0))
+        metrics.ARCHIVE_WAITING.set(run.unarchived)
+        metrics.ARCHIVE_MISSED.set(run.counts.archive.get("missed", 0))
         self._tended = time.monotonic()
 
     def _check_epoch(self) -> None:

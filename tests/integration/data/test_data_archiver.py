@@ -1,6 +1,7 @@
 """The archiver against a real Redis: every group in a file, once, whoever dies and whatever is away."""
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import redis
 
 from rookery.codec import encode_group
 from rookery.errors import Conflict, SetupError, Unavailable
-from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING
+from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING, ARCHIVE_WRITABLE
 from rookery.streams import RunStreams
 from services.data.archiver import Archiver, Limits
 from services.data.store.storage import Draft, Folder, open_folder
@@ -244,15 +245,19 @@ class Away(Folder):
         return self._folder.names(below=below, suffix=suffix)
 
 
-def test_a_store_that_is_away_is_waited_for(
-    streams: RunStreams, on_disk: Vault, monkeypatch: pytest.MonkeyPatch
+def test_a_store_that_is_away_is_waited_for_and_told_once(
+    streams: RunStreams, on_disk: Vault, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("services.data.archiver.STORE_RETRY_S", 0.05)
+    caplog.set_level(logging.INFO, "services.data.archiver")
     published = make(streams, 2)
     away = Away(on_disk.folder, failures=3)
     once(streams, Vault(away))
     assert away.failures == 0
     assert list(on_disk.groups()) == published
+    told = [record.levelname for record in caplog.records if "archive takes" in record.getMessage()]
+    assert told == ["ERROR", "INFO"]
+    assert ARCHIVE_WRITABLE._value.get() == 1.0
 
 
 def test_a_stop_while_the_store_is_away_loses_nothing(
@@ -265,6 +270,7 @@ def test_a_stop_while_the_store_is_away_loses_nothing(
         while archiver.trouble is None:
             stop.wait(0.02)
         assert archiver.trouble == "no route to the bucket"
+        assert ARCHIVE_WRITABLE._value.get() == 0.0
     assert on_disk.volumes() == []
     once(streams, on_disk)
     assert list(on_disk.groups()) == published
