@@ -70,6 +70,19 @@ def test_members_of_a_run_agree() -> None:
     assert services["trainer"]["environment"]["TRAINER_RUN_DIR"] == "runs/mine"
 
 
+def test_what_the_shell_has_reaches_those_who_need_it() -> None:
+    services = config("gpu", HF_TOKEN="hf", AWS_REGION="eu", INFERENCE_URLS="http://a,http://b")["services"]
+    assert services["inference-gpu"]["environment"]["HF_TOKEN"] == "hf"
+    assert services["trainer-gpu"]["environment"]["HF_TOKEN"] == "hf"
+    assert services["archive"]["environment"]["AWS_REGION"] == "eu"
+    assert services["trainer-gpu"]["environment"]["TRAINER_INFERENCE_URLS"] == "http://a,http://b"
+    assert services["rollouts"]["environment"]["ROLLOUTS_INFERENCE_URLS"] == "http://a,http://b"
+
+
+def test_replicas_are_remembered() -> None:
+    assert config("cpu", REWARD_REPLICAS="4")["services"]["reward"]["scale"] == 4
+
+
 def test_a_service_waits_for_what_it_needs() -> None:
     services = config(None)["services"]
     waits = {name: set(service.get("depends_on", {})) for name, service in services.items()}

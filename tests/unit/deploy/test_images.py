@@ -1,7 +1,4 @@
-"""What the Dockerfiles and the compose file must keep, where no Docker is at hand to ask.
-
-hadolint is no Python package; these are the rules of it that matter here, and some of our own.
-"""
+"""What the Dockerfiles and the compose file must keep, beside hadolint's rules (`make check`)."""
 
 import re
 import tomllib
@@ -24,6 +21,7 @@ OURS = {
 DOCKERFILES = [ROOT / path for path in (*OURS, "deploy/mlflow/Dockerfile")]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
+CACHE = "/home/rookery/.cache"
 SHARED = {"rookery", "services/__init__.py", "services/inference/__init__.py"}
 
 
@@ -103,6 +101,18 @@ def test_an_image_can_be_told_everything_by_its_environment(path: str) -> None:
         assert instruction != "CMD" or "--" not in arguments
 
 
+@pytest.mark.parametrize("path", DOCKERFILES, ids=str)
+def test_the_user_owns_its_caches(path: Path) -> None:
+    """`install --directory` gives folders that it makes on the way to root."""
+    for _, arguments in instructions(path):
+        for folder in re.findall(r"/home/rookery/\S+", arguments):
+            assert folder == CACHE, f"who owns what lies above {folder}?"
+    for name, service in SERVICES.items():
+        if any(f":{CACHE}" in volume for volume in service.get("volumes", ())):
+            owned = f"--owner=10001 --group=10001 /srv/rookery/runs {CACHE}"
+            assert owned in " ".join(a for _, a in instructions(ROOT / service["build"]["dockerfile"])), name
+
+
 def packages(name: str) -> dict[str, str]:
     lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
     return {line.split("==")[0]: line for line in lines if not line.startswith("#")}
@@ -145,7 +155,8 @@ def test_mlflow_is_the_same_on_both_sides() -> None:
 def test_a_service_restarts_is_bounded_and_has_no_fixed_name(name: str) -> None:
     service = SERVICES[name]
     assert "container_name" not in service
-    assert service["restart"] in ("unless-stopped", "on-failure")
+    # on-failure leaves alone what the end of the machine has stopped in good order.
+    assert service["restart"] == "unless-stopped"
     assert service["mem_limit"]
     assert service["logging"]["options"]["max-size"]
     for port in service.get("ports", []):
@@ -157,6 +168,11 @@ def test_what_scales_has_no_port_of_its_own() -> None:
     assert "ports" not in SERVICES["rollouts"]
 
 
+def test_no_registry_is_asked_for_what_is_built_here() -> None:
+    for name, service in SERVICES.items():
+        assert ("image" in service) != ("build" in service), name
+
+
 def test_what_is_not_ours_is_watched_too() -> None:
     for name, service in SERVICES.items():
         assert "healthcheck" in service or "build" in service, name
@@ -165,7 +181,10 @@ def test_what_is_not_ours_is_watched_too() -> None:
 def test_redis_keeps_what_it_was_told() -> None:
     command = SERVICES["redis"]["command"]
     assert command[command.index("--appendonly") + 1] == "yes"
-    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+    # Of all keys only the shared cache's may be evicted: they have a time to live.
+    assert command[command.index("--maxmemory-policy") + 1] == "volatile-lru"
+    limit, room = command[command.index("--maxmemory") + 1], SERVICES["redis"]["mem_limit"]
+    assert 2 * int(limit.removesuffix("gb")) <= int(room.removesuffix("g")), "a fork may copy all of it"
     assert "--requirepass" in command
     assert "ports" not in SERVICES["redis"]
 
