@@ -19,12 +19,13 @@ demo: setup ## train the shipped model for some minutes on this machine, before 
 test: setup ## run every test; a missing neighbour skips, ROOKERY_REQUIRE=all makes it fail
 	$(PY) -m pytest
 
-check: setup ## formatting, lint, types, import rules, drift of what is generated, unit tests
+check: setup ## formatting, lint (Dockerfiles too), types, import rules, drift of what is generated, unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy scripts bench
 	$(BIN)/lint-imports
+	$(BIN)/hadolint deploy/*/Dockerfile services/*/Dockerfile services/*/*/Dockerfile
 	$(PY) scripts/proto.py --check
 	$(PY) scripts/version.py
 	$(PY) -m scripts.dashboards --check
