@@ -11,11 +11,14 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
+from services.trainer import sft  # noqa: E402
 from services.trainer.attention import Blocks  # noqa: E402
+from services.trainer.fitting.layout import Example  # noqa: E402
 from services.trainer.head import TokenScores  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
+from services.trainer.losses.preference import bradley_terry, dpo  # noqa: E402
 from services.trainer.losses.weights import Extent, normaliser, share  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.tensors import MicroBatch  # noqa: E402
 
 TRL = json.loads((Path(__file__).parent / "trl_losses.json").read_text())
@@ -48,10 +51,49 @@ def test_loss_and_gradient_are_those_of_trl(case: str) -> None:
     )
     scores = _scores(with_reference=settings.kl != "none")
     loss, _ = objective(scores, _batch(settings))
+    _agrees(loss, scores.logprobs_N, TRL["cases"][case])
+
+
+@pytest.mark.parametrize("beta", TRL["dpo"])
+def test_dpo_is_that_of_trl(beta: str) -> None:
+    """The first half of the completions is chosen over the second."""
+    logprobs = _vector("logprobs").requires_grad_()
+    reference = _sums(_vector("reference")).chunk(2)
+    loss = dpo(*_sums(logprobs).chunk(2), *reference, beta=float(beta)).mean()
+    _agrees(loss, logprobs, TRL["dpo"][beta])
+
+
+@pytest.mark.parametrize("case", TRL["bradley_terry"])
+def test_bradley_terry_is_that_of_trl(case: str) -> None:
+    rewards = torch.tensor([c["advantage"] for c in TRL["completions"]], dtype=torch.float64)
+    rewards.requires_grad_()
+    margins = torch.tensor(TRL["margins"], dtype=torch.float64) * (case == "margin")
+    loss = bradley_terry(*rewards.chunk(2), margins).mean()
+    _agrees(loss, rewards, TRL["bradley_terry"][case])
+
+
+def test_sft_is_that_of_trl(monkeypatch: pytest.MonkeyPatch) -> None:
+    logprobs = _vector("logprobs").requires_grad_()
+    monkeypatch.setattr(sft, "answer_logprobs", lambda *_: logprobs)
+    settings = SftSettings(model=Path(), data=Path(), out=Path())
+    course: Any = sft.Imitation(None, settings)
+    examples = [Example([1], ([2] * len(c["logprobs"]),)) for c in TRL["completions"]]
+    loss = course.sums(None)["loss"] / course.weight(examples)
+    _agrees(loss, logprobs, TRL["sft"])
+
+
+def _agrees(loss: "torch.Tensor", given: "torch.Tensor", theirs: dict[str, Any]) -> None:
+    """In value, and in the gradient of what was given."""
     loss.backward()
-    assert loss.item() == pytest.approx(TRL["cases"][case]["loss"], rel=1e-12)
-    expected = list(chain.from_iterable(TRL["cases"][case]["gradient"]))
-    assert scores.logprobs_N.grad.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15)
+    assert loss.item() == pytest.approx(theirs["loss"], rel=1e-12)
+    rows = theirs["gradient"]
+    expected = list(chain.from_iterable(rows)) if isinstance(rows[0], list) else rows
+    assert given.grad.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+def _sums(tokens: "torch.Tensor") -> "torch.Tensor":
+    lengths = [len(c["logprobs"]) for c in TRL["completions"]]
+    return torch.stack([part.sum() for part in tokens.split(lengths)])
 
 
 def _vector(name: str) -> "torch.Tensor":
