@@ -61,6 +61,7 @@ class Update:
     """One optimizer step: what its micro-batches measured."""
 
     parts: list[Measures]
+    loss: float
     value_loss: float
     value_clipped: float
     grad_norm: float
@@ -223,7 +224,7 @@ def _update(
     losses, value_sums, clipped = zip(*world.gather([figures.tolist() for figures in of_critic]), strict=True)
     finite.check_losses(losses, deal.cuts, step=step)
     grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings, world=world)
-    return Update(parts, sum(value_sums), sum(clipped), grad_norm, lr)
+    return Update(parts, sum(losses), sum(value_sums), sum(clipped), grad_norm, lr)
 
 
 def _objective(settings: TrainerSettings, weight: float, normaliser: float) -> Objective:
@@ -261,7 +262,7 @@ def _learning(updates: Sequence[Update], estimates: Estimates) -> dict[str, floa
     if updates:  # later ones compare with a policy that has moved within the step
         first = summary(updates[0].parts)
         row |= {name: first[name] for name in first if name.startswith("mismatch")}
-        row["loss"] /= len(updates)
+        row["loss"] = sum(update.loss for update in updates) / len(updates)
     values, returns = (torch.tensor(_flat(estimates, name)).double() for name in ("values", "returns"))
     if not len(values):
         return row

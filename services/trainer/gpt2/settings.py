@@ -11,7 +11,7 @@ class GenerateSettings(Settings):
     """Goes on with a text, by a GPT-2 of a directory."""
 
     model: Path
-    """Model directory."""
+    """A directory or a Hugging Face id."""
     prompt: str
     """What to go on with, as in "P: <fen> "."""
     count: PositiveInt = 1

@@ -130,11 +130,16 @@ def test_loss_and_gradient_are_those_of_the_formulas(kl: str, whiten: bool) -> N
             )
             super().step()
 
-    ppo.train_step(
+    result, _ = ppo.train_step(
         policy, Noting(policy.parameters, lr=0.3), groups, step=0, settings=settings, learner=Learner()
     )
     before = (seen[0][0][0].tolist(), seen[0][0][1].tolist())
     base = policy.reference_VV.tolist()
+    losses = [
+        _loss(table.tolist(), head.tolist(), before, base, groups=groups, kl=kl, whiten=whiten)
+        for (table, head), _ in seen
+    ]
+    assert result.learning["loss"] == pytest.approx(sum(losses) / 2, rel=1e-6)
     for point, gradient in seen:
         for which, (weights, slope) in enumerate(zip(point, gradient, strict=True)):
             for place in range(0, weights.numel(), 3):
