@@ -209,7 +209,7 @@ class Intake:
     def _hand_out(self, entries: list[Entry]) -> None:
         for entry in entries:
             try:
-                held = Held(entry.id, decode_group(entry.data))
+                held = Held(entry.id, _with_ratios(decode_group(entry.data)))
             except WireError as error:
                 self._streams.dead_letter(STREAM, entry.id, group=GROUP, reason=str(error))
                 TRAINER_GROUPS.labels(result="dead").inc()
@@ -224,3 +224,18 @@ class Intake:
             except queue.Full:
                 continue
             return
+
+
+def _with_ratios(group: TraceGroup) -> TraceGroup:
+    """The group, if its log-probabilities are of the whole distribution that the trainer knows.
+
+    Raises:
+        WireError: the distribution was cut, or a point.
+    """
+    drawn = group.sampling
+    if not drawn.temperature > 0.0 or drawn.top_p != 1.0 or drawn.top_k > 0:
+        raise WireError(
+            f"group {group.id!r}: drawn at temperature {drawn.temperature!r} with top_p {drawn.top_p!r} and "
+            f"top_k {drawn.top_k!r}; importance ratios need all tokens at a temperature above 0"
+        )
+    return group

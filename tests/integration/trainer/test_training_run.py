@@ -305,6 +305,17 @@ def test_poison_is_dead_lettered_and_the_rest_trained(run: Run) -> None:
     assert run.accounted()
 
 
+@pytest.mark.parametrize("cut", [{"top_p": 0.95}, {"top_k": 20}, {"temperature": 0.0}], ids=str)
+def test_groups_without_importance_ratios_are_dead_lettered(cut: dict[str, Any], run: Run) -> None:
+    """Their log-probabilities are of another distribution than the trainer's."""
+    group = make_group(99, vocabulary=90)
+    run.add([replace(group, sampling=replace(group.sampling, **cut)), *_groups(BATCH)])
+    reader = Reader(run)
+    with reader.intake:
+        assert "group-99" not in reader.batch()
+    assert run.streams.counts().dead == {"traces": 1}
+
+
 def test_a_second_trainer_fences_the_first(run: Run) -> None:
     run.add(_groups(BATCH))
     settings = run.settings(1)
