@@ -33,6 +33,10 @@ _LEDGER_SIZE = 8192
 
 _MILESTONE = 100
 
+OPTIMIZER = "optimizer.safetensors"
+
+_GO_BACK = "restore it, or move the folder away to go on from the version before, if Redis knows no newer one"
+
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -111,23 +115,47 @@ def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
     """The newest committed version.
 
     Raises:
-        SetupError: it was made with other settings, which are named.
+        SetupError: it is damaged, or was made with other settings, which are named.
     """
     folders = sorted(root.glob("policy-v*"))
     if not folders:
         return None
-    state = json.loads((folders[-1] / "state.json").read_text())
+    folder = folders[-1]
+    state = _state(folder)
     changed = [
         f"{key} was {state['fingerprint'].get(key)!r}, is {value!r}"
         for key, value in {**dict.fromkeys(state["fingerprint"]), **fingerprint}.items()
         if state["fingerprint"].get(key) != value
     ]
-    if changed or state["state_version"] != STATE_VERSION:
-        raise SetupError(f"cannot resume {folders[-1]}: {'; '.join(changed) or 'another format'}")
+    if changed:
+        raise SetupError(f"cannot resume {folder}: {'; '.join(changed)}")
+    _check_files(folder, state["sha256"])
     version = PolicyVersion(state["number"], state["sha256"])
-    return Commit(
-        version, folders[-1], tuple(state["ledger"]), state["row"], state["learner"], state["dropped"]
-    )
+    return Commit(version, folder, tuple(state["ledger"]), state["row"], state["learner"], state["dropped"])
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    path = folder / "state.json"
+    try:
+        state: dict[str, Any] = json.loads(path.read_bytes())
+        version = state["state_version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SetupError(f"{path}: {error!r}; {_GO_BACK}") from error
+    if version != STATE_VERSION:
+        raise SetupError(f"cannot resume {folder}: its format is {version!r}, this trainer's {STATE_VERSION}")
+    return state
+
+
+def _check_files(folder: Path, sha256: str) -> None:
+    served = next((folder / name for name in _SERVED if (folder / name).exists()), None)
+    if served is None:
+        raise SetupError(f"{folder} lacks its weights ({' or '.join(_SERVED)}); {_GO_BACK}")
+    with served.open("rb") as weights:
+        found = hashlib.file_digest(weights, "sha256").hexdigest()
+    if found != sha256:
+        raise SetupError(f"{served} is damaged: its SHA-256 is {found}, committed was {sha256}; {_GO_BACK}")
+    if not (folder / OPTIMIZER).exists():
+        raise SetupError(f"{folder} lacks {OPTIMIZER}; {_GO_BACK}")
 
 
 def prune(root: Path, *, newest: int, keep: int) -> None:
@@ -142,7 +170,7 @@ def prune(root: Path, *, newest: int, keep: int) -> None:
         if number <= newest - keep and number % _MILESTONE:
             shutil.rmtree(folder, ignore_errors=True)
         elif number <= newest - 2:
-            (folder / "optimizer.safetensors").unlink(missing_ok=True)
+            (folder / OPTIMIZER).unlink(missing_ok=True)
 
 
 def _write_synced(path: Path, data: bytes) -> None:

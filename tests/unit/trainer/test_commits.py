@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,42 @@ def test_other_settings_are_named(tmp_path: Path) -> None:
     _write(tmp_path, 0)
     with pytest.raises(SetupError, match="lora_rank was '16', is '8'"):
         commits.latest(tmp_path, fingerprint={**PRINT, "lora_rank": "8"})
+
+
+def _cut(folder: Path) -> None:
+    (folder / "state.json").write_text('{"state_ver')
+
+
+def _flip(folder: Path) -> None:
+    (folder / "adapter_model.safetensors").write_bytes(b"weighs?")
+
+
+def _unweigh(folder: Path) -> None:
+    (folder / "adapter_model.safetensors").unlink()
+
+
+def _forget(folder: Path) -> None:
+    (folder / "optimizer.safetensors").unlink()
+
+
+def _age(folder: Path) -> None:
+    (folder / "state.json").write_text('{"state_version": 1}')
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_cut, "state.json: JSONDecodeError"),
+        (_flip, "damaged: its SHA-256 is"),
+        (_unweigh, "lacks its weights"),
+        (_forget, "lacks optimizer.safetensors"),
+        (_age, "its format is 1, this trainer's 2"),
+    ],
+)
+def test_a_damaged_commit_is_not_resumed(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
+    damage(_write(tmp_path, 3).folder)
+    with pytest.raises(SetupError, match=said):
+        commits.latest(tmp_path, fingerprint=PRINT)
 
 
 def test_a_version_is_never_overwritten(tmp_path: Path) -> None:
