@@ -27,7 +27,7 @@ def build(
     options: dict[str, Any] = {"lr": lr, "betas": (0.9, 0.99), "weight_decay": 0.0}
     if bits == 8:
         if importlib.util.find_spec("bitsandbytes") is None:
-            raise SetupError("--adam-bits 8 needs bitsandbytes: pip install 'rookery[adam8bit]'")
+            raise SetupError("--adam-bits 8 needs bitsandbytes: pip install 'rookery[bits8]'")
         from bitsandbytes.optim import AdamW8bit
 
         optimizer: torch.optim.Optimizer = AdamW8bit(parameters, **options)

@@ -11,7 +11,7 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
-from services.trainer import hf_attention
+from services.trainer import hf_attention, int8_base
 from services.trainer.distributed.sharding import place
 from services.trainer.fitting.backbone import load_causal_lm
 from services.trainer.fitting.lora import adapter_files, with_adapter
@@ -37,7 +37,8 @@ class Policy:
     def _build(self, settings: TrainerSettings) -> None:
         disable_progress_bar()  # the run has its own; in a log it is noise
         dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
-        base = load_causal_lm(settings.model, dtype=dtype)
+        how = int8_base.loading(self.device) if settings.int8_base else {}
+        base = load_causal_lm(settings.model, dtype=dtype, **how)
         hf_attention.use(base)
         if settings.gradient_checkpointing:
             base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -80,8 +80,8 @@ def _said(choice: Profile) -> str:
 def _asked(settings: TrainerSettings, shape: Shape, device: torch.device) -> dict[str, str]:
     """What a profile depends on."""
     fields = (
-        "model", "lora_rank", "lora_targets", "gradient_checkpointing", "adam_bits", "offload", "objective",
-        "kl", "batch_groups",
+        "model", "lora_rank", "lora_targets", "gradient_checkpointing", "adam_bits", "offload", "int8_base",
+        "objective", "kl", "batch_groups",
     )  # fmt: skip
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return {

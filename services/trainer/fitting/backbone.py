@@ -33,14 +33,14 @@ def load_tokenizer(path: Path) -> Any:
     return tokenizer
 
 
-def load_causal_lm(path: Path, *, dtype: torch.dtype) -> Any:
-    """The language model of a directory, or of a Hugging Face id.
+def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
+    """The language model of a directory, or of a Hugging Face id; `loading` goes to `from_pretrained`.
 
     Raises:
         SetupError: there is none.
     """
     try:
-        return AutoModelForCausalLM.from_pretrained(path, config=_config(path), dtype=dtype)
+        return AutoModelForCausalLM.from_pretrained(path, config=_config(path), dtype=dtype, **loading)
     except (OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise SetupError(f"no model in {str(path)!r} (--model): {why}") from error

@@ -4,6 +4,7 @@ import torch
 from peft.tuners.lora import LoraLayer
 from safetensors.torch import save
 
+from rookery.errors import SetupError
 from services.trainer.distributed.sharding import whole
 from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.loader import WEIGHTS_FILE
@@ -16,6 +17,8 @@ class MergedPolicy(Policy):
     """Learns as an adapter, is served as a whole model."""
 
     def _build(self, settings: TrainerSettings) -> None:
+        if settings.int8_base:
+            raise SetupError("--int8-base: a GPT-2 is served merged, which needs the base's own weights")
         self._folder = settings.model
         super()._build(settings)
 

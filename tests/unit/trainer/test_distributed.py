@@ -232,7 +232,12 @@ def test_one_process_shards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"micro_batch_tokens": "auto"}, {"lora_rank": 0, "objective": "ppo"}, {"lora_rank": 0, "adam_bits": 8}],
+    [
+        {"micro_batch_tokens": "auto"},
+        {"int8_base": True},
+        {"lora_rank": 0, "objective": "ppo"},
+        {"lora_rank": 0, "adam_bits": 8},
+    ],
     ids=str,
 )
 def test_what_cannot_be_sharded_is_refused(changed: dict[str, Any]) -> None:

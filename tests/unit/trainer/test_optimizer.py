@@ -57,7 +57,7 @@ def test_eight_bits_take_a_quarter_and_go_nearly_the_same_way() -> None:
 
 def test_eight_bits_without_the_package_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adam.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SetupError, match=r"pip install 'rookery\[adam8bit\]'"):
+    with pytest.raises(SetupError, match=r"pip install 'rookery\[bits8\]'"):
         adam.build(weights(), lr=1e-2, bits=8)
 
 

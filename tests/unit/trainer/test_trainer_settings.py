@@ -58,6 +58,10 @@ def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
         ("--kl-target 0.1", "is not read with --kl none and --kl-schedule fixed, but with --kl k1, "),
         ("--kl k3 --kl-report-every 5", "is not read with --kl k3, but with --kl none"),
         ("--lora-rank 0 --lora-alpha 8", "is not read with --lora-rank 0, but with --lora-rank other than 0"),
+        (
+            "--lora-rank 0 --int8-base",
+            "--int8-base (flag) is not read with --lora-rank 0, but with --lora-rank",
+        ),
     ],
 )
 def test_a_flag_that_nothing_reads_is_refused(flags: str, complaint: str) -> None:
@@ -181,7 +185,7 @@ def test_sft_refuses_what_it_does_not_read() -> None:
 
 
 REFUSED = {
-    "model", "lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits", "critic",
+    "model", "lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits", "critic", "base",
 }  # fmt: skip
 
 
@@ -194,6 +198,7 @@ REFUSED = {
         ("--batch-groups 9", "batch_groups was '32', is '9'"),
         ("--adam-bits 8", "adam_bits was '32', is '8'"),
         ("--objective ppo", "critic was None, is 'value head'"),
+        ("--int8-base", "base was None, is 'int8'"),
         ("--objective gspo --kl k3 --kl-schedule smooth --lr 0.1 --baseline ema --seed 4", None),
         ("--device 0 --threads 1 --micro-batch-tokens 64 --row-tokens 64 --max-grad-norm 9", None),
     ],
@@ -203,7 +208,7 @@ def test_what_a_run_that_goes_on_may_be_told(flags: str, refused: str | None, tm
     before, now = parse(""), parse(flags)
     files = {"adapter_model.safetensors": b""}
     commits.write(tmp_path, number=0, files=files, ledger=(), fingerprint=before.fingerprint())
-    assert before.fingerprint().keys() | parse("--objective ppo").fingerprint().keys() == REFUSED
+    assert before.fingerprint().keys() | parse("--objective ppo --int8-base").fingerprint().keys() == REFUSED
     if refused is None:
         assert commits.latest(tmp_path, fingerprint=now.fingerprint()) is not None
         return

@@ -1,0 +1,119 @@
+"""A base in 8 bits: smaller, nearly the same numbers, and what comes of it is the usual adapter."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.errors import SetupError
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import load  # noqa: E402
+
+from services.trainer import int8_base  # noqa: E402
+from services.trainer import optimizer as adam  # noqa: E402
+from services.trainer.batch import prepare  # noqa: E402
+from services.trainer.learner import Learner  # noqa: E402
+from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.step import train_step  # noqa: E402
+from services.trainer.tensors import collate  # noqa: E402
+from services.trainer.value_head import policy_for  # noqa: E402
+from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
+from tests.unit.trainer.groups import make_group  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def bitsandbytes() -> Any:
+    return pytest.importorskip("bitsandbytes")
+
+
+def settings(model: Path, **given: Any) -> TrainerSettings:
+    return TrainerSettings(model=model, run_dir=Path("nowhere"), device="cpu", **given)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_model: Path) -> Policy:
+    return policy_for(settings(tiny_model))
+
+
+@pytest.fixture
+def small(bitsandbytes: Any, tiny_model: Path, whole: Policy) -> Policy:
+    """With the same adapter, one that has moved away from 0."""
+    policy = policy_for(settings(tiny_model, int8_base=True))
+    with torch.no_grad():
+        for index, (mine, theirs) in enumerate(zip(policy.parameters, whole.parameters, strict=True)):
+            torch.manual_seed(index)
+            mine.copy_(theirs.normal_(std=0.05))
+    return policy
+
+
+def groups() -> list:
+    return [make_group(number, prompt_length=5 + number) for number in range(4)]
+
+
+def gradient(policy: Policy) -> "torch.Tensor":
+    """Of the log-probabilities' mean."""
+    given = settings(Path(), row_tokens=64)
+    rows = prepare(groups(), version=1, settings=given, averages=None).rows
+    policy.model.zero_grad()
+    policy.score(collate(rows)).logprobs_N.mean().backward()
+    return torch.cat([parameter.grad.flatten() for parameter in policy.parameters])
+
+
+def test_linear_layers_are_integers_and_nothing_else_is(bitsandbytes: Any, small: Policy) -> None:
+    layer = bitsandbytes.nn.Linear8bitLt
+    integers = {n for n, p in small.model.named_parameters() if p.dtype == torch.int8}
+    layers = [name for name, module in small.model.named_modules() if isinstance(module, layer)]
+    assert integers == {f"{name}.weight" for name in layers}
+    assert len(layers) == 4 * 7
+    assert type(small.model.get_output_embeddings()) is torch.nn.Linear
+    others = {p.dtype for n, p in small.model.named_parameters() if n not in integers}
+    assert others == {torch.float32}
+
+
+def test_it_takes_a_quarter_of_the_memory(small: Policy, whole: Policy) -> None:
+    def held(policy: Policy) -> int:
+        layers = policy.model.get_base_model().base_model.layers
+        frozen = [p for p in layers.parameters() if not p.requires_grad and p.ndim == 2]
+        return sum(p.untyped_storage().nbytes() for p in frozen)
+
+    assert held(small) == held(whole) / 4
+
+
+def test_numbers_and_gradients_are_those_of_the_whole_base_within_rounding(
+    small: Policy, whole: Policy
+) -> None:
+    """Rows of 127 steps are off by 1 in 127 sqrt(12) of their largest number: about 1% of a product."""
+    exact, rough = gradient(whole), gradient(small)
+    distance = (rough - exact).norm() / exact.norm()
+    assert 1e-4 < distance < 0.03
+
+
+def test_a_step_moves_the_adapter_alone_and_the_commit_is_the_usual_one(small: Policy, whole: Policy) -> None:
+    frozen = {n: p.detach().clone() for n, p in small.model.named_parameters() if not p.requires_grad}
+    before = load(small.version_files()["adapter_model.safetensors"])
+    given = settings(Path(), row_tokens=64)
+    optimizer = adam.build(small.parameters, lr=1e-3)
+    train_step(small, optimizer, groups(), step=1, settings=given, learner=Learner())
+    files, usual = small.version_files(), whole.version_files()
+    after, theirs = (load(each["adapter_model.safetensors"]) for each in (files, usual))
+    assert all(not torch.equal(after[name], before[name]) for name in after)
+    assert {n: (t.shape, t.dtype) for n, t in after.items()} == {
+        n: (t.shape, t.dtype) for n, t in theirs.items()
+    }
+    assert files["adapter_config.json"] == usual["adapter_config.json"]
+    assert files.keys() == usual.keys()
+    now = dict(small.model.named_parameters())
+    assert all(torch.equal(value, now[name]) for name, value in frozen.items())
+
+
+def test_it_is_refused_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(int8_base.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SetupError, match=r"--int8-base needs bitsandbytes: pip install 'rookery\[bits8\]'"):
+        int8_base.loading(torch.device("cpu"))
+    with pytest.raises(SetupError, match="--int8-base: a GPT-2 is served merged"):
+        policy_for(settings(write_gpt2(tmp_path), int8_base=True, lora_targets="c_attn"))
