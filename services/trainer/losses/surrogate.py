@@ -16,6 +16,9 @@ from dataclasses import dataclass
 
 import torch
 
+_MAX_LOG_RATIO = 40.0
+"""Far outside of what any clip lets through."""
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -55,7 +58,7 @@ def clipped(
 
     `low` and `high` differ since DAPO (2503.14476, eq. 8 and 10: clip-higher).
     """
-    return _clip((logprobs_N - behaviour_N).exp(), advantages_N, bounds)
+    return _clip(_ratio(logprobs_N - behaviour_N), advantages_N, bounds)
 
 
 def sequence_clipped(
@@ -69,7 +72,7 @@ def sequence_clipped(
 
     Every token bears its completion's loss, so the weights `sequence` give the paper's mean over completions.
     """
-    return _clip(_geometric_mean(logprobs_N - behaviour_N, completion_N).exp(), advantages_N, bounds)
+    return _clip(_ratio(_geometric_mean(logprobs_N - behaviour_N, completion_N)), advantages_N, bounds)
 
 
 def truncated(
@@ -85,7 +88,7 @@ def truncated(
     (2506.13585, eq. 4 and 5), whose authors leave the lower bound off: the two objectives differ in their
     caps. No token loses its gradient, as clipped ones do in PPO.
     """
-    ratio_N = (logprobs_N.detach() - behaviour_N).exp()
+    ratio_N = _ratio(logprobs_N.detach() - behaviour_N)
     losses_N = -ratio_N.clamp(max=bounds.cap) * advantages_N * logprobs_N
     return Surrogate(losses_N, ratio_N, torch.zeros_like(ratio_N, dtype=torch.bool), ratio_N > bounds.cap)
 
@@ -98,6 +101,11 @@ SURROGATES: Mapping[str, SurrogateLoss] = {
     "cispo": truncated,
     "reinforce": truncated,
 }
+
+
+def _ratio(log_ratio_N: torch.Tensor) -> torch.Tensor:
+    """Its exponential, bounded where its square would overflow: infinity times 0 is no gradient at all."""
+    return log_ratio_N.clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
 
 
 def _clip(ratio_N: torch.Tensor, advantages_N: torch.Tensor, bounds: Range) -> Surrogate:
