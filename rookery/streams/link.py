@@ -17,8 +17,12 @@ T = TypeVar("T")
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
+_FULL = ("command not allowed when used memory", "MISCONF")
+"""What Redis says without room in memory or on its disk; a script quotes it inside an error of its own."""
+
+
 class Link:
-    """One run's keys in Redis. Thread-safe; every call waits out an absent Redis and says so.
+    """One run's keys in Redis. Thread-safe; every call waits out an absent or full Redis and says so.
 
     A set `stopping` event ends the waiting with `Unavailable`.
     """
@@ -49,10 +53,18 @@ class Link:
         while True:
             try:
                 return call()
-            except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
+            except redis.RedisError as error:
+                if not _passes(error):
+                    raise
                 wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
                 attempt += 1
                 REDIS_RETRIES.inc()
-                logger.warning("redis is away (%s); try %d, next in %.1f s", error, attempt, wait_s)
+                logger.warning("redis is away or full (%s); try %d, next in %.1f s", error, attempt, wait_s)
                 if self._stopping.wait(wait_s):
                     raise Unavailable(f"stopped while redis was away: {error}") from error
+
+
+def _passes(error: redis.RedisError) -> bool:
+    """Whether the same call may succeed later."""
+    away = (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError)
+    return isinstance(error, away) or any(words in str(error) for words in _FULL)

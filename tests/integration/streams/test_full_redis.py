@@ -1,0 +1,63 @@
+"""A full Redis: the replicas' shared cache makes room, a run loses nothing and waits where it must."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+import yaml
+
+from rookery.metrics import REDIS_RETRIES
+from rookery.shared_cache import SharedCache
+from rookery.streams import RunStreams
+from tests.conftest import ROOT, RedisServer
+from tests.unit.rookery.records import POSITION
+
+pytestmark = pytest.mark.redis
+
+SPARE_BYTES = 2 << 20
+
+
+def policy() -> str:
+    command = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["redis"]["command"]
+    return str(command[command.index("--maxmemory-policy") + 1])
+
+
+async def remember(url: str, count: int) -> None:
+    cache = SharedCache(url)
+    for number in range(count):
+        cache.put(f"key-{number}", bytes(1000))
+        if number % 500 == 0:
+            await asyncio.sleep(0.05)
+    await cache.close()
+
+
+def test_a_full_redis_evicts_the_cache_and_nothing_of_a_run(redis_server: RedisServer) -> None:
+    streams = RunStreams(redis_server.url, "r1")
+    streams.add_positions([POSITION] * 50, cursor=0)
+    with redis.Redis.from_url(redis_server.url) as client:
+        used = int(client.info("memory")["used_memory"])
+        client.config_set("maxmemory", used + SPARE_BYTES)
+        client.config_set("maxmemory-policy", policy())
+        keys = set(client.keys("rookery:r1:*"))
+        assert {client.ttl(key) for key in keys} == {-1}
+        asyncio.run(remember(redis_server.url, 2 * SPARE_BYTES // 1000))
+        assert client.info("stats")["evicted_keys"] > 100
+        assert set(client.keys("rookery:r1:*")) == keys
+    assert streams.length("positions") == 50
+    streams.add_positions([POSITION], cursor=50)
+
+
+def test_a_run_waits_while_redis_has_no_room(redis_server: RedisServer) -> None:
+    streams = RunStreams(redis_server.url, "r1")
+    with redis.Redis.from_url(redis_server.url) as client, ThreadPoolExecutor(1) as threads:
+        client.config_set("maxmemory", 1)
+        retries = REDIS_RETRIES._value.get()
+        adding = threads.submit(streams.add_positions, [POSITION], cursor=0)
+        while REDIS_RETRIES._value.get() < retries + 2:
+            assert not adding.done(), adding.exception()
+            time.sleep(0.01)
+        client.config_set("maxmemory", 0)
+        adding.result(timeout=60)
+    assert streams.length("positions") == 1
