@@ -48,8 +48,12 @@ class Comparison:
     figures: tuple[Figure, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain records."""
-        return {"level": LEVEL, "resamples": RESAMPLES, **asdict(self)}
+        """Plain records; a bound that is not known is null."""
+        plain = asdict(self)
+        for figure in plain["figures"]:
+            for interval in filter(None, (figure["value"], figure["difference"])):
+                interval |= {k: v if math.isfinite(v) else None for k, v in interval.items()}
+        return {"level": LEVEL, "resamples": RESAMPLES, **plain}
 
 
 def compare(

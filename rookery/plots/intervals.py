@@ -22,6 +22,9 @@ Floats: TypeAlias = "NDArray[np.float64]"
 RESAMPLES = 5_000
 LEVEL = 0.95
 
+LEAST_BLOCKS = 4
+"""Of fewer blocks resampling says next to nothing: of one value that it is sure, of two that it is theirs."""
+
 _STUDENT = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
@@ -31,7 +34,7 @@ _STUDENT = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean and its 95% interval."""
+    """A mean and its 95% interval; without bounds where too little was measured for one."""
 
     mean: float
     low: float
@@ -57,18 +60,22 @@ def over_blocks(drawn: Floats, mean: float) -> Interval:
     """The percentile interval of resampled means, or of their differences."""
     import numpy as np
 
+    if np.isnan(drawn).any():
+        return Interval(mean, -math.inf, math.inf)
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return Interval(mean, float(low), float(high))
 
 
 def block_means(values: Sequence[float], *, seed: int) -> Floats:
-    """Resampled means over circular blocks of consecutive values, [RESAMPLES]."""
+    """Resampled means over circular blocks of consecutive values, [RESAMPLES]; NaN of too few blocks."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     array, size = np.asarray(values, dtype=np.float64), block_size(len(values))
     blocks = math.ceil(len(array) / size)
+    if blocks < LEAST_BLOCKS:
+        return np.full(RESAMPLES, np.nan)
     starts = rng.integers(len(array), size=(RESAMPLES, blocks))
     places = (starts[:, :, None] + np.arange(size)) % len(array)
     return np.asarray(array[places.reshape(RESAMPLES, -1)[:, : len(array)]].mean(axis=1))

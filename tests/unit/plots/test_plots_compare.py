@@ -116,6 +116,21 @@ def test_blocks_of_like_neighbours_give_a_wider_interval_than_seeds_would() -> N
     assert blocks.low < mean < blocks.high
 
 
+@pytest.mark.parametrize("steps", [1, 2, 6])
+def test_a_few_steps_have_no_interval_and_no_star(
+    steps: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for level in (0.0, 5.0):
+        make_run(tmp_path / f"at-{level:g}", level=level, seed=int(level), steps=steps)
+    assert main(["compare", str(tmp_path), "--window", "1", "--keys", "reward", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["figures"]
+    assert (first["value"]["low"], second["difference"]["high"]) == (None, None)
+    assert main(["compare", str(tmp_path), "--window", "1", "--keys", "reward"]) == 0
+    table = capsys.readouterr().out
+    assert "[-inf, inf]" in table
+    assert "*" not in table
+
+
 @pytest.mark.parametrize("seeds", [2, 3, 8])
 def test_the_interval_covers_the_truth_as_often_as_it_says(seeds: int) -> None:
     """Normal draws, 1000 differences of unlike spread: 950 would be exact, Welch errs on the wide side."""
