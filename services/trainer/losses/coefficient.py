@@ -15,9 +15,9 @@ _GAIN = 0.1
 _ERROR_LIMIT = 0.2
 """K and the clip of the schedule smooth (Ziegler et al., arXiv 1909.08593, section 2.2)."""
 
-_SPAN = 1000.0
-"""The coefficient stays within this factor of where it began: a policy that cannot reach its target
-would otherwise drive it to zero or infinity."""
+_SPAN = 30.0
+"""The coefficient stays within this factor of where it began. A new adapter has no KL at all, so it falls
+at first; from further down it would come back too late when the policy begins to leave its base."""
 
 
 @dataclass(frozen=True, slots=True)

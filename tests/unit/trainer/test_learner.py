@@ -65,7 +65,10 @@ def test_an_unreachable_target_ends_at_a_bound() -> None:
     now = 0.02
     for _ in range(100):
         now = _next(now, kl=9.0, settings=settings)
-    assert now == 20.0
+    assert now == pytest.approx(30 * 0.02)
+    for _ in range(100):
+        now = _next(now, kl=0.0, settings=settings)
+    assert now == pytest.approx(0.02 / 30)
 
 
 def test_the_reference_is_scored_when_penalised_or_reported() -> None:
