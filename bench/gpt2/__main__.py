@@ -1,7 +1,8 @@
 """`python -m bench.gpt2`: one model of random weights, both implementations in turn, in one process.
 
 Prompts are of different lengths and so left-padded, completions are sampled and never stop early, so that
-both do the same work. Each is warmed up once and then timed several times; the medians are compared.
+both do the same work. Each is warmed up once and then timed several times; the medians are compared. Then a
+whole step of RookWorld's training, on a GPU if there is one, beside what rookworld-rlvr takes for it.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils.logging import disable_progress_bar
 
+from bench.gpt2.step import GROUP, ROOKWORLD, measure_step
 from services.trainer.gpt2 import loader
 from services.trainer.gpt2.generate import generate
 from services.trainer.gpt2.model import Gpt2, positions
@@ -30,6 +32,7 @@ def main(argv: list[str]) -> int:
     parsed.add_argument("--layers", type=int, default=12)
     parsed.add_argument("--width", type=int, default=768)
     parsed.add_argument("--threads", type=int, default=0, help="of torch; 0 leaves its choice")
+    parsed.add_argument("--samples", type=int, default=0, help="of a step; 0: 64 on a GPU, 8 on a CPU")
     options = parsed.parse_args(argv)
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -37,7 +40,12 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         theirs = _model(options)
         theirs.save_pretrained(folder)
-        ours = loader.load(Path(folder))
+        _beside_transformers(loader.load(Path(folder)), theirs, options)
+        _step(Path(folder), options)
+    return 0
+
+
+def _beside_transformers(ours: Gpt2, theirs: GPT2LMHeadModel, options: argparse.Namespace) -> None:
     prompts = _prompts(options)
     millions = sum(weight.numel() for weight in ours.parameters()) / 1e6
     print(
@@ -53,7 +61,18 @@ def main(argv: list[str]) -> int:
         rounds=options.rounds,
         tokens=options.rows * options.tokens,
     )
-    return 0
+
+
+def _step(folder: Path, options: argparse.Namespace) -> None:
+    gpu = torch.cuda.is_available()
+    samples = options.samples or (64 if gpu else GROUP)
+    step = measure_step(folder, _prompts(options), samples=samples, rounds=options.rounds)
+    total_s = step.generate_s + step.train_s
+    print(
+        f"a step of {samples} samples on {step.device}: {total_s:.1f} s, "
+        f"{step.generate_s:.1f} s to write them and {step.train_s:.1f} s to learn\n{ROOKWORLD}"
+        + ("" if gpu else "\n(figures of a CPU, which say nothing of a GPU)")
+    )
 
 
 def _model(options: argparse.Namespace) -> GPT2LMHeadModel:

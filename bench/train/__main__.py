@@ -1,8 +1,9 @@
 """`python -m bench.train`: our training steps beside TRL's, and how their cost grows. Minutes.
 
 One run, one machine, one model, the same tokens: GRPO on long prompts with short answers and on short
-prompts with long ones, and supervised fine-tuning. Every side of every round is a process of its own, so
-that a peak of memory is its own.
+prompts with long ones, and supervised fine-tuning, both sides on the CPU. Every side of every round is a
+process of its own, so that a peak of memory is its own. Then how our cost grows; then `scale`, on a GPU if
+there is one.
 """
 
 import json
@@ -23,6 +24,7 @@ from rich.table import Table
 from bench.loop.peer_env import peer_python
 from bench.train.measured import Measured, hear
 from bench.train.outcome import Kind, Outcome
+from bench.train.scale import Reached, Scale, measure_scale, scale_table
 from bench.train.work import Work, build_model, examples
 from rookery.errors import SetupError
 from rookery.settings import Settings, fail
@@ -41,8 +43,12 @@ class BenchSettings(Settings):
     """Measured optimizer steps of each; one more warms up."""
     threads: PositiveInt = 1
     """CPU threads of either side."""
+    peers: bool = True
+    """Measure beside TRL."""
     growth: bool = True
     """Also measure how our cost grows with group, length and batch."""
+    scale: bool = True
+    """Also measure tokens/s, MFU and memory on Qwen3-0.6B's shape; on a CPU on a small one."""
     out: Path = Path("runs/bench-train")
     """Receives the model, logs, the peer's environment and report.json."""
 
@@ -54,19 +60,25 @@ def main(argv: list[str]) -> int:
     console = Console(width=max(110, Console().width))
     folder = (settings.out / time.strftime("%Y%m%d-%H%M%S")).absolute()
     folder.mkdir(parents=True)
-    python = peer_python(settings.out / "trl-env").absolute()
     works = pieces(build_model(folder / "model"), settings)
-    outcomes = [measure(kind, work, python, folder, settings, console) for kind, work in works]
+    outcomes: list[Outcome] = []
+    if settings.peers:
+        python = peer_python(settings.out / "trl-env").absolute()
+        outcomes = [measure(kind, work, python, folder, settings, console) for kind, work in works]
+        console.print(ratios(outcomes))
     grown = measure_growth(works[0][1], folder, console) if settings.growth else []
+    if grown:
+        console.print(growth_table(grown))
+    scaled = scale(folder, settings, console) if settings.scale else []
+    if scaled:
+        console.print(scale_table(scaled))
     report = {
         "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": sys.version},
         "outcomes": [{**asdict(o), "speed": o.speed, "memory": o.memory, "met": o.met} for o in outcomes],
         "growth": [{"work": asdict(work), "ours": asdict(result)} for work, result in grown],
+        "scale": [{"case": asdict(case), "reached": asdict(reached)} for case, reached in scaled],
     }
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
-    console.print(ratios(outcomes))
-    if grown:
-        console.print(growth_table(grown))
     return 0 if all(outcome.met for outcome in outcomes) else 1
 
 
@@ -105,7 +117,7 @@ def side(python: Path, module: str, kind: Kind, work: Path, threads: int) -> Mea
     done = subprocess.run(
         [str(python), "-m", module, kind, str(work)],
         cwd=ROOT,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(threads)},
+        env=environment(threads),
         capture_output=True,
         text=True,
     )
@@ -113,6 +125,17 @@ def side(python: Path, module: str, kind: Kind, work: Path, threads: int) -> Mea
     if done.returncode:
         raise SetupError(f"{module} ended with {done.returncode}: {done.stderr[-500:]}")
     return hear(done.stdout)
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Of every process that is measured."""
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(threads)}
+
+
+def scale(folder: Path, settings: BenchSettings, console: Console) -> list[tuple[Scale, Reached]]:
+    """The cases of `bench.train.scale`."""
+    with console.status("scale"):
+        return measure_scale(folder, root=ROOT, environment=environment(settings.threads))
 
 
 def measure_growth(work: Work, folder: Path, console: Console) -> list[tuple[Work, Measured]]:
@@ -163,6 +186,7 @@ def growth_table(grown: list[tuple[Work, Measured]]) -> Table:
     table = Table(
         "", "prompt/answer", "groups x size", "CPU s a step", "CPU ms a sample", "MiB for training",
         title="How our cost grows",
+        caption="group-8 is length-100 and batch-2 as well",
     )  # fmt: skip
     for work, result in grown:
         step_s = sum(result.cpu_s) / len(result.cpu_s)

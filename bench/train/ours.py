@@ -63,7 +63,7 @@ def run_grpo(work: Work) -> Measured:
     before, step_s, cpu_s = resident_mib(), list[float](), list[float]()
     for step in range(work.warmup_steps + work.steps):
         groups = [
-            _group(work, number, made)
+            trace_group(work, number, made)
             for number, made in enumerate(work.step_groups(step, vocabulary=vocabulary))
         ]
         started, began = time.perf_counter(), time.process_time()
@@ -112,7 +112,8 @@ def run_sft(work: Work, chats: Path) -> Measured:
     return Measured(work.samples, step_s, own_s, before, resident_mib("VmHWM"))
 
 
-def _group(work: Work, number: int, made: dict[str, object]) -> TraceGroup:
+def trace_group(work: Work, number: int, made: dict[str, object]) -> TraceGroup:
+    """A group of `Work.step_groups` as the trainer takes it."""
     fen = "8/8/8/8/8/8/8/8 w - - 0 1"
     completions: list[dict[str, object]] = made["completions"]  # type: ignore[assignment]
     traces = tuple(

@@ -13,7 +13,7 @@ TARGETS = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 class Work:
     """Training on `groups` groups of `group` completions a step, `group` sequences a forward pass.
 
-    The model is Qwen3-shaped with random weights; vocabulary over width is as in Qwen3-0.6B.
+    The model is a Qwen3 with random weights.
     """
 
     name: str
@@ -66,7 +66,21 @@ class Work:
         ]
 
 
-def build_model(out: Path, *, width: int = 256, layers: int = 6, vocabulary: int = 32_768) -> Path:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a Qwen3. The default has Qwen3-0.6B's ratio of vocabulary to width, and runs on a CPU."""
+
+    width: int = 256
+    inner: int = 768
+    layers: int = 6
+    heads: int = 4
+    key_heads: int = 2
+    head: int = 64
+    vocabulary: int = 32_768
+    positions: int = 4096
+
+
+def build_model(out: Path, shape: Shape = Shape()) -> Path:
     """A random model directory with rook-tiny's tokenizer."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -74,23 +88,23 @@ def build_model(out: Path, *, width: int = 256, layers: int = 6, vocabulary: int
 
     from services.trainer.tiny import build_tiny
 
+    disable_progress_bar()
     build_tiny(out)
     config = Qwen3Config(
-        vocab_size=vocabulary,
-        hidden_size=width,
-        intermediate_size=3 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        num_key_value_heads=max(1, width // 128),
-        head_dim=64,
-        max_position_embeddings=4096,
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.width,
+        intermediate_size=shape.inner,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_heads,
+        head_dim=shape.head,
+        max_position_embeddings=shape.positions,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=1,
         pad_token_id=0,
     )
     torch.manual_seed(0)
-    disable_progress_bar()
     Qwen3ForCausalLM(config).save_pretrained(out)
     return out.resolve()
 
