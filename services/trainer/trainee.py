@@ -12,7 +12,7 @@ import torch
 
 from rookery.trace import TraceGroup
 from services.trainer import optimizer as adam
-from services.trainer import ppo
+from services.trainer import positions, ppo
 from services.trainer.distributed import orders
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
@@ -53,7 +53,12 @@ class Trainee:
     def learn(
         self, groups: Sequence[TraceGroup], *, step: int, learner: Learner, dropped_zero_variance: int
     ) -> tuple[StepResult, Learner]:
-        """One step on a batch: see `step.train_step`."""
+        """One step on a batch: see `step.train_step`.
+
+        Raises:
+            SetupError: a group is longer than the model.
+        """
+        positions.check_groups(self.policy.model, groups)
         learn = (
             partial(ppo.train_step, self.policy)
             if isinstance(self.policy, ActorCritic)

@@ -5,6 +5,7 @@ import logging
 import torch
 from rich.console import Console
 
+from services.trainer import positions
 from services.trainer.autobatch import profiles
 from services.trainer.autobatch.probe import Shape, probe
 from services.trainer.autobatch.profiles import Profile
@@ -32,8 +33,7 @@ def settle_micro_batch(settings: TrainerSettings, policy: Policy) -> TrainerSett
     """
     if settings.micro_batch_tokens:
         return settings
-    row = settings.row_tokens or ROW
-    shape = Shape(GROUP, row // 8, (row - row // 8) // GROUP)
+    shape = _row(settings.row_tokens or ROW, most=positions.limit(policy.model.config))
     asked = _asked(settings, shape, policy.device)
     choice = profiles.saved_choice(settings.run_dir, asked=asked)
     if choice is None:
@@ -50,6 +50,7 @@ def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
         torch.set_num_threads(settings.threads)
     policy = policy_for(settings)
     shape = Shape(settings.group_size, settings.prompt_tokens, settings.completion_tokens)
+    positions.check(policy.model, shape.sequence_tokens, said="--prompt-tokens and --completion-tokens")
     found = _search(settings, policy, shape, most=settings.most_positions)
     asked = _asked(settings, shape, policy.device)
     profiles.save(settings.run_dir, found.profiles, found.choice, asked=asked)
@@ -64,10 +65,18 @@ def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
     return choice
 
 
+def _row(tokens: int, *, most: int | None) -> Shape:
+    """A made-up group of `tokens` tokens; of more completions where the model has `most` positions alone."""
+    prompt = tokens // 8
+    completion = (tokens - prompt) // GROUP
+    if most is not None and prompt + completion > most:
+        prompt = most // 3
+        completion = most - prompt
+    return Shape((tokens - prompt) // completion, prompt, completion)
+
+
 def _search(settings: TrainerSettings, policy: Policy, shape: Shape, *, most: int) -> Found:
-    return search(
-        lambda positions: probe(policy, settings, shape, positions=positions), first=FIRST, most=most
-    )
+    return search(lambda size: probe(policy, settings, shape, positions=size), first=FIRST, most=most)
 
 
 def _said(choice: Profile) -> str:

@@ -52,6 +52,11 @@ class Shape:
     completion_tokens: int
 
     @property
+    def sequence_tokens(self) -> int:
+        """Of the prompt and one completion."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
     def row_tokens(self) -> int:
         """Of the group in one row, counted as `batch.rows` does."""
         return self.prompt_tokens + self.group * self.completion_tokens

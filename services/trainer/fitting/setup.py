@@ -10,7 +10,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from rookery.errors import InvalidInput
-from services.trainer import commits
+from services.trainer import commits, positions
 from services.trainer.fitting import checkpoint
 from services.trainer.fitting.lora import adapter_files, with_adapter
 from services.trainer.located import located
@@ -44,7 +44,12 @@ def base_dtype(settings: FitSettings) -> torch.dtype:
 
 
 def ready(model: Any, settings: FitSettings, *, trained_whole: tuple[str, ...] = ()) -> Any:
-    """The model on its device in training mode, with an adapter if the settings want one."""
+    """The model on its device in training mode, with an adapter if the settings want one.
+
+    Raises:
+        SetupError: examples may be longer than the model.
+    """
+    positions.check(model, settings.max_length, said=f"--max-length {settings.max_length}")
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()

@@ -1,0 +1,40 @@
+"""How many positions a model has: behind the last one GPT-2 has no row, and others have learned nothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rookery.errors import SetupError
+from rookery.trace import TraceGroup
+
+_STRETCHED = ("linear", "dynamic", "yarn")
+"""Rotary scalings whose factor says how far beyond its config's own limit a model reaches."""
+
+
+def limit(config: Any) -> int | None:
+    """Positions of the model of a config; None where it names no limit."""
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    most = getattr(config, "max_position_embeddings", None)  # GPT-2's `n_positions`, too
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    if most and rope.get("rope_type", rope.get("type")) in _STRETCHED:
+        most = max(most, int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", most)))
+    return most
+
+
+def check(model: Any, tokens: int, *, said: str) -> None:
+    """Refuses sequences of `tokens` tokens; `said` is whose they are.
+
+    Raises:
+        SetupError: the model has fewer positions.
+    """
+    most = limit(model.config)
+    if most is not None and tokens > most:
+        raise SetupError(f"{said}: {tokens:,} tokens, but the model has {most:,} positions")
+
+
+def check_groups(model: Any, groups: Sequence[TraceGroup]) -> None:
+    """Refuses groups of which a sequence is longer than the model; the message names the first."""
+    for group in groups:
+        prompt = len(group.prompt_token_ids)
+        longest = max(len(trace.completion.token_ids) for trace in group.traces)
+        said = f"group {group.id}, a prompt of {prompt:,} and a completion of {longest:,} tokens"
+        check(model, prompt + longest, said=said)
