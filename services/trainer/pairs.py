@@ -5,6 +5,7 @@ A game is held out as a whole, and a position that is held out is not trained on
 
 import json
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.conversations import Messages, tokenize
+from services.trainer.conversations import Messages, answered, tokenize
 from services.trainer.fitting.layout import Example
 
 logger = logging.getLogger(__name__)
@@ -104,36 +105,59 @@ def _fraction(key: bytes) -> float:
 def _tokenised(path: Path, tokenizer: Any) -> Iterator[TokenPair]:
     rows = _rows(path)
     while some := list(islice(rows, _TOKENISED_AT_ONCE)):
-        chosen = tokenize([_chat(row, "chosen", path) for row in some], tokenizer)
-        rejected = tokenize([_chat(row, "rejected", path) for row in some], tokenizer)
+        chosen = tokenize([row.chat("chosen") for row in some], tokenizer)
+        rejected = tokenize([row.chat("rejected") for row in some], tokenizer)
         for row, better, worse in zip(some, chosen, rejected, strict=True):
             answers = (better.answers[0], worse.answers[0])
-            place = _digest(" ".join(row["fen"].split()[:4]) if row.get("fen") else str(better.prompt_ids))
+            fen = row.text("fen")
+            place = _digest(" ".join(fen.split()[:4]) if fen else str(better.prompt_ids))
+            game = row.text("game_id")
             yield TokenPair(
-                example=Example(better.prompt_ids, answers, gap=float(row.get("gap") or 0.0)),
+                example=Example(better.prompt_ids, answers, gap=row.gap),
                 place=place,
-                game=_digest(row["game_id"]) if row.get("game_id") else place,
-                origin=str(row.get("origin") or ""),
-                phase=str(row.get("phase") or ""),
+                game=_digest(game) if game else place,
+                origin=row.text("origin"),
+                phase=row.text("phase"),
             )
 
 
-def _chat(row: Mapping[str, Any], name: str, path: Path) -> Messages:
-    try:
-        messages: Messages = [*row["prompt"], *row[name]]
-        roles = [message["role"] for message in messages]
-    except (KeyError, TypeError) as error:
-        raise InvalidInput(f"{path}: no preference pair: {str(row)[:200]!r}") from error
-    if roles[-1:] != ["assistant"]:
-        raise InvalidInput(f"{path}: {name} is not the assistant's: {str(row[name])[:200]!r}")
-    return messages
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of a file, unchecked; `where` names it in errors."""
+
+    values: Mapping[str, Any]
+    where: str
+
+    def chat(self, name: str) -> Messages:
+        """The prompt and one of the answers."""
+        try:
+            if missing := [needed for needed in _NEEDED if self.values.get(needed) is None]:
+                raise InvalidInput(f"it lacks {', '.join(missing)}: {str(self.values)[:200]!r}")
+            return answered(self.values["prompt"], self.values[name])
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.where}: no preference pair: {error}") from error
+
+    def text(self, name: str) -> str:
+        """Empty where there is none; identities may be numbers."""
+        value = self.values.get(name)
+        return "" if value is None else str(value)
+
+    @property
+    def gap(self) -> float:
+        try:
+            gap = float(self.values.get("gap") or 0.0)
+        except (TypeError, ValueError):
+            gap = math.nan
+        if not math.isfinite(gap):
+            raise InvalidInput(f"{self.where}: the gap is no number: {self.values['gap']!r}")
+        return gap
 
 
 def _digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=8).digest()
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: Path) -> Iterator[_Row]:
     if not path.is_file() or path.stat().st_size == 0:
         raise InvalidInput(f"no pairs in {str(path)!r}: the file is missing or empty")
     with path.open("rb") as source:
@@ -141,25 +165,30 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
     yield from _parquet_rows(path) if parquet else _json_rows(path)
 
 
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _parquet_rows(path: Path) -> Iterator[_Row]:
     try:
         file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
+        names = file.schema_arrow.names
+        if not set(_NEEDED) <= set(names):
+            raise InvalidInput(f"{path} has columns {', '.join(names)}: no preference pairs")
+        number = 0
+        for batch in file.iter_batches(columns=[name for name in _USED if name in names]):
+            for row in batch.to_pylist():
+                yield _Row(row, f"{path}, row {number}")
+                number += 1
+    except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"{path} is no Parquet file: {error}") from error
-    names = file.schema_arrow.names
-    if not set(_NEEDED) <= set(names):
-        raise InvalidInput(f"{path} has columns {', '.join(names)}: no preference pairs")
-    for batch in file.iter_batches(columns=[name for name in _USED if name in names]):
-        yield from batch.to_pylist()
 
 
-def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
+def _json_rows(path: Path) -> Iterator[_Row]:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
             try:
                 row = json.loads(line)
             except ValueError as error:
                 raise InvalidInput(f"{path}:{number}: no JSON: {line[:120]!r}") from error
             if not isinstance(row, dict):
                 raise InvalidInput(f"{path}:{number}: no preference pair: {line[:120]!r}")
-            yield row
+            yield _Row(row, f"{path}:{number}")

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from services.trainer.conversations import ChatExamples, open_chats
+from services.trainer.chat_examples import ChatExamples
+from services.trainer.chat_files import open_chats
 from services.trainer.fitting.backbone import answer_logprobs, load_causal_lm, load_tokenizer
 from services.trainer.fitting.layout import Example, Laid
 from services.trainer.fitting.loop import Sums, fit, mean_over
@@ -46,11 +47,16 @@ def run(settings: SftSettings) -> Path:
     """Trains `settings.model` on `settings.data`; the directory of the result."""
     folder = prepare(settings)
     tokenizer = load_tokenizer(folder)
-    model = ready(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
     source = ChatExamples(open_chats(settings.data), tokenizer, max_length=settings.max_length)
     held_out: list[Example] = []
     if settings.eval_data:
-        shown = ChatExamples(open_chats(settings.eval_data), tokenizer, max_length=settings.max_length)
-        held_out = shown.examples(range(min(len(shown), settings.eval_examples)))
+        shown = ChatExamples(
+            open_chats(settings.eval_data),
+            tokenizer,
+            max_length=settings.max_length,
+            limit=settings.eval_examples,
+        )
+        held_out = shown.examples(range(len(shown)))
+    model = ready(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
     fit(Imitation(model, settings, held_out), source, settings)
     return export(model, tokenizer, settings)

@@ -18,15 +18,10 @@ import pyarrow.parquet as pq  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
-from services.trainer.conversations import (  # noqa: E402
-    ChatExamples,
-    Messages,
-    open_chats,
-    shorten,
-    tokenize,
-)
+from services.trainer.chat_examples import ChatExamples  # noqa: E402
+from services.trainer.chat_files import open_chats  # noqa: E402
+from services.trainer.conversations import Messages, tokenize  # noqa: E402
 from services.trainer.fitting.backbone import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
-from services.trainer.fitting.layout import Example  # noqa: E402
 
 QUESTION = {"role": "user", "content": "the board"}
 ANSWER = {"role": "assistant", "content": "e4"}
@@ -111,11 +106,28 @@ def test_rook_tinys_answer_ends_with_its_end(tiny_model: Path) -> None:
     assert tokenizer.decode(example.prompt_ids).endswith("<|assistant|>")
 
 
-def test_what_is_too_long_is_cut_from_the_right_and_counted() -> None:
-    example = Example([1, 2, 3], ([4, 5, 6],))
-    assert shorten(example, 6) is example
-    assert shorten(example, 4) == Example([1, 2, 3], ([4],))
-    assert shorten(example, 2) == Example([1, 2], ([],))
+def _write(path: Path, *answers: str) -> Path:
+    chats = [{"messages": [QUESTION, {"role": "assistant", "content": answer}]} for answer in answers]
+    path.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+    return path
+
+
+def test_what_is_too_long_is_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    chats = open_chats(_write(tmp_path / "x.jsonl", "e4", "much too long", "d4", "e5"))
+    tokenizer = TOKENIZERS["plain"]
+    length = tokenize([chats[0]], tokenizer)[0].length
+    source = ChatExamples(chats, tokenizer, max_length=length)
+    said = [tokenizer.decode(example.answers[0]) for example in source.examples(range(len(source)))]
+    assert [answer.removesuffix("</s>") for answer in said] == ["e4", "d4", "e5"]
+    assert source.left_out == 1
+    assert f"4 examples in {tmp_path}/x.jsonl, of which 1 do not fit into --max-length" in caplog.text
+    assert len(ChatExamples(chats, tokenizer, max_length=200, limit=2)) == 2
+
+
+def test_a_file_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
+    chats = open_chats(_write(tmp_path / "x.jsonl", "e4", "d4"))
+    with pytest.raises(InvalidInput, match="of which 2 do not fit into --max-length 9: nothing is left"):
+        ChatExamples(chats, TOKENIZERS["plain"], max_length=9)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +144,40 @@ def test_parquet_is_read_in_the_forms_of_the_data_service(tmp_path: Path, row: d
     chats = open_chats(tmp_path / "x.parquet")
     assert len(chats) == 2
     assert chats[1] == [QUESTION, ANSWER]
-    source = ChatExamples(chats, TOKENIZERS["plain"], max_length=5)
-    assert source.examples([0, 1])[0].length == 5
-    assert source.cut == 2
+    assert len(ChatExamples(chats, TOKENIZERS["plain"], max_length=50)) == 2
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": "e4"},
+        {"messages": ["e4", "d4"]},
+        {"messages": [{"role": "user"}, {"role": "assistant"}]},
+        {"messages": [{**QUESTION, "content": None}, ANSWER]},
+        {"prompt": "the board", "answer": "e4"},
+        {"prompt": None, "answer": "e4"},
+        {"prompt": [QUESTION], "chosen": None},
+    ],
+)
+def test_rows_that_are_no_chats_are_named(tmp_path: Path, row: dict[str, object]) -> None:
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "x.parquet")
+    with pytest.raises(InvalidInput, match=r"x.parquet, row 0: not a "):
+        open_chats(tmp_path / "x.parquet")[0]
+
+
+def test_a_file_without_examples_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text("\n\n")
+    schema = pa.schema({"prompt": pa.list_(pa.struct({"role": pa.string()})), "answer": pa.string()})
+    pq.write_table(schema.empty_table(), tmp_path / "x.parquet")
+    for name in ("x.jsonl", "x.parquet"):
+        with pytest.raises(InvalidInput, match="no examples in"):
+            open_chats(tmp_path / name)
+
+
+def test_a_template_that_refuses_a_chat_says_why() -> None:
+    strict = _bytes_tokenizer("{{ raise_exception('roles must alternate') }}")
+    with pytest.raises(InvalidInput, match=r"the chat template refuses .*: roles must alternate"):
+        tokenize([[QUESTION, ANSWER]], strict)
 
 
 def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
@@ -151,9 +194,12 @@ def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
     [
         ("", "missing or empty"),
         ('{"messages": [{"role": "user", "content": "x"}]}\n', r"moves.jsonl:1: the last message"),
+        ('{"messages": "e4"}\n', r"moves.jsonl:1: not a list of messages: 'e4'"),
+        ('{"messages": ["e4"]}\n', r"moves.jsonl:1: not a message of role and content: 'e4'"),
+        ('{"messages": [{"role": "assistant", "content": null}]}\n', r"moves.jsonl:1: not a message"),
         (
-            json.dumps({"messages": [QUESTION, ANSWER]}) + "\n{nonsense\n",
-            r"moves.jsonl:2: not a chat example: b'\{nonsense'",
+            "\n" + json.dumps({"messages": [QUESTION, ANSWER]}) + "\n\n{nonsense\n",
+            r"moves.jsonl:4: not a chat example: b'\{nonsense'",
         ),
     ],
 )

@@ -18,6 +18,14 @@ import pyarrow.parquet as pq  # noqa: E402
 from services.trainer.fitting.backbone import load_tokenizer  # noqa: E402
 from services.trainer.pairs import PairExamples, Shares, read_shares  # noqa: E402
 
+WIDE = json.dumps(
+    {
+        "prompt": [{"role": "user", "content": "x"}],
+        **{name: [{"role": "assistant", "content": name}] for name in ("chosen", "rejected")},
+        "gap": "wide",
+    }
+)
+
 
 def _read(path: Path, model: Path, *, held_out: float = 0.3, max_length: int = 200) -> Shares:
     return read_shares(path, load_tokenizer(model), max_length=max_length, held_out=held_out)
@@ -87,19 +95,23 @@ def test_what_is_too_long_is_left_out_and_counted(tiny_model: Path, tmp_path: Pa
     ("text", "message"),
     [
         ("", "missing or empty"),
-        ("[1]\n", r"pairs.jsonl:1: no preference pair: '\[1\]"),
-        ("{nonsense\n", r"pairs.jsonl:1: no JSON: '\{nonsense"),
-        ('{"chosen": []}\n', "no preference pair"),
+        ("[1]\n", r"pairs.jsonl:1: no preference pair: b'\[1\]"),
+        ("{nonsense\n", r"pairs.jsonl:1: no JSON: b'\{nonsense"),
+        ('\n\n{"chosen": []}\n', "pairs.jsonl:3: no preference pair: it lacks prompt, rejected"),
+        ('{"prompt": "x", "chosen": [], "rejected": []}\n', "not a list of messages: 'x'"),
+        ('{"prompt": ["x"], "chosen": [], "rejected": []}\n', "not a message of role and content: 'x'"),
+        ("\xff\n", "no JSON"),
+        (WIDE, "pairs.jsonl:1: the gap is no number: 'wide'"),
         (
             '{"prompt": [{"role": "user", "content": "x"}], "rejected": [],'
             ' "chosen": [{"role": "user", "content": "y"}]}\n',
-            "chosen is not the assistant's",
+            "no preference pair: the last message is not the assistant's",
         ),
     ],
 )
 def test_what_is_no_pair_is_named(tiny_model: Path, tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "pairs.jsonl"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(InvalidInput, match=message):
         _read(path, tiny_model)
 

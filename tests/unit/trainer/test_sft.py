@@ -16,7 +16,8 @@ from safetensors.torch import load_file  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from services.trainer import sft  # noqa: E402
-from services.trainer.conversations import ChatExamples, open_chats  # noqa: E402
+from services.trainer.chat_examples import ChatExamples  # noqa: E402
+from services.trainer.chat_files import open_chats  # noqa: E402
 from services.trainer.fitting.layout import Example, lay, rows  # noqa: E402
 from services.trainer.fitting.order import batches  # noqa: E402
 
@@ -119,6 +120,12 @@ def test_a_finished_run_is_not_trained_over(tiny_model: Path, data: Path, tmp_pa
         sft.run(settings)
 
 
+def test_no_model_is_written_where_no_answer_fits(tiny_model: Path, data: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="16 do not fit into --max-length 70: nothing is left"):
+        sft.run(_settings(tiny_model, data, tmp_path / "out", max_length=70))
+    assert not (tmp_path / "out" / "model").exists()
+
+
 def test_held_out_examples_are_evaluated(tiny_model: Path, data: Path, tmp_path: Path) -> None:
     settings = _settings(tiny_model, data, tmp_path / "out", eval_data=data, eval_every=4, lr=1e-9)
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
@@ -170,7 +177,14 @@ def test_a_gpt2_without_a_chat_template_learns_too(tmp_path: Path, data: Path, l
     shape = {"n_layer": 1, "n_embd": 32, "n_head": 2, "vocab_size": 257, "n_positions": 256}
     GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=0, eos_token_id=0)).save_pretrained(tmp_path / "gpt2")
     settings = _settings(
-        tmp_path / "gpt2", data, tmp_path / "out", lr=2e-2, lora_rank=lora_rank, row_tokens=256, steps=15
+        tmp_path / "gpt2",
+        data,
+        tmp_path / "out",
+        lr=2e-2,
+        lora_rank=lora_rank,
+        row_tokens=256,
+        steps=15,
+        max_length=250,
     )
     folder = sft.run(settings)
     told = _rows(settings.out)

@@ -1,0 +1,59 @@
+"""Examples to imitate from a file of chats: all that fit, made when they are asked for."""
+
+import logging
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from rookery.errors import InvalidInput
+from services.trainer.chat_files import Chats
+from services.trainer.conversations import tokenize
+from services.trainer.fitting.layout import Example
+
+logger = logging.getLogger(__name__)
+
+_TOKENISED_AT_ONCE = 512
+
+_LINE_EVERY = 100_000
+"""Chats between log lines while a large file is measured."""
+
+
+class ChatExamples:
+    """Examples of conversations, as a `Source`; what is longer than `max_length` is left out, and said.
+
+    Every chat, or the first `limit` of them, is tokenised once to know: so all that is wrong with a file
+    comes up before training, and an epoch has each example once.
+    """
+
+    def __init__(self, chats: Chats, tokenizer: Any, *, max_length: int, limit: int | None = None) -> None:
+        self._chats = chats
+        self._tokenizer = tokenizer
+        looked_at = min(len(chats), limit or len(chats))
+        self._numbers = array("Q", self._fitting(looked_at, max_length))
+        self.left_out = looked_at - len(self._numbers)
+        counts = f"{looked_at} examples in {chats.path}, of which {self.left_out} do not fit"
+        if not self._numbers:
+            raise InvalidInput(f"{counts} into --max-length {max_length}: nothing is left to learn")
+        if self.left_out:
+            logger.warning("%s into --max-length %d and are left out", counts, max_length)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def examples(self, numbers: Sequence[int]) -> list[Example]:
+        """As `services.trainer.fitting.order.Source` wants it."""
+        return self._made([self._numbers[number] for number in numbers])
+
+    def _fitting(self, count: int, max_length: int) -> Iterator[int]:
+        """Numbers of chats with an answer that is not longer than that, its prompt included."""
+        places = iter(range(count))
+        while here := list(islice(places, _TOKENISED_AT_ONCE)):
+            for place, example in zip(here, self._made(here), strict=True):
+                if example.answer_tokens and example.length <= max_length:
+                    yield place
+                if (place + 1) % _LINE_EVERY == 0:
+                    logger.info("measured %d of %d examples in %s", place + 1, count, self._chats.path)
+
+    def _made(self, places: Sequence[int]) -> list[Example]:
+        return tokenize([self._chats[place] for place in places], self._tokenizer)

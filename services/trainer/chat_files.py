@@ -1,0 +1,113 @@
+"""Files of chats, JSON lines or Parquet: numbered conversations, each with the assistant's answer last.
+
+A JSONL file is indexed, never loaded; of a Parquet file the columns that matter are held as Arrow
+holds them, as compactly as the file.
+"""
+
+import json
+import mmap
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rookery.errors import InvalidInput
+from services.trainer.conversations import Messages, answered
+
+
+class Chats(Protocol):
+    """Numbered conversations, each with the assistant's answer last."""
+
+    path: Path
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Messages: ...
+
+
+def open_chats(path: Path) -> Chats:
+    """The conversations of a file, told by its first bytes.
+
+    Raises:
+        InvalidInput: it is missing, has no example, or has no column of conversations.
+    """
+    if not path.is_file() or path.stat().st_size == 0:
+        raise InvalidInput(f"no examples in {str(path)!r}: the file is missing or empty")
+    with path.open("rb") as source:
+        chats: Chats = ParquetChats(path) if source.read(4) == b"PAR1" else ChatFile(path)
+    if not len(chats):
+        raise InvalidInput(f"no examples in {str(path)!r}: it has no rows")
+    return chats
+
+
+class ChatFile:
+    """A JSONL file of `{"messages": [...]}`; blank lines do not count."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as source:
+            self._bytes = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
+        self._starts = array("Q", _line_starts(self._bytes))
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> Messages:
+        start = self._starts[index]
+        end = self._bytes.find(b"\n", start)
+        line = self._bytes[start : end if end >= 0 else len(self._bytes)]
+        try:
+            return answered(json.loads(line)["messages"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(f"{self._place(start)}: not a chat example: {line[:120]!r}") from error
+        except InvalidInput as error:
+            raise InvalidInput(f"{self._place(start)}: {error}") from error
+
+    def _place(self, start: int) -> str:
+        line = self._bytes[:start].count(b"\n") + 1
+        return f"{self.path}:{line}"
+
+
+class ParquetChats:
+    """A Parquet file: `messages`, or `prompt` beside `answer` (annotations, tasks) or `chosen` (pairs)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            names = pq.read_schema(path).names
+            self._answer = next((name for name in ("messages", "answer", "chosen") if name in names), "")
+            columns = [self._answer] if self._answer == "messages" else ["prompt", self._answer]
+            if not set(columns) <= set(names):
+                raise InvalidInput(
+                    f"{path} has columns {', '.join(names)}: "
+                    "messages, prompt and answer, or prompt and chosen are read here"
+                )
+            self._table = pq.read_table(path, columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidInput(f"{path} is no Parquet file: {error}") from error
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __getitem__(self, index: int) -> Messages:
+        (row,) = self._table.slice(index, 1).to_pylist()
+        answer = row[self._answer]
+        if self._answer != "messages" and isinstance(answer, str):
+            answer = [{"role": "assistant", "content": answer}]
+        try:
+            return answered(*([row["prompt"]] if "prompt" in row else []), answer)
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.path}, row {index}: {error}") from error
+
+
+def _line_starts(data: mmap.mmap) -> Iterator[int]:
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        if data[start:end].strip():
+            yield start
+        start = end + 1
