@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -168,6 +169,7 @@ def test_a_process_that_has_learned_otherwise_is_found_out() -> None:
     )
     told: Any = Told(first, _step(1, successor))
     policy: Any = Bigram(12)
+    policy.model = SimpleNamespace(config=SimpleNamespace())
     follow(settings, policy, told, told_to_stop=threading.Event())
     other = replace(successor, averages=replace(successor.averages, mean=0.5))
     told = Told(first, _step(1, other))

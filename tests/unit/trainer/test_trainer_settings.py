@@ -206,7 +206,7 @@ REFUSED = {
 def test_what_a_run_that_goes_on_may_be_told(flags: str, refused: str | None, tmp_path: Path) -> None:
     """README, Settings: the list of what is refused."""
     before, now = parse(""), parse(flags)
-    files = {"adapter_model.safetensors": b""}
+    files = {"adapter_model.safetensors": b"", "optimizer.safetensors": b""}
     commits.write(tmp_path, number=0, files=files, ledger=(), fingerprint=before.fingerprint())
     assert before.fingerprint().keys() | parse("--objective ppo --int8-base").fingerprint().keys() == REFUSED
     if refused is None:
