@@ -3,14 +3,25 @@
 import logging
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rookery.errors import SetupError
 from rookery.presets import read_preset
 from rookery.settings import CONFIG_VARIABLE
 from services.trainer import commits
-from services.trainer.settings import SftSettings, TrainerSettings
+from services.trainer.settings import (
+    Baseline,
+    KlKind,
+    KlSchedule,
+    LossWeights,
+    ObjectiveName,
+    SftSettings,
+    TrainerSettings,
+)
 from services.trainer.settings.autobatch import AutobatchSettings
 
 
@@ -101,9 +112,9 @@ def test_values_are_compared_as_they_are_meant(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_name_of_the_table_is_a_setting() -> None:
-    for settings in (TrainerSettings, SftSettings):
-        for name, when in settings.reading.items():
-            assert {name, when.setting} <= settings.model_fields.keys()
+    for kind in (TrainerSettings, SftSettings):
+        for name, when in kind.reading.items():
+            assert {name, when.setting} <= kind.model_fields.keys()
 
 
 def test_an_objectives_default_that_nothing_reads_is_not_taken() -> None:
@@ -124,8 +135,8 @@ def test_a_presets_numbers_are_for_its_own_objective(preset: str, objective: str
 
 
 def test_a_preset_is_no_more_than_defaults() -> None:
-    settings = parse("--preset rookworld-mini --kl none")
-    assert (settings.kl_coefficient, settings.kl_schedule) == (0.02, "fixed")
+    resolved = parse("--preset rookworld-mini --kl none")
+    assert (resolved.kl_coefficient, resolved.kl_schedule) == (0.02, "fixed")
     assert (
         AutobatchSettings.parse(["--preset", "rookworld-mini", "--objective", "gspo"], prog="a").clip_low
         < 1e-3
@@ -152,14 +163,14 @@ def test_dry_run_says_what_of_a_preset_is_not_taken(capsys: pytest.CaptureFixtur
 def test_what_is_printed_and_kept_can_be_read_again(
     flags: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = parse(flags)
+    resolved = parse(flags)
     with pytest.raises(SystemExit):
         parse(f"{flags} --dry-run")
-    settings.write_resolved(tmp_path)
+    resolved.write_resolved(tmp_path)
     printed, kept = capsys.readouterr().out, (tmp_path / "trainer.toml").read_text()
     assert tomllib.loads(printed) == tomllib.loads(kept)
     monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "trainer.toml"))
-    assert parse("") == settings
+    assert parse("") == resolved
 
 
 def test_a_wide_clip_of_whole_completions_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -182,6 +193,43 @@ def test_sft_refuses_what_it_does_not_read() -> None:
     with pytest.raises(SetupError, match=r"--lora-alpha 64 .flag. is not read with --lora-rank 0"):
         sft("--lora-alpha 64")
     assert sft("--eval-every 5 --eval-data e --lora-rank 4 --lora-alpha 64").lora_alpha == 64
+
+
+CHOICES = {
+    "--preset": ("rookworld-mini", "pychess-ppo", "tiny-cpu"),
+    "--objective": get_args(ObjectiveName),
+    "--baseline": get_args(Baseline),
+    "--loss-weights": get_args(LossWeights),
+    "--kl": get_args(KlKind),
+    "--kl-schedule": get_args(KlSchedule),
+    "--kl-target": ("0.1",),
+    "--clip-high": ("0.03",),
+    "--ratio-cap": ("3.0",),
+    "--gamma": ("0.9",),
+    "--loss-constant": ("99",),
+    "--dynamic-sampling": (True, False),
+    "--normalise": (True, False),
+    "--lora-rank": ("0", "4"),
+    "--lora-alpha": ("7",),
+    "--keep": ("9",),
+}
+
+
+@settings(max_examples=30)
+@given(st.fixed_dictionaries({}, optional={name: st.sampled_from(among) for name, among in CHOICES.items()}))
+def test_whatever_is_set_is_read_or_refused(chosen: dict[str, str | bool]) -> None:
+    flags: list[str] = []
+    for name, value in chosen.items():
+        flags += [name, value] if isinstance(value, str) else [name if value else f"--no-{name[2:]}"]
+    given_ = {name[2:].replace("-", "_") for name in chosen}
+    try:
+        resolved = parse(" ".join(flags))
+    except SetupError as error:
+        assert " is not read with " in str(error)
+        return
+    assert not given_ & resolved.unread().keys()
+    for name in resolved.unread():
+        assert getattr(resolved, name) == TrainerSettings.model_fields[name].default
 
 
 REFUSED = {
