@@ -22,10 +22,13 @@ def with_adapter(
     Raises:
         SetupError: the model has no module of such a name, or it is its head or its embeddings.
     """
+    linear = _linear_names(model) - set(trained_whole)
+    # PEFT's own `all-linear` names a small model's layers one by one.
+    names = linear if targets == "all-linear" else _checked(model, targets.split(","), linear)
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
-        target_modules=targets if targets == "all-linear" else _checked(model, targets.split(",")),
+        target_modules=names,
         modules_to_save=list(trained_whole) or None,
         lora_dropout=0.0,
         bias="none",
@@ -36,25 +39,28 @@ def with_adapter(
         return get_peft_model(model, config)
 
 
-def _checked(model: Any, targets: list[str]) -> list[str]:
+def _linear_names(model: Any) -> set[str]:
+    """Last parts of the names of its linear layers, but for the head."""
+    head = model.get_output_embeddings()
+    return {n.split(".")[-1] for n, m in model.named_modules() if _is_linear(m) and m is not head}
+
+
+def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
     """PEFT passes over a name that fits nothing where another fits, and adapts what no server takes."""
     whole = (model.get_input_embeddings(), model.get_output_embeddings())
     for target in targets:
         # PEFT's own rule: the whole name, or its last parts.
         named = [module for name, module in model.named_modules() if f".{name}".endswith(f".{target}")]
         if not target or not named:
-            linear = sorted(
-                {n.split(".")[-1] for n, m in model.named_modules() if _is_linear(m) and m not in whole}
-            )
             raise SetupError(
                 f"--lora-targets: no module {target!r} in a {type(model).__name__}, "
-                f"which has {', '.join(linear)}"
+                f"which has {', '.join(sorted(linear))}"
             )
         if any(module in whole for module in named):
             raise SetupError(
                 f"--lora-targets {target}: servers take no adapter of the head or the embeddings"
             )
-    return targets
+    return set(targets)
 
 
 def _is_linear(module: Any) -> bool:

@@ -67,8 +67,8 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     """Rank of the adapter; vLLM must be started with at least this. 0 trains all weights, of a GPT-2."""
     lora_alpha: PositiveInt = 32
     """Scale of the adapter is alpha over rank."""
-    lora_targets: str = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
-    """Modules that get an adapter; never the head or the embeddings."""
+    lora_targets: str = "all-linear"
+    """Modules that get an adapter, with commas; never the head or the embeddings."""
     int8_base: bool = False
     """The base's linear layers in 8 bits: half of the memory, or a quarter on a CPU; needs bitsandbytes."""
     micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192

@@ -1,5 +1,6 @@
 """Numbers of the policy: sharing a prompt, cutting a batch and masking change nothing they should not."""
 
+import json
 import re
 from pathlib import Path
 
@@ -11,11 +12,14 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
+from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+
 from services.trainer.batch import Row, Scored, micro_batches, prepare  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.tensors import collate  # noqa: E402
+from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
 
 
@@ -129,6 +133,22 @@ def test_targets_are_modules_that_servers_take(
     settings = TrainerSettings(model=tiny_model, run_dir=tmp_path, device="cpu", lora_targets=targets)
     with pytest.raises(SetupError, match=re.escape(said)):
         Policy(settings)
+
+
+def test_by_default_every_linear_layer_is_adapted(tiny_model: Path, tmp_path: Path) -> None:
+    """Of Qwen3 and Llama those that their papers' runs name, of GPT-2 its own; never the head."""
+    usual = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+    default = TrainerSettings(model=tiny_model, run_dir=tmp_path, device="cpu")
+    assert default.lora_targets == SftSettings(model=tiny_model, data=tmp_path, out=tmp_path).lora_targets
+    named = default.model_copy(update={"lora_targets": usual})
+    assert Policy(default).version_files() == Policy(named).version_files()
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    LlamaForCausalLM(LlamaConfig(vocab_size=96, **shape)).save_pretrained(tmp_path / "llama")
+    models = {tmp_path / "llama": usual, write_gpt2(tmp_path / "gpt2"): "c_attn,c_proj,c_fc"}
+    for model, names in models.items():
+        policy = Policy(default.model_copy(update={"model": model}))
+        config = json.loads(policy.version_files()["adapter_config.json"])
+        assert set(config["target_modules"]) == set(names.split(","))
 
 
 def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
