@@ -100,7 +100,7 @@ def write(
         "learner": learner,
         "dropped": dict(dropped or {}),
     }
-    for name, data in {**files, "state.json": json.dumps(state).encode()}.items():
+    for name, data in {**files, "state.json": json.dumps(state, allow_nan=False).encode()}.items():
         _write_synced(temporary / name, data)
     _sync_folder(temporary)
     if final.exists():

@@ -1,4 +1,5 @@
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +76,19 @@ def test_a_damaged_commit_is_not_resumed(tmp_path: Path, damage: Callable[[Path]
     damage(_write(tmp_path, 3).folder)
     with pytest.raises(SetupError, match=said):
         commits.latest(tmp_path, fingerprint=PRINT)
+
+
+def test_what_is_no_number_is_never_committed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        commits.write(
+            tmp_path,
+            number=0,
+            files=FILES,
+            ledger=(),
+            fingerprint=PRINT,
+            learner={"kl_coefficient": math.nan},
+        )
+    assert commits.latest(tmp_path, fingerprint=PRINT) is None
 
 
 def test_a_version_is_never_overwritten(tmp_path: Path) -> None:
