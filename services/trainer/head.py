@@ -13,8 +13,11 @@ from torch.utils.checkpoint import checkpoint
 from services.trainer.frozen_head import Reference, frozen_scores, is_frozen
 from services.trainer.losses.kl import Divergence, divergence
 
-_CHUNK_LOGITS = 1 << 26
-"""Logits held at once: 256 MiB in float32."""
+_CHUNK_LOGITS = 1 << 24
+"""Logits held at once: 64 MiB in float32."""
+
+_CHUNK_LOGITS_GPU = 1 << 26
+"""On a GPU: large products matter more than caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ def score_tokens(
             kl=wanted.kl,
         )
         return TokenScores(logprobs_N, entropy_N, hidden_ND, *others)
-    size = max(1, _CHUNK_LOGITS // (vocabulary * (1 if reference_ND is None else 2)))
+    most = _CHUNK_LOGITS_GPU if hidden_ND.is_cuda else _CHUNK_LOGITS
+    size = max(1, most // (vocabulary * (1 if reference_ND is None else 2)))
     heads = (head, reference_head)
     parts = []
     for start in range(0, max(1, len(hidden_ND)), size):
