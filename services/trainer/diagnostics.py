@@ -9,7 +9,7 @@ import torch
 
 from rookery.trace import TraceGroup
 from services.trainer import memory
-from services.trainer.flops import Shape, peak_flops, shape_of, step_flops
+from services.trainer.flops import Peak, Shape, shape_of, step_flops
 
 COMPONENT = "component_"
 
@@ -44,7 +44,8 @@ class Meter:
     def __init__(self, model: Any, device: torch.device, *, devices: int = 1) -> None:
         self._device = device
         self._shape: Shape = shape_of(model)
-        self._peak_flops = peak_flops(device) * devices
+        self._peak = Peak(device)
+        self._devices = devices
         self._memory: dict[str, float] = {}
 
     @contextmanager
@@ -62,6 +63,6 @@ class Meter:
         return {
             "tokens_per_s": tokens / train_s,
             "tflops": flops / 1e12,
-            "mfu": flops / train_s / self._peak_flops,
+            "mfu": flops / train_s / (self._peak.flops() * self._devices),
             **self._memory,
         }

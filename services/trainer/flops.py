@@ -37,6 +37,9 @@ From NVIDIA's data sheets, halved where they count sparsity.
 """
 
 
+_REMEASURE_STEPS = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Weights that multiply activations: `frozen` and `trained` ones of the body, and those of the head.
@@ -86,22 +89,40 @@ def step_flops(shape: Shape, groups: Iterable[tuple[int, Sequence[int]]]) -> flo
     return total
 
 
-def peak_flops(device: torch.device) -> float:
-    """Of a known GPU its data sheet's; of anything else the best of five float32 matrix products."""
-    if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
-        for part, flops in PEAK_FLOPS.items():
-            if part in name:
-                return flops
-    return _measured_flops(device)
+class Peak:
+    """Operations a second that a device can make: a known GPU's by its data sheet, any other's by a measurement.
+
+    A neighbour on the same machine takes from a measurement, so it is made again now and then, and the best
+    of them counts.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._listed = _listed(device)
+        self._measured = 0.0
+        self._asked = 0
+
+    def flops(self) -> float:
+        """As far as is known by now."""
+        if self._listed:
+            return self._listed
+        if self._asked % _REMEASURE_STEPS == 0:
+            self._measured = max(self._measured, _measured_flops(self._device))
+        self._asked += 1
+        return self._measured
 
 
-def _measured_flops(device: torch.device, *, size: int = 1024) -> float:
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    size = 4 * size if device.type == "cuda" else size
+def _listed(device: torch.device) -> float | None:
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    return next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
+
+
+def _measured_flops(device: torch.device) -> float:
+    """The best of ten products."""
+    size, dtype = (4096, torch.bfloat16) if device.type == "cuda" else (512, torch.float32)
     with torch.no_grad():
         matrix = torch.ones(size, size, device=device, dtype=dtype)
-        best_s = min(_product_s(matrix) for _ in range(5))
+        best_s = min(_product_s(matrix) for _ in range(10))
     return 2 * size**3 / best_s
 
 
