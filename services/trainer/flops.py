@@ -90,7 +90,7 @@ def step_flops(shape: Shape, groups: Iterable[tuple[int, Sequence[int]]]) -> flo
 
 
 class Peak:
-    """Operations a second that a device can make: a known GPU's by its data sheet, any other's by a measurement.
+    """Operations a second that a device can make: by the data sheet of a known GPU, else measured.
 
     A neighbour on the same machine takes from a measurement, so it is made again now and then, and the best
     of them counts.
