@@ -89,8 +89,17 @@ def _origin(settings: BaseSettings, name: str, origins: Origins) -> str:
     return found or "default"
 
 
+def without_passwords(text: str) -> str:
+    """For eyes other than the process's own.
+
+    >>> without_passwords("redis://:secret@redis:6379/0")
+    'redis://:***@redis:6379/0'
+    """
+    return _PASSWORD.sub(r"\1***@", text)
+
+
 def _toml(value: Any) -> str:
     if isinstance(value, str):
-        value = _PASSWORD.sub(r"\1***@", value)
+        value = without_passwords(value)
     # Strings, numbers, booleans and lists of them are written alike in JSON and in TOML.
     return json.dumps(value, ensure_ascii=False)

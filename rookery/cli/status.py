@@ -17,6 +17,7 @@ from rookery.local import board
 from rookery.local.observer import Observer, Snapshot
 from rookery.local.plan import HOST, PORTS
 from rookery.local.runs import ENDPOINTS_FILE, latest_endpoints
+from rookery.origins import without_passwords
 from rookery.settings import Settings
 
 
@@ -75,7 +76,7 @@ def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every
 
 
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
-    title = Text(f"run {place['run']} at {place['redis_url']}", "bold")
+    title = Text(f"run {place['run']} at {without_passwords(place['redis_url'])}", "bold")
     tables = board.side_by_side(board.probes(snapshot.probes), board.flow(snapshot))
     return Group(title, tables, board.learning(snapshot.steps))
 

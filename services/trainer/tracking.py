@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from rookery.errors import SetupError
+from rookery.origins import without_passwords
 from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
@@ -126,7 +127,9 @@ class MlflowTracker(Tracker):
         self._run_id = self._known_run(client) or self._new_run(client)
         from mlflow.entities import Param
 
-        params = [Param(key, str(value)[:_LONGEST_VALUE]) for key, value in self._params.items()]
+        params = [
+            Param(key, without_passwords(str(value))[:_LONGEST_VALUE]) for key, value in self._params.items()
+        ]
         with _boundary("tell MLflow parameters that have changed since"):
             client.log_batch(self._run_id, params=params)
         return client

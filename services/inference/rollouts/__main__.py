@@ -7,6 +7,7 @@ import threading
 
 from rookery.errors import RookeryError, SetupError
 from rookery.logs import configure
+from rookery.origins import without_passwords
 from rookery.settings import fail
 from services.inference.rollouts.settings import RolloutsSettings
 
@@ -19,7 +20,7 @@ def main() -> int:
     except SetupError as error:
         return fail(error)
     configure("rollouts")
-    logger.info("settings %s", settings.model_dump_json())
+    logger.info("settings %s", without_passwords(settings.model_dump_json()))
     try:
         asyncio.run(_serve(settings))
     except SetupError as error:

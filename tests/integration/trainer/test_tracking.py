@@ -52,6 +52,14 @@ def test_a_run_and_its_resumption_are_one_run(tmp_path: Path, store: Path) -> No
     assert len(client.search_runs([run.info.experiment_id])) == 1
 
 
+def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
+    pytest.importorskip("mlflow")
+    folder = tmp_path / "run"
+    train(folder, [], params={"redis_url": "redis://:secret@redis:6379/0"})
+    run = client_of(store).get_run(json.loads((folder / ID_FILE).read_text())["run_id"])
+    assert run.data.params == {"redis_url": "redis://:***@redis:6379/0"}
+
+
 def test_a_run_that_fails_is_marked(tmp_path: Path, store: Path) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
