@@ -1,4 +1,4 @@
-"""AdamW over the adapter, its warm-up, and its state as safetensors (never pickle)."""
+"""AdamW, and its state as safetensors (never pickle)."""
 
 import importlib.util
 from pathlib import Path
@@ -12,11 +12,20 @@ from services.trainer.distributed.sharding import like, whole
 
 FILE = "optimizer.safetensors"
 
+_TABLE = 256
+"""What the numbers of 8 bits stand for."""
+
 
 def build(
-    parameters: list[torch.nn.Parameter], *, lr: float, bits: int = 32, offload: bool = False
+    parameters: list[torch.nn.Parameter],
+    *,
+    lr: float,
+    bits: int = 32,
+    offload: bool = False,
+    betas: tuple[float, float] = (0.9, 0.99),
+    weight_decay: float = 0.0,
 ) -> torch.optim.Optimizer:
-    """Fused AdamW without weight decay: a LoRA adapter is small enough to be left alone.
+    """Fused AdamW; without weight decay by default: a LoRA adapter is small enough to be left alone.
 
     With 8 `bits` the moments are quantised in blocks of 256 (Dettmers et al., arXiv 2110.02861), those of
     tensors below 4,096 numbers excepted. `offload` keeps them in the machine's memory between steps.
@@ -24,7 +33,7 @@ def build(
     Raises:
         SetupError: bitsandbytes is not installed, or there is no GPU to offload from.
     """
-    options: dict[str, Any] = {"lr": lr, "betas": (0.9, 0.99), "weight_decay": 0.0}
+    options: dict[str, Any] = {"lr": lr, "betas": betas, "weight_decay": weight_decay}
     if bits == 8:
         if importlib.util.find_spec("bitsandbytes") is None:
             raise SetupError("--adam-bits 8 needs bitsandbytes: pip install 'rookery[bits8]'")
@@ -53,12 +62,10 @@ def place_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> Non
                 state[name] = value.to(device)
 
 
-def set_lr(optimizer: torch.optim.Optimizer, *, lr: float, step: int, warmup_steps: int) -> float:
-    """Linear warm-up, then constant; `step` counts from 0. The rate now in force."""
-    now = lr * min(1.0, (step + 1) / (warmup_steps + 1))
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """The rate from now on; `schedule` says which."""
     for group in optimizer.param_groups:
-        group["lr"] = now
-    return now
+        group["lr"] = lr
 
 
 def dump(optimizer: torch.optim.Optimizer) -> bytes:
@@ -67,7 +74,7 @@ def dump(optimizer: torch.optim.Optimizer) -> bytes:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     data: bytes = save(
         {
-            f"{index}.{name}": whole(torch.as_tensor(value).detach()).cpu().contiguous()
+            f"{index}.{name}": _alone(whole(torch.as_tensor(value).detach()).cpu().contiguous())
             for index, parameter in enumerate(parameters)
             # Sorted: what `load` gave has another order in each process, and sharded tensors come together
             # one by one.
@@ -75,6 +82,11 @@ def dump(optimizer: torch.optim.Optimizer) -> bytes:
         }
     )
     return data
+
+
+def _alone(value: torch.Tensor) -> torch.Tensor:
+    """On a CPU all of bitsandbytes' moments share two tables of 256 numbers, which safetensors refuses."""
+    return value.clone() if value.numel() <= _TABLE else value
 
 
 def restore(optimizer: torch.optim.Optimizer, folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 
 from rookery.trace import TraceGroup
-from services.trainer import finite
+from services.trainer import finite, schedule
 from services.trainer import optimizer as adam
 from services.trainer.batch import prepare
 from services.trainer.distributed.sharding import whole
@@ -126,7 +126,10 @@ def move(
     Raises:
         ArithmeticError: the gradient is not finite; the message names the groups.
     """
-    lr = adam.set_lr(optimizer, lr=settings.lr, step=step, warmup_steps=settings.warmup_steps)
+    lr = settings.lr * schedule.share(
+        settings.lr_schedule, step=step, steps=settings.max_steps, warmup=settings.warmup_steps
+    )
+    adam.set_lr(optimizer, lr)
     world.sum_gradients(policy.parameters)
     norm = whole(torch.nn.utils.clip_grad_norm_(policy.parameters, settings.max_grad_norm))
     if not torch.isfinite(norm):

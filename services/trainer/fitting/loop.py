@@ -6,7 +6,6 @@ of one pass. Stopped, a run goes on from its last checkpoint and ends with the b
 
 import contextlib
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Any, Protocol
 import torch
 
 from rookery.errors import InvalidInput
+from services.trainer import optimizer as adam
+from services.trainer import schedule
 from services.trainer.fitting import checkpoint
 from services.trainer.fitting.layout import Example, Laid, lay, micro_batches, rows
 from services.trainer.fitting.log import Log
@@ -83,8 +84,12 @@ def fit(course: Course, source: Source, settings: FitSettings) -> None:
         InvalidInput: a checkpoint of other settings, or a gradient that is no number.
     """
     weights = checkpoint.trained(course.model)
-    optimizer = torch.optim.AdamW(
-        weights.values(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=settings.weight_decay, fused=True
+    optimizer = adam.build(
+        list(weights.values()),
+        lr=settings.lr,
+        bits=settings.adam_bits,
+        betas=(0.9, 0.98),
+        weight_decay=settings.weight_decay,
     )
     settings.write_resolved(settings.out)
     fingerprint = settings.fingerprint()
@@ -139,25 +144,12 @@ def mean_over(
     return {name: value / max(1, weights) for name, value in total.items()}
 
 
-def schedule(step: int, steps: int, warmup: int) -> float:
-    """Linear warm-up, then cosine down to a hundredth.
-
-    >>> [round(schedule(s, 100, 10), 2) for s in (0, 9, 10, 55, 100)]
-    [0.1, 1.0, 1.0, 0.51, 0.01]
-    """
-    if step < warmup:
-        return (step + 1) / warmup
-    fraction = (step - warmup) / max(1, steps - warmup)
-    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, fraction)))
-
-
 def _step(
     way: Pass, optimizer: torch.optim.Optimizer, examples: Sequence[Example], *, step: int
 ) -> dict[str, float]:
     settings = way.settings
-    lr = settings.lr * schedule(step, settings.steps, settings.warmup_steps)
-    for group in optimizer.param_groups:
-        group["lr"] = lr
+    lr = settings.lr * schedule.share("cosine", step=step, steps=settings.steps, warmup=settings.warmup_steps)
+    adam.set_lr(optimizer, lr)
     means = way.means(examples, learn=True)
     norm = torch.nn.utils.clip_grad_norm_(
         checkpoint.trained(way.course.model).values(), settings.max_grad_norm

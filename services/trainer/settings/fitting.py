@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from rookery.settings import PresetSettings
+from services.trainer.settings.adam import AdamBits
 from services.trainer.settings.device import Device
 from services.trainer.settings.scoped import ADAPTER, ScopedSettings, When
 
@@ -32,6 +33,8 @@ class FitSettings(ScopedSettings, PresetSettings):
     """Steps of linear warm-up."""
     weight_decay: NonNegativeFloat = 0.01
     """AdamW's."""
+    adam_bits: AdamBits = 32
+    """Of Adam's moments; 8 needs bitsandbytes and takes a quarter of their memory."""
     max_grad_norm: PositiveFloat = 1.0
     """Gradients are clipped to this norm."""
     max_length: PositiveInt = 384

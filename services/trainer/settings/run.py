@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, Posi
 from pydantic_settings import SettingsConfigDict
 
 from rookery.settings import Port, PresetSettings
+from services.trainer.settings.adam import AdamBits, LrSchedule
 from services.trainer.settings.device import Devices
 from services.trainer.settings.objective import ObjectiveSettings
 from services.trainer.settings.scoped import ADAPTER, When
@@ -57,9 +58,11 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     max_staleness: NonNegativeInt = 4
     """Groups more versions behind than this are dropped, and counted."""
     lr: PositiveFloat = 1e-3
-    """Learning rate after the warm-up: constant."""
+    """Learning rate after the warm-up."""
     warmup_steps: NonNegativeInt = 5
     """Steps of linear warm-up."""
+    lr_schedule: LrSchedule = "constant"
+    """What follows: nothing, or a fall to a hundredth until `max_steps`."""
     max_grad_norm: PositiveFloat = 1.0
     """Gradients are clipped to this norm."""
 
@@ -80,7 +83,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
 
-    adam_bits: Annotated[Literal[32, 8], BeforeValidator(int)] = 32
+    adam_bits: AdamBits = 32
     """Of Adam's moments; 8 needs bitsandbytes and takes a quarter of their memory."""
     offload: bool = False
     """Keep Adam's moments off the GPU between steps."""
@@ -99,6 +102,12 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
             raise ValueError(
                 f"--keep {self.keep}: {_LEAST_ADAPTERS} adapters at least, some are being served"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _schedule_ends(self) -> Self:
+        if self.lr_schedule != "constant" and not self.max_steps:
+            raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps: set it")
         return self
 
     @model_validator(mode="after")

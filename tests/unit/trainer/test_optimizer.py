@@ -1,5 +1,7 @@
 """Adam's state: kept as bytes and taken up again, in 32 bits and in 8, and moved about."""
 
+import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,16 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
+from safetensors.torch import load_file  # noqa: E402
+
 from services.trainer import optimizer as adam  # noqa: E402
+from services.trainer import sft  # noqa: E402
+from services.trainer.settings import SftSettings  # noqa: E402
 
 
 def weights() -> list:
     torch.manual_seed(0)
-    return [torch.nn.Parameter(torch.randn(8192)), torch.nn.Parameter(torch.randn(3, 5))]
+    return [torch.nn.Parameter(torch.randn(*shape)) for shape in ((8192,), (64, 128), (3, 5))]
 
 
 def move(optimizer, parameters: list, *, steps: range) -> None:
@@ -59,6 +65,32 @@ def test_eight_bits_without_the_package_name_the_extra(monkeypatch: pytest.Monke
     monkeypatch.setattr(adam.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SetupError, match=r"pip install 'rookery\[bits8\]'"):
         adam.build(weights(), lr=1e-2, bits=8)
+
+
+def test_commands_on_files_keep_moments_in_eight_bits_too(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "moves.jsonl"
+    said = [{"role": "user", "content": "e2"}, {"role": "assistant", "content": "e2e4"}]
+    data.write_text(json.dumps({"messages": said}) + "\n")
+
+    def trained(bits: int, out: str) -> torch.Tensor:
+        settings = SftSettings(
+            model=tiny_model, data=data, out=tmp_path / out, adam_bits=bits, steps=3, batch_size=1,
+            warmup_steps=0, bf16=False, save_dtype="float32", threads=1, device="cpu",
+        )  # fmt: skip
+        weights = load_file(sft.run(settings) / "model.safetensors")
+        return torch.cat([weights[name].flatten() for name in sorted(weights)])
+
+    if importlib.util.find_spec("bitsandbytes"):
+        began = load_file(tiny_model / "model.safetensors")
+        start = torch.cat([began[name].flatten().float() for name in sorted(began)])
+        way, other = trained(8, "small") - start, trained(32, "whole") - start
+        assert not torch.equal(way, other)
+        assert torch.nn.functional.cosine_similarity(way, other, dim=0) > 0.95
+    monkeypatch.setattr(adam.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SetupError, match="--adam-bits 8 needs bitsandbytes"):
+        trained(8, "neither")
 
 
 def test_there_is_nothing_to_offload_from_a_cpu() -> None:

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from rookery.trace import TraceGroup  # noqa: E402
 from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer.batch import Row, Scored  # noqa: E402
+from services.trainer.distributed.world import World  # noqa: E402
 from services.trainer.head import TokenScores, Wanted  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
@@ -20,6 +21,7 @@ from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import StepResult, train_step  # noqa: E402
 from services.trainer.tensors import collate  # noqa: E402
+from services.trainer.trainee import Trainee  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
 GOLDEN = [
@@ -71,6 +73,26 @@ def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_pat
     for result, golden in zip(results, GOLDEN, strict=True):
         row = result.row()
         assert {name: row[name] for name in golden} == pytest.approx(golden, rel=2e-4)
+
+
+def test_a_falling_rate_goes_on_where_a_stopped_run_was(tiny_model: Path, tmp_path: Path) -> None:
+    settings = _settings(tiny_model, tmp_path, lr_schedule="cosine", max_steps=4, warmup_steps=1, lr=0.01)
+    trainee = Trainee.of(settings, Policy(settings), World())
+    rates, half, learner = [], {}, Learner()
+    for step in range(4):
+        half = half if step > 2 else trainee.files()
+        result, learner = trainee.learn(_groups(step), step=step, learner=learner, dropped_zero_variance=0)
+        rates.append(result.lr)
+    falling = [0.01 + 0.99 * (1 + math.cos(math.pi * n / 3)) / 2 for n in range(3)]
+    assert rates == pytest.approx([0.005, *(0.01 * part for part in falling)])
+    for name, data in half.items():
+        (tmp_path / name).write_bytes(data)
+    again = Trainee.of(settings, Policy(settings), World())
+    again.load(tmp_path)
+    for step in range(2, 4):
+        result, learner = again.learn(_groups(step), step=step, learner=learner, dropped_zero_variance=0)
+        assert result.lr == rates[step]
+    assert again.files() == trainee.files()
 
 
 def test_a_row_is_flat_and_has_every_figure(tiny_model: Path, tmp_path: Path) -> None:
