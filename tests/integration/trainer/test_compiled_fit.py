@@ -1,0 +1,42 @@
+"""`--compile` changes how a loss is computed, and not the loss."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer import sft  # noqa: E402
+from services.trainer.settings import SftSettings  # noqa: E402
+from services.trainer.tiny import build_tiny  # noqa: E402
+
+CHATS = [(f"a{n} b{n}", "c1 d2 e3"[: 2 + 3 * (n % 3)]) for n in range(1, 9)]
+"""Of several lengths, so that a step's shapes differ from the last one's."""
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # torch's own, while it compiles
+def test_compiled_steps_have_the_numbers_of_plain_ones(tmp_path: Path) -> None:
+    model = build_tiny(tmp_path / "model", layers=1, hidden_size=32, intermediate_size=32)
+    lines = [
+        {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]}
+        for asked, said in CHATS
+    ]
+    data = tmp_path / "chats.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    losses = {}
+    for compiled in (False, True):
+        out = tmp_path / str(compiled)
+        settings = SftSettings(
+            model=model, data=data, out=out, steps=2, batch_size=4, device="cpu", threads=1, bf16=False,
+            warmup_steps=1, compile=compiled,
+        )  # fmt: skip
+        sft.run(settings)
+        rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        losses[compiled] = [row["loss"] for row in rows]
+    assert losses[True] == pytest.approx(losses[False], rel=1e-5)
+    assert losses[True][-1] < losses[True][0]
