@@ -3,14 +3,18 @@
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from rookery.errors import InvalidInput
 from services.trainer import optimizer as adam
+from services.trainer.durable import sync_files, sync_folder
+from services.trainer.json_file import read_object
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +45,13 @@ def save(
     save_file(tensors, temporary / "model.safetensors")
     (temporary / adam.FILE).write_bytes(adam.dump(optimizer))
     (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": dict(fingerprint)}))
+    sync_files(temporary)
     # A kill between the two leaves the old one under its second name, where `restore` finds it.
     shutil.rmtree(old, ignore_errors=True)
     if final.exists():
         final.rename(old)
     temporary.rename(final)
+    sync_folder(out)
 
 
 def restore(
@@ -54,12 +60,12 @@ def restore(
     """Takes up the newest checkpoint; the number of steps it is after, 0 where there is none.
 
     Raises:
-        InvalidInput: it was made with other settings, which are named.
+        InvalidInput: it is damaged, or was made with other settings, which are named.
     """
     folder = next((out / name for name in _NAMES if (out / name).exists()), None)
     if folder is None:
         return 0
-    state = json.loads((folder / "state.json").read_text())
+    state = read_object(folder / "state.json", "step", "fingerprint")
     then = state["fingerprint"]
     changed = [
         f"{name} was {then.get(name)!r}, is {fingerprint.get(name)!r}"
@@ -70,13 +76,25 @@ def restore(
         raise InvalidInput(
             f"{folder} was made with other settings ({'; '.join(changed)}): choose another --out or delete it"
         )
-    tensors = load_file(folder / "model.safetensors")
-    with torch.no_grad():
+    with _readable(folder / "model.safetensors") as path, torch.no_grad():
+        tensors = load_file(path)
         for name, weight in weights.items():
             weight.copy_(tensors[name])
-    adam.restore(optimizer, folder)
+    with _readable(folder / adam.FILE):
+        adam.restore(optimizer, folder)
     logger.info("resumed from step %d of %s", state["step"], folder)
     return int(state["step"])
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except (OSError, SafetensorError, LookupError, RuntimeError, ValueError) as error:
+        raise InvalidInput(
+            f"{path} is missing or damaged ({error}): delete {path.parent} to go on from the checkpoint "
+            "before it, or from the beginning"
+        ) from error
 
 
 def clear(out: Path) -> None:

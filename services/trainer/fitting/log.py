@@ -9,6 +9,9 @@ from typing import Any, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rookery.errors import InvalidInput
+from rookery.plots.steps import METRICS_FILE
+
 logger = logging.getLogger(__name__)
 
 _LINE_EVERY = 50
@@ -20,7 +23,7 @@ class Log:
 
     def __init__(self, name: str, out: Path, *, start: int, steps: int) -> None:
         self._steps = steps
-        path = out / "metrics.jsonl"
+        path = out / METRICS_FILE
         _cut(path, start)
         columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
         self._progress = Progress(*columns, TimeRemainingColumn())
@@ -47,7 +50,16 @@ class Log:
 
 
 def _cut(path: Path, start: int) -> None:
-    if path.exists():
-        lines = path.read_text().splitlines()
-        kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= start]
-        path.write_text("".join(f"{line}\n" for line in kept))
+    if not path.exists():
+        return
+    *whole, last = path.read_text().split("\n")  # a kill leaves the last without its end
+    del last
+    kept = [line for number, line in enumerate(whole, start=1) if _step(line, f"{path}:{number}") <= start]
+    path.write_text("".join(f"{line}\n" for line in kept))
+
+
+def _step(line: str, place: str) -> int:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise InvalidInput(f"{place}: not the row of a step: {line[:120]!r}") from error
