@@ -6,7 +6,9 @@ Without a command it trains on the groups of a run.
 import asyncio
 import importlib
 import os
+import signal
 import sys
+from types import FrameType
 from typing import Any
 
 from rookery.errors import RookeryError, SetupError
@@ -55,9 +57,17 @@ def _fit(argv: list[str]) -> int:
     kind, module = FITS[command]
     parsed: Settings = getattr(settings, kind).parse(flags, prog=f"rookery {command}")
     configure(command)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
     course: Any = importlib.import_module(module)
     course.run(parsed)
     return 0
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Outside of training nothing is to be saved."""
+    del frame
+    raise SystemExit(128 + number)
 
 
 def _serve_reward_model(argv: list[str]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from services.trainer.data_file import local
 from services.trainer.fitting.backbone import answer_logprobs, load_causal_lm, load_tokenizer
 from services.trainer.fitting.layout import Example, Laid
 from services.trainer.fitting.loop import Sums, fit, mean_over
@@ -17,6 +18,7 @@ from services.trainer.fitting.setup import base_dtype, export, prepare, ready
 from services.trainer.losses.preference import dpo, dpo_margin
 from services.trainer.pairs import PairExamples, read_shares
 from services.trainer.settings import DpoSettings
+from services.trainer.tracking import track
 
 
 class DirectPreference:
@@ -68,8 +70,11 @@ def run(settings: DpoSettings) -> Path:
     """Trains an adapter of `settings.model` on `settings.data`; the directory with the adapter merged in."""
     folder = prepare(settings)
     tokenizer = load_tokenizer(folder)
-    shares = read_shares(settings.data, tokenizer, max_length=settings.max_length, held_out=settings.held_out)
+    shares = read_shares(
+        local(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
+    )
     model = ready(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
     course = DirectPreference(model, settings, [pair.example for pair in shares.held_out])
-    fit(course, PairExamples(shares.train), settings)
-    return export(model, tokenizer, settings)
+    with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+        fit(course, PairExamples(shares.train), settings, tracker)
+        return export(model, tokenizer, settings)

@@ -25,7 +25,7 @@ from services.trainer.policy import Policy
 from services.trainer.publisher import Publisher
 from services.trainer.report import Report, ages_of, describe_step, strict
 from services.trainer.settings import TrainerSettings
-from services.trainer.tracking import left_behind, track
+from services.trainer.tracking import track
 from services.trainer.trainee import Leader, Trainee
 
 logger = logging.getLogger(__name__)
@@ -53,12 +53,7 @@ def train(
     meter = Meter(policy.model, policy.device, devices=world.size)
     passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     with (
-        track(
-            settings.run_dir,
-            wanted=settings.mlflow,
-            params=settings.model_dump(mode="json"),
-            artifacts=lambda: left_behind(settings.run_dir),
-        ) as tracker,
+        track(settings.run_dir, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
         Report(settings.run_dir, tracker) as report,
         intake,
     ):

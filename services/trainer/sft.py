@@ -10,11 +10,13 @@ from typing import Any
 
 from services.trainer.chat_examples import ChatExamples
 from services.trainer.chat_files import open_chats
+from services.trainer.data_file import local
 from services.trainer.fitting.backbone import answer_logprobs, load_causal_lm, load_tokenizer
 from services.trainer.fitting.layout import Example, Laid
 from services.trainer.fitting.loop import Sums, fit, mean_over
 from services.trainer.fitting.setup import base_dtype, export, prepare, ready
 from services.trainer.settings import SftSettings
+from services.trainer.tracking import track
 
 
 class Imitation:
@@ -47,16 +49,17 @@ def run(settings: SftSettings) -> Path:
     """Trains `settings.model` on `settings.data`; the directory of the result."""
     folder = prepare(settings)
     tokenizer = load_tokenizer(folder)
-    source = ChatExamples(open_chats(settings.data), tokenizer, max_length=settings.max_length)
+    source = ChatExamples(open_chats(local(settings.data)), tokenizer, max_length=settings.max_length)
     held_out: list[Example] = []
     if settings.eval_data:
         shown = ChatExamples(
-            open_chats(settings.eval_data),
+            open_chats(local(settings.eval_data)),
             tokenizer,
             max_length=settings.max_length,
             limit=settings.eval_examples,
         )
         held_out = shown.examples(range(len(shown)))
     model = ready(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
-    fit(Imitation(model, settings, held_out), source, settings)
-    return export(model, tokenizer, settings)
+    with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+        fit(Imitation(model, settings, held_out), source, settings, tracker)
+        return export(model, tokenizer, settings)

@@ -19,10 +19,9 @@ from typing import Any, Protocol, TypeAlias
 
 from rookery.errors import SetupError
 from rookery.origins import without_passwords
-from rookery.plots import CURVES_FILE
-from rookery.plots.panels import choose
-from rookery.plots.picture import Curve, draw
-from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
+from services.trainer import provenance
+from services.trainer.json_file import read_object
+from services.trainer.left_behind import Artifact, left_behind
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +36,8 @@ _LONGEST_VALUE = 500
 """MLflow's own limit of a parameter."""
 
 
-Artifacts: TypeAlias = Callable[[], Sequence[tuple[Path, str | None]]]
-"""Files to keep, each with its folder in MLflow."""
+Artifacts: TypeAlias = Callable[[Path], Sequence[Artifact]]
+"""What to keep of a run's folder."""
 
 
 class Tracker:
@@ -92,7 +91,7 @@ class MlflowTracker(Tracker):
         if self._thread.is_alive() or self._client is None:
             return
         with _boundary("leave the run's files with MLflow"):
-            for path, place in artifacts():
+            for path, place in artifacts(self._folder):
                 self._client.log_artifact(self._run_id, str(path), place)
             self._client.set_terminated(self._run_id, status)
 
@@ -125,8 +124,10 @@ class MlflowTracker(Tracker):
     def _begin(self) -> _Client:
         client = self._connect()
         self._run_id = self._known_run(client) or self._new_run(client)
-        from mlflow.entities import Param
+        from mlflow.entities import Param, RunTag
 
+        tags = [RunTag(key, value) for key, value in provenance.tags().items()]
+        client.log_batch(self._run_id, tags=tags)
         params = [
             Param(key, without_passwords(str(value))[:_LONGEST_VALUE]) for key, value in self._params.items()
         ]
@@ -138,7 +139,7 @@ class MlflowTracker(Tracker):
         path = self._folder / ID_FILE
         if not path.exists():
             return None
-        run_id = str(json.loads(path.read_text())["run_id"])
+        run_id = str(read_object(path, "run_id")["run_id"])
         client.get_run(run_id)
         client.update_run(run_id, status="RUNNING")
         return run_id
@@ -154,9 +155,9 @@ class MlflowTracker(Tracker):
 
 @contextmanager
 def track(
-    folder: Path, *, wanted: bool, params: Mapping[str, Any], artifacts: Artifacts
+    folder: Path, *, wanted: bool, params: Mapping[str, Any], artifacts: Artifacts = left_behind
 ) -> Iterator[Tracker]:
-    """The tracker of a run folder while it trains; `artifacts` says in the end what to keep.
+    """The tracker of a run folder until the run's model is written; `artifacts` says then what to keep.
 
     Raises:
         SetupError: wanted, and mlflow is not installed.
@@ -172,21 +173,11 @@ def track(
     try:
         yield tracker
         status = "FINISHED"
+    except (KeyboardInterrupt, SystemExit):
+        status = "KILLED"
+        raise
     finally:
         tracker.close(status=status, artifacts=artifacts)
-
-
-def left_behind(folder: Path) -> list[tuple[Path, str | None]]:
-    """What is kept of a run: metrics.jsonl, its curves, the settings, the newest adapter if there is one."""
-    metrics, curves = folder / METRICS_FILE, folder / CURVES_FILE
-    steps = read_metrics(metrics)
-    if steps:
-        curves.write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
-    kept: list[tuple[Path, str | None]] = [
-        (path, None) for path in (metrics, curves, *sorted(folder.glob("*.toml"))) if path.exists()
-    ]
-    newest = sorted((folder / "adapters").glob("policy-v*"))[-1:]
-    return kept + [(path, "adapter") for made in newest for path in sorted(made.glob("adapter_*"))]
 
 
 def _client(folder: Path) -> _Client:

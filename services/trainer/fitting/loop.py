@@ -17,12 +17,14 @@ from rookery.errors import InvalidInput
 from services.trainer import optimizer as adam
 from services.trainer import schedule
 from services.trainer.fitting import checkpoint
+from services.trainer.fitting.interruption import heeded
 from services.trainer.fitting.layout import Example, Laid, lay, micro_batches, rows
 from services.trainer.fitting.log import Log
 from services.trainer.fitting.order import Source, batches
+from services.trainer.fitting.setup import fingerprint
 from services.trainer.memory import levels
 from services.trainer.settings import FitSettings
-from services.trainer.tracking import left_behind, track
+from services.trainer.tracking import Tracker
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +79,12 @@ class Pass:
         return totals
 
 
-def fit(course: Course, source: Source, settings: FitSettings) -> None:
+def fit(course: Course, source: Source, settings: FitSettings, tracker: Tracker) -> None:
     """Trains `course.model` on `source` for `settings.steps`.
 
     Raises:
-        InvalidInput: a checkpoint of other settings, or a gradient that is no number.
+        InvalidInput: a checkpoint of other settings or data, or a gradient that is no number.
+        SystemExit: a signal asked to stop; the checkpoint is of the step that was then finished.
     """
     weights = checkpoint.trained(course.model)
     optimizer = adam.build(
@@ -92,8 +95,8 @@ def fit(course: Course, source: Source, settings: FitSettings) -> None:
         weight_decay=settings.weight_decay,
     )
     settings.write_resolved(settings.out)
-    fingerprint = settings.fingerprint()
-    step = checkpoint.restore(settings.out, weights, optimizer, fingerprint=fingerprint)
+    identity = fingerprint(settings)
+    step = checkpoint.restore(settings.out, weights, optimizer, fingerprint=identity)
     logger.info(
         "%s: %d examples, %d weights, %d steps of %d from step %d",
         course.name, len(source), sum(weight.numel() for weight in weights.values()),
@@ -103,13 +106,8 @@ def fit(course: Course, source: Source, settings: FitSettings) -> None:
     supply = batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
     device = next(course.model.parameters()).device
     with (
-        track(
-            settings.out,
-            wanted=settings.mlflow,
-            params=settings.model_dump(mode="json"),
-            artifacts=lambda: left_behind(settings.out),
-        ) as tracker,
         Log(course.name, settings.out, start=step, steps=settings.steps) as log,
+        heeded() as asked,
     ):
         while step < settings.steps:
             started = time.perf_counter()
@@ -123,8 +121,13 @@ def fit(course: Course, source: Source, settings: FitSettings) -> None:
                 row |= {f"eval_{name}": value for name, value in course.evaluate().items()}
             log.write(row)
             tracker.log(row)
-            if step % settings.save_every == 0 or step == settings.steps:
-                checkpoint.save(settings.out, weights, optimizer, step=step, fingerprint=fingerprint)
+            if step % settings.save_every == 0 or step == settings.steps or asked.number:
+                checkpoint.save(settings.out, weights, optimizer, step=step, fingerprint=identity)
+            if asked.number:
+                logger.info(
+                    "stopped after step %d of %d: the same command goes on from there", step, settings.steps
+                )
+                raise SystemExit(128 + asked.number)
 
 
 def mean_over(

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, SetupError
 from services.trainer import commits, positions
+from services.trainer.data_file import local, sha256
+from services.trainer.durable import sync_files, sync_folder
 from services.trainer.fitting import checkpoint
 from services.trainer.fitting.lora import adapter_files, with_adapter
 from services.trainer.located import located
@@ -24,8 +26,12 @@ def prepare(settings: FitSettings) -> Path:
 
     Raises:
         InvalidInput: the run is finished.
-        SetupError: there is no such model.
+        SetupError: there is no such model, or `out` cannot be a folder.
     """
+    try:
+        settings.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"--out {settings.out}: {error.strerror}") from error
     finished = settings.out / "model"
     if finished.exists():
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
@@ -35,6 +41,13 @@ def prepare(settings: FitSettings) -> Path:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     return folder
+
+
+def fingerprint(settings: FitSettings) -> dict[str, str]:
+    """What must not change when a run resumes; of data that are the bytes, wherever they lie."""
+    places = {name: getattr(settings, name, None) for name in ("data", "eval_data")}
+    files = {name: f"SHA-256 {sha256(local(place))}" for name, place in places.items() if place}
+    return settings.fingerprint() | files
 
 
 def base_dtype(settings: FitSettings) -> torch.dtype:
@@ -98,7 +111,9 @@ def export(
     tokenizer.save_pretrained(temporary)
     for name, data in (beside(temporary) if beside else {}).items():
         (temporary / name).write_bytes(data)
+    sync_files(temporary)
     temporary.rename(final)
+    sync_folder(settings.out)
     checkpoint.clear(settings.out)
     logger.info("wrote %s", final)
     return final
@@ -112,5 +127,5 @@ def _commit_adapter(model: Any, settings: FitSettings) -> None:
         number=1,
         files=adapter_files(model, base_model=str(settings.model)),
         ledger=(),
-        fingerprint=settings.fingerprint(),
+        fingerprint=fingerprint(settings),
     )

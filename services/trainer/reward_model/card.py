@@ -9,10 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import rookery
 from rookery.errors import SetupError
+from services.trainer.data_file import local, sha256
+from services.trainer.json_file import read_object
 from services.trainer.reward_model.report import Report
 from services.trainer.settings import RewardModelSettings
 
@@ -42,18 +43,19 @@ def describe(
     report: Report,
 ) -> bytes:
     """The card of the model in `folder`, which holds nothing else yet."""
-    manifest = settings.data.parent / "manifest.json"
+    data = local(settings.data)
+    manifest = data.parent / "manifest.json"
     card = {
         "kind": _KIND,
         "version": _VERSION,
-        "files": {path.name: _sha256(path) for path in sorted(folder.iterdir())},
+        "files": {path.name: sha256(path) for path in sorted(folder.iterdir())},
         "centre": centre,
         "style": _style(manifest),
         "base_model": str(settings.model),
         "data": {
-            "path": str(settings.data),
-            "sha256": _sha256(settings.data),
-            "manifest_sha256": _sha256(manifest) if manifest.exists() else None,
+            "path": settings.data,
+            "sha256": sha256(data),
+            "manifest_sha256": sha256(manifest) if manifest.exists() else None,
             "pairs": dict(counts),
         },
         "settings": settings.fingerprint(),
@@ -81,11 +83,11 @@ def read(folder: Path) -> Card:
     if not path.is_file():
         raise SetupError(f"{folder} has no {CARD}: it was not written by `rookery reward-model`")
     data = path.read_bytes()
-    card: dict[str, Any] = json.loads(data)
+    card = read_object(path)
     if (card.get("kind"), card.get("version")) != (_KIND, _VERSION):
         raise SetupError(f"{path}: {card.get('kind')!r} in version {card.get('version')!r} is not read here")
-    for name, sha256 in card["files"].items():
-        if not (folder / name).is_file() or _sha256(folder / name) != sha256:
+    for name, expected in card["files"].items():
+        if not (folder / name).is_file() or sha256(folder / name) != expected:
             raise SetupError(f"{folder / name} is not the file that {CARD} names")
     return Card(hashlib.sha256(data).hexdigest(), str(card["style"]), float(card["centre"]))
 
@@ -93,10 +95,5 @@ def read(folder: Path) -> Card:
 def _style(manifest: Path) -> str:
     if not manifest.exists():
         return ""
-    terms = json.loads(manifest.read_text()).get("terms", {})
+    terms = read_object(manifest).get("terms", {})
     return str(terms.get("recipe", {}).get("style", ""))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from services.trainer.data_file import local
 from services.trainer.fitting.backbone import hidden_states, load_scorer, load_tokenizer
 from services.trainer.fitting.layout import Example, Laid, lay
 from services.trainer.fitting.loop import Sums, fit, mean_over
@@ -22,6 +23,7 @@ from services.trainer.reward_model import plot
 from services.trainer.reward_model.card import CARD, describe
 from services.trainer.reward_model.report import Measured, Report, report_on
 from services.trainer.settings import RewardModelSettings
+from services.trainer.tracking import track
 
 logger = logging.getLogger(__name__)
 
@@ -85,19 +87,24 @@ def run(settings: RewardModelSettings) -> Path:
     """Trains a reward model on `settings.data`; the directory of the result."""
     folder = prepare(settings)
     tokenizer = load_tokenizer(folder)
-    shares = read_shares(settings.data, tokenizer, max_length=settings.max_length, held_out=settings.held_out)
+    shares = read_shares(
+        local(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
+    )
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     body = load_scorer(folder, dtype=base_dtype(settings), pad_id=pad_id)
     model = ready(body, settings, trained_whole=("score",))
     course = Preference(model, settings, [pair.example for pair in shares.held_out])
-    fit(course, PairExamples(shares.train), settings)
-    report = report_on(course.measure(shares.held_out))
-    _write_report(report, settings, shares.counts)
+    with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+        fit(course, PairExamples(shares.train), settings, tracker)
+        report = report_on(course.measure(shares.held_out))
+        _write_report(report, settings, shares.counts)
 
-    def card(folder: Path) -> dict[str, bytes]:
-        return {CARD: describe(folder, settings, centre=report.centre, counts=shares.counts, report=report)}
+        def card(folder: Path) -> dict[str, bytes]:
+            return {
+                CARD: describe(folder, settings, centre=report.centre, counts=shares.counts, report=report)
+            }
 
-    return export(model, tokenizer, settings, beside=card)
+        return export(model, tokenizer, settings, beside=card)
 
 
 def _write_report(report: Report, settings: RewardModelSettings, counts: dict[str, int]) -> None:

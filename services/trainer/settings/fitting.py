@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from rookery.settings import PresetSettings
 from services.trainer.settings.adam import AdamBits
 from services.trainer.settings.device import Device
 from services.trainer.settings.scoped import ADAPTER, ScopedSettings, When
+
+Place = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
+"""A path or a URL, in which a `Path` would fold the slashes."""
 
 
 class FitSettings(ScopedSettings, PresetSettings):
@@ -19,7 +22,7 @@ class FitSettings(ScopedSettings, PresetSettings):
 
     model: Path
     """Model to start from: a directory or a Hugging Face id."""
-    data: Path
+    data: Place
     """What to learn from."""
     out: Path
     """Receives model/, metrics.jsonl and the checkpoint."""
@@ -77,4 +80,10 @@ class FitSettings(ScopedSettings, PresetSettings):
         """What must not change when a run resumes."""
         free = {"out", "device", "threads", "save_every", "save_dtype", "eval_every", "eval_examples"}
         free |= {"preset", "dry_run", "mlflow"}
-        return {name: str(value) for name, value in self.model_dump(exclude=free).items()}
+        free |= {"data", "eval_data"}  # whose bytes count: see `fitting.setup`
+        return {name: _identity(value) for name, value in self.model_dump(exclude=free).items()}
+
+
+def _identity(value: Any) -> str:
+    """The same however a path is typed."""
+    return str(value.resolve() if isinstance(value, Path) and value.exists() else value)

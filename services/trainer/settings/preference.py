@@ -8,14 +8,15 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.settings import Port, Settings
 from services.trainer.settings.device import Device
-from services.trainer.settings.fitting import FitSettings
+from services.trainer.settings.fitting import FitSettings, Place
 
 
 class PairSettings(FitSettings):
     """Training on preference pairs."""
 
-    data: Path
-    """pairs.parquet of `rookery data pairs`, or JSON lines of the same: prompt, chosen, rejected."""
+    data: Place
+    """pairs.parquet of `rookery data pairs`, or JSON lines of the same: prompt, chosen, rejected. A path, or
+    s3://bucket/key."""
     held_out: float = Field(default=0.1, gt=0.0, lt=1.0)
     """Share of the games, or of the positions where no game is named, that is only evaluated on."""
     steps: PositiveInt = 1000

@@ -1,12 +1,11 @@
 """Settings of supervised fine-tuning."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from pydantic_settings import SettingsConfigDict
 
-from services.trainer.settings.fitting import FitSettings
+from services.trainer.settings.fitting import FitSettings, Place
 from services.trainer.settings.scoped import When
 
 
@@ -20,8 +19,8 @@ class SftSettings(FitSettings):
         "eval_examples": When("eval_data", but=(None,)),
     }
 
-    data: Path
+    data: Place
     """JSON lines of {"messages": [...]}, the assistant last; or Parquet, with columns messages, or prompt
-    and answer, or prompt and chosen."""
-    eval_data: Path | None = None
+    and answer, or prompt and chosen. A path, or s3://bucket/key."""
+    eval_data: Place | None = None
     """Examples of the same form to evaluate on: their loss and perplexity go into metrics.jsonl."""

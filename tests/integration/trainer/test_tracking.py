@@ -28,7 +28,7 @@ def client_of(store: Path):
 def train(folder: Path, rows: list[dict], params: dict | None = None) -> None:
     kept = folder / "metrics.jsonl"
     with track(
-        folder, wanted=True, params=params or {"lr": 0.1}, artifacts=lambda: [(kept, None)]
+        folder, wanted=True, params=params or {"lr": 0.1}, artifacts=lambda folder: [(kept, None)]
     ) as tracker:
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
         for row in rows:
@@ -63,7 +63,7 @@ def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
 def test_a_run_that_fails_is_marked(tmp_path: Path, store: Path) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
-    with pytest.raises(ArithmeticError), track(folder, wanted=True, params={}, artifacts=lambda: []):
+    with pytest.raises(ArithmeticError), track(folder, wanted=True, params={}, artifacts=lambda folder: []):
         raise ArithmeticError("loss is nan")
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert client_of(store).get_run(run_id).info.status == "FAILED"
@@ -95,7 +95,7 @@ def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tracking, "_client", connect)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "run"
-    with track(folder, wanted=True, params={}, artifacts=lambda: []) as tracker:
+    with track(folder, wanted=True, params={}, artifacts=lambda folder: []) as tracker:
         for step in range(3):
             tracker.log({"step": step, "reward": 1.0})
         while not (folder / ID_FILE).exists():
@@ -105,7 +105,7 @@ def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytes
 
 
 def test_not_wanted_is_nothing(tmp_path: Path) -> None:
-    with track(tmp_path / "run", wanted=False, params={}, artifacts=lambda: []) as tracker:
+    with track(tmp_path / "run", wanted=False, params={}, artifacts=lambda folder: []) as tracker:
         tracker.log({"step": 1})
     assert not (tmp_path / "run").exists()
 
@@ -114,6 +114,6 @@ def test_without_mlflow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
     with (
         pytest.raises(SetupError, match=r"pip install 'rookery\[mlflow\]'"),
-        track(tmp_path, wanted=True, params={}, artifacts=lambda: []),
+        track(tmp_path, wanted=True, params={}, artifacts=lambda folder: []),
     ):
         pass

@@ -1,0 +1,93 @@
+"""Where the data of a run lies: a path, or a URL such as `s3://bucket/x.parquet`, which is copied here once.
+
+Copies lie in `$XDG_CACHE_HOME/rookery`, each under what its store says of it: once it has changed, it is
+copied again.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from rich.progress import open as open_shown
+
+from rookery.errors import SetupError, Unavailable
+
+logger = logging.getLogger(__name__)
+
+_SHOWN_BYTES = 1 << 30
+"""From this size on reading a file is worth a progress bar."""
+
+
+@cache
+def local(place: str) -> Path:
+    """The file itself, or its copy with the `manifest.json` that stands beside it, asked for once a process.
+
+    Raises:
+        SetupError: there is none, or nobody here speaks that protocol.
+        Unavailable: the store does not answer.
+    """
+    if "://" not in place:
+        return Path(place)
+    with _faults(place):
+        files, remote = _opened(place)
+        folder, name = remote.rsplit("/", 1)
+        copy: Path = _cache_dir() / files.ukey(remote)[:32] / name
+        if not copy.exists():
+            logger.info("copies %s (%.1f MB) to %s", place, files.size(remote) / 1e6, copy)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                files.get_file(f"{folder}/manifest.json", str(copy.with_name("manifest.json")))
+            part = copy.with_name(f".{name}.{os.getpid()}")
+            files.get_file(remote, str(part))
+            part.rename(copy)
+    return copy
+
+
+def sha256(path: Path) -> str:
+    """Of its bytes, which are read once a process."""
+    found = path.stat()
+    return _sha256(path, found.st_size, found.st_mtime_ns)
+
+
+@cache
+def _sha256(path: Path, size: int, changed_ns: int) -> str:
+    del changed_ns  # for the cache
+    with open_shown(
+        path, "rb", description=f"SHA-256 of {path.name}", transient=True, disable=size < _SHOWN_BYTES
+    ) as file:
+        return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    protocol = url.partition("://")[0]
+    hint = ": pip install 'rookery[s3]'" if protocol == "s3" else ""
+    try:
+        from fsspec.core import url_to_fs
+
+        files, remote = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise SetupError(f"--data {url}: {error}{hint}") from error
+    files.invalidate_cache()
+    return files, str(remote)
+
+
+def _cache_dir() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rookery"
+
+
+@contextmanager
+def _faults(url: str) -> Iterator[None]:
+    """The store's own errors as ours; those of S3 out of reach are no OSErrors."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise SetupError(f"cannot read {url!r}: {error.strerror or error}") from error
+    except Exception as error:
+        if isinstance(error, OSError) or type(error).__module__.startswith("botocore"):
+            raise Unavailable(f"cannot read {url!r} now: {error}") from error
+        raise

@@ -1,0 +1,40 @@
+"""What is kept of a run beside its folder: its figures and settings, and the model that it made."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from rookery.plots import CURVES_FILE
+from rookery.plots.panels import choose
+from rookery.plots.picture import Curve, draw
+from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
+
+Artifact: TypeAlias = tuple[Path, str | None]
+"""A file and the folder to keep it in."""
+
+_FIGURES = (METRICS_FILE, CURVES_FILE, "report.json", "calibration.png")
+
+_FOR_RESUMING = {"optimizer.safetensors", "state.json"}
+
+
+def left_behind(folder: Path) -> list[Artifact]:
+    """Files of a run's folder; of the versions of an adapter or a model only the newest."""
+    metrics = folder / METRICS_FILE
+    if metrics.exists() and (steps := read_metrics(metrics)):
+        (folder / CURVES_FILE).write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
+    figures = [folder / name for name in _FIGURES]
+    kept: list[Artifact] = [
+        (path, None) for path in (*figures, *sorted(folder.glob("*.toml"))) if path.exists()
+    ]
+    newest = sorted((folder / "adapters").glob("policy-v*"))[-1:]
+    for made in (*newest, folder / "model"):
+        kept += _served(made)
+    return kept
+
+
+def _served(made: Path) -> Iterator[Artifact]:
+    """What a server loads, under `adapter` or `model`."""
+    place = "adapter" if (made / "adapter_model.safetensors").exists() else "model"
+    for path in sorted(made.glob("*")):
+        if path.name not in _FOR_RESUMING:
+            yield path, place

@@ -1,0 +1,64 @@
+"""Data behind a URL: copied once, again when it has changed, with its manifest."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+fsspec = pytest.importorskip("fsspec")
+
+from fsspec import AbstractFileSystem  # noqa: E402
+
+from rookery.errors import SetupError  # noqa: E402
+from services.trainer.data_file import local, sha256  # noqa: E402
+from services.trainer.settings import DpoSettings, SftSettings  # noqa: E402
+
+URL = "memory://bucket/set/moves.jsonl"
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AbstractFileSystem]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    local.cache_clear()
+    yield (memory := fsspec.filesystem("memory"))
+    memory.rm("/bucket", recursive=True)
+    local.cache_clear()
+
+
+def test_a_path_is_itself() -> None:
+    assert local("runs/moves/moves.jsonl") == Path("runs/moves/moves.jsonl")
+
+
+def test_a_url_is_copied_with_its_manifest(files: AbstractFileSystem, tmp_path: Path) -> None:
+    files.pipe({"/bucket/set/moves.jsonl": b"one\n", "/bucket/set/manifest.json": b"{}"})
+    copy = local(URL)
+    assert (copy.name, copy.read_bytes()) == ("moves.jsonl", b"one\n")
+    assert copy.with_name("manifest.json").read_bytes() == b"{}"
+    assert copy.is_relative_to(tmp_path / "cache" / "rookery")
+    files.pipe("/bucket/set/moves.jsonl", b"other\n")
+    local.cache_clear()
+    assert local(URL).read_bytes() == b"other\n"
+
+
+def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
+    files.pipe("/bucket/set/other.jsonl", b"")
+    with pytest.raises(SetupError, match=rf"cannot read '{URL}'"):
+        local(URL)
+    with pytest.raises(SetupError, match="--data nobody://x/y: Protocol not known: nobody"):
+        local("nobody://x/y")
+
+
+def test_a_url_stays_one_in_the_settings() -> None:
+    sft = SftSettings(model="m", data="s3://b/x", eval_data=Path("y"), out="o")  # type: ignore[arg-type]
+    assert (sft.data, sft.eval_data) == ("s3://b/x", "y")
+    assert SftSettings(model="m", data="x", eval_data=None, out="o").eval_data is None  # type: ignore[arg-type]
+    assert DpoSettings(model="m", data="s3://b/x", out="o").data == "s3://b/x"  # type: ignore[arg-type]
+
+
+def test_the_hash_follows_the_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"")
+    empty = sha256(path)
+    assert empty == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    path.write_bytes(b"x")
+    assert sha256(path) != empty

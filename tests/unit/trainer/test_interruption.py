@@ -1,0 +1,37 @@
+"""Signals while a run learns."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from services.trainer.fitting.interruption import heeded
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_first_signal_is_noted_and_a_second_would_end_the_process(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with heeded() as asked:
+        assert asked.number == 0
+        os.kill(os.getpid(), number)
+        assert asked.number == number
+        now = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+        assert now == [signal.SIG_DFL, signal.SIG_DFL]
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+    assert "a second signal ends at once" in capfd.readouterr().err
+
+
+def test_in_another_thread_nothing_is_heeded() -> None:
+    found: list[object] = []
+
+    def work() -> None:
+        with heeded() as asked:
+            found.append((asked.number, signal.getsignal(signal.SIGINT)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [(0, signal.getsignal(signal.SIGINT))]
