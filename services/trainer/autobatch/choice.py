@@ -55,13 +55,13 @@ def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
     asked = _asked(settings, shape, policy.device)
     profiles.save(settings.run_dir, found.profiles, found.choice, asked=asked)
     choice = found.choice
-    console.print(profiles.table(found.profiles, target=TARGET), crop=False, width=max(100, console.width))
-    console.print(
-        f"choice: {_said(choice)}\n"
-        f"--batch-groups {choice.positions} --micro-batch-tokens {choice.tokens} "
-        f"(profiles in {settings.run_dir / profiles.FILE})",
-        highlight=False,
+    said = (
+        profiles.table(found.profiles, target=TARGET),
+        f"\nchoice: {_said(choice)}",
+        f"--batch-groups {choice.positions} --micro-batch-tokens {choice.tokens}",
+        f"profiles in {settings.run_dir / profiles.FILE}",
     )
+    console.print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
     return choice
 
 

@@ -6,9 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 FILE = "memory_profiles.json"
 
 Result: TypeAlias = Literal["fits", "too large", "out of memory"]
@@ -47,28 +44,35 @@ class Profile:
         return self.peak / self.available
 
 
-def table(profiles: Sequence[Profile], *, target: float) -> Table:
-    """A row for each configuration, in the order they were tried."""
-    made = Table(
-        title=f"Positions x completions below {target:.0%} of {profiles[0].available / _GIB:.2f} GiB; MiB",
-        title_justify="left", box=SIMPLE_HEAD, pad_edge=False,
-    )  # fmt: skip
-    for head in (
-        "batch", "tokens", "weights", "gradients", "Adam", "activations", "peak", "share", "tokens/s", "",
-    ):  # fmt: skip
-        made.add_column(head, justify="right", no_wrap=True)
-    for profile in profiles:
-        ran = profile.result != "out of memory"
-        parts = (profile.parameters, profile.gradients, profile.adam, profile.activations, profile.peak)
-        made.add_row(
-            f"({profile.positions}, {profile.group})",
-            f"{profile.tokens:,}",
-            *(f"{part / _MIB:,.1f}" if ran else "-" for part in parts),
-            f"{profile.share:.1%}" if ran else "-",
-            f"{profile.tokens_per_s:,.0f}" if ran else "-",
-            profile.result,
-        )
-    return made
+def table(profiles: Sequence[Profile], *, target: float) -> str:
+    """A line for each configuration, in the order they were tried; none is longer than 80 characters."""
+    ran = [profile for profile in profiles if profile.result != "out of memory"]
+    lines = [f"positions x completions below {target:.0%} of {profiles[0].available / _GIB:.2f} GiB"]
+    if ran:
+        # The same in all of them: activations alone grow.
+        parts = {"weights": ran[0].parameters, "gradients": ran[0].gradients, "Adam": ran[0].adam}
+        lines.append(", ".join(f"{name} {_mib(size)}" for name, size in parts.items()) + " MiB")
+    lines += ["", _line("batch", "tokens", "activations", "peak MiB", "share", "tokens/s", "")]
+    return "\n".join([*lines, *map(_row, profiles)])
+
+
+def _row(profile: Profile) -> str:
+    batch, tokens = f"({profile.positions}, {profile.group})", f"{profile.tokens:,}"
+    if profile.result == "out of memory":
+        return _line(batch, tokens, "-", "-", "-", "-", profile.result)
+    held = (_mib(profile.activations), _mib(profile.peak), f"{profile.share:.1%}")
+    return _line(batch, tokens, *held, f"{profile.tokens_per_s:,.0f}", profile.result)
+
+
+def _line(*cells: str) -> str:
+    widths = (9, 11, 12, 12, 7, 10)
+    *numbers, result = cells
+    aligned = "".join(f"{cell:>{width}}" for cell, width in zip(numbers, widths, strict=True))
+    return f"{aligned}  {result}".rstrip()
+
+
+def _mib(size: int) -> str:
+    return f"{size / _MIB:,.1f}"
 
 
 def save(folder: Path, profiles: Sequence[Profile], choice: Profile, *, asked: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -16,8 +17,8 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.autobatch import choice, probe  # noqa: E402
 from services.trainer.autobatch.probe import Shape  # noqa: E402
-from services.trainer.autobatch.profiles import FILE, Profile  # noqa: E402
-from services.trainer.autobatch.search import search  # noqa: E402
+from services.trainer.autobatch.profiles import FILE, Profile, Result  # noqa: E402
+from services.trainer.autobatch.search import Found, search  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
@@ -190,8 +191,56 @@ def test_the_command_prints_every_configuration_and_the_choice(tiny_model: Path,
         model=tiny_model, run_dir=tmp_path, device="cpu", lora_rank=2, group_size=3, prompt_tokens=10,
         completion_tokens=6, most_positions=5,
     )  # fmt: skip
-    choice.autobatch(settings, Console(file=out, width=100))
-    said = out.getvalue()
-    assert all(f"({n}, 3)" in said for n in (2, 4, 5))
-    assert "choice: 5 positions x 3 completions, 15 sequences" in said
+    choice.autobatch(settings, Console(file=out))
+    said = out.getvalue().splitlines()
+    assert [line.split()[:3] for line in said if line.lstrip().startswith("(")] == [
+        ["(2,", "3)", "56"],
+        ["(4,", "3)", "112"],
+        ["(5,", "3)", "140"],
+    ]
+    assert "choice: 5 positions x 3 completions, 15 sequences, peak " in out.getvalue()
     assert "--batch-groups 5 --micro-batch-tokens 140" in said
+    assert f"profiles in {tmp_path / FILE}" in said
+
+
+@pytest.mark.parametrize(
+    "console",
+    [{"force_terminal": True, "width": 80}, {"force_terminal": True, "width": 40}, {}],
+    ids=["80 columns", "40 columns", "piped"],
+)
+def test_lines_are_whole_wherever_they_go_and_fit_into_80_columns(
+    console: dict[str, Any], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large GPU, and a model that fills it."""
+    card = 140 << 30
+
+    def tried(positions: int, result: Result) -> Profile:
+        return Profile(
+            positions=positions, group=16, row_tokens=100_000, parameters=card // 2, gradients=card // 99,
+            adam=card // 49, activations=card // 3, peak=card - (1 << 29), available=card,
+            tokens_per_s=123_456.0, result=result,
+        )  # fmt: skip
+
+    fits = tried(2, "fits")
+    found = Found((fits, tried(64, "too large"), tried(128, "out of memory")), fits)
+    monkeypatch.setattr(choice, "search", lambda *_, **__: found)
+    out = StringIO()
+    settings = AutobatchSettings(model=tiny_model, run_dir=tmp_path, device="cpu", lora_rank=2)
+    choice.autobatch(settings, Console(file=out, **console))
+    *said, where = out.getvalue().splitlines()
+    assert where == f"profiles in {tmp_path / FILE}"
+    assert max(map(len, said)) <= 80
+    assert (
+        said
+        == """\
+positions x completions below 85% of 140.00 GiB
+weights 71,680.0, gradients 1,448.1, Adam 2,925.7 MiB
+
+    batch     tokens activations    peak MiB  share  tokens/s
+  (2, 16)    200,000    47,786.7   142,848.0  99.6%   123,456  fits
+ (64, 16)  6,400,000    47,786.7   142,848.0  99.6%   123,456  too large
+(128, 16) 12,800,000           -           -      -         -  out of memory
+
+choice: 2 positions x 16 completions, 32 sequences, peak 139.50 GiB (99.6%)
+--batch-groups 2 --micro-batch-tokens 200000""".splitlines()
+    )
