@@ -23,12 +23,14 @@ class MergedPolicy(Policy):
         super()._build(settings)
 
     def version_files(self) -> dict[str, bytes]:
-        """The adapter's files, from which a run resumes, and a model directory."""
+        """The adapter's weights, from which a run resumes, and a model directory."""
+        adapter = super().version_files()
+        del adapter["adapter_config.json"]  # finding one, transformers would add the adapter once more
         merged = {
             WEIGHTS_FILE: save(self._merged(), metadata={"format": "pt"}),
             CONFIG_FILE: (self._folder / CONFIG_FILE).read_bytes(),
         }
-        return {**beside(self._folder), **super().version_files(), **merged}
+        return {**beside(self._folder), **adapter, **merged}
 
     def _merged(self) -> dict[str, torch.Tensor]:
         base = self.model.get_base_model()

