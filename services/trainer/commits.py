@@ -12,7 +12,6 @@ A version exists once its directory has its final name; everything in it was syn
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.trace import PolicyVersion, policy_name
+from services.trainer.durable import sync_files, sync_folder
 
 STATE_VERSION = 2
 
@@ -101,13 +101,13 @@ def write(
         "dropped": dict(dropped or {}),
     }
     for name, data in {**files, "state.json": json.dumps(state, allow_nan=False).encode()}.items():
-        _write_synced(temporary / name, data)
-    _sync_folder(temporary)
+        (temporary / name).write_bytes(data)
+    sync_files(temporary)
     if final.exists():
         # A version that was committed but never acknowledged is not made twice: see `latest`.
         raise SetupError(f"{final} exists already: two trainers write to one run folder")
     temporary.rename(final)
-    _sync_folder(root)
+    sync_folder(root)
     return Commit(version, final, ledger, row, learner, dict(dropped or {}))
 
 
@@ -171,18 +171,3 @@ def prune(root: Path, *, newest: int, keep: int) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         elif number <= newest - 2:
             (folder / OPTIMIZER).unlink(missing_ok=True)
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
