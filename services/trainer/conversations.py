@@ -23,14 +23,21 @@ def answered(*parts: Any) -> Messages:
             raise InvalidInput(f"not a list of messages: {str(part)[:120]!r}")
         chat += part
     for message in chat:
-        texts = (
-            [message.get(name) for name in ("role", "content")] if isinstance(message, Mapping) else [None]
-        )
-        if not all(isinstance(text, str) for text in texts):
+        if not isinstance(message, Mapping) or not all(
+            _is_text(message.get(name)) for name in ("role", "content")
+        ):
             raise InvalidInput(f"not a message of role and content: {str(message)[:120]!r}")
     if not chat or chat[-1]["role"] != "assistant":
         raise InvalidInput(f"the last message is not the assistant's: {str(chat[-1:])[:120]!r}")
     return chat
+
+
+def _is_text(value: Any) -> bool:
+    """JSON can spell halves of characters, which no tokenizer takes."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def tokenize(conversations: Sequence[Messages], tokenizer: Any) -> list[Example]:

@@ -154,7 +154,7 @@ class _Row:
 
 
 def _digest(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=8).digest()
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
 
 
 def _rows(path: Path) -> Iterator[_Row]:

@@ -195,6 +195,7 @@ def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
         ("", "missing or empty"),
         ('{"messages": [{"role": "user", "content": "x"}]}\n', r"moves.jsonl:1: the last message"),
         ('{"messages": "e4"}\n', r"moves.jsonl:1: not a list of messages: 'e4'"),
+        ('{"messages": [{"role": "assistant", "content": "\\ud800"}]}\n', r"moves.jsonl:1: not a message"),
         ('{"messages": ["e4"]}\n', r"moves.jsonl:1: not a message of role and content: 'e4'"),
         ('{"messages": [{"role": "assistant", "content": null}]}\n', r"moves.jsonl:1: not a message"),
         (
