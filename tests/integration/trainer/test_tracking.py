@@ -60,13 +60,19 @@ def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
     assert run.data.params == {"redis_url": "redis://:***@redis:6379/0"}
 
 
-def test_a_run_that_fails_is_marked(tmp_path: Path, store: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "status"), [(ArithmeticError("loss is nan"), "FAILED"), (SystemExit(143), "KILLED")]
+)
+def test_how_a_run_ends_is_told(tmp_path: Path, store: Path, end: BaseException, status: str) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"
-    with pytest.raises(ArithmeticError), track(folder, wanted=True, params={}, artifacts=lambda folder: []):
-        raise ArithmeticError("loss is nan")
+    with (
+        pytest.raises(type(end)),
+        track(folder, wanted=True, params={}, artifacts=lambda folder: []),
+    ):
+        raise end
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
-    assert client_of(store).get_run(run_id).info.status == "FAILED"
+    assert client_of(store).get_run(run_id).info.status == status
 
 
 def test_mlflow_away_is_said_and_stops_nothing(
