@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
 
 
 def run_grpo(work: Work) -> Measured:
-    """Steps on the work's groups: about as many sequences a forward pass as TRL does, `work.group`."""
+    """Steps on the work's groups: as many sequences a forward pass as TRL has, `work.group`."""
     import torch
 
     from services.trainer import optimizer as adam
@@ -53,8 +53,8 @@ def run_grpo(work: Work) -> Measured:
         lora_alpha=work.lora_alpha,
         lora_targets=TARGETS,
         warmup_steps=0,
-        # The tokens of the peer's pass; ours share prompts in it.
-        micro_batch_tokens=work.group * (work.prompt + work.completion),
+        # A group, as many sequences as the peer's pass has; ours share their prompt.
+        micro_batch_tokens=work.prompt + work.group * work.completion,
         kl_report_every=0,
     )
     policy = Policy(settings)
