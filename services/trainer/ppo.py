@@ -6,26 +6,21 @@ Importance ratios are against the policy that sampled, whose log-probabilities t
 """
 
 import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 
-from rookery.trace import TraceGroup
 from services.trainer import finite
-from services.trainer.batch import Row, prepare
-from services.trainer.distributed.world import World
+from services.trainer.batch import Row
+from services.trainer.descent import Learned, Lesson, Moved, gathered, move
 from services.trainer.gae import gae, token_rewards
 from services.trainer.head import TokenScores, Wanted
-from services.trainer.learner import Learner
-from services.trainer.losses.coefficient import coefficient
 from services.trainer.losses.measures import Measures, Pending, summary
 from services.trainer.losses.objective import Objective
 from services.trainer.losses.value import value_losses
 from services.trainer.settings import TrainerSettings
-from services.trainer.step import StepResult, gathered, move
 from services.trainer.tensors import MicroBatch, collate
 
 
@@ -64,66 +59,36 @@ class Update:
     loss: float
     value_loss: float
     value_clipped: float
-    grad_norm: float
-    lr: float
+    moved: Moved
 
 
-def train_step(
-    policy: Actor,
-    optimizer: torch.optim.Optimizer,
-    groups: Sequence[TraceGroup],
-    *,
-    step: int,
-    settings: TrainerSettings,
-    learner: Learner,
-    dropped_zero_variance: int = 0,
-    world: World = World(),  # noqa: B008 - without state
-) -> tuple[StepResult, Learner]:
-    """As `services.trainer.step.train_step`, for a policy with a value head.
+def passes(policy: Actor, optimizer: torch.optim.Optimizer, lesson: Lesson) -> Learned:
+    """Values and advantages of all tokens, then the optimizer's steps of all epochs.
 
     Raises:
-        ArithmeticError: a number that came in, a loss or a gradient is not finite; it names the groups.
+        ArithmeticError: a value, a loss or a gradient is not finite; it names the groups.
     """
-    started = time.perf_counter()
-    batch = prepare(groups, version=step, settings=settings, averages=learner.averages)
-    weight = coefficient(learner.kl_coefficient, step=step, settings=settings)
-    estimates = _estimate(policy, batch.rows, coefficient=weight, settings=settings, world=world)
+    rows, settings = lesson.batch.rows, lesson.settings
+    estimates = _estimate(policy, lesson)
     updates = [
-        _update(
-            policy, optimizer, rows, groups, estimates,
-            objective=_objective(settings, weight, batch.normaliser * _weight(rows) / _weight(batch.rows)),
-            step=step, settings=settings, world=world,
-        )
-        for rows in _deal(batch.rows, step=step, settings=settings)
-    ]  # fmt: skip
-    learning = _learning(updates, estimates)
-    share = (batch.zero_variance + dropped_zero_variance) / (len(groups) + dropped_zero_variance)
-    learner = learner.after(
-        groups, step=step, coefficient=weight, kl=learning.get("kl_reference"),
-        zero_variance_share=share, settings=settings,
-    )  # fmt: skip
-    result = StepResult(
-        learning=learning,
-        grad_norm=max((update.grad_norm for update in updates), default=0.0),
-        lr=updates[-1].lr if updates else 0.0,
-        kl_coefficient=weight if settings.kl != "none" else 0.0,
-        zero_variance_share=share,
-        collapsed_steps=learner.collapsed_steps,
-        tokens=batch.tokens,
+        _update(policy, optimizer, part, estimates, lesson)
+        for part in _deal(rows, step=lesson.step, settings=settings)
+    ]
+    return Learned(
+        figures=_learning(updates, estimates),
+        grad_norm=max((update.moved.grad_norm for update in updates), default=0.0),
+        lr=updates[-1].moved.lr if updates else 0.0,
         micro_batches=sum(len(update.parts) for update in updates),
-        forward_backward_s=time.perf_counter() - started,
-        optimizer_s=0.0,
+        optimizer_s=sum(update.moved.seconds for update in updates),
     )
-    return result, learner
 
 
-def _estimate(
-    policy: Actor, rows: Sequence[Row], *, coefficient: float, settings: TrainerSettings, world: World
-) -> dict[int, list[Estimate]]:
+def _estimate(policy: Actor, lesson: Lesson) -> dict[int, list[Estimate]]:
     """Values, advantages and returns of every completion, under the policy as it is before the step."""
+    settings, world = lesson.settings, lesson.world
     in_reward = settings.kl == "k1"
     measured: list[list[list[float]]] = []
-    deal = world.deal(rows, tokens=settings.micro_batch_tokens)
+    deal = world.deal(lesson.batch.rows, tokens=settings.micro_batch_tokens)
     for turn in deal.turns:
         tensors = collate(turn.rows, device=policy.device)
         with torch.no_grad():
@@ -144,7 +109,7 @@ def _estimate(
                     completion.reward,
                     [next(values) for _ in completion.token_ids],
                     [next(gaps) for _ in completion.token_ids],
-                    coefficient=coefficient if in_reward else 0.0,
+                    coefficient=lesson.kl_coefficient if in_reward else 0.0,
                     settings=settings,
                 )
                 for completion in row.completions
@@ -192,14 +157,11 @@ def _update(
     policy: Actor,
     optimizer: torch.optim.Optimizer,
     rows: Sequence[Row],
-    groups: Sequence[TraceGroup],
     estimates: Estimates,
-    *,
-    objective: Objective,
-    step: int,
-    settings: TrainerSettings,
-    world: World,
+    lesson: Lesson,
 ) -> Update:
+    settings, world, step = lesson.settings, lesson.world, lesson.step
+    objective = _objective(lesson, rows)
     pending: list[Pending] = []
     of_critic: list[torch.Tensor] = []
     deal = world.deal(rows, tokens=settings.micro_batch_tokens)
@@ -223,13 +185,15 @@ def _update(
     parts = gathered(pending, world)
     losses, value_sums, clipped = zip(*world.gather([figures.tolist() for figures in of_critic]), strict=True)
     finite.check_losses(losses, deal.cuts, step=step)
-    grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings, world=world)
-    return Update(parts, sum(losses), sum(value_sums), sum(clipped), grad_norm, lr)
+    moved = move(policy, optimizer, lesson)
+    return Update(parts, sum(losses), sum(value_sums), sum(clipped), moved)
 
 
-def _objective(settings: TrainerSettings, weight: float, normaliser: float) -> Objective:
-    """PPO's surrogate is GRPO's; a k1 penalty is in the rewards already."""
-    objective = Objective.of(settings, coefficient=weight, normaliser=normaliser)
+def _objective(lesson: Lesson, rows: Sequence[Row]) -> Objective:
+    """PPO's surrogate is GRPO's, over a part of the batch; a k1 penalty is in the rewards already."""
+    settings, batch = lesson.settings, lesson.batch
+    normaliser = batch.normaliser * _weight(rows) / _weight(batch.rows)
+    objective = Objective.of(settings, coefficient=lesson.kl_coefficient, normaliser=normaliser)
     return replace(objective, kl="none") if settings.kl == "k1" else objective
 
 

@@ -1,32 +1,20 @@
-"""One optimizer step on one batch of groups."""
+"""One training step on one batch of groups."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
 from rookery.trace import TraceGroup
-from services.trainer import finite, schedule
-from services.trainer import optimizer as adam
+from services.trainer import ppo
 from services.trainer.batch import prepare
-from services.trainer.distributed.sharding import whole
+from services.trainer.descent import Lesson, Method, once
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
 from services.trainer.losses.coefficient import coefficient
-from services.trainer.losses.measures import Measures, Pending, summary
-from services.trainer.losses.objective import Objective
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
-from services.trainer.tensors import collate
-
-
-class Movable(Protocol):
-    """Something with weights to move."""
-
-    @property
-    def parameters(self) -> list[torch.nn.Parameter]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +49,7 @@ def train_step(
     dropped_zero_variance: int = 0,
     world: World = World(),  # noqa: B008 - without state
 ) -> tuple[StepResult, Learner]:
-    """Accumulates the batch's gradient over micro-batches and moves the policy once.
+    """Advantages, a gradient, a moved policy: by one pass over the batch, or by those of PPO.
 
     The learner that comes back is the one to commit. `dropped_zero_variance` counts the groups that dynamic
     sampling threw away for this batch.
@@ -72,69 +60,23 @@ def train_step(
     started = time.perf_counter()
     batch = prepare(groups, version=step, settings=settings, averages=learner.averages)
     weight = coefficient(learner.kl_coefficient, step=step, settings=settings)
-    objective = Objective.of(settings, coefficient=weight, normaliser=batch.normaliser)
-    deal = world.deal(batch.rows, tokens=settings.micro_batch_tokens)
-    pending: list[Pending] = []
-    for turn in deal.turns:
-        tensors = collate(turn.rows, device=policy.device)
-        scores = policy.score(tensors, wanted=objective.wanted, reference=settings.measures_kl(step))
-        loss, measures = objective(scores, tensors)
-        (turn.weight * loss).backward()
-        if turn.weight:
-            pending.append(measures)
-    parts = gathered(pending, world)
-    finite.check_losses([part.loss for part in parts], deal.cuts, step=step)
-    computed = time.perf_counter()
-    grad_norm, lr = move(policy, optimizer, groups, step=step, settings=settings, world=world)
-    learning = summary(parts)
+    method: Method = ppo.passes if settings.objective == "ppo" else once
+    learned = method(policy, optimizer, Lesson(groups, batch, step, weight, settings, world))
     share = (batch.zero_variance + dropped_zero_variance) / (len(groups) + dropped_zero_variance)
-    kl = learning.get("kl_reference")
+    kl = learned.figures.get("kl_reference")
     learner = learner.after(
         groups, step=step, coefficient=weight, kl=kl, zero_variance_share=share, settings=settings
     )
     result = StepResult(
-        learning=learning,
-        grad_norm=grad_norm,
-        lr=lr,
+        learning=learned.figures,
+        grad_norm=learned.grad_norm,
+        lr=learned.lr,
         kl_coefficient=weight if settings.kl != "none" else 0.0,
         zero_variance_share=share,
         collapsed_steps=learner.collapsed_steps,
         tokens=batch.tokens,
-        micro_batches=len(parts),
-        forward_backward_s=computed - started,
-        optimizer_s=time.perf_counter() - computed,
+        micro_batches=learned.micro_batches,
+        forward_backward_s=time.perf_counter() - started - learned.optimizer_s,
+        optimizer_s=learned.optimizer_s,
     )
     return result, learner
-
-
-def gathered(pending: Sequence[Pending], world: World) -> list[Measures]:
-    """The measures of all processes' micro-batches, in the order of `Deal.cuts`."""
-    return [Measures.of(part) for part in world.gather([measures.read().as_json() for measures in pending])]
-
-
-def move(
-    policy: Movable,
-    optimizer: torch.optim.Optimizer,
-    groups: Sequence[TraceGroup],
-    *,
-    step: int,
-    settings: TrainerSettings,
-    world: World,
-) -> tuple[float, float]:
-    """One step of the optimizer along the clipped gradient of all processes; its norm, and the learning rate.
-
-    Raises:
-        ArithmeticError: the gradient is not finite; the message names the groups.
-    """
-    lr = settings.lr * schedule.share(
-        settings.lr_schedule, step=step, steps=settings.max_steps, warmup=settings.warmup_steps
-    )
-    adam.set_lr(optimizer, lr)
-    world.sum_gradients(policy.parameters)
-    norm = whole(torch.nn.utils.clip_grad_norm_(policy.parameters, settings.max_grad_norm))
-    if not torch.isfinite(norm):
-        names = ", ".join(group.id for group in groups)
-        raise ArithmeticError(f"step {step}: gradient norm is {norm.item()}; the batch holds groups {names}")
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return norm.item(), lr

@@ -5,21 +5,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
 
 from rookery.trace import TraceGroup
 from services.trainer import optimizer as adam
-from services.trainer import positions, ppo
+from services.trainer import positions
 from services.trainer.distributed import orders
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import StepResult, train_step
-from services.trainer.value_head import ActorCritic
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +57,8 @@ class Trainee:
             SetupError: a group is longer than the model.
         """
         positions.check_groups(self.policy.model, groups)
-        learn = (
-            partial(ppo.train_step, self.policy)
-            if isinstance(self.policy, ActorCritic)
-            else partial(train_step, self.policy)
-        )
-        return learn(
+        return train_step(
+            self.policy,
             self.optimizer,
             groups,
             step=step,

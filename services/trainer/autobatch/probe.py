@@ -29,7 +29,6 @@ from rookery.trace import (
     Verdict,
 )
 from services.trainer import optimizer as adam
-from services.trainer import ppo
 from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.autobatch.search import TARGET
 from services.trainer.learner import Learner
@@ -37,7 +36,6 @@ from services.trainer.memory import available_bytes, resident_bytes, watch
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
-from services.trainer.value_head import ActorCritic
 
 STEPS = 2
 """The second step holds gradients, activations and Adam's moments at once; the first has no moments yet."""
@@ -118,10 +116,7 @@ def _steps(
     started = 0.0
     for step in range(STEPS):
         started = time.perf_counter()
-        if isinstance(policy, ActorCritic):
-            ppo.train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
-        else:
-            train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
     return time.perf_counter() - started
 
 

@@ -14,11 +14,12 @@ from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, T
 from services.trainer import commits, ppo  # noqa: E402
 from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer.batch import prepare  # noqa: E402
+from services.trainer.descent import Lesson  # noqa: E402
 from services.trainer.distributed.world import World  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import StepResult  # noqa: E402
+from services.trainer.step import StepResult, train_step  # noqa: E402
 from services.trainer.tensors import collate  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 from services.trainer.value_head import FILE, ActorCritic, policy_for  # noqa: E402
@@ -67,9 +68,7 @@ def test_it_finds_the_best_arm_and_its_value(changed: dict[str, object]) -> None
     optimizer = torch.optim.Adam(policy.parameters, lr=0.1)
     for step in range(40):
         groups = [policy.sample(1000 * step + g, rewards=REWARDS, size=12, version=step) for g in range(2)]
-        result, learner = ppo.train_step(
-            policy, optimizer, groups, step=step, settings=settings, learner=learner
-        )
+        result, learner = train_step(policy, optimizer, groups, step=step, settings=settings, learner=learner)
     odds = policy.table_VV[0].detach().softmax(-1)
     assert odds[BEST] > 0.8
     earned = float(odds @ torch.tensor(REWARDS, dtype=torch.float64))
@@ -108,9 +107,7 @@ def test_the_head_learns_what_states_are_worth(small_model: Path, tmp_path: Path
             _certain_group(10 * step + n, prompt, reward)
             for n, (prompt, reward) in enumerate(prompts.items())
         ]
-        result, learner = ppo.train_step(
-            policy, optimizer, groups, step=0, settings=settings, learner=learner
-        )
+        result, learner = train_step(policy, optimizer, groups, step=0, settings=settings, learner=learner)
         results.append(result)
     batch = prepare(groups, version=0, settings=settings, averages=None)
     with torch.no_grad():
@@ -137,7 +134,7 @@ def _gradient(model: Path, folder: Path, **changed: object) -> tuple[StepResult,
             taken.append(torch.cat([p.grad.flatten() for p in policy.parameters if p.grad is not None]))
 
     optimizer = Noting(policy.parameters, lr=1e-9)
-    result, _ = ppo.train_step(policy, optimizer, _groups(0), step=0, settings=settings, learner=Learner())
+    result, _ = train_step(policy, optimizer, _groups(0), step=0, settings=settings, learner=Learner())
     return result, torch.stack(taken).mean(0)
 
 
@@ -149,6 +146,7 @@ def test_the_gradient_does_not_depend_on_micro_batches(
     many, cut = _gradient(small_model, tmp_path, micro_batch_tokens=40, **how)
     one, whole = _gradient(small_model, tmp_path, micro_batch_tokens=100_000, **how)
     assert many.micro_batches > one.micro_batches == 1
+    assert many.forward_backward_s > 0 < many.optimizer_s
     assert torch.allclose(cut, whole, rtol=1e-4, atol=1e-6)
     for name in ("loss", "value_loss", "explained_variance"):
         assert many.learning[name] == pytest.approx(one.learning[name], abs=1e-5)
@@ -178,7 +176,7 @@ def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) 
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.3)
     batch = prepare(_groups(0), version=0, settings=settings, averages=None)
-    found = ppo._estimate(policy, batch.rows, coefficient=0.5, settings=settings, world=World())
+    found = ppo._estimate(policy, Lesson(_groups(0), batch, 0, 0.5, settings, World()))
     row = batch.rows[0]
     with torch.no_grad():
         scores = policy.score(collate([row]), reference=True)
@@ -193,7 +191,7 @@ def _run(
 ) -> Learner:
     learner = Learner()
     for step in steps:
-        _, learner = ppo.train_step(
+        _, learner = train_step(
             policy,
             optimizer,
             _groups(step),
@@ -245,7 +243,7 @@ def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, 
         for group in (make_group(n, finish_reason="length") for n in range(2))
     ]
     optimizer = adam.build(policy.parameters, lr=1.0)
-    result, _ = ppo.train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+    result, _ = train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
     assert result.tokens == result.micro_batches == 0
     assert policy.version_files() == before
 
@@ -284,7 +282,7 @@ def test_a_value_that_is_no_number_names_its_own_group(small_model: Path, tmp_pa
         else r"loss is nan .* of groups group-2$"
     )
     with pytest.raises(ArithmeticError, match=said):
-        ppo.train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
     assert policy.version_files() == before
 
 

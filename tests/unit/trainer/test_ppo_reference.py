@@ -12,9 +12,9 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from rookery.trace import TraceGroup  # noqa: E402
-from services.trainer import ppo  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.step import train_step  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -130,7 +130,7 @@ def test_loss_and_gradient_are_those_of_the_formulas(kl: str, whiten: bool) -> N
             )
             super().step()
 
-    result, _ = ppo.train_step(
+    result, _ = train_step(
         policy, Noting(policy.parameters, lr=0.3), groups, step=0, settings=settings, learner=Learner()
     )
     before = (seen[0][0][0].tolist(), seen[0][0][1].tolist())

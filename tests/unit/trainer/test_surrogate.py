@@ -103,13 +103,13 @@ def test_gspo_weighs_a_completion_by_the_geometric_mean_of_its_ratios() -> None:
 @pytest.mark.parametrize("name", SURROGATES)
 def test_no_ratio_is_too_large_for_a_gradient(name: str) -> None:
     """exp(100) is infinite in float32, and infinity times 0 no number."""
-    logprobs_N = torch.tensor([-0.1, -0.1, -0.1, -200.0], requires_grad=True)
-    behaviour_N, advantages_N = (
+    logprobs = torch.tensor([-0.1, -0.1, -0.1, -200.0], requires_grad=True)
+    behaviour, advantages = (
         torch.tensor([-200.0, -200.0, -200.0, -0.1]),
         torch.tensor([1.0, 0.0, -1e-3, 1]),
     )
-    surrogate = SURROGATES[name](logprobs_N, behaviour_N, advantages_N, torch.arange(4), BOUNDS)
+    surrogate = SURROGATES[name](logprobs, behaviour, advantages, torch.arange(4), BOUNDS)
     surrogate.losses_N.sum().backward()
     assert torch.isfinite(surrogate.losses_N).all()
     assert torch.isfinite(surrogate.ratio_N.square()).all()
-    assert torch.isfinite(logprobs_N.grad).all()
+    assert torch.isfinite(logprobs.grad).all()
