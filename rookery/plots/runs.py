@@ -75,6 +75,8 @@ def _settings(folder: Path) -> dict[str, Any]:
             table = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
         except ValueError as error:
             raise InvalidInput(f"{path}: {error}") from error
+        if not isinstance(table, dict):
+            raise InvalidInput(f"{path}: no JSON object: {str(table)[:120]!r}")
         for key, value in table.items():
             inner = value if isinstance(value, dict) else {key: value}
             settings |= {f"{path.stem}.{name}": setting for name, setting in inner.items()}

@@ -25,21 +25,23 @@ def read_metrics(path: Path) -> list[Step]:
         InvalidInput: another line is not a JSON object with a step.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(errors="replace").split("\n")
     except FileNotFoundError:
         raise NotFound(f"no learning curve without {str(path)!r}: the trainer writes it") from None
     steps: dict[int, Step] = {}
     for number, line in enumerate(lines, start=1):
         try:
-            entry = json.loads(line)
-            steps[int(entry["step"])] = _numbers(entry)
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            step = _numbers(json.loads(line))
+            steps[int(step["step"])] = step
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             if number < len(lines):
                 raise InvalidInput(f"{path}:{number}: no step: {error!r} in {line[:120]!r}") from error
     return [steps[number] for number in sorted(steps)]
 
 
-def _numbers(entry: dict[str, Any]) -> Step:
+def _numbers(entry: Any) -> Step:
+    if not isinstance(entry, dict):
+        raise TypeError("no JSON object")
     return {
         key: float(value)
         for key, value in entry.items()

@@ -21,7 +21,7 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.trace import PolicyVersion, policy_name
-from services.trainer.durable import sync_files, sync_folder
+from services.trainer.durable import made, sync_files, sync_folder
 
 STATE_VERSION = 2
 
@@ -58,9 +58,9 @@ def sole_writer(root: Path) -> Iterator[None]:
     """Holds `root` for one trainer: Redis refuses a second one's words, this refuses its files.
 
     Raises:
-        SetupError: another trainer on this machine writes there.
+        SetupError: another trainer on this machine writes there, or it cannot be made.
     """
-    root.mkdir(parents=True, exist_ok=True)
+    made(root, setting="--run-dir with")
     with (root / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,6 +3,21 @@
 import os
 from pathlib import Path
 
+from rookery.errors import SetupError
+
+
+def made(folder: Path, *, setting: str) -> Path:
+    """The folder, made where it is missing.
+
+    Raises:
+        SetupError: it cannot be; `setting` is what named it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"{setting} {folder}: {error.strerror}") from error
+    return folder
+
 
 def sync_folder(folder: Path) -> None:
     """Names in a folder: what was made, renamed or deleted in it."""

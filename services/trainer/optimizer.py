@@ -33,10 +33,9 @@ def build(
     Raises:
         SetupError: bitsandbytes is not installed, or there is no GPU to offload from.
     """
+    check(parameters[0].device, bits=bits, offload=offload)
     options: dict[str, Any] = {"lr": lr, "betas": betas, "weight_decay": weight_decay}
     if bits == 8:
-        if importlib.util.find_spec("bitsandbytes") is None:
-            raise SetupError("--adam-bits 8 needs bitsandbytes: pip install 'rookery[bits8]'")
         from bitsandbytes.optim import AdamW8bit
 
         optimizer: torch.optim.Optimizer = AdamW8bit(parameters, **options)
@@ -47,9 +46,19 @@ def build(
     return optimizer
 
 
-def _offload(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    if device.type == "cpu":
+def check(device: torch.device, *, bits: int, offload: bool) -> None:
+    """What `build` would refuse.
+
+    Raises:
+        SetupError: bitsandbytes is not installed, or there is no GPU to offload from.
+    """
+    if bits == 8 and importlib.util.find_spec("bitsandbytes") is None:
+        raise SetupError("--adam-bits 8 needs bitsandbytes: pip install 'rookery[bits8]'")
+    if offload and device.type == "cpu":
         raise SetupError("--offload moves Adam's moments off a GPU, and the trainer runs on the CPU")
+
+
+def _offload(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
     optimizer.register_step_pre_hook(lambda *_: place_moments(optimizer, device))
     optimizer.register_step_post_hook(lambda *_: place_moments(optimizer, torch.device("cpu")))
 

@@ -9,13 +9,16 @@ import torch
 from fastapi import FastAPI
 
 from rookery import __version__
+from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
 from services.trainer import commits
+from services.trainer import optimizer as adam
 from services.trainer.autobatch.choice import settle_micro_batch
 from services.trainer.distributed.follower import follow
 from services.trainer.distributed.join import joined, own_device
 from services.trainer.distributed.world import Follower, World
+from services.trainer.fitting.setup import device_named
 from services.trainer.loop import train
 from services.trainer.publisher import Publisher
 from services.trainer.settings import TrainerSettings
@@ -27,6 +30,10 @@ logger = logging.getLogger(__name__)
 async def run(settings: TrainerSettings) -> None:
     """Trains until done or told to stop, in this process or, with a launcher's others, in all of them."""
     settings = own_device(settings)
+    # Before a stream is asked for: that fences the trainer that runs.
+    adam.check(device_named(settings.device), bits=settings.adam_bits, offload=settings.offload)
+    if (metrics := settings.run_dir / METRICS_FILE).exists():
+        read_metrics(metrics)
     # A thread that finds no core makes all others wait at the next barrier: fewer are faster.
     torch.set_num_threads(settings.threads or max(1, torch.get_num_threads() // 2))
     with joined(settings) as world:

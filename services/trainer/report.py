@@ -33,12 +33,14 @@ class Report:
         run_dir.mkdir(parents=True, exist_ok=True)
         self._path = run_dir / METRICS_FILE
         _cut_torn_line(self._path)
+        steps = read_metrics(self._path) if self._path.exists() else []
         self._file = self._path.open("a", buffering=1)
-        self._best = max((row["reward"] for row in read_metrics(self._path)), default=-math.inf)
+        self._last = max((row["step"] for row in steps), default=0)
+        self._best = max((row.get("reward", -math.inf) for row in steps), default=-math.inf)
 
     def recover(self, row: Mapping[str, Any] | None) -> None:
         """Writes the row of a step that was committed and then killed before it was written."""
-        if row and row["step"] > _last_step(self._path):
+        if row and row["step"] > self._last:
             row = {**self._with_best(row), "recovered": True}
             self._write(row)
             self._tracker.log(row)
@@ -67,6 +69,7 @@ class Report:
 
     def _write(self, row: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(strict(row), allow_nan=False) + "\n")
+        self._last = row["step"]
 
     def __enter__(self) -> Self:
         return self
@@ -109,11 +112,6 @@ def _cut_torn_line(path: Path) -> None:
     """Drops a last line without its end: what is written next would become a part of it."""
     if path.exists() and not (data := path.read_bytes()).endswith(b"\n"):
         os.truncate(path, data.rfind(b"\n") + 1)
-
-
-def _last_step(path: Path) -> int:
-    lines = path.read_text().splitlines()
-    return int(json.loads(lines[-1])["step"]) if lines else 0
 
 
 def describe(groups: list[TraceGroup]) -> dict[str, float]:

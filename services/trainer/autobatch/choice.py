@@ -10,6 +10,7 @@ from services.trainer.autobatch import profiles
 from services.trainer.autobatch.probe import Shape, probe
 from services.trainer.autobatch.profiles import Profile
 from services.trainer.autobatch.search import TARGET, Found, search
+from services.trainer.durable import made
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.settings.autobatch import AutobatchSettings
@@ -46,6 +47,7 @@ def settle_micro_batch(settings: TrainerSettings, policy: Policy) -> TrainerSett
 
 def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
     """Tries (2, G), (4, G), (8, G) ... for one forward pass a step; prints all, then the choice."""
+    made(settings.run_dir, setting="--run-dir")
     if settings.threads:
         torch.set_num_threads(settings.threads)
     policy = policy_for(settings)

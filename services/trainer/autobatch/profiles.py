@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from rookery.errors import InvalidInput
+from services.trainer.json_file import read_object
+
 FILE = "memory_profiles.json"
 
 Result: TypeAlias = Literal["fits", "too large", "out of memory"]
@@ -89,9 +92,21 @@ def save(folder: Path, profiles: Sequence[Profile], choice: Profile, *, asked: M
 
 
 def saved_choice(folder: Path, *, asked: Mapping[str, str]) -> Profile | None:
-    """The choice of an earlier start that asked the same."""
+    """The choice of an earlier start that asked the same.
+
+    Raises:
+        InvalidInput: the file is damaged.
+    """
     path = folder / FILE
     if not path.exists():
         return None
-    content = json.loads(path.read_text())
-    return Profile(**content["choice"]) if content["asked"] == dict(asked) else None
+    content = read_object(path, "asked", "choice")
+    if content["asked"] != dict(asked):
+        return None
+    try:
+        choice = Profile(**content["choice"])
+        if not choice.tokens >= 1:
+            raise ValueError(f"{choice.tokens!r} tokens a pass")
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{path} has no choice ({error}): delete it to measure again") from error
+    return choice

@@ -12,7 +12,7 @@ from transformers.utils.logging import disable_progress_bar
 from rookery.errors import InvalidInput, SetupError
 from services.trainer import commits, positions
 from services.trainer.data_file import local, sha256
-from services.trainer.durable import sync_files, sync_folder
+from services.trainer.durable import made, sync_files, sync_folder
 from services.trainer.fitting import checkpoint
 from services.trainer.fitting.lora import adapter_files, with_adapter
 from services.trainer.located import located
@@ -28,11 +28,7 @@ def prepare(settings: FitSettings) -> Path:
         InvalidInput: the run is finished.
         SetupError: there is no such model, or `out` cannot be a folder.
     """
-    try:
-        settings.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SetupError(f"--out {settings.out}: {error.strerror}") from error
-    finished = settings.out / "model"
+    finished = made(settings.out, setting="--out") / "model"
     if finished.exists():
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
     folder = located(settings.model)
@@ -83,7 +79,13 @@ def device_of(settings: FitSettings) -> torch.device:
 
 
 def device_named(name: str) -> torch.device:
-    """`cpu`, the index of a GPU, or `auto`."""
+    """`cpu`, the index of a GPU, or `auto`.
+
+    Raises:
+        SetupError: there is no such GPU.
+    """
+    if name.isdigit() and int(name) >= (found := torch.cuda.device_count()):
+        raise SetupError(f"--device {name}: this machine has {found} GPUs that torch can use, counted from 0")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(f"cuda:{name}" if name.isdigit() else name)

@@ -57,6 +57,12 @@ def test_what_is_no_run_is_said(four: Path) -> None:
         find_runs(["slow-0"], runs_dir=four)
 
 
+def test_settings_that_are_no_object_are_named(four: Path) -> None:
+    (four / "slow-0" / "settings.json").write_text("[1]")
+    with pytest.raises(InvalidInput, match=r"settings\.json: no JSON object: '\[1\]'"):
+        find_runs(["slow-0"], runs_dir=four)
+
+
 def test_seeds_of_one_configuration_belong_together(four: Path) -> None:
     groups = group_seeds(find_runs([str(four)], runs_dir=four))
     assert [[run.name for run in group.runs] for group in groups] == [

@@ -34,6 +34,29 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
         read_metrics(path)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[1]",
+        "7",
+        "null",
+        "{}",
+        '{"step": null}',
+        '{"step": Infinity}',
+        '{"step": 2, "n": 1%s}' % ("0" * 400),
+        "",
+        "\xff",
+    ],
+    ids=lambda line: repr(line[:20]),
+)
+@pytest.mark.parametrize("after", ["", '{"step": 3}\n'], ids=["last", "in the middle"])
+def test_a_whole_line_that_is_no_step_is_named_wherever_it_is(line: str, after: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(f'{{"step": 1}}\n{line}\n{after}'.encode("latin-1"))
+    with pytest.raises(InvalidInput, match=r"metrics\.jsonl:2: no step"):
+        read_metrics(path)
+
+
 def test_no_metrics_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"metrics\.jsonl"):
         read_metrics(tmp_path / "metrics.jsonl")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from rookery.errors import InvalidInput
 from rookery.trace import TraceGroup
 from tests.conftest import ROOT
 from tests.unit.trainer.groups import make_group
@@ -143,6 +144,17 @@ def test_an_infinite_figure_is_written_as_none(written: dict[str, float], tmp_pa
 def test_a_torn_last_line_is_dropped_and_written_again(written: dict[str, float], tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps({**written, "step": 1}) + '\n{"step": 2, "rew')
+    with Report(tmp_path) as report:
+        report.recover({**written, "step": 2})
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
+
+
+def test_a_line_that_is_no_step_is_named(written: dict[str, float], tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\nnonsense\n')
+    with pytest.raises(InvalidInput, match=r"metrics.jsonl:2: no step: .*nonsense"):
+        Report(tmp_path)
+    path.write_text('{"step": 1}\n')  # of another program, without a reward
     with Report(tmp_path) as report:
         report.recover({**written, "step": 2})
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]

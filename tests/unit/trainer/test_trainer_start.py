@@ -1,0 +1,91 @@
+"""What is wrong with a run's folder or settings is said at once, before Redis is asked for anything."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.errors import InvalidInput, RookeryError, SetupError
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from services.trainer import commits, process  # noqa: E402
+from services.trainer import optimizer as adam  # noqa: E402
+from services.trainer.autobatch import choice  # noqa: E402
+from services.trainer.autobatch.profiles import FILE, saved_choice  # noqa: E402
+from services.trainer.fitting.setup import device_named  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"offload": True}, "--offload moves Adam's moments off a GPU, and the trainer runs on the CPU"),
+        ({"adam_bits": 8}, "--adam-bits 8 needs bitsandbytes"),
+        ({"device": "7"}, "--device 7: this machine has 0 GPUs"),
+        ({}, r"metrics.jsonl:2: no step: .*'\[1\]'"),
+    ],
+    ids=["offload", "8 bits", "GPU", "metrics"],
+)
+def test_nothing_is_begun_that_cannot_go_on(
+    given: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(*_: object) -> None:
+        raise AssertionError("the processes join")
+
+    monkeypatch.setattr(process, "joined", begun)
+    monkeypatch.setattr(adam.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward": 0}\n[1]\n')
+    settings = TrainerSettings(model=Path("none"), run_dir=tmp_path, **{"device": "cpu", **given})
+    with pytest.raises(RookeryError, match=said):
+        asyncio.run(process.run(settings))
+
+
+def test_a_gpu_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert device_named("1") == torch.device("cuda:1")
+    with pytest.raises(SetupError, match="--device 2: this machine has 2 GPUs"):
+        device_named("2")
+
+
+def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    settings = AutobatchSettings(model=Path("none"), run_dir=tmp_path / "file", device="cpu")
+    with pytest.raises(SetupError, match=r"--run-dir .*/file: File exists"):
+        choice.autobatch(settings, None)
+    with (
+        pytest.raises(SetupError, match=r"--run-dir with .*/file/adapters: Not a directory"),
+        commits.sole_writer(settings.adapters_dir),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{x", "is missing or damaged: .*line 1"),
+        ("[]", "is no JSON object"),
+        ('{"asked": {}}', "lacks choice"),
+        ('{"asked": {}, "choice": []}', "has no choice"),
+        ('{"asked": {}, "choice": {"positions": 2}}', "has no choice"),
+        (
+            json.dumps(
+                {
+                    "asked": {},
+                    "choice": dict.fromkeys(choice.Profile.__dataclass_fields__, 1) | {"positions": None},
+                }
+            ),
+            "has no choice",
+        ),
+    ],
+)
+def test_damaged_profiles_are_named(content: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(content)
+    with pytest.raises(InvalidInput, match=f"{FILE} {said}"):
+        saved_choice(tmp_path, asked={})
