@@ -210,6 +210,7 @@ def test_each_process_of_a_launcher_sets_its_gpu(device: str, monkeypatch: pytes
     monkeypatch.setattr(torch.distributed, "rendezvous", lambda *_, **__: iter([found]))
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: None)
     monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     with joined(_settings(device=device)):
         assert chosen == [torch.device("cuda:1")]
