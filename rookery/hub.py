@@ -1,4 +1,7 @@
-"""Models of the Hugging Face Hub that lie on this machine. Reads the Hub's cache; downloads nothing."""
+"""Where the files of a model are: a directory, or what the Hugging Face Hub has for an id.
+
+The Hub's cache is read here, so that whoever only asks needs no package of the Hub's.
+"""
 
 import json
 import os
@@ -11,22 +14,23 @@ CONFIG_FILE = "config.json"
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 
+_FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.safetensors")
+_OTHERS = ("*/*", "consolidated*")
+"""The same weights once more, for other programs."""
+
 
 def model_folder(model: str) -> Path:
-    """The directory of a model: `model` itself, or the snapshot of that id.
+    """The directory of a model: `model` itself, or the snapshot of that id, fetched where it is not here.
 
     Raises:
-        SetupError: neither is here; the message says how to fetch an id.
+        SetupError: it is no model directory, and nothing that can be fetched; the message says how to.
     """
     folder = Path(model)
     if (folder / CONFIG_FILE).is_file():
         return folder
     if not _is_id(model):
-        raise SetupError(f"{model!r} is no model directory: it has no {CONFIG_FILE} (--model)")
-    found = cached(model)
-    if found is None:
-        raise SetupError(f"{model!r} is neither a directory nor in {cache_dir()}: hf download {model}")
-    return found
+        raise SetupError(f"no model in {model!r} (--model): it has no {CONFIG_FILE}")
+    return cached(model) or _fetched(model)
 
 
 def cached(model: str) -> Path | None:
@@ -39,6 +43,19 @@ def cached(model: str) -> Path | None:
     snapshot = repository / "snapshots" / revision
     names = [CONFIG_FILE, *_weights(snapshot)]
     return snapshot if all((snapshot / name).is_file() for name in names) else None
+
+
+def _fetched(model: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(model, allow_patterns=list(_FILES), ignore_patterns=list(_OTHERS)))
+    except (ImportError, OSError, ValueError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise SetupError(
+            f"no model {model!r} (--model): no directory, not in {cache_dir()}, and not to be had from "
+            f"Hugging Face ({why}); where there is a network: hf download {model}"
+        ) from error
 
 
 def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load, save
 
+from rookery.hub import model_folder
 from services.trainer.gpt2.config import is_gpt2
 from services.trainer.gpt2.merged import MergedPolicy
 from services.trainer.gpt2.policy import Gpt2Policy
-from services.trainer.located import located
 from services.trainer.policy import Policy
 from services.trainer.settings import TrainerSettings
 
@@ -77,7 +77,7 @@ def policy_for(settings: TrainerSettings) -> Policy:
     Raises:
         SetupError: there is no such model.
     """
-    folder = located(settings.model)
+    folder = model_folder(str(settings.model))
     plain: type[Policy] = Policy
     critic: type[Policy] = ActorCritic
     if not settings.lora_rank:

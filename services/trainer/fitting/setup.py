@@ -10,12 +10,12 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from rookery.errors import InvalidInput, SetupError
+from rookery.hub import model_folder
 from services.trainer import commits, positions
 from services.trainer.data_file import local, sha256
 from services.trainer.durable import made, sync_files, sync_folder
 from services.trainer.fitting import checkpoint
 from services.trainer.fitting.lora import adapter_files, with_adapter
-from services.trainer.located import located
 from services.trainer.settings import FitSettings
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ def prepare(settings: FitSettings) -> Path:
     finished = made(settings.out, setting="--out") / "model"
     if finished.exists():
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
-    folder = located(settings.model)
+    folder = model_folder(str(settings.model))
     torch.manual_seed(settings.seed)
     disable_progress_bar()  # ours is in `log`
     if settings.threads:

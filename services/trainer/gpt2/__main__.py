@@ -22,13 +22,13 @@ def main(argv: list[str]) -> int:
 
 
 def _generate(settings: GenerateSettings) -> None:
+    from rookery.hub import model_folder
     from services.trainer.gpt2 import loader
     from services.trainer.gpt2.generate import generate
     from services.trainer.gpt2.sampling import Sampling
     from services.trainer.gpt2.tokenizer import load_tokenizer
-    from services.trainer.located import located
 
-    folder = located(settings.model)
+    folder = model_folder(str(settings.model))
     tokenizer = load_tokenizer(folder)
     end = tokenizer.token_to_id(END_OF_TEXT)
     [rows] = generate(

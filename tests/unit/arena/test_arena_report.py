@@ -5,9 +5,9 @@ import pytest
 
 from rookery.trace import Outcome, Sampling
 from services.arena.evaluate import Policy, Questions
+from services.arena.evaluation import Evaluation
 from services.arena.measures import measure
 from services.arena.positions import Chosen
-from services.arena.evaluation import Evaluation
 from services.arena.report import replace_file, write
 
 HOSTILE = "<script>alert(1)</script>\\boxed{</code>\"'&${title}$title}"

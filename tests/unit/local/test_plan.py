@@ -172,6 +172,7 @@ def test_a_hub_id_is_passed_on_as_what_the_cache_holds(house: Path, monkeypatch:
 
 def test_a_run_does_not_begin_without_its_model(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(house / "hub"))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # no network
     given = UpSettings.parse(["--model", "Qwen/Qwen3-4B", "--source", "games.pgn"], prog="rookery up")
     with pytest.raises(SetupError, match="hf download Qwen/Qwen3-4B"), Session(given, Console()):
         pass

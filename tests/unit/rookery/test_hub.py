@@ -1,6 +1,8 @@
 """Models of the Hub's cache: what counts as being here."""
 
 import json
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tests.hub import write_snapshot
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "hub"
 
@@ -48,7 +51,8 @@ def test_a_directory_comes_before_the_cache(cache: Path, tmp_path: Path) -> None
 
 def test_what_is_not_here_says_how_to_fetch_it(cache: Path) -> None:
     with pytest.raises(
-        SetupError, match=f"'some/model' is neither a directory nor in {cache}: hf download some/m"
+        SetupError,
+        match=f"no model 'some/model' .*not in {cache}, .*huggingface_hub.*: hf download some/model",
     ):
         model_folder("some/model")
 
@@ -56,7 +60,7 @@ def test_what_is_not_here_says_how_to_fetch_it(cache: Path) -> None:
 @pytest.mark.parametrize("model", ["models/none", "/some/model", "none", "a/b/c"])
 def test_a_path_that_leads_nowhere_is_no_id(model: str, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
-    with pytest.raises(SetupError, match=f"'{model}' is no model directory"):
+    with pytest.raises(SetupError, match=f"no model in '{model}'"):
         model_folder(model)
 
 
@@ -72,3 +76,10 @@ def test_a_path_that_leads_nowhere_is_no_id(model: str, tmp_path: Path) -> None:
 )
 def test_the_cache_is_where_huggingface_hub_has_it(variables: dict[str, str], folder: str) -> None:
     assert cache_dir(variables) == Path(folder).expanduser()
+
+
+def test_what_is_not_here_is_fetched(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = types.ModuleType("huggingface_hub")
+    hub.snapshot_download = lambda model, **how: str(write_snapshot(cache, model, {}))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert model_folder("some/model") == cached("some/model")

@@ -12,7 +12,6 @@ from rookery.errors import SetupError  # noqa: E402
 from services.trainer.fitting.setup import prepare  # noqa: E402
 from services.trainer.gpt2.merged import MergedPolicy  # noqa: E402
 from services.trainer.gpt2.policy import Gpt2Policy  # noqa: E402
-from services.trainer.located import located  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.value_head import MergedActorCritic, policy_for  # noqa: E402
 from tests.hub import write_snapshot  # noqa: E402
@@ -49,7 +48,7 @@ def test_a_gpt2_is_recognised_by_its_id(snapshot: Path, tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_here_says_how_to_fetch_it(snapshot: Path, tmp_path: Path) -> None:
-    said = rf"no model '{ID}' \(--model\): .*hf download {ID} --local-dir models/distilgpt2"
+    said = rf"no model '{ID}' \(--model\): .*hf download {ID}"
     with pytest.raises(SetupError, match=said):
         policy_for(_settings(tmp_path))
     sft = SftSettings.parse(["--preset", "pychess-ppo", "--data", "d", "--out", str(tmp_path)], prog="sft")
@@ -61,9 +60,3 @@ def test_a_preset_of_sft_finds_its_model_too(snapshot: Path, tmp_path: Path) -> 
     write_gpt2(snapshot)
     sft = SftSettings.parse(["--preset", "pychess-ppo", "--data", "d", "--out", str(tmp_path)], prog="sft")
     assert prepare(sft) == snapshot
-
-
-def test_a_directory_without_a_model_is_no_id(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(SetupError, match=r"no model in .*it has no config.json"):
-            located(folder)
