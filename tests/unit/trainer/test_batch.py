@@ -1,11 +1,13 @@
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.trace import TraceGroup
-from services.trainer.batch import Row, micro_batches
+from services.trainer.batch import Row, micro_batches, prepare
 from services.trainer.batch import rows as with_advantages
+from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 
 
@@ -55,3 +57,18 @@ def test_a_micro_batch_holds_one_temperature_even_when_the_rollouts_changed_thei
     made = rows([old, new], version=0, mask_truncated=True, row_tokens=999)
     cut = micro_batches(made, tokens=8192)
     assert [{row.temperature for row in micro} for micro in cut] == [{1.0}, {0.8}]
+
+
+def test_a_group_is_one_row_unless_it_is_longer_than_a_pass_or_one_asks() -> None:
+    groups = [make_group(n, size=6) for n in range(3)]
+
+    def shapes(**given: int) -> list[int]:
+        chosen = TrainerSettings(model=Path(), run_dir=Path(), mask_truncated=False, **given)
+        return [
+            len(row.completions) for row in prepare(groups, version=0, settings=chosen, averages=None).rows
+        ]
+
+    assert shapes() == [6, 6, 6]
+    assert max(shapes(micro_batch_tokens=20)) < 6
+    assert shapes(micro_batch_tokens=20) == shapes(row_tokens=20)
+    assert shapes(row_tokens=10) == [1] * 18

@@ -97,6 +97,24 @@ def test_it_is_attention_under_a_mask_and_so_are_its_gradients(window: int | Non
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-10, atol=1e-10)
 
 
+def test_elsewhere_than_on_a_cpu_heads_are_repeated_where_there_is_a_mask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[tuple[int, bool, bool]] = []
+    whole = torch.nn.functional.scaled_dot_product_attention
+
+    def noting(query: Any, key: Any, value: Any, **options: Any) -> "torch.Tensor":
+        calls.append((key.shape[1], options["attn_mask"] is not None, options["enable_gqa"]))
+        return whole(query, key, value, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", noting)
+    stretches = _stretches(ROWS)
+    total = sum(stretch.length for stretch in stretches)
+    heads = [torch.empty(1, n, total, 8, device="meta") for n in (4, 2, 2)]
+    assert attend(*heads, Blocks.of(stretches, device="meta")).shape == (1, total, 4, 8)
+    assert set(calls) == {(4, True, False), (2, False, True)}
+
+
 def test_like_stretches_go_together_and_long_ones_do_not_fill_up_short_ones() -> None:
     blocks = Blocks.of(_stretches([_row(20, [101, 101, 90, 11, 401], 0), _row(20, [12], 1)]))
     shapes = [(*block.queries_SQ.shape, block.keys_SK.shape[1]) for block in blocks.blocks]
