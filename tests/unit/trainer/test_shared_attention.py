@@ -26,7 +26,7 @@ from transformers import (  # noqa: E402
     Qwen3NextForCausalLM,
 )
 
-from services.trainer import hf_attention  # noqa: E402
+from services.trainer import attention, hf_attention  # noqa: E402
 from services.trainer.attention import Blocks, Stretch, attend  # noqa: E402
 from services.trainer.batch import Row, Scored  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
@@ -113,6 +113,17 @@ def test_elsewhere_than_on_a_cpu_heads_are_repeated_where_there_is_a_mask(
     heads = [torch.empty(1, n, total, 8, device="meta") for n in (4, 2, 2)]
     assert attend(*heads, Blocks.of(stretches, device="meta")).shape == (1, total, 4, 8)
     assert set(calls) == {(4, True, False), (2, False, True)}
+
+
+@pytest.mark.filterwarnings("ignore")  # torch says which kernels a CPU has not
+def test_the_triangle_said_in_a_word_is_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What GPUs are told; on a CPU torch draws the mask itself."""
+    stretches = _stretches(ROWS)
+    torch.manual_seed(0)
+    heads = [torch.randn(1, 4, sum(s.length for s in stretches), 8, dtype=torch.float64) for _ in range(3)]
+    expected = attend(*heads, Blocks.of(stretches))
+    monkeypatch.setattr(attention, "_knows_lower_right", lambda device: True)
+    torch.testing.assert_close(attend(*heads, Blocks.of(stretches)), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_like_stretches_go_together_and_long_ones_do_not_fill_up_short_ones() -> None:
