@@ -115,6 +115,16 @@ def _intake(
     )
 
 
+def check_story(settings: TrainerSettings, streams: RunStreams) -> None:
+    """Whether a trainer may take this run over, asked while another may still have it.
+
+    Raises:
+        SetupError: its folder is another run's, or was made with other settings.
+    """
+    commit = commits.latest(settings.adapters_dir, fingerprint=settings.fingerprint())
+    _check_record(streams.policy(), commit, settings)
+
+
 def _check_record(published: Adapter | None, commit: Commit | None, settings: TrainerSettings) -> None:
     """Redis and the run folder must tell one story: a lost folder must not restart the numbers."""
     if published is None:

@@ -19,7 +19,7 @@ from services.trainer.distributed.follower import follow
 from services.trainer.distributed.join import joined, own_device
 from services.trainer.distributed.world import Follower, World
 from services.trainer.fitting.setup import device_named
-from services.trainer.loop import train
+from services.trainer.loop import check_story, train
 from services.trainer.publisher import Publisher
 from services.trainer.settings import TrainerSettings
 from services.trainer.value_head import policy_for
@@ -91,6 +91,7 @@ async def _train(
         settings.write_resolved(settings.run_dir)
         state["reason"] = "waiting for redis"
         await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
+        await asyncio.to_thread(check_story, settings, streams)
         epoch = await asyncio.to_thread(streams.take_over)
         urls = [url for url in settings.inference_urls.split(",") if url]
         publisher = Publisher(streams, urls, epoch=epoch, loop=asyncio.get_running_loop())

@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from services.trainer import commits, loop  # noqa: E402
+from services.trainer import commits, loop, process  # noqa: E402
 from services.trainer.intake import Intake  # noqa: E402
 from services.trainer.policy import Policy  # noqa: E402
 from services.trainer.publisher import Publisher  # noqa: E402
@@ -330,6 +330,16 @@ def test_a_lost_run_folder_does_not_restart_the_numbers(run: Run, tmp_path: Path
     run.folder = tmp_path / "empty"
     with pytest.raises(SetupError, match=r"has published policy-v000001(.|\n)* choose another --run"):
         run.train(2)
+
+
+def test_a_trainer_of_another_folder_does_not_fence_the_one_that_runs(run: Run, tmp_path: Path) -> None:
+    run.add(_groups(BATCH))
+    run.train(1)
+    epoch = run.streams.take_over()
+    run.folder = tmp_path / "other"
+    with pytest.raises(SetupError, match="has published policy-v000001"):
+        asyncio.run(process.run(run.settings(2, port=0)))
+    assert run.streams.take_over() == epoch + 1, "nobody came in between"
 
 
 class Reader:
