@@ -66,9 +66,7 @@ class Compose:
 
     def status(self) -> str:
         """`rookery status`, which fails when a group is astray."""
-        url = "redis://:rookery@redis:6379/0"
-        asked = ("rookery", "status", "--run", "compose", "--redis-url", url, "--host", "{service}")
-        return self.run("exec", "-T", "exporter", *asked)
+        return self.run("exec", "-T", "exporter", "rookery", "status")
 
     def counts(self) -> dict[str, int]:
         words = self.redis("HGETALL", "rookery:compose:counts").split()
@@ -107,14 +105,19 @@ def compose() -> Iterator[Compose]:
         yield project
     finally:
         subprocess.run(
-            [require("docker"), "compose", "down", "--volumes", "--timeout", "30"],
+            [require("docker"), "compose", "down", "--volumes", "--rmi", "local", "--timeout", "30"],
             cwd=ROOT, env=project.environment, check=False, capture_output=True,
         )  # fmt: skip
 
 
 def test_the_loop_learns(compose: Compose) -> None:
     compose.until(lambda: compose.version() >= 3, "three training steps")
-    compose.status()
+    assert "run compose at redis://:***@redis:6379/0" in " ".join(compose.status().split())
+
+
+@pytest.mark.parametrize("service", ["trainer", "inference"])
+def test_models_and_what_is_compiled_have_a_place(compose: Compose, service: str) -> None:
+    compose.run("exec", "-T", service, "mkdir", "-p", f"/home/rookery/.cache/of-{service}")
 
 
 def test_three_replicas_share_the_scoring(compose: Compose) -> None:
