@@ -94,7 +94,7 @@ def run_sft(work: Work, chats: Path) -> Measured:
     sft.run(
         SftSettings(
             model=Path(work.model),
-            data=chats,
+            data=str(chats),
             out=out,
             steps=work.warmup_steps + work.steps,
             batch_size=work.samples,
