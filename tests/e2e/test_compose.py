@@ -88,6 +88,24 @@ class Compose:
         rows = answer["data"]["result"]
         return {row["metric"].get("instance", ""): float(row["value"][1]) for row in rows}
 
+    def tracked(self) -> list[Any]:
+        """What MLflow has of the run."""
+        found = self.mlflow("experiments/search", {"max_results": 10})["experiments"]
+        ids = [experiment["experiment_id"] for experiment in found]
+        runs = self.mlflow("runs/search", {"experiment_ids": ids}).get("runs", [])
+        return [run for run in runs if run["info"]["run_name"] == "compose"]
+
+    def mlflow(self, path: str, body: dict[str, Any]) -> Any:
+        url = f"http://127.0.0.1:{self.ports['MLFLOW_HTTP']}/api/2.0/mlflow/{path}"
+        return httpx.post(url, json=body, timeout=30).json()
+
+    def artifacts(self) -> set[str]:
+        """Names of the files and folders that the run has left with MLflow."""
+        (run,) = self.tracked()
+        url = f"http://127.0.0.1:{self.ports['MLFLOW_HTTP']}/api/2.0/mlflow/artifacts/list"
+        answer = httpx.get(url, params={"run_id": run["info"]["run_id"]}, timeout=30).json()
+        return {file["path"] for file in answer.get("files", ())}
+
     def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + STEPS_S
         while not condition():
@@ -184,16 +202,11 @@ def test_grafana_is_up(compose: Compose) -> None:
 
 
 def test_mlflow_has_the_run(compose: Compose) -> None:
-    base = f"http://127.0.0.1:{compose.ports['MLFLOW_HTTP']}/api/2.0/mlflow"
+    def keys(of: str) -> set[str]:
+        return {entry["key"] for run in compose.tracked() for entry in run["data"].get(of, ())}
 
-    def rewards() -> list[Any]:
-        found = httpx.post(f"{base}/experiments/search", json={"max_results": 10}).json()["experiments"]
-        ids = [experiment["experiment_id"] for experiment in found]
-        runs = httpx.post(f"{base}/runs/search", json={"experiment_ids": ids}).json().get("runs", [])
-        ours = [run for run in runs if run["info"]["run_name"] == "compose"]
-        return [metric for run in ours for metric in run["data"]["metrics"] if metric["key"] == "reward"]
-
-    compose.until(lambda: bool(rewards()), "the reward of the run")
+    compose.until(lambda: "reward" in keys("metrics"), "the reward of the run")
+    assert {"model", "lr", "batch_groups"} <= keys("params")
 
 
 def test_down_and_up_goes_on(compose: Compose) -> None:
@@ -202,6 +215,7 @@ def test_down_and_up_goes_on(compose: Compose) -> None:
     compose.run("down", timeout_s=300)
     assert json.loads(compose.run("ps", "--all", "--format", "json") or "[]") == []
     compose.up()
+    assert {"adapter", "metrics.jsonl"} <= compose.artifacts(), "left when the trainer was told to stop"
     assert compose.version() >= before
     compose.until(lambda: compose.version() >= before + 2, "training after the restart")
     compose.status()
