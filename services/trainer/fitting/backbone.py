@@ -13,7 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from rookery.errors import SetupError
+from services.trainer import hf_attention
+from services.trainer.attention import Blocks
 from services.trainer.fitting.layout import Laid
+from services.trainer.hf_attention import Sharing
 
 _CHUNK_LOGITS = 1 << 26
 """Logits held at once: 256 MiB in float32."""
@@ -54,15 +57,28 @@ def load_scorer(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
 
 
 def hidden_states(model: Any, laid: Laid) -> torch.Tensor:
-    """Last hidden states, flattened [B * T, D], of a model with or without an adapter."""
+    """Last hidden states, flattened [B * T, D], of a model with or without an adapter.
+
+    Raises:
+        SetupError: examples share a row, and the model's attention cannot be kept to blocks.
+    """
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
+    sharing = _sharing(whole, laid.blocks) if laid.blocks else None
     hidden_BTD: torch.Tensor = whole.base_model(
         input_ids=laid.ids_BT,
         position_ids=laid.positions_BT,
-        attention_mask=laid.mask_B1TT,
         use_cache=False,
+        **({"sharing": sharing} if sharing else {}),
     ).last_hidden_state
+    if sharing:
+        sharing.check(whole.base_model)
     return hidden_BTD.flatten(0, 1)
+
+
+def _sharing(model: Any, blocks: Blocks) -> Sharing:
+    if model.config._attn_implementation != hf_attention.NAME:
+        hf_attention.use(model)
+    return Sharing(blocks)
 
 
 def answer_logprobs(model: Any, laid: Laid) -> torch.Tensor:

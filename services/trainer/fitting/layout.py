@@ -1,17 +1,20 @@
 """Examples to rows of tokens: the answers of a prompt share it, several examples may share a row.
 
-Which tokens see which is a mask: an answer sees its prompt and itself, an example nothing of another.
+An answer sees its prompt and itself, an example nothing of another: rows in which that is less than all
+before a token go through attention as one line of blocks (`services.trainer.attention`), without padding.
 Positions restart with every example and, after its prompt, with every answer. So the numbers are those of
 each prompt with each answer alone, however they are laid; only the work differs.
 
 Shapes: B rows, T tokens of the longest row, K answers, N answer tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import torch
+
+from services.trainer.attention import Blocks, Stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,12 @@ class Laid:
 
     `predictor_N` indexes the flattened [B * T] hidden state that predicts it, `end_K` the one at the last
     token of each answer. The answers of an example stand together, and `gaps_K` repeats its gap for each.
-    Without a mask, plain causal attention is right.
+    Without blocks, plain causal attention is right.
     """
 
     ids_BT: torch.Tensor
     positions_BT: torch.Tensor
-    mask_B1TT: torch.Tensor | None
+    blocks: Blocks | None
     predictor_N: torch.Tensor
     targets_N: torch.Tensor
     answer_N: torch.Tensor
@@ -91,35 +94,35 @@ def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
 
 def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     """The tensors of a forward pass."""
-    width = max(_length(row) for row in rows)
-    ids, positions, owners, answers = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(4))
+    examples = tuple(chain(*rows))
+    # Padding stands on the right, where plain causal attention never looks.
+    alone = all(len(row) == 1 and len(row[0].answers) == 1 for row in rows)
+    lines: Sequence[Sequence[Example]] = rows if alone else [examples]
+    width = max(map(_length, lines))
+    ids, positions = (torch.zeros(len(lines), width, dtype=torch.long) for _ in range(2))
     predictor: list[int] = []
     ends: list[int] = []
-    for index, row in enumerate(rows):
+    stretches: list[Stretch] = []
+    for index, line in enumerate(lines):
         start = 0
-        for number, example in enumerate(row, start=1):
+        for example in line:
             end, prompt = start + example.length, len(example.prompt_ids)
             ids[index, start:end] = torch.tensor([*example.prompt_ids, *chain(*example.answers)])
-            owners[index, start:end] = number
             positions[index, start : start + prompt] = torch.arange(prompt)
             at, last = start + prompt, index * width + start + prompt - 1
-            for which, answer in enumerate(example.answers, start=1):
-                here = slice(at, at + len(answer))
-                positions[index, here] = torch.arange(prompt, prompt + len(answer))
-                answers[index, here] = which
-                if answer:  # else its prompt filled the row
+            for answer in example.answers:
+                positions[index, at : at + len(answer)] = torch.arange(prompt, prompt + len(answer))
+                if answer:  # a template may add nothing to one that says nothing
                     predictor += [last, *range(index * width + at, index * width + at + len(answer) - 1)]
                 at += len(answer)
                 ends.append(index * width + at - 1)
+            stretches += _stretches(example, start)
             start = end
-    examples = tuple(chain(*rows))
-    alone = all(len(row) == 1 and len(row[0].answers) == 1 for row in rows)
     flat = [answer for example in examples for answer in example.answers]
     return Laid(
         ids_BT=ids.to(device),
         positions_BT=positions.to(device),
-        # Padding stands on the right, where plain causal attention never looks.
-        mask_B1TT=None if alone else _mask(owners.to(device), answers.to(device)),
+        blocks=None if alone else Blocks.of(stretches, device=device),
         predictor_N=torch.tensor(predictor, dtype=torch.long, device=device),
         targets_N=torch.tensor(list(chain(*flat)), dtype=torch.long, device=device),
         answer_N=torch.tensor([k for k, a in enumerate(flat) for _ in a], dtype=torch.long, device=device),
@@ -128,12 +131,18 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     )
 
 
-def _length(row: Row) -> int:
+def _stretches(example: Example, start: int) -> Iterator[Stretch]:
+    prompt = len(example.prompt_ids)
+    if len(example.answers) == 1:
+        yield Stretch(start, example.length)
+        return
+    yield Stretch(start, prompt)
+    at = start + prompt
+    for answer in example.answers:
+        if answer:
+            yield Stretch(at, len(answer), start, prompt)
+        at += len(answer)
+
+
+def _length(row: Sequence[Example]) -> int:
     return sum(example.length for example in row)
-
-
-def _mask(owners_BT: torch.Tensor, answers_BT: torch.Tensor) -> torch.Tensor:
-    """True where a token sees another; answer 0 is the prompt, which all answers of its example see."""
-    same_BTT = owners_BT[:, :, None] == owners_BT[:, None, :]
-    own_BTT = (answers_BT[:, None, :] == 0) | (answers_BT[:, :, None] == answers_BT[:, None, :])
-    return (same_BTT & own_BTT).tril()[:, None]

@@ -123,7 +123,15 @@ def test_rows_hold_every_example_once_within_their_bound() -> None:
     assert len(micro_batches(packed, tokens=0)) == 1
 
 
-def test_an_answer_that_was_cut_away_carries_nothing() -> None:
+def test_what_shares_a_row_is_one_line_without_padding() -> None:
+    examples = _examples(9, answers=2)
+    laid = lay(rows(examples, row_tokens=40))
+    assert laid.ids_BT.shape == (1, sum(example.length for example in examples))
+    assert laid.blocks is not None
+    assert lay(rows(_examples(9, answers=1))).blocks is None
+
+
+def test_an_answer_without_tokens_carries_nothing() -> None:
     laid = lay(rows([Example([5, 6, 7], ([],)), Example([5, 6], ([8],))]))
     assert laid.targets_N.tolist() == [8]
     assert laid.predictor_N.tolist() == [4]
