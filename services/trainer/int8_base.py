@@ -7,19 +7,20 @@ products with the weights scaled back.
 
 import importlib.util
 import logging
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from rookery.errors import SetupError
+from services.trainer.fitting.backbone import load_causal_lm
 
 
-def loading(device: torch.device) -> Mapping[str, Any]:
-    """What `from_pretrained` is told, so that the layers are turned to integers on `device` as they are read.
+def load(path: Path, *, dtype: torch.dtype, device: torch.device) -> Any:
+    """The language model of a directory, on `device`; what does not become integers is of `dtype`.
 
     Raises:
-        SetupError: bitsandbytes is not installed.
+        SetupError: bitsandbytes is not installed, or there is no model.
     """
     if importlib.util.find_spec("bitsandbytes") is None:
         raise SetupError("--int8-base needs bitsandbytes: pip install 'rookery[bits8]'")
@@ -27,5 +28,15 @@ def loading(device: torch.device) -> Mapping[str, Any]:
 
     # It says at every product that inputs go through 16 bits.
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
-    place = str(device) if device.index is not None or device.type == "cpu" else 0
-    return {"quantization_config": BitsAndBytesConfig(load_in_8bit=True), "device_map": {"": place}}
+    model = load_causal_lm(
+        path,
+        dtype=dtype,
+        quantization_config=BitsAndBytesConfig(load_in_8bit=True),
+        device_map={"": str(device) if device.index is not None or device.type == "cpu" else 0},
+    )
+    if device.type == "cpu":
+        # What stays as it was lies in the mapped file, all of which would stay in memory with it.
+        for weight in model.parameters():
+            if weight.dtype != torch.int8:
+                weight.data = weight.data.clone()
+    return model

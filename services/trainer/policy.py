@@ -37,8 +37,10 @@ class Policy:
     def _build(self, settings: TrainerSettings) -> None:
         disable_progress_bar()  # the run has its own; in a log it is noise
         dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
-        how = int8_base.loading(self.device) if settings.int8_base else {}
-        base = load_causal_lm(settings.model, dtype=dtype, **how)
+        if settings.int8_base:
+            base = int8_base.load(settings.model, dtype=dtype, device=self.device)
+        else:
+            base = load_causal_lm(settings.model, dtype=dtype)
         hf_attention.use(base)
         if settings.gradient_checkpointing:
             base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

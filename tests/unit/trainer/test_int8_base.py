@@ -1,5 +1,7 @@
 """A base in 8 bits: smaller, nearly the same numbers, and what comes of it is the usual adapter."""
 
+import gc
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,17 @@ def test_it_takes_a_quarter_of_the_memory(small: Policy, whole: Policy) -> None:
     assert held(small) == held(whole) / 4
 
 
+def test_nothing_of_the_whole_weights_stays_in_memory(
+    bitsandbytes: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    """A view of one norm in the mapped file would hold all of it."""
+    folder = shutil.copytree(tiny_model, tmp_path / "alone")
+    policy = policy_for(settings(folder, int8_base=True))
+    gc.collect()
+    assert policy.model is not None
+    assert str(folder) not in Path("/proc/self/maps").read_text()
+
+
 def test_numbers_and_gradients_are_those_of_the_whole_base_within_rounding(
     small: Policy, whole: Policy
 ) -> None:
@@ -111,9 +124,11 @@ def test_a_step_moves_the_adapter_alone_and_the_commit_is_the_usual_one(small: P
     assert all(torch.equal(value, now[name]) for name, value in frozen.items())
 
 
-def test_it_is_refused_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_refused_where_it_cannot_be(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(int8_base.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SetupError, match=r"--int8-base needs bitsandbytes: pip install 'rookery\[bits8\]'"):
-        int8_base.loading(torch.device("cpu"))
+        policy_for(settings(tiny_model, int8_base=True))
     with pytest.raises(SetupError, match="--int8-base: a GPT-2 is served merged"):
         policy_for(settings(write_gpt2(tmp_path), int8_base=True, lora_targets="c_attn"))
