@@ -93,6 +93,7 @@ class MlflowTracker(Tracker):
         with _boundary("leave the run's files with MLflow"):
             for path, place in artifacts(self._folder):
                 self._client.log_artifact(self._run_id, str(path), place)
+        with _boundary("tell MLflow that the run has ended"):
             self._client.set_terminated(self._run_id, status)
 
     def _run(self) -> None:

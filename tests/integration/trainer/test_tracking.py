@@ -75,6 +75,18 @@ def test_how_a_run_ends_is_told(tmp_path: Path, store: Path, end: BaseException,
     assert client_of(store).get_run(run_id).info.status == status
 
 
+def test_a_file_that_cannot_be_kept_leaves_no_run_running(
+    tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("mlflow")
+    folder = tmp_path / "run"
+    with track(folder, wanted=True, params={}, artifacts=lambda folder: [(folder / "missing", None)]):
+        pass
+    run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
+    assert client_of(store).get_run(run_id).info.status == "FINISHED"
+    assert "could not leave the run's files with MLflow" in caplog.text
+
+
 def test_mlflow_away_is_said_and_stops_nothing(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
