@@ -17,6 +17,7 @@ from typing import Self
 from rookery import metrics
 from rookery.engines.engine import Engine
 from rookery.engines.job import Call, Job, Slot
+from rookery.engines.lane import Lane
 from rookery.engines.quarantine import Quarantine
 from rookery.errors import EngineFault, RookeryError, Unavailable
 from rookery.uci import Analysis, Query
@@ -31,34 +32,6 @@ MAX_WAIT_S = 60.0
 
 _STOPS = "the engines stop"
 _UNANSWERED = Unavailable("not answered yet")
-
-
-class Lane:
-    """The searches of one request: lanes with work take turns at the engines."""
-
-    def __init__(self, pool: "EnginePool") -> None:
-        self._pool = pool
-        self.jobs: deque[Job] = deque()
-
-    async def search(self, query: Query) -> Analysis:
-        """The engine's answer to `query`.
-
-        Raises:
-            Unavailable: the queue is full, or the search waited too long in it.
-            Quarantined: the position has killed two engines.
-            EngineFault: no engine can be started, or the engine answered nonsense.
-        """
-        (result,) = await self.search_all([query])
-        if isinstance(result, Analysis):
-            return result
-        raise result
-
-    async def search_all(self, queries: Sequence[Query]) -> list[Analysis | RookeryError]:
-        """The answers to `queries` in their order, an error in the place of one that `search` would raise.
-
-        Whoever cancels this gives up all of them.
-        """
-        return await self._pool.answer(queries, self)
 
 
 class EnginePool:
@@ -101,11 +74,11 @@ class EnginePool:
 
     def lane(self) -> Lane:
         """A turn at the engines for one request."""
-        return Lane(self)
+        return Lane(self.answer)
 
     async def search(self, query: Query) -> Analysis:
         """As `Lane.search`, for a request of a single search."""
-        return await Lane(self).search(query)
+        return await Lane(self.answer).search(query)
 
     async def answer(self, queries: Sequence[Query], lane: Lane) -> list[Analysis | RookeryError]:
         """What `Lane.search_all` says, for `lane`."""
@@ -236,7 +209,7 @@ class EnginePool:
 
     def _again(self, job: Job) -> None:
         """Queues `job` before all others: it has waited already."""
-        lane = Lane(self)
+        lane = Lane(self.answer)
         lane.jobs.append(job)
         self._turns.appendleft(lane)
         self._queued += 1
