@@ -101,8 +101,14 @@ def _mask(block: Block, window: int | None) -> torch.Tensor | None:
     if not windowed and _knows_lower_right(block.keys_SK.device):
         bias: torch.Tensor = causal_lower_right(queries, keys)
         return bias
-    mask_QK = torch.ones(queries, keys, dtype=torch.bool, device=block.keys_SK.device).tril(keys - queries)
-    return mask_QK.triu(keys - queries - window + 1) if windowed and window is not None else mask_QK
+    return triangle(queries, keys, window=window, device=block.keys_SK.device)
+
+
+def triangle(queries: int, keys: int, *, window: int | None, device: torch.device) -> torch.Tensor:
+    """[Q, K]: a query, of the last of the keys, sees itself and those before it, of `window` in all."""
+    own = keys - queries
+    mask_QK = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(own)
+    return mask_QK if window is None else mask_QK.triu(own - window + 1)
 
 
 def _knows_lower_right(device: torch.device) -> bool:

@@ -12,7 +12,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from rookery.errors import SetupError
-from services.trainer.attention import Blocks, attend
+from services.trainer.attention import Blocks, attend, triangle
 
 NAME = "rookery"
 
@@ -65,6 +65,9 @@ def _attention(
     **rest: Any,
 ) -> tuple[torch.Tensor, None]:
     if sharing is None:
+        queries, keys = query.shape[2], key.shape[2]
+        if attention_mask is None and sliding_window is not None and sliding_window < keys:
+            attention_mask = triangle(queries, keys, window=sliding_window, device=query.device)
         plain: tuple[torch.Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **rest
         )
@@ -76,8 +79,11 @@ def _attention(
     return attend(query, key, value, sharing.blocks, scale=scaling, window=sliding_window), None
 
 
-def _mask(*args: Any, sharing: Sharing | None = None, **rest: Any) -> torch.Tensor | None:
-    """None where nothing is padded: positions that start anew would else be taken for packed sequences."""
+def _mask(*args: Any, **rest: Any) -> torch.Tensor | None:
+    """None where nothing is padded: positions that start anew would else be taken for packed sequences.
+
+    Windows are not in it either: `_attention` minds them.
+    """
     if rest.get("attention_mask") is None:
         return None
     mask: torch.Tensor | None = sdpa_mask(*args, **rest)

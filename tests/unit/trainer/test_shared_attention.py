@@ -180,6 +180,16 @@ def test_padding_is_masked_where_a_model_is_used_by_itself(tmp_path: Path) -> No
     torch.testing.assert_close(padded.logits[:, 2:], expected, atol=1e-5, rtol=0)
 
 
+def test_a_window_is_minded_where_a_model_is_used_by_itself() -> None:
+    torch.manual_seed(0)
+    model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=6)).eval()
+    ids = torch.arange(1, 31).view(2, 15)
+    with torch.no_grad():
+        expected = model(input_ids=ids).logits
+        hf_attention.use(model)
+        torch.testing.assert_close(model(input_ids=ids).logits, expected, atol=1e-5, rtol=0)
+
+
 def test_a_model_outside_the_interface_is_refused(tmp_path: Path) -> None:
     model = GPTJForCausalLM(GPTJConfig(vocab_size=96, n_embd=32, n_layer=1, n_head=2, rotary_dim=8))
     with pytest.raises(SetupError, match="does not let its attention be chosen"):
