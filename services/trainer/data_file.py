@@ -35,7 +35,9 @@ def local(place: str) -> Path:
         return Path(place)
     with _faults(place):
         files, remote = _opened(place)
-        folder, name = remote.rsplit("/", 1)
+        folder, _, name = remote.rpartition("/")
+        if "/" not in remote:
+            raise SetupError(f"--data {place}: a bucket, and no file in it")
         copy: Path = _cache_dir() / files.ukey(remote)[:32] / name
         if not copy.exists():
             logger.info("copies %s (%.1f MB) to %s", place, files.size(remote) / 1e6, copy)

@@ -16,6 +16,12 @@ from services.trainer.settings import DpoSettings, SftSettings  # noqa: E402
 URL = "memory://bucket/set/moves.jsonl"
 
 
+class Bare(AbstractFileSystem):  # type: ignore[misc]
+    """Whose paths begin with the bucket, as those of S3."""
+
+    protocol = "bare"
+
+
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AbstractFileSystem]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -46,6 +52,9 @@ def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
         local(URL)
     with pytest.raises(SetupError, match="--data nobody://x/y: Protocol not known: nobody"):
         local("nobody://x/y")
+    fsspec.register_implementation("bare", Bare, clobber=True)
+    with pytest.raises(SetupError, match="--data bare://bucket/: a bucket, and no file in it"):
+        local("bare://bucket/")
 
 
 def test_a_url_stays_one_in_the_settings() -> None:
