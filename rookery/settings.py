@@ -84,6 +84,12 @@ class Settings(BaseSettings):
         return dict(values)
 
     @classmethod
+    def of_file(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
+        """What counts of a TOML file's values, given what stronger sources say: all of them."""
+        del stronger
+        return dict(values)
+
+    @classmethod
     def parse(cls, argv: list[str], *, prog: str, show: Callable[[Self], None] | None = None) -> Self:
         """Reads flags over environment over TOML over preset; `show` prints what --dry-run says beyond them.
 
@@ -110,6 +116,10 @@ class SharedEnvironment(InitSettingsSource):
 
 class TomlFile(InitSettingsSource):
     """The file that ROOKERY_CONFIG names."""
+
+    def __call__(self) -> dict[str, Any]:
+        own = cast(type[Settings], self.settings_cls)
+        return own.of_file(super().__call__(), stronger=self.current_state)
 
 
 class PresetFile(PydanticBaseSettingsSource):

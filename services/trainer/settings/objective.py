@@ -62,6 +62,8 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
         **dict.fromkeys(sorted(_PPO), When("objective", ("ppo",))),
     }
 
+    moved: ClassVar[frozenset[str]] = frozenset(name for defaults in DEFAULTS.values() for name in defaults)
+
     objective: ObjectiveName = "grpo"
     """Surrogate loss; it also sets the defaults of the settings below that its paper sets."""
     clip_low: PositiveFloat = 0.2
@@ -120,8 +122,7 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
         theirs = values.get("objective", "grpo")
         if stronger.get("objective", theirs) == theirs:
             return dict(values)
-        own = {name for name, when in cls.reading.items() if when.setting == "objective"}
-        own.update(name for defaults in DEFAULTS.values() for name in defaults)
+        own = cls.moved.union(name for name, when in cls.reading.items() if when.setting == "objective")
         return {name: value for name, value in values.items() if name not in own}
 
     @model_validator(mode="after")

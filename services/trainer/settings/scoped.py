@@ -1,7 +1,8 @@
 """Settings that count only where others have certain values.
 
 A setting that a user gives and nothing reads is a misunderstanding, and refused. One that a preset or an
-objective's own defaults bring is no more than a default, and not taken. Arguments in code are left alone.
+objective's own defaults bring is no more than a default, and not taken; nor is what a file says that would
+hold without it, for it may be a file that --dry-run has printed whole. Arguments in code are left alone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,11 +53,23 @@ class ScopedSettings(Settings):
     reading: ClassVar[Mapping[str, When]] = {}
     """By setting; one that is not here is always read. What `When` names may itself be here."""
 
+    moved: ClassVar[frozenset[str]] = frozenset()
+    """Settings whose defaults `own_defaults` may give."""
+
     @classmethod
     def own_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Defaults that follow from other values, as yet unchecked."""
         del values
         return {}
+
+    @classmethod
+    def of_file(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
+        """Without what presets and defaults say as well, where other settings decide on it."""
+        name = stronger.get("preset", values.get("preset"))
+        preset = cls.of_preset(cls.preset_values(name), stronger=values) if name else {}
+        fields = {name: cls.model_fields[name].default for name in cls.reading.keys() | cls.moved}
+        weaker = fields | dict(cls.own_defaults({**preset, **values})) | preset
+        return {name: value for name, value in values.items() if name not in fields or value != weaker[name]}
 
     def unread(self) -> dict[str, str]:
         """What nothing reads, with the settings at fault: `--objective grpo`."""

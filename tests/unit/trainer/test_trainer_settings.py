@@ -173,6 +173,33 @@ def test_what_is_printed_and_kept_can_be_read_again(
     assert parse("") == resolved
 
 
+@pytest.mark.parametrize("kept", ["", "--objective gspo", "--preset rookworld-mini", "--objective dr-grpo"])
+def test_what_a_kept_file_says_by_default_gives_way_to_another_objective(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in (
+        "--objective cispo",
+        "--objective ppo",
+        "--objective gspo --kl k3",
+        "--kl none --kl-report-every 3",
+    ):
+        monkeypatch.delenv(CONFIG_VARIABLE, raising=False)
+        parse(f"{kept} --lr 0.5").write_resolved(tmp_path)
+        expected = parse(f"{kept} --lr 0.5 {other}")
+        monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "trainer.toml"))
+        assert parse(other) == expected
+
+
+def test_what_a_file_chooses_and_nothing_reads_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.toml").write_text("[trainer]\nclip_low = 0.1\n")
+    monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "run.toml"))
+    assert parse("--objective gspo").clip_low == 0.1
+    with pytest.raises(SetupError, match=r"--clip-low 0.1 .file. is not read with --objective cispo"):
+        parse("--objective cispo")
+
+
 def test_a_wide_clip_of_whole_completions_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert parse("--objective gspo").clip_high == 4e-4
