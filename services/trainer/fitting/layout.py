@@ -99,7 +99,9 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     alone = all(len(row) == 1 and len(row[0].answers) == 1 for row in rows)
     lines: Sequence[Sequence[Example]] = rows if alone else [examples]
     width = max(map(_length, lines))
-    ids, positions = (torch.zeros(len(lines), width, dtype=torch.long) for _ in range(2))
+    ids = torch.zeros(len(lines), width, dtype=torch.long)
+    # Those of padding go on: transformers would draw a mask, taking restarts for packed sequences.
+    positions = torch.arange(width).repeat(len(lines), 1)
     predictor: list[int] = []
     ends: list[int] = []
     stretches: list[Stretch] = []

@@ -131,6 +131,12 @@ def test_what_shares_a_row_is_one_line_without_padding() -> None:
     assert lay(rows(_examples(9, answers=1))).blocks is None
 
 
+def test_positions_of_padding_are_no_beginning_of_another_sequence() -> None:
+    laid = lay(rows(_examples(9, answers=1)))
+    assert laid.ids_BT.shape[0] == 9
+    assert (laid.positions_BT == torch.arange(laid.ids_BT.shape[1])).all()
+
+
 def test_an_answer_without_tokens_carries_nothing() -> None:
     laid = lay(rows([Example([5, 6, 7], ([],)), Example([5, 6], ([8],))]))
     assert laid.targets_N.tolist() == [8]
