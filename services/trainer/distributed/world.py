@@ -36,7 +36,7 @@ class World:
     size = 1
 
     def deal(self, rows: Sequence[Row], *, tokens: int) -> Deal:
-        """Everybody's micro-batches of `rows`, at most `tokens` padded tokens each, and one's own turns."""
+        """Everybody's micro-batches of `rows`, at most `tokens` tokens each, and one's own turns."""
         return deal(rows, tokens=tokens, rank=0, size=1, even=False)
 
     def gather(self, items: list[Any]) -> list[Any]:
