@@ -88,10 +88,10 @@ async def _train(
     with commits.sole_writer(settings.adapters_dir):
         policy = await asyncio.to_thread(policy_for, settings)
         settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
-        settings.write_resolved(settings.run_dir)
         state["reason"] = "waiting for redis"
         await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
         await asyncio.to_thread(check_story, settings, streams)
+        settings.write_resolved(settings.run_dir)  # not those of a resume that is refused
         epoch = await asyncio.to_thread(streams.take_over)
         urls = [url for url in settings.inference_urls.split(",") if url]
         publisher = Publisher(streams, urls, epoch=epoch, loop=asyncio.get_running_loop())

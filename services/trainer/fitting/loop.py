@@ -94,9 +94,9 @@ def fit(course: Course, source: Source, settings: FitSettings, tracker: Tracker)
         betas=(0.9, 0.98),
         weight_decay=settings.weight_decay,
     )
-    settings.write_resolved(settings.out)
     identity = fingerprint(settings)
     step = checkpoint.restore(settings.out, weights, optimizer, fingerprint=identity)
+    settings.write_resolved(settings.out)
     logger.info(
         "%s: %d examples, %d weights, %d steps of %d from step %d",
         course.name, len(source), sum(weight.numel() for weight in weights.values()),

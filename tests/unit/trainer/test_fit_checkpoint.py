@@ -143,5 +143,6 @@ def test_a_path_typed_otherwise_is_the_same_run_and_other_data_are_another(
     _write(moved, "e2e4", "d2d4", "g1f3", "a2a3")
     with pytest.raises(InvalidInput, match=r"made with other settings \(data was 'SHA-256 [0-9a-f]+', is"):
         sft.run(again)
+    assert "renamed" not in (settings.out / "sft.toml").read_text()
     _write(moved, "e2e4", "d2d4", "g1f3", "c2c4")
     assert (sft.run(again) / "model.safetensors").exists()

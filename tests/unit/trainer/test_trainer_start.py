@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from services.trainer import commits, process  # noqa: E402
 from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer.autobatch import choice  # noqa: E402
 from services.trainer.autobatch.profiles import FILE, saved_choice  # noqa: E402
+from services.trainer.distributed.world import World  # noqa: E402
 from services.trainer.fitting.setup import device_named  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
@@ -45,6 +47,37 @@ def test_nothing_is_begun_that_cannot_go_on(
     settings = TrainerSettings(model=Path("none"), run_dir=tmp_path, **{"device": "cpu", **given})
     with pytest.raises(RookeryError, match=said):
         asyncio.run(process.run(settings))
+
+
+class Streams:
+    """Those of a run that has published nothing."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def agree(self, settings: object) -> None: ...
+
+    def policy(self) -> None: ...
+
+
+def test_a_resume_that_is_refused_leaves_the_kept_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, fake in (("RunStreams", Streams), ("policy_for", id), ("settle_micro_batch", lambda s, _: s)):
+        monkeypatch.setattr(process, name, fake)
+    then = TrainerSettings(model=Path("m"), run_dir=tmp_path, device="cpu")
+    commits.write(
+        then.adapters_dir,
+        number=0,
+        files={"adapter_model.safetensors": b"", commits.OPTIMIZER: b""},
+        ledger=(),
+        fingerprint=then.fingerprint(),
+    )
+    then.write_resolved(tmp_path)
+    kept = (tmp_path / "trainer.toml").read_text()
+    now = then.model_copy(update={"batch_groups": 9})
+    with pytest.raises(SetupError, match="batch_groups was '32', is '9'"):
+        asyncio.run(process._train(now, World(), {}, threading.Event()))
+    assert (tmp_path / "trainer.toml").read_text() == kept
 
 
 def test_a_gpu_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
