@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load, save
 
+from rookery.errors import SetupError
 from rookery.hub import model_folder
 from services.trainer.gpt2.config import is_gpt2
 from services.trainer.gpt2.merged import MergedPolicy
@@ -75,11 +76,13 @@ def policy_for(settings: TrainerSettings) -> Policy:
     """What the settings ask for: a critic for PPO, every weight where there is no adapter.
 
     Raises:
-        SetupError: there is no such model.
+        SetupError: there is no such model, or it is no GPT-2 and has no adapter.
     """
     folder = model_folder(str(settings.model))
     plain: type[Policy] = Policy
     critic: type[Policy] = ActorCritic
+    if not settings.lora_rank and not is_gpt2(folder):
+        raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {settings.model} is none")
     if not settings.lora_rank:
         plain, critic = Gpt2Policy, Gpt2ActorCritic
     elif is_gpt2(folder):

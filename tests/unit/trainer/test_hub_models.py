@@ -47,6 +47,12 @@ def test_a_gpt2_is_recognised_by_its_id(snapshot: Path, tmp_path: Path) -> None:
     assert type(policy_for(whole)) is Gpt2Policy
 
 
+def test_all_weights_of_another_model_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+    whole = TrainerSettings(model=tiny_model, run_dir=tmp_path, lora_rank=0, device="cpu")
+    with pytest.raises(SetupError, match=f"--lora-rank 0 trains every weight of a GPT-2, and {tiny_model}"):
+        policy_for(whole)
+
+
 def test_a_model_that_is_not_here_says_how_to_fetch_it(snapshot: Path, tmp_path: Path) -> None:
     said = rf"no model '{ID}' \(--model\): .*hf download {ID}"
     with pytest.raises(SetupError, match=said):
