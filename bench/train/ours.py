@@ -39,7 +39,7 @@ def run_grpo(work: Work) -> Measured:
 
     from services.trainer import optimizer as adam
     from services.trainer.learner import Learner
-    from services.trainer.policy import Policy
+    from services.trainer.model.policy import Policy
     from services.trainer.settings import TrainerSettings
     from services.trainer.step import train_step
 
@@ -78,7 +78,7 @@ def run_sft(work: Work, chats: Path) -> Measured:
     """`rookery sft` itself; its metrics.jsonl has the seconds of each step."""
     import shutil
 
-    from services.trainer import sft
+    from services.trainer.fitting import sft
     from services.trainer.fitting.log import Log
     from services.trainer.settings import SftSettings
 

@@ -112,9 +112,9 @@ def run(case: Scale) -> Reached:
 
     from bench.train.ours import trace_group
     from services.trainer import optimizer as adam
-    from services.trainer.diagnostics import Meter
     from services.trainer.learner import Learner
-    from services.trainer.policy import Policy
+    from services.trainer.model.policy import Policy
+    from services.trainer.records.diagnostics import Meter
     from services.trainer.settings import TrainerSettings
     from services.trainer.step import train_step
 

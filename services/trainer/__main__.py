@@ -16,9 +16,9 @@ from rookery.logs import configure
 from rookery.settings import Settings, fail
 
 FITS = {
-    "sft": ("SftSettings", "services.trainer.sft"),
+    "sft": ("SftSettings", "services.trainer.fitting.sft"),
     "reward-model": ("RewardModelSettings", "services.trainer.reward_model.training"),
-    "dpo": ("DpoSettings", "services.trainer.dpo"),
+    "dpo": ("DpoSettings", "services.trainer.fitting.dpo"),
 }
 """Commands that train on a file: their settings and their module, whose `run` takes these."""
 

@@ -8,16 +8,17 @@ from typing import Any, Protocol, TypeAlias
 import torch
 
 from rookery.trace import TraceGroup
-from services.trainer import finite, schedule
 from services.trainer import optimizer as adam
-from services.trainer.batch import Batch
+from services.trainer import schedule
+from services.trainer.batches import finite
+from services.trainer.batches.batch import Batch
+from services.trainer.batches.tensors import collate
 from services.trainer.distributed.sharding import whole
 from services.trainer.distributed.world import World
 from services.trainer.losses.measures import Measures, Pending, summary
 from services.trainer.losses.objective import Objective
-from services.trainer.policy import Policy
+from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
-from services.trainer.tensors import collate
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from rookery.trace import TraceGroup
-from services.trainer import finite
-from services.trainer.advantages import Averages, updated
-from services.trainer.collapse import collapsed_steps
+from services.trainer.batches import finite
+from services.trainer.batches.advantages import Averages, updated
+from services.trainer.batches.collapse import collapsed_steps
 from services.trainer.losses.coefficient import Controlled, moved
 from services.trainer.settings import ObjectiveSettings
 

@@ -15,18 +15,18 @@ from typing import Any
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
-from services.trainer import commits
-from services.trainer.commits import Commit
-from services.trainer.diagnostics import Meter
+from services.trainer.batches.intake import Intake
 from services.trainer.distributed.world import World
-from services.trainer.intake import Intake
 from services.trainer.learner import Learner
-from services.trainer.policy import Policy
-from services.trainer.publisher import Publisher
-from services.trainer.report import Report, ages_of, describe_step, strict
+from services.trainer.model.policy import Policy
+from services.trainer.records.diagnostics import Meter
+from services.trainer.records.report import Report, ages_of, describe_step, strict
+from services.trainer.records.tracking import track
 from services.trainer.settings import TrainerSettings
-from services.trainer.tracking import track
 from services.trainer.trainee import Leader, Trainee
+from services.trainer.versions import commits
+from services.trainer.versions.commits import Commit
+from services.trainer.versions.publisher import Publisher
 
 logger = logging.getLogger(__name__)
 

@@ -12,16 +12,16 @@ from typing import Protocol
 
 import torch
 
-from services.trainer import finite
-from services.trainer.batch import Row
+from services.trainer.batches import finite
+from services.trainer.batches.batch import Row
+from services.trainer.batches.gae import gae, token_rewards
+from services.trainer.batches.tensors import MicroBatch, collate
 from services.trainer.descent import Learned, Lesson, Moved, gathered, move
-from services.trainer.gae import gae, token_rewards
-from services.trainer.head import TokenScores, Wanted
 from services.trainer.losses.measures import Measures, Pending, summary
 from services.trainer.losses.objective import Objective
 from services.trainer.losses.value import value_losses
+from services.trainer.model.head import TokenScores, Wanted
 from services.trainer.settings import TrainerSettings
-from services.trainer.tensors import MicroBatch, collate
 
 
 class Actor(Protocol):

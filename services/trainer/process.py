@@ -12,7 +12,6 @@ from rookery import __version__
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
-from services.trainer import commits
 from services.trainer import optimizer as adam
 from services.trainer.autobatch.choice import settle_micro_batch
 from services.trainer.distributed.follower import follow
@@ -20,9 +19,10 @@ from services.trainer.distributed.join import joined, own_device
 from services.trainer.distributed.world import Follower, World
 from services.trainer.fitting.setup import device_named
 from services.trainer.loop import check_story, train
-from services.trainer.publisher import Publisher
+from services.trainer.model.value_head import policy_for
 from services.trainer.settings import TrainerSettings
-from services.trainer.value_head import policy_for
+from services.trainer.versions import commits
+from services.trainer.versions.publisher import Publisher
 
 logger = logging.getLogger(__name__)
 

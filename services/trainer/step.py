@@ -8,12 +8,12 @@ import torch
 
 from rookery.trace import TraceGroup
 from services.trainer import ppo
-from services.trainer.batch import prepare
+from services.trainer.batches.batch import prepare
 from services.trainer.descent import Lesson, Method, once
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
 from services.trainer.losses.coefficient import coefficient
-from services.trainer.policy import Policy
+from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 
 

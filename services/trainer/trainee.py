@@ -11,11 +11,11 @@ import torch
 
 from rookery.trace import TraceGroup
 from services.trainer import optimizer as adam
-from services.trainer import positions
 from services.trainer.distributed import orders
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
-from services.trainer.policy import Policy
+from services.trainer.model import positions
+from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import StepResult, train_step
 

@@ -144,10 +144,10 @@ def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: P
     """The named adapter gives the server's log-probabilities to 1e-5 in the mean, its neighbours do not."""
     import torch
 
-    from services.trainer.batch import rows
-    from services.trainer.policy import Policy
+    from services.trainer.batches.batch import rows
+    from services.trainer.batches.tensors import collate
+    from services.trainer.model.policy import Policy
     from services.trainer.settings import TrainerSettings
-    from services.trainer.tensors import collate
 
     policy = Policy(TrainerSettings(model=ROOT / "models/rook-tiny", run_dir=tmp_path, device="cpu"))
 

@@ -5,16 +5,16 @@ import logging
 import torch
 from rich.console import Console
 
-from services.trainer import positions
 from services.trainer.autobatch import profiles
 from services.trainer.autobatch.probe import Shape, probe
 from services.trainer.autobatch.profiles import Profile
 from services.trainer.autobatch.search import TARGET, Found, search
-from services.trainer.durable import made
-from services.trainer.policy import Policy
+from services.trainer.model import positions
+from services.trainer.model.policy import Policy
+from services.trainer.model.value_head import policy_for
 from services.trainer.settings import TrainerSettings
 from services.trainer.settings.autobatch import AutobatchSettings
-from services.trainer.value_head import policy_for
+from services.trainer.versions.durable import made
 
 logger = logging.getLogger(__name__)
 

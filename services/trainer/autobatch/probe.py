@@ -32,8 +32,8 @@ from services.trainer import optimizer as adam
 from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.autobatch.search import TARGET
 from services.trainer.learner import Learner
-from services.trainer.memory import available_bytes, resident_bytes, watch
-from services.trainer.policy import Policy
+from services.trainer.model.policy import Policy
+from services.trainer.records.memory import available_bytes, resident_bytes, watch
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
 

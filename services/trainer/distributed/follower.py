@@ -10,7 +10,7 @@ from rookery.errors import SetupError
 from services.trainer.distributed import orders
 from services.trainer.distributed.world import Follower
 from services.trainer.learner import Learner
-from services.trainer.policy import Policy
+from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.trainee import Trainee
 

@@ -6,7 +6,7 @@ Every process knows the whole batch and comes to the same answer.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.trainer.batch import Row, micro_batches
+from services.trainer.batches.batch import Row, micro_batches
 
 
 @dataclass(frozen=True, slots=True)

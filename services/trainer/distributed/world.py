@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from rookery.errors import Unavailable
-from services.trainer.batch import Row
+from services.trainer.batches.batch import Row
 from services.trainer.distributed.shares import Deal, deal
 
 logger = logging.getLogger(__name__)

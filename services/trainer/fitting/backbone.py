@@ -13,10 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from rookery.errors import SetupError
-from services.trainer import hf_attention
-from services.trainer.attention import Blocks
 from services.trainer.fitting.layout import Laid
-from services.trainer.hf_attention import Sharing
+from services.trainer.model import hf_attention
+from services.trainer.model.attention import Blocks
+from services.trainer.model.hf_attention import Sharing
 
 _CHUNK_LOGITS = 1 << 26
 """Logits held at once: 256 MiB in float32."""

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from rookery.errors import InvalidInput
 from services.trainer import optimizer as adam
-from services.trainer.durable import sync_files, sync_folder
-from services.trainer.json_file import read_object
+from services.trainer.versions.durable import sync_files, sync_folder
+from services.trainer.versions.json_file import read_object
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Examples to rows of tokens: the answers of a prompt share it, several examples may share a row.
 
 An answer sees its prompt and itself, an example nothing of another: rows in which that is less than all
-before a token go through attention as one line of blocks (`services.trainer.attention`), without padding.
+before a token go through attention as one line of blocks (`model.attention`), without padding.
 Positions restart with every example and, after its prompt, with every answer. So the numbers are those of
 each prompt with each answer alone, however they are laid; only the work differs.
 
@@ -14,7 +14,7 @@ from itertools import chain
 
 import torch
 
-from services.trainer.attention import Blocks, Stretch
+from services.trainer.model.attention import Blocks, Stretch
 
 
 @dataclass(frozen=True, slots=True)

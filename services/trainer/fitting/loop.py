@@ -22,9 +22,9 @@ from services.trainer.fitting.layout import Example, Laid, lay, micro_batches, r
 from services.trainer.fitting.log import Log
 from services.trainer.fitting.order import Source, batches
 from services.trainer.fitting.setup import fingerprint
-from services.trainer.memory import levels
+from services.trainer.records.memory import levels
+from services.trainer.records.tracking import Tracker
 from services.trainer.settings import FitSettings
-from services.trainer.tracking import Tracker
 
 logger = logging.getLogger(__name__)
 

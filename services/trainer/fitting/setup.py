@@ -11,12 +11,13 @@ from transformers.utils.logging import disable_progress_bar
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import model_folder
-from services.trainer import commits, positions
-from services.trainer.data_file import local, sha256
-from services.trainer.durable import made, sync_files, sync_folder
+from services.trainer.examples.data_file import local, sha256
 from services.trainer.fitting import checkpoint
 from services.trainer.fitting.lora import adapter_files, with_adapter
+from services.trainer.model import positions
 from services.trainer.settings import FitSettings
+from services.trainer.versions import commits
+from services.trainer.versions.durable import made, sync_files, sync_folder
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from services.trainer.distributed.sharding import whole
 from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.loader import WEIGHTS_FILE
 from services.trainer.gpt2.policy import beside
-from services.trainer.policy import Policy
+from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 
 

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from services.trainer.attention import Blocks, attend
 from services.trainer.gpt2.cache import Cache
 from services.trainer.gpt2.config import Gpt2Config
+from services.trainer.model.attention import Blocks, attend
 
 Sees: TypeAlias = torch.Tensor | Blocks | None
 """Which token sees which: see `Gpt2.hidden`."""

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
+from services.trainer.batches.tensors import MicroBatch
 from services.trainer.distributed.sharding import place
 from services.trainer.gpt2 import loader
 from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.model import Gpt2
-from services.trainer.head import Logits
-from services.trainer.policy import Policy
+from services.trainer.model.head import Logits
+from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
-from services.trainer.tensors import MicroBatch
 
 BESIDE = (
     "generation_config.json", "merges.txt", "special_tokens_map.json", "tokenizer.json",

@@ -5,12 +5,12 @@ from typing import Self
 
 import torch
 
-from services.trainer.head import TokenScores, Wanted
+from services.trainer.batches.tensors import MicroBatch
 from services.trainer.losses import kl
 from services.trainer.losses.measures import Pending, measure
 from services.trainer.losses.surrogate import SURROGATES, Range, SurrogateLoss
+from services.trainer.model.head import TokenScores, Wanted
 from services.trainer.settings import KlKind, ObjectiveSettings
-from services.trainer.tensors import MicroBatch
 
 
 @dataclass(frozen=True, slots=True)

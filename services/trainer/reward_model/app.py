@@ -9,7 +9,7 @@ from rookery import __version__
 from rookery.body_limit import BodyLimit
 from rookery.errors import InvalidInput
 from rookery.serving import add_probes, add_problem_handlers
-from services.trainer.conversations import Messages
+from services.trainer.examples.conversations import Messages
 from services.trainer.reward_model.desk import Desk
 
 MAX_BODY_BYTES = 16 << 20

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import rookery
 from rookery.errors import SetupError
-from services.trainer.data_file import local, sha256
-from services.trainer.json_file import read_object
+from services.trainer.examples.data_file import local, sha256
 from services.trainer.reward_model.report import Report
 from services.trainer.settings import RewardModelSettings
+from services.trainer.versions.json_file import read_object
 
 CARD = "reward_model.json"
 

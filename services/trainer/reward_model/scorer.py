@@ -13,7 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from rookery import metrics
 from rookery.errors import InvalidInput, RookeryError
-from services.trainer.conversations import Messages, tokenize
+from services.trainer.examples.conversations import Messages, tokenize
 from services.trainer.fitting.backbone import load_scorer, load_tokenizer
 from services.trainer.reward_model.card import read
 

@@ -12,18 +12,18 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from services.trainer.data_file import local
+from services.trainer.examples.data_file import local
+from services.trainer.examples.pairs import PairExamples, TokenPair, read_shares
 from services.trainer.fitting.backbone import hidden_states, load_scorer, load_tokenizer
 from services.trainer.fitting.layout import Example, Laid, lay
 from services.trainer.fitting.loop import Sums, fit, mean_over
 from services.trainer.fitting.setup import base_dtype, export, prepare, ready
 from services.trainer.losses.preference import bradley_terry
-from services.trainer.pairs import PairExamples, TokenPair, read_shares
+from services.trainer.records.tracking import track
 from services.trainer.reward_model import plot
 from services.trainer.reward_model.card import CARD, describe
 from services.trainer.reward_model.report import Measured, Report, report_on
 from services.trainer.settings import RewardModelSettings
-from services.trainer.tracking import track
 
 logger = logging.getLogger(__name__)
 

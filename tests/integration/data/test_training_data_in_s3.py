@@ -7,7 +7,7 @@ import pytest
 
 from rookery.errors import SetupError, Unavailable
 from services.data.store.storage import open_folder
-from services.trainer.data_file import local
+from services.trainer.examples.data_file import local
 
 
 @pytest.fixture(autouse=True)

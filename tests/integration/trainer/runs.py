@@ -10,9 +10,9 @@ from typing import Any
 from rookery.streams import RunStreams
 from rookery.trace import Position, TraceGroup
 from services.trainer import loop
-from services.trainer.publisher import Publisher
+from services.trainer.model.value_head import policy_for
 from services.trainer.settings import TrainerSettings
-from services.trainer.value_head import policy_for
+from services.trainer.versions.publisher import Publisher
 
 BATCH = 3
 

@@ -14,9 +14,9 @@ from typing import Any
 from services.trainer.distributed.join import joined
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
+from services.trainer.model.value_head import policy_for
 from services.trainer.settings import TrainerSettings
 from services.trainer.trainee import Trainee
-from services.trainer.value_head import policy_for
 from tests.unit.trainer.groups import make_group
 
 STEPS = 3

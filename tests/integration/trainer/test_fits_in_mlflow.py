@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.trainer import provenance
+from services.trainer.records import provenance
 from services.trainer.settings import DpoSettings, RewardModelSettings, SftSettings
 from tests.unit.trainer.preferences import write_pairs
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 pytest.importorskip("mlflow")
 
-from services.trainer import dpo, sft  # noqa: E402
+from services.trainer.fitting import dpo, sft  # noqa: E402
 from services.trainer.reward_model import training  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 

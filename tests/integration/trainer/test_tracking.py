@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import SetupError
-from services.trainer import tracking
-from services.trainer.tracking import ID_FILE, track
+from services.trainer.records import tracking
+from services.trainer.records.tracking import ID_FILE, track
 
 
 @pytest.fixture

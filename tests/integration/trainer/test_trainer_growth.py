@@ -12,11 +12,11 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.diagnostics import Meter  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.memory import MIB, resident_bytes  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
-from services.trainer.report import Report, describe_step  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.records.diagnostics import Meter  # noqa: E402
+from services.trainer.records.memory import MIB, resident_bytes  # noqa: E402
+from services.trainer.records.report import Report, describe_step  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402

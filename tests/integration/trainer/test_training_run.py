@@ -24,12 +24,13 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from services.trainer import commits, loop, process  # noqa: E402
-from services.trainer.intake import Intake  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
-from services.trainer.publisher import Publisher  # noqa: E402
+from services.trainer import loop, process  # noqa: E402
+from services.trainer.batches.intake import Intake  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
-from services.trainer.value_head import policy_for  # noqa: E402
+from services.trainer.versions import commits  # noqa: E402
+from services.trainer.versions.publisher import Publisher  # noqa: E402
 from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 
@@ -229,7 +230,7 @@ def test_a_kill_between_commit_and_acknowledgement_trains_nothing_twice(
         raise KilledError
 
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr("services.trainer.intake.Intake.settle", killed)
+        patch.setattr("services.trainer.batches.intake.Intake.settle", killed)
         run.train(2)
     assert run.streams.counts().trained == 0
     run.train(2)
@@ -400,8 +401,8 @@ def test_a_group_published_twice_is_trained_once_and_settled(run: Run) -> None:
 
 def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pending under the trainer's name, yet never seen by it."""
-    monkeypatch.setattr("services.trainer.intake.KEEP_EVERY_S", 0.1)
-    monkeypatch.setattr("services.trainer.intake.IDLE_S", 0.3)
+    monkeypatch.setattr("services.trainer.batches.intake.KEEP_EVERY_S", 0.1)
+    monkeypatch.setattr("services.trainer.batches.intake.IDLE_S", 0.3)
     groups = _groups(BATCH)
     run.add(groups[:1])
     reader = Reader(run)

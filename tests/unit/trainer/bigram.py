@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 
 from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict
-from services.trainer.head import TokenScores, Wanted, score_tokens
-from services.trainer.tensors import MicroBatch
+from services.trainer.batches.tensors import MicroBatch
+from services.trainer.model.head import TokenScores, Wanted, score_tokens
 from tests.unit.trainer.groups import make_group
 
 NOTHING = Wanted()

@@ -17,7 +17,7 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.trainer.batch import Row
+from services.trainer.batches.batch import Row
 
 
 def prompt_places(rows: Sequence[Row]) -> set[int]:

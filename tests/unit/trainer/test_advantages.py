@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.advantages import Averages, advantages, group_advantages, leave_one_out, updated
+from services.trainer.batches.advantages import Averages, advantages, group_advantages, leave_one_out, updated
 
 rewards = st.lists(st.floats(-2, 1, allow_nan=False), min_size=2, max_size=16)
 batches = st.lists(rewards, min_size=1, max_size=5)

@@ -19,10 +19,10 @@ from services.trainer.autobatch import choice, probe  # noqa: E402
 from services.trainer.autobatch.probe import Shape  # noqa: E402
 from services.trainer.autobatch.profiles import FILE, Profile, Result  # noqa: E402
 from services.trainer.autobatch.search import Found, search  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
-from services.trainer.value_head import policy_for  # noqa: E402
 
 
 def machine(*, fixed: int, each: int, available: int, kills_above: float = 1.0) -> Callable[[int], Profile]:

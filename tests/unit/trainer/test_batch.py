@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.trace import TraceGroup
-from services.trainer.batch import Row, micro_batches, prepare
-from services.trainer.batch import rows as with_advantages
+from services.trainer.batches.batch import Row, micro_batches, prepare
+from services.trainer.batches.batch import rows as with_advantages
 from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 

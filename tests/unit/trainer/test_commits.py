@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import SetupError
-from services.trainer import commits
+from services.trainer.versions import commits
 
 FILES = {"adapter_model.safetensors": b"weights", "adapter_config.json": b"{}", "optimizer.safetensors": b"m"}
 PRINT = {"model": "tiny", "lora_rank": "16"}

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
-from services.trainer.chat_examples import ChatExamples  # noqa: E402
-from services.trainer.chat_files import open_chats  # noqa: E402
-from services.trainer.conversations import Messages, tokenize  # noqa: E402
+from services.trainer.examples.chat_examples import ChatExamples  # noqa: E402
+from services.trainer.examples.chat_files import open_chats  # noqa: E402
+from services.trainer.examples.conversations import Messages, tokenize  # noqa: E402
 from services.trainer.fitting.backbone import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
 
 QUESTION = {"role": "user", "content": "the board"}

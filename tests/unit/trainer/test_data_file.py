@@ -10,7 +10,7 @@ fsspec = pytest.importorskip("fsspec")
 from fsspec import AbstractFileSystem  # noqa: E402
 
 from rookery.errors import SetupError  # noqa: E402
-from services.trainer.data_file import local, sha256  # noqa: E402
+from services.trainer.examples.data_file import local, sha256  # noqa: E402
 from services.trainer.settings import DpoSettings, SftSettings  # noqa: E402
 
 URL = "memory://bucket/set/moves.jsonl"

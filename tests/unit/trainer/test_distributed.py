@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import SetupError, Unavailable
 from services.trainer.__main__ import FITS, main
-from services.trainer.batch import Row, Scored
+from services.trainer.batches.batch import Row, Scored
 from services.trainer.distributed.shares import deal, shares
 from tests.conftest import ROOT
 from tests.unit.trainer.groups import make_group

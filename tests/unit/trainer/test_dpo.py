@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from transformers import AutoModelForCausalLM  # noqa: E402
 
-from services.trainer import dpo  # noqa: E402
+from services.trainer.fitting import dpo  # noqa: E402
 from services.trainer.fitting.layout import Example, lay, rows  # noqa: E402
 from services.trainer.fitting.setup import ready  # noqa: E402
 from services.trainer.losses import preference  # noqa: E402

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rookery.trace import TraceGroup
-from services.trainer import finite
-from services.trainer.advantages import Averages
-from services.trainer.batch import Row, prepare
+from services.trainer.batches import finite
+from services.trainer.batches.advantages import Averages
+from services.trainer.batches.batch import Row, prepare
 from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 

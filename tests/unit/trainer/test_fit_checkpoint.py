@@ -15,8 +15,7 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import sft  # noqa: E402
-from services.trainer.fitting import checkpoint  # noqa: E402
+from services.trainer.fitting import checkpoint, sft  # noqa: E402
 from services.trainer.fitting.log import Log  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 

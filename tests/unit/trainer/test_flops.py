@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from services.trainer import flops  # noqa: E402
-from services.trainer.flops import Peak, shape_of, step_flops  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.records import flops  # noqa: E402
+from services.trainer.records.flops import Peak, shape_of, step_flops  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 
 
@@ -46,7 +46,7 @@ def test_work_agrees_with_torchs_counter(tiny_model: Path, tmp_path: Path) -> No
 
 
 def test_a_longer_prompt_costs_every_completion_more() -> None:
-    from services.trainer.flops import Shape
+    from services.trainer.records.flops import Shape
 
     shape = Shape(frozen=0, trained=0, head=10, head_trained=True, attention=1)
     # Two completions of 3 tokens, 2 of which are inputs: each sees the prompt, itself and what came before.

@@ -6,8 +6,8 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import frozen_head, head  # noqa: E402
-from services.trainer.frozen_head import frozen_scores, is_frozen  # noqa: E402
+from services.trainer.model import frozen_head, head  # noqa: E402
+from services.trainer.model.frozen_head import frozen_scores, is_frozen  # noqa: E402
 
 
 def scores(linear, hidden, targets, *, temperature: float) -> tuple:

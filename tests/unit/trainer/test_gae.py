@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.gae import gae, token_rewards
+from services.trainer.batches.gae import gae, token_rewards
 
 pytestmark = pytest.mark.torch
 

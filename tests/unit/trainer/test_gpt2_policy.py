@@ -11,15 +11,15 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.batch import Row, prepare  # noqa: E402
+from services.trainer.batches.batch import Row, prepare  # noqa: E402
+from services.trainer.batches.tensors import collate  # noqa: E402
 from services.trainer.gpt2.merged import MergedPolicy  # noqa: E402
 from services.trainer.gpt2.policy import Gpt2Policy  # noqa: E402
-from services.trainer.head import Wanted  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
+from services.trainer.model.head import Wanted  # noqa: E402
+from services.trainer.model.value_head import ActorCritic, policy_for  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
-from services.trainer.tensors import collate  # noqa: E402
-from services.trainer.value_head import ActorCritic, policy_for  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 

@@ -12,8 +12,8 @@ from rookery.errors import SetupError  # noqa: E402
 from services.trainer.fitting.setup import prepare  # noqa: E402
 from services.trainer.gpt2.merged import MergedPolicy  # noqa: E402
 from services.trainer.gpt2.policy import Gpt2Policy  # noqa: E402
+from services.trainer.model.value_head import MergedActorCritic, policy_for  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.value_head import MergedActorCritic, policy_for  # noqa: E402
 from tests.hub import write_snapshot  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 

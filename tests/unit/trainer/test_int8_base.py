@@ -15,15 +15,15 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load  # noqa: E402
 
-from services.trainer import int8_base  # noqa: E402
 from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.batch import prepare  # noqa: E402
+from services.trainer.batches.batch import prepare  # noqa: E402
+from services.trainer.batches.tensors import collate  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.model import int8_base  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
-from services.trainer.tensors import collate  # noqa: E402
-from services.trainer.value_head import policy_for  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 

@@ -10,8 +10,8 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.head import TokenScores, Wanted, score_tokens  # noqa: E402
 from services.trainer.losses import kl  # noqa: E402
+from services.trainer.model.head import TokenScores, Wanted, score_tokens  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 
 KINDS = ("forward", "reverse", "symmetric")
@@ -98,7 +98,7 @@ def _score(wanted: Wanted, **changed: object) -> TokenScores:
 def test_the_chunked_head_gives_the_numbers_of_the_whole_one(
     kind: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.trainer.head._CHUNK_LOGITS", chunk)
+    monkeypatch.setattr("services.trainer.model.head._CHUNK_LOGITS", chunk)
     inputs = _inputs()
     p = (inputs["head"](inputs["hidden_ND"]) / 0.7).log_softmax(-1)
     q = (inputs["head"](inputs["reference_ND"]) / 0.7).log_softmax(-1)
@@ -120,7 +120,7 @@ def test_the_chunked_head_gives_the_numbers_of_the_whole_one(
 def test_gradients_of_the_head_by_finite_differences(
     what: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.trainer.head._CHUNK_LOGITS", chunk)
+    monkeypatch.setattr("services.trainer.model.head._CHUNK_LOGITS", chunk)
     wanted = Wanted(entropy=what == "entropy", kl=what if what in KINDS else None)
     column = {"entropy": "entropy_N", "logprobs": "logprobs_N"}.get(what, "kl_N")
 
@@ -132,7 +132,7 @@ def test_gradients_of_the_head_by_finite_differences(
 
 def test_the_head_never_sees_more_rows_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither forward nor when the backward pass computes it again: the full logits never exist."""
-    monkeypatch.setattr("services.trainer.head._CHUNK_LOGITS", 6 * 2 * 2)
+    monkeypatch.setattr("services.trainer.model.head._CHUNK_LOGITS", 6 * 2 * 2)
     head, seen = _inputs()["head"], []
 
     def counting(hidden: "torch.Tensor") -> "torch.Tensor":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.trainer.advantages import Averages
+from services.trainer.batches.advantages import Averages
 from services.trainer.learner import Learner
 from services.trainer.losses.coefficient import Controlled, coefficient, moved
 from services.trainer.settings import TrainerSettings

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.trainer.left_behind import left_behind
+from services.trainer.records.left_behind import left_behind
 
 
 def _make(folder: Path, *names: str) -> None:

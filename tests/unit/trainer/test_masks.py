@@ -14,12 +14,12 @@ torch = pytest.importorskip("torch")
 from transformers import AutoTokenizer  # noqa: E402
 
 from rookery.trace import Completion  # noqa: E402
-from services.trainer.batch import micro_batches, prepare  # noqa: E402
-from services.trainer.head import TokenScores  # noqa: E402
+from services.trainer.batches.batch import micro_batches, prepare  # noqa: E402
+from services.trainer.batches.tensors import collate  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
+from services.trainer.model.head import TokenScores  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.tensors import collate  # noqa: E402
 from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
 
 TEMPLATES = {

@@ -12,11 +12,11 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.batch import Batch, Row, micro_batches, prepare  # noqa: E402
+from services.trainer.batches.batch import Batch, Row, micro_batches, prepare  # noqa: E402
+from services.trainer.batches.tensors import collate  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.tensors import collate  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402

@@ -15,8 +15,8 @@ pytest.importorskip("torch")
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
+from services.trainer.examples.pairs import PairExamples, Shares, read_shares  # noqa: E402
 from services.trainer.fitting.backbone import load_tokenizer  # noqa: E402
-from services.trainer.pairs import PairExamples, Shares, read_shares  # noqa: E402
 
 WIDE = json.dumps(
     {

@@ -14,11 +14,11 @@ torch = pytest.importorskip("torch")
 
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-from services.trainer.batch import Row, Scored, micro_batches, prepare  # noqa: E402
+from services.trainer.batches.batch import Row, Scored, micro_batches, prepare  # noqa: E402
+from services.trainer.batches.tensors import collate  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.tensors import collate  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
 
@@ -96,7 +96,7 @@ def test_gradient_checkpointing_changes_no_gradient(policy: Policy, tiny_model: 
 
 def test_the_head_in_chunks_gives_the_same_numbers(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = policy.score(collate(_rows()))
-    monkeypatch.setattr("services.trainer.head._CHUNK_LOGITS", 96 * 7)
+    monkeypatch.setattr("services.trainer.model.head._CHUNK_LOGITS", 96 * 7)
     parts = policy.score(collate(_rows()))
     assert torch.allclose(whole.logprobs_N, parts.logprobs_N, atol=1e-6)
     assert torch.allclose(whole.entropy_N, parts.entropy_N, atol=1e-6)

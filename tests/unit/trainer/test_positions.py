@@ -19,11 +19,11 @@ from services.trainer.autobatch import choice  # noqa: E402
 from services.trainer.autobatch.profiles import FILE  # noqa: E402
 from services.trainer.distributed.world import World  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.positions import limit  # noqa: E402
+from services.trainer.model.positions import limit  # noqa: E402
+from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
 from services.trainer.trainee import Trainee  # noqa: E402
-from services.trainer.value_head import policy_for  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 

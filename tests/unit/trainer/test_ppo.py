@@ -11,18 +11,19 @@ torch = pytest.importorskip("torch")
 
 from rookery.errors import SetupError  # noqa: E402
 from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict  # noqa: E402
-from services.trainer import commits, ppo  # noqa: E402
 from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.batch import prepare  # noqa: E402
+from services.trainer import ppo  # noqa: E402
+from services.trainer.batches.batch import prepare  # noqa: E402
+from services.trainer.batches.tensors import collate  # noqa: E402
 from services.trainer.descent import Lesson  # noqa: E402
 from services.trainer.distributed.world import World  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.model.value_head import FILE, ActorCritic, policy_for  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import StepResult, train_step  # noqa: E402
-from services.trainer.tensors import collate  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
-from services.trainer.value_head import FILE, ActorCritic, policy_for  # noqa: E402
+from services.trainer.versions import commits  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 

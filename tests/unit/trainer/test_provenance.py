@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import rookery
-from services.trainer import provenance
+from services.trainer.records import provenance
 
 
 def _git(folder: Path, *words: str) -> str:

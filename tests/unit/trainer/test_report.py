@@ -18,14 +18,14 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.diagnostics import Meter, components, lengths  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
-from services.trainer.report import Report, describe_step, strict  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.records.diagnostics import Meter, components, lengths  # noqa: E402
+from services.trainer.records.report import Report, describe_step, strict  # noqa: E402
+from services.trainer.records.tasks import by_task  # noqa: E402
+from services.trainer.records.tracking import Tracker  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
-from services.trainer.tasks import by_task  # noqa: E402
-from services.trainer.tracking import Tracker  # noqa: E402
 
 PHASES = {"rollout_wait": 0.5, "train": 1.0, "commit": 0.1, "settle": 0.1, "publish": 0.3}
 DROPPED = {"stale": 1, "zero_variance": 0}

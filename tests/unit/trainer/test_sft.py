@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import load_file  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-from services.trainer import sft  # noqa: E402
-from services.trainer.chat_examples import ChatExamples  # noqa: E402
-from services.trainer.chat_files import open_chats  # noqa: E402
+from services.trainer.examples.chat_examples import ChatExamples  # noqa: E402
+from services.trainer.examples.chat_files import open_chats  # noqa: E402
+from services.trainer.fitting import sft  # noqa: E402
 from services.trainer.fitting.layout import Example, lay, rows  # noqa: E402
 from services.trainer.fitting.order import batches  # noqa: E402
 

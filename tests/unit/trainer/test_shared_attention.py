@@ -26,12 +26,12 @@ from transformers import (  # noqa: E402
     Qwen3NextForCausalLM,
 )
 
-from services.trainer import attention, hf_attention  # noqa: E402
-from services.trainer.attention import Blocks, Stretch, attend  # noqa: E402
-from services.trainer.batch import Row, Scored  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.batches.batch import Row, Scored  # noqa: E402
+from services.trainer.batches.tensors import collate  # noqa: E402
+from services.trainer.model import attention, hf_attention  # noqa: E402
+from services.trainer.model.attention import Blocks, Stretch, attend  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.tensors import collate  # noqa: E402
 
 SHAPE = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,

@@ -12,15 +12,15 @@ torch = pytest.importorskip("torch")
 
 from rookery.trace import TraceGroup  # noqa: E402
 from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.batch import Row, Scored  # noqa: E402
+from services.trainer.batches.batch import Row, Scored  # noqa: E402
+from services.trainer.batches.tensors import collate  # noqa: E402
 from services.trainer.distributed.world import World  # noqa: E402
-from services.trainer.head import TokenScores, Wanted  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
-from services.trainer.policy import Policy  # noqa: E402
+from services.trainer.model.head import TokenScores, Wanted  # noqa: E402
+from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import StepResult, train_step  # noqa: E402
-from services.trainer.tensors import collate  # noqa: E402
 from services.trainer.trainee import Trainee  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 

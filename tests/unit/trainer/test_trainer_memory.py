@@ -10,8 +10,8 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 
-from services.trainer import memory  # noqa: E402
-from services.trainer.memory import MIB, available_bytes, resident_bytes, watch  # noqa: E402
+from services.trainer.records import memory  # noqa: E402
+from services.trainer.records.memory import MIB, available_bytes, resident_bytes, watch  # noqa: E402
 
 CPU = torch.device("cpu")
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from rookery.errors import SetupError
 from rookery.presets import read_preset
 from rookery.settings import CONFIG_VARIABLE
-from services.trainer import commits
 from services.trainer.settings import (
     Baseline,
     KlKind,
@@ -23,6 +22,7 @@ from services.trainer.settings import (
     TrainerSettings,
 )
 from services.trainer.settings.autobatch import AutobatchSettings
+from services.trainer.versions import commits
 
 
 def parse(flags: str) -> TrainerSettings:

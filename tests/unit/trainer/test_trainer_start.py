@@ -14,14 +14,15 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import commits, process  # noqa: E402
 from services.trainer import optimizer as adam  # noqa: E402
+from services.trainer import process  # noqa: E402
 from services.trainer.autobatch import choice  # noqa: E402
 from services.trainer.autobatch.profiles import FILE, saved_choice  # noqa: E402
 from services.trainer.distributed.world import World  # noqa: E402
 from services.trainer.fitting.setup import device_named  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+from services.trainer.versions import commits  # noqa: E402
 
 
 @pytest.mark.parametrize(

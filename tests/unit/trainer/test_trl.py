@@ -11,15 +11,15 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import sft  # noqa: E402
-from services.trainer.attention import Blocks  # noqa: E402
+from services.trainer.batches.tensors import MicroBatch  # noqa: E402
+from services.trainer.fitting import sft  # noqa: E402
 from services.trainer.fitting.layout import Example  # noqa: E402
-from services.trainer.head import TokenScores  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.losses.preference import bradley_terry, dpo  # noqa: E402
 from services.trainer.losses.weights import Extent, normaliser, share  # noqa: E402
+from services.trainer.model.attention import Blocks  # noqa: E402
+from services.trainer.model.head import TokenScores  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.tensors import MicroBatch  # noqa: E402
 
 TRL = json.loads((Path(__file__).parent / "trl_losses.json").read_text())
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rookery.trace import Trace, TraceGroup
-from services.trainer import finite
-from services.trainer.advantages import Averages, advantages, zero_variance
+from services.trainer.batches import finite
+from services.trainer.batches.advantages import Averages, advantages, zero_variance
 from services.trainer.losses.weights import Extent, normaliser, share
 from services.trainer.settings import LossWeights, TrainerSettings
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.trace import PolicyVersion, policy_name
-from services.trainer.durable import made, sync_files, sync_folder
+from services.trainer.versions.durable import made, sync_files, sync_folder
 
 STATE_VERSION = 2
 

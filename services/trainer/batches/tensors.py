@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from services.trainer.attention import Blocks, Stretch
-from services.trainer.batch import Row
+from services.trainer.batches.batch import Row
+from services.trainer.model.attention import Blocks, Stretch
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
-from services.trainer import hf_attention, int8_base
+from services.trainer.batches.tensors import MicroBatch
 from services.trainer.distributed.sharding import place
 from services.trainer.fitting.backbone import load_causal_lm
 from services.trainer.fitting.lora import adapter_files, with_adapter
 from services.trainer.fitting.setup import device_named
-from services.trainer.head import Logits, TokenScores, Wanted, score_tokens
-from services.trainer.hf_attention import Sharing
+from services.trainer.model import hf_attention, int8_base
+from services.trainer.model.head import Logits, TokenScores, Wanted, score_tokens
+from services.trainer.model.hf_attention import Sharing
 from services.trainer.settings import TrainerSettings
-from services.trainer.tensors import MicroBatch
 
 
 class Policy:

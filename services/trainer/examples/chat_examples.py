@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 from rookery.errors import InvalidInput
-from services.trainer.chat_files import Chats
-from services.trainer.conversations import tokenize
+from services.trainer.examples.chat_files import Chats
+from services.trainer.examples.conversations import tokenize
 from services.trainer.fitting.layout import Example
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.conversations import Messages, answered
+from services.trainer.examples.conversations import Messages, answered
 
 
 class Chats(Protocol):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from services.trainer.frozen_head import Reference, frozen_scores, is_frozen
 from services.trainer.losses.kl import Divergence, divergence
+from services.trainer.model.frozen_head import Reference, frozen_scores, is_frozen
 
 _CHUNK_LOGITS = 1 << 24
 """Logits held at once: 64 MiB in float32."""

@@ -15,7 +15,7 @@ from rookery.hub import model_folder
 from services.trainer.gpt2.config import is_gpt2
 from services.trainer.gpt2.merged import MergedPolicy
 from services.trainer.gpt2.policy import Gpt2Policy
-from services.trainer.policy import Policy
+from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 
 FILE = "value_head.safetensors"

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.trace import Outcome, TraceGroup
-from services.trainer.advantages import zero_variance
-from services.trainer.diagnostics import components, lengths
-from services.trainer.exported import export
+from services.trainer.batches.advantages import zero_variance
+from services.trainer.records.diagnostics import components, lengths
+from services.trainer.records.exported import export
+from services.trainer.records.tasks import by_task, shown
+from services.trainer.records.tracking import Tracker
 from services.trainer.step import StepResult
-from services.trainer.tasks import by_task, shown
-from services.trainer.tracking import Tracker
 
 logger = logging.getLogger(__name__)
 

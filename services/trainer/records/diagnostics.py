@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from rookery.trace import TraceGroup
-from services.trainer import memory
-from services.trainer.flops import Peak, Shape, shape_of, step_flops
+from services.trainer.records import memory
+from services.trainer.records.flops import Peak, Shape, shape_of, step_flops
 
 COMPONENT = "component_"
 

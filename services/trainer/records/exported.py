@@ -15,8 +15,8 @@ from rookery.metrics import (
     TRAINER_TOKENS_PER_S,
     TRAINER_VERSION,
 )
-from services.trainer.diagnostics import COMPONENT
-from services.trainer.memory import MIB
+from services.trainer.records.diagnostics import COMPONENT
+from services.trainer.records.memory import MIB
 
 STATISTICS = {
     "reward", "reward_std", "legal_rate", "box_rate", "regret", "loss", "entropy", "grad_norm", "lr",

@@ -19,9 +19,9 @@ from typing import Any, Protocol, TypeAlias
 
 from rookery.errors import SetupError
 from rookery.origins import without_passwords
-from services.trainer import provenance
-from services.trainer.json_file import read_object
-from services.trainer.left_behind import Artifact, left_behind
+from services.trainer.records import provenance
+from services.trainer.records.left_behind import Artifact, left_behind
+from services.trainer.versions.json_file import read_object
 
 logger = logging.getLogger(__name__)
 

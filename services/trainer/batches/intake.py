@@ -18,7 +18,7 @@ from rookery.errors import SetupError, Unavailable, WireError
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
-from services.trainer.advantages import zero_variance
+from services.trainer.batches.advantages import zero_variance
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.conversations import Messages, answered, tokenize
+from services.trainer.examples.conversations import Messages, answered, tokenize
 from services.trainer.fitting.layout import Example
 
 logger = logging.getLogger(__name__)

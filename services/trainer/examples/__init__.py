@@ -1,0 +1,1 @@
+"""What the fit commands learn from: chats and pairs, from files and URLs."""

@@ -1,0 +1,1 @@
+"""Committed versions: durable on disk, then published."""
