@@ -171,7 +171,7 @@ def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: P
 
 
 def test_the_trainer_saw_no_mismatch_at_age_zero(loop: Loop) -> None:
-    mismatches = [row["mismatch_age0_max"] for row in loop.metrics()]
+    mismatches = [row["mismatch_age0_max"] for row in loop.metrics() if "mismatch_age0_max" in row]
     assert 0 < max(mismatches) < 5e-5
 
 

@@ -124,9 +124,10 @@ def summary(parts: Sequence[Measures]) -> dict[str, float]:
         "clip_fraction_low": total("low") / count,
         "clip_fraction_high": total("high") / count,
         "kl_behaviour": sum(value for pairs in seen.values() for _, value in pairs) / count,
-        "mismatch_age0_max": max((part.mismatch_max for part in parts), default=0.0),
-        "mismatch_age0_mean": total("mismatch") / max(1.0, total("fresh")),
     }
+    if total("fresh"):  # else nothing was measured, which is no mismatch of 0
+        row["mismatch_age0_max"] = max(part.mismatch_max for part in parts)
+        row["mismatch_age0_mean"] = total("mismatch") / total("fresh")
     for age, pairs in seen.items():
         row[f"kl_behaviour_age{age}"] = sum(value for _, value in pairs) / sum(n for n, _ in pairs)
     for name in ("reference", "penalty"):

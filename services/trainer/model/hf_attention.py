@@ -45,8 +45,10 @@ def use(model: Any) -> None:
     """Has `model` take `sharing=Sharing(...)` in its forward.
 
     Raises:
-        SetupError: its code has attention of its own, outside the interface.
+        SetupError: its code has attention of its own, outside the interface, or of a kind that is not here.
     """
+    if "chunked_attention" in (getattr(model.config, "layer_types", None) or ()):
+        raise SetupError(f"{type(model).__name__} has layers of 'chunked_attention', which is not known here")
     model.set_attn_implementation(NAME)
     if model.config._attn_implementation != NAME:
         raise SetupError(f"{type(model).__name__} does not let its attention be chosen (AttentionInterface)")

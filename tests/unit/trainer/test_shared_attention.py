@@ -18,6 +18,8 @@ from transformers import (  # noqa: E402
     Gemma2ForCausalLM,
     GPTJConfig,
     GPTJForCausalLM,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -210,3 +212,10 @@ def test_layers_that_mix_tokens_in_another_way_are_refused(tmp_path: Path) -> No
     policy = _policy(tmp_path, Qwen3NextForCausalLM(config))
     with pytest.raises(SetupError, match="1 of its 2 layers are no attention"):
         policy.score(collate(ROWS))
+
+
+def test_attention_in_chunks_is_refused() -> None:
+    """Llama 4 hands its chunks on in a mask alone, which a shared line has none of."""
+    config = Llama4TextConfig(**SHAPE, intermediate_size_mlp=32, num_local_experts=1, head_dim=16)
+    with pytest.raises(SetupError, match="layers of 'chunked_attention'"):
+        hf_attention.use(Llama4ForCausalLM(config))

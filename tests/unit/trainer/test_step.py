@@ -169,6 +169,7 @@ def test_mismatch_looks_at_age_zero_alone() -> None:
     row = _measured([(-1.0, -1.5, 1), (-1.0, -1.01, 0), (-1.0, -1.03, 0)])
     assert row["mismatch_age0_max"] == pytest.approx(0.03, abs=1e-6)
     assert row["mismatch_age0_mean"] == pytest.approx(0.02, abs=1e-6)
+    assert "mismatch_age0_mean" not in _measured([(-1.0, -1.5, 1), (-1.0, -1.2, 2)])
 
 
 def test_kl_to_the_behaviour_policy_is_told_by_age() -> None:

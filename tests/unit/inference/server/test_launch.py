@@ -152,17 +152,19 @@ def test_whole_models_need_no_adapters_but_a_directory(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # no network
     command = launch.command(settings("--model", str(model), "--full-weights"), port=1, cpu=True)
     assert option(command, "--worker-extension-cls") == launch.WORKER
     assert not any("lora" in part for part in command)
-    with pytest.raises(SetupError, match=r"'some/model' is neither a directory .*: hf download some/model"):
+    with pytest.raises(SetupError, match=r"no model 'some/model' .*: hf download some/model"):
         launch.command(settings("--model", "some/model", "--full-weights"), port=1, cpu=False)
 
 
 def test_an_id_is_looked_up_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # no network
     chosen = settings("--model", "some/model")
-    with pytest.raises(SetupError, match=r"'some/model' is neither a directory .*: hf download some/model"):
+    with pytest.raises(SetupError, match=r"no model 'some/model' .*: hf download some/model"):
         launch.command(chosen, port=1, cpu=True)
     snapshot = write_snapshot(tmp_path, "some/model", {"n_positions": 320})
     command = launch.command(chosen, port=1, cpu=True)
