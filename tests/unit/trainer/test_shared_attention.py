@@ -216,6 +216,6 @@ def test_layers_that_mix_tokens_in_another_way_are_refused(tmp_path: Path) -> No
 
 def test_attention_in_chunks_is_refused() -> None:
     """Llama 4 hands its chunks on in a mask alone, which a shared line has none of."""
-    config = Llama4TextConfig(**SHAPE, intermediate_size_mlp=32, num_local_experts=1, head_dim=16)
+    config = Llama4TextConfig(**{**SHAPE, "head_dim": 16}, intermediate_size_mlp=32, num_local_experts=1)
     with pytest.raises(SetupError, match="layers of 'chunked_attention'"):
         hf_attention.use(Llama4ForCausalLM(config))
