@@ -57,8 +57,9 @@ def as_toml(
 ) -> str:
     """All settings as one table, each with its source; without `origins`, only the values.
 
-    Passwords in URLs are not shown. A setting without a value is a comment: TOML has no null; and so is one
-    that is `unread`, with what leaves it so. Where the `preset` has other values than count, that is said.
+    Passwords in URLs are not shown. A setting with one is a comment, as is one without a value (TOML has no
+    null) and one that is `unread`, with what leaves it so. Where the `preset` has other values than count,
+    that is said.
     """
     lines = [f"[{table}]"]
     for name in type(settings).model_fields:
@@ -69,6 +70,8 @@ def as_toml(
         if name in preset and (name in unread or (name not in (origins or {}) and preset[name] != value)):
             notes.append(f"preset {getattr(settings, 'preset', '')} has {_toml(preset[name])}")
         line = f"{name} = {_toml(value)}"
+        if isinstance(value, str) and without_passwords(value) != value:
+            line = f"# {line}"  # read again, it would not be the password
         if name in unread or value is None:
             line = f"# {name} is not read with {unread[name]}" if name in unread else f"# {name} is not set"
         lines.append(f"{line:<44}  # {'; '.join(notes)}" if notes else line)

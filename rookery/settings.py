@@ -4,6 +4,7 @@ Every service subclasses `ServiceSettings` with its own environment prefix. Ther
 instance: `__main__` builds one with `parse` and hands it on.
 """
 
+import difflib
 import os
 import sys
 import tomllib
@@ -136,9 +137,14 @@ class PresetFile(PydanticBaseSettingsSource):
 
 def _toml_table(path: Path, table: str) -> dict[str, Any]:
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_text()).get(table, {})
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        tables: dict[str, Any] = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SetupError(f"{CONFIG_VARIABLE}={str(path)!r}: {error}") from error
+    values = tables.get(table, {})
+    if not isinstance(values, dict):
+        raise SetupError(f"{CONFIG_VARIABLE}={str(path)!r}: {table!r} is {values!r}, not a table: [{table}]")
+    if table not in tables and (meant := difflib.get_close_matches(table, tables, n=1, cutoff=0.8)):
+        raise SetupError(f"{CONFIG_VARIABLE}={str(path)!r}: no table [{table}], but [{meant[0]}]")
     return values
 
 

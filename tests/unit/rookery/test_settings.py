@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import SetupError
+from rookery.origins import as_toml
 from rookery.settings import CONFIG_VARIABLE, Port, RunSettings, fail
 
 
@@ -88,6 +89,33 @@ def test_a_broken_file_is_named(toml: Path) -> None:
     toml.write_text("[bakery")
     with pytest.raises(SetupError, match=r"ROOKERY_CONFIG='.*run\.toml': Expected ']'"):
         parse()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[bakry]\nloaves = 3\n", r"no table \[bakery\], but \[bakry\]"),
+        ("bakery = 3\n", "'bakery' is 3, not a table"),
+    ],
+)
+def test_a_table_that_is_none_is_named(toml: Path, text: str, said: str) -> None:
+    toml.write_text(text)
+    with pytest.raises(SetupError, match=rf"ROOKERY_CONFIG='.*run\.toml': {said}"):
+        Bakery.parse([], prog="bakery")
+
+
+def test_tables_of_others_are_theirs(toml: Path) -> None:
+    toml.write_text("[reward]\nport = 3\n")
+    assert Bakery.parse([], prog="bakery").port == 8080
+
+
+def test_a_password_is_not_kept(toml: Path) -> None:
+    """Fed back, `***` would be taken for the password."""
+    given = Bakery.parse(["--redis-url", "redis://:secret@redis:6379/0", "--port", "3"], prog="bakery")
+    toml.write_text(as_toml(given, "bakery"))
+    assert "secret" not in toml.read_text()
+    again = Bakery.parse([], prog="bakery")
+    assert (again.port, again.redis_url) == (3, Bakery().redis_url)
 
 
 def test_a_missing_file_is_named(toml: Path) -> None:
