@@ -122,7 +122,8 @@ async def test_a_legal_move_earns_what_the_model_gives_it(
     items = [{"prompt": asked, "response": f"\\boxed{{{move}}}"} for move in MOVES]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         told = (await http.post("/v1/rewards", json={"items": items})).json()
-    assert [v.reward for v in verdicts] == [1 / (1 + math.exp(-reward)) for reward in told["rewards"]]
+    expected = [1 / (1 + math.exp(-reward)) for reward in told["rewards"]]
+    assert [v.reward for v in verdicts] == pytest.approx(expected, rel=1e-15)
     assert all(v.components == {"model": v.reward} for v in verdicts)
     assert all(v.reward_version.endswith(f"/model-{told['sha256']}") for v in verdicts)
     assert all(v.regret is not None and v.engine is not None for v in verdicts)
