@@ -96,7 +96,7 @@ def test_dry_run_prints_every_value_with_its_source(
     said = capsys.readouterr().out
     sources = {line.split(" = ")[0]: line.split("  # ")[1] for line in said.splitlines() if " = " in line}
     assert sources == {
-        "preset": "flag", "redis_url": "environment", "run": "flag", "oven": "preset sourdough",
+        "preset": "flag", "# redis_url": "environment", "run": "flag", "oven": "preset sourdough",
         "loaves": "environment", "rye": "preset sourdough",
     }  # fmt: skip
     assert "secret" not in said
