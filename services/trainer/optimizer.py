@@ -9,8 +9,9 @@ from safetensors.torch import load, save
 
 from rookery.errors import SetupError
 from services.trainer.distributed.sharding import like, whole
+from services.trainer.versions import commits
 
-FILE = "optimizer.safetensors"
+FILE = commits.OPTIMIZER
 
 _TABLE = 256
 """What the numbers of 8 bits stand for."""
