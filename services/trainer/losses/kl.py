@@ -4,7 +4,8 @@ Names, because papers disagree: here **forward is D(policy || reference)** and *
 D(reference || policy)**, as in RookWorld's trainer. Much of the RLHF literature calls the first one
 reverse KL, because it is the mode-seeking side of variational inference.
 
-Estimates from the sampled token, with x = log p - log p_ref (Schulman, "Approximating KL divergence", 2020):
+Estimates from a token that p sampled, with x = log p - log p_ref (Schulman, "Approximating KL divergence",
+2020). The first argument is always the policy that sampled:
 
     k1 = x                  unbiased for D(policy || reference), may be negative
     k2 = x^2 / 2            biased, never negative

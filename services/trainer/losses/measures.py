@@ -14,8 +14,8 @@ from services.trainer.losses.surrogate import Surrogate
 class Measures:
     """Of one micro-batch, in plain numbers.
 
-    `sums` are over tokens. `behaviour_by_age` maps an age to its tokens and their summed k3 against the
-    policy that sampled them.
+    `sums` are over tokens. `behaviour_by_age` maps an age to its tokens and the sum of their k3, which
+    estimates D(behaviour || policy): the behaviour policy sampled them.
     """
 
     tokens: int
@@ -93,8 +93,9 @@ def measure(
         columns["reference"] = reference_kl_N
     if penalty_N is not None:
         columns["penalty"] = penalty_N.detach()
-    # Doubles: exp in k3 passes float32 where a token has become very unlikely.
-    k3_N = k3(logprobs_N.double(), behaviour_N.double())
+    # The sampler comes first: k3 is unbiased under the policy that drew the tokens, pi/mu - 1 - log(pi/mu).
+    # Doubles: its exp passes float32 where a token has become far more likely.
+    k3_N = k3(behaviour_N.double(), logprobs_N.double())
     empty_A = k3_N.new_zeros(oldest + 1)
     by_age = [empty_A.index_add(0, ages_N, torch.ones_like(k3_N)), empty_A.index_add(0, ages_N, k3_N)]
     scalars = [loss.detach(), surrogate.ratio_N.max(), gap_N.max(), *(v.sum() for v in columns.values())]

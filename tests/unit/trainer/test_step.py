@@ -27,15 +27,16 @@ from tests.unit.trainer.groups import make_group  # noqa: E402
 GOLDEN = [
     {"loss": 0.3411223888, "grad_norm": 0.1376907975, "entropy": 4.5351403130, "ratio_mean": 0.1617557102,
      "ratio_max": 0.7145150900, "clip_fraction_low": 0.6333333333, "clip_fraction_high": 0.0,
-     "kl_behaviour": 20.87835829, "mismatch_age0_max": 4.8458023071, "tokens": 90, "micro_batches": 2},
+     "kl_behaviour": 1.65951249, "mismatch_age0_max": 4.8458023071, "tokens": 90, "micro_batches": 2},
     {"loss": 0.2961304151, "grad_norm": 0.1509156525, "entropy": 4.5361636235, "ratio_mean": 0.1470742715,
      "ratio_max": 0.6228821278, "clip_fraction_low": 0.4230769231, "clip_fraction_high": 0.0,
-     "kl_behaviour": 19.05997897, "mismatch_age0_max": 4.6407184601, "tokens": 78, "micro_batches": 1},
+     "kl_behaviour": 1.63325652, "mismatch_age0_max": 4.6407184601, "tokens": 78, "micro_batches": 1},
     {"loss": 0.2967452630, "grad_norm": 0.1599235535, "entropy": 4.5380363036, "ratio_mean": 0.1270407612,
      "ratio_max": 0.6141256690, "clip_fraction_low": 0.5505617978, "clip_fraction_high": 0.0,
-     "kl_behaviour": 20.39674532, "mismatch_age0_max": 4.3938951492, "tokens": 89, "micro_batches": 2},
+     "kl_behaviour": 1.76620642, "mismatch_age0_max": 4.3938951492, "tokens": 89, "micro_batches": 2},
 ]  # fmt: skip
-"""Three default steps on `_groups`, as clipping, weights and baselines gave them before they had a choice."""
+"""Three default steps on `_groups`, as clipping, weights and baselines gave them before they had a choice;
+`kl_behaviour` since it is D(behaviour || policy)."""
 
 
 def _settings(model: Path, folder: Path, **changed: Any) -> TrainerSettings:
@@ -173,13 +174,24 @@ def test_mismatch_looks_at_age_zero_alone() -> None:
 
 
 def test_kl_to_the_behaviour_policy_is_told_by_age() -> None:
-    def k3(x: float) -> float:
-        return math.exp(-x) - 1 + x
-
-    row = _measured([(-1.0, -1.5, 3), (-1.0, -1.2, 0), (-1.0, -0.7, 3)])
-    assert row["kl_behaviour_age0"] == pytest.approx(k3(0.2), rel=1e-5)
-    assert row["kl_behaviour_age3"] == pytest.approx((k3(0.5) + k3(-0.3)) / 2, rel=1e-5)
-    assert row["kl_behaviour"] == pytest.approx((k3(0.2) + k3(0.5) + k3(-0.3)) / 3, rel=1e-5)
+    """The sample has each token as often as the behaviour policy draws it: the mean is the KL itself."""
+    behaviour = (0.5, 0.25, 0.125, 0.125)
+    policies = {0: (0.5, 0.3, 0.1, 0.1), 3: (0.01, 0.09, 0.3, 0.6)}
+    rows = [
+        (math.log(p), math.log(b), age)
+        for age, policy in policies.items()
+        for p, b in zip(policy, behaviour, strict=True)
+        for _ in range(int(8 * b))
+    ]
+    row = _measured(rows)
+    exact = {
+        age: sum(b * math.log(b / p) for p, b in zip(policy, behaviour, strict=True))
+        for age, policy in policies.items()
+    }
+    assert exact[3] > 1.0
+    for age, value in exact.items():
+        assert row[f"kl_behaviour_age{age}"] == pytest.approx(value, rel=1e-5)
+    assert row["kl_behaviour"] == pytest.approx(sum(exact.values()) / 2, rel=1e-5)
     assert "kl_behaviour_age1" not in row
 
 
