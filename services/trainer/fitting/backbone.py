@@ -1,7 +1,7 @@
 """Any Hugging Face causal LM: loading it, its hidden states, log-probabilities of answer tokens.
 
 Nothing here knows an architecture: the body is `base_model` whatever its name (`model`, `transformer`), the
-head what `get_output_embeddings` says. Dropout is off, so that a loss depends on weights and tokens alone.
+head is `model.logits.Head`. Dropout is off, so that a loss depends on weights and tokens alone.
 """
 
 from pathlib import Path
@@ -14,9 +14,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 
 from rookery.errors import SetupError
 from services.trainer.fitting.layout import Laid
-from services.trainer.model import hf_attention
+from services.trainer.model import hf_attention, logits
 from services.trainer.model.attention import Blocks
 from services.trainer.model.hf_attention import Sharing
+from services.trainer.model.logits import Head
 
 _CHUNK_LOGITS = 1 << 26
 """Logits held at once: 256 MiB in float32."""
@@ -40,13 +41,15 @@ def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
     """The language model of a directory, or of a Hugging Face id; `loading` goes to `from_pretrained`.
 
     Raises:
-        SetupError: there is none.
+        SetupError: there is none, or its logits are not those of `Head`.
     """
     try:
-        return AutoModelForCausalLM.from_pretrained(path, config=_config(path), dtype=dtype, **loading)
+        model = AutoModelForCausalLM.from_pretrained(path, config=_config(path), dtype=dtype, **loading)
     except (OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise SetupError(f"no model in {str(path)!r} (--model): {why}") from error
+    logits.check(model)
+    return model
 
 
 def load_scorer(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
@@ -88,8 +91,8 @@ def answer_logprobs(model: Any, laid: Laid) -> torch.Tensor:
     backward pass: the full logits [B, T, V] never exist.
     """
     hidden_ND = hidden_states(model, laid)[laid.predictor_N]
-    head = model.get_output_embeddings()
-    size = max(1, _CHUNK_LOGITS // head.weight.shape[0])
+    head = Head.of(model)
+    size = max(1, _CHUNK_LOGITS // model.get_output_embeddings().weight.shape[0])
     if len(hidden_ND) <= size:
         return _logprobs(head, hidden_ND, laid.targets_N)
     parts = [
@@ -99,8 +102,8 @@ def answer_logprobs(model: Any, laid: Laid) -> torch.Tensor:
     return torch.cat(parts)
 
 
-def _logprobs(head: Any, hidden_ND: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
-    return -F.cross_entropy(head(hidden_ND).float(), targets_N, reduction="none")
+def _logprobs(head: Head, hidden_ND: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+    return -F.cross_entropy(head(hidden_ND), targets_N, reduction="none")
 
 
 def _config(path: Path) -> Any:

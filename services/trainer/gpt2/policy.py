@@ -15,7 +15,7 @@ from services.trainer.distributed.sharding import place
 from services.trainer.gpt2 import loader
 from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.model import Gpt2
-from services.trainer.model.head import Logits
+from services.trainer.model.logits import Head
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 
@@ -55,16 +55,16 @@ class Gpt2Policy(Policy):
         """Takes the weights of a commit."""
         loader.load_weights(self.model, folder)
 
-    def _head(self) -> Logits:
+    def _head(self) -> Head:
         return self._head_of(self.model)
 
-    def _head_of(self, model: Gpt2) -> Logits:
+    def _head_of(self, model: Gpt2) -> Head:
         def logits(hidden_ND: torch.Tensor) -> torch.Tensor:
             with self._precision():
                 logits_NV: torch.Tensor = model.lm_head(hidden_ND)
             return logits_NV
 
-        return logits
+        return Head(logits)
 
     def _hidden(self, batch: MicroBatch) -> torch.Tensor:
         return self._hidden_of(self.model, batch)
@@ -76,7 +76,7 @@ class Gpt2Policy(Policy):
             )
         return hidden_1TD[0, batch.predictor_N]
 
-    def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Logits]:
+    def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Head]:
         """The base model's hidden states and its own head, for the head learns too."""
         if self._frozen is None:  # a run without KL never needs it
             self._frozen = self._loaded().requires_grad_(False)

@@ -1,11 +1,12 @@
 """Scores under a head that does not learn, with their gradients made in the forward pass.
 
-With z = W h / T, p = softmax(z), q the reference's and x = log p - log q, gradients for h are
+With z = f(W h) as `logits.Head` has it, p = softmax(z / T), q the reference's and x = log p - log q,
+gradients for h are
 
-    log p(t)         sum (1[t] - p) W / T
-    entropy H        -sum p (log p + H) W / T
-    D(p || q)        sum p (x - D) W / T
-    D(q || p)        sum (p - q) W / T
+    log p(t)         sum (1[t] - p) f' W / T
+    entropy H        -sum p (log p + H) f' W / T
+    D(p || q)        sum p (x - D) f' W / T
+    D(q || p)        sum (p - q) f' W / T
 
 None of it waits for the loss, which only scales them. So each tile of logits lives once: what the backward
 pass needs is one row of D numbers a token and score, where recomputing would cost a second product and a
@@ -14,11 +15,12 @@ on the spot.) Exact where heads are frozen; `head` sees to that.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 import torch
 
 from services.trainer.losses.kl import Divergence, divergence
+from services.trainer.model.logits import Head
 
 _TILE_LOGITS = 1 << 22
 """Logits held at once: 16 MiB in float32, small enough to stay in a processor's cache."""
@@ -29,10 +31,10 @@ _TILE_LOGITS_GPU = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Hidden states of the reference at the same places, [N, D], and the weight of its head, [V, D]."""
+    """Hidden states of the reference at the same places, [N, D], and its head."""
 
     hidden_ND: torch.Tensor
-    weight_VD: torch.Tensor
+    head: Head
 
 
 Columns = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
@@ -40,13 +42,14 @@ Columns = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | 
 gradient, and the divergence that was wanted."""
 
 
-def is_frozen(head: Any) -> TypeGuard[torch.nn.Linear]:
-    """Whether `head` is a plain linear map whose weights do not learn."""
-    return type(head) is torch.nn.Linear and not head.weight.requires_grad and head.bias is None
+def is_frozen(head: Head) -> bool:
+    """Whether the head's linear map is a plain one whose weights do not learn."""
+    linear: Any = head.linear
+    return type(linear) is torch.nn.Linear and not linear.weight.requires_grad and linear.bias is None
 
 
 def frozen_scores(
-    weight_VD: torch.Tensor,
+    head: Head,
     hidden_ND: torch.Tensor,
     targets_N: torch.Tensor,
     *,
@@ -56,9 +59,7 @@ def frozen_scores(
     kl: Divergence | None = None,
 ) -> Columns:
     """Scores of `targets_N`; `entropy` and `kl` say which of them carry gradients beside log p."""
-    columns: Columns = _FrozenScores.apply(
-        hidden_ND, weight_VD, targets_N, temperature, reference, entropy, kl
-    )
+    columns: Columns = _FrozenScores.apply(hidden_ND, head, targets_N, temperature, reference, entropy, kl)
     return columns
 
 
@@ -67,7 +68,7 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
     def forward(
         ctx: Any,
         hidden_ND: torch.Tensor,
-        weight_VD: torch.Tensor,
+        head: Head,
         targets_N: torch.Tensor,
         temperature: float,
         reference: Reference | None,
@@ -77,15 +78,16 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
         """Tile by tile; keeps the gradients of what is wanted, [N, D] each, if anyone will ask."""
         wide = torch.promote_types(hidden_ND.dtype, torch.float32)
         most = _TILE_LOGITS_GPU if hidden_ND.is_cuda else _TILE_LOGITS
-        size = max(1, most // len(weight_VD))
+        vocabulary = len(_weight(head))
+        size = max(1, most // vocabulary)
         passes = 1 if reference is None else 2
-        logits = hidden_ND.new_empty(passes, 2, min(size, len(hidden_ND)), len(weight_VD), dtype=wide)
-        head = _Head(weight_VD, temperature, logits, ctx.needs_input_grad[0], entropy, kl)
+        logits = hidden_ND.new_empty(passes, 2, min(size, len(hidden_ND)), vocabulary, dtype=wide)
+        tiled = _Tiled(head, temperature, logits, ctx.needs_input_grad[0], entropy, kl)
         tiles = []
         for start in range(0, max(1, len(hidden_ND)), size):
             here = slice(start, start + size)
             base = None if reference is None else replace(reference, hidden_ND=reference.hidden_ND[here])
-            tiles.append(head.tile(hidden_ND[here], targets_N[here], base))
+            tiles.append(tiled.tile(hidden_ND[here], targets_N[here], base))
         joined = [None if parts[0] is None else torch.cat(parts) for parts in zip(*tiles, strict=True)]
         columns, slopes = joined[:5], joined[5:]
         ctx.save_for_backward(*slopes)
@@ -110,10 +112,10 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _Tiled:
     """`logits` are memory for all tiles: of the policy, and of the reference where there is one, two each."""
 
-    weight_VD: torch.Tensor
+    head: Head
     temperature: float
     logits: torch.Tensor
     learns: bool
@@ -124,44 +126,57 @@ class _Head:
         self, hidden_nD: torch.Tensor, targets_n: torch.Tensor, reference: Reference | None
     ) -> tuple[torch.Tensor | None, ...]:
         """The five columns, then gradients of log p, entropy and KL, [n, D], where they are wanted."""
-        logs_nV, p_nV = _softmax(hidden_nD, self.weight_VD, self.temperature, into=self.logits[0])
+        logs_nV, p_nV, slope_nV = _softmax(hidden_nD, self.head, self.temperature, into=self.logits[0])
         logprobs_n, entropy_n = _at(logs_nV, targets_n), -torch.linalg.vecdot(p_nV, logs_nV)
-        base_n = exact_n = kl_n = slope_nD = tilt_nD = pull_nD = None
+        base_n = exact_n = kl_n = rise_nD = tilt_nD = pull_nD = None
         if self.learns and self.entropy:
-            tilt_nD = -self._through(p_nV * (logs_nV + entropy_n[:, None]))
+            tilt_nD = -self._through(p_nV * (logs_nV + entropy_n[:, None]), slope_nV)
         if reference is not None:
-            base_nV, q_nV = _softmax(
-                reference.hidden_ND, reference.weight_VD, self.temperature, into=self.logits[1]
+            base_nV, q_nV, _ = _softmax(
+                reference.hidden_ND, reference.head, self.temperature, into=self.logits[1]
             )
             base_n, exact_n = _at(base_nV, targets_n), divergence("forward", logs_nV, base_nV)
             if self.kl:
                 kl_n = divergence(self.kl, logs_nV, base_nV)
             if self.kl and self.learns:
-                pull_nD = self._through(_pull(self.kl, p_nV, q_nV, logs_nV - base_nV, exact_n[:, None]))
+                weights_nV = _pull(self.kl, p_nV, q_nV, logs_nV - base_nV, exact_n[:, None])
+                pull_nD = self._through(weights_nV, slope_nV)
         if self.learns:
             # Before anything is rounded to 16 bits: of a confident token's two rows little is left.
             p_nV[torch.arange(len(p_nV), device=p_nV.device), targets_n] -= 1.0
-            slope_nD = self._through(p_nV.neg_())
-        return logprobs_n, entropy_n, base_n, exact_n, kl_n, slope_nD, tilt_nD, pull_nD
+            rise_nD = self._through(p_nV.neg_(), slope_nV)
+        return logprobs_n, entropy_n, base_n, exact_n, kl_n, rise_nD, tilt_nD, pull_nD
 
-    def _through(self, weights_nV: torch.Tensor) -> torch.Tensor:
-        """What weights of the logits are as a gradient of h."""
-        return (weights_nV.to(self.weight_VD.dtype) @ self.weight_VD) / self.temperature
+    def _through(self, weights_nV: torch.Tensor, slope_nV: torch.Tensor | float) -> torch.Tensor:
+        """What weights of the logits are as a gradient of h; `slope_nV` is that of the scale and the cap."""
+        weight_VD = _weight(self.head)
+        if isinstance(slope_nV, torch.Tensor):
+            return ((weights_nV * slope_nV).to(weight_VD.dtype) @ weight_VD) / self.temperature
+        return (weights_nV.to(weight_VD.dtype) @ weight_VD) / (self.temperature / slope_nV)
 
 
 def _at(logs_nV: torch.Tensor, targets_n: torch.Tensor) -> torch.Tensor:
     return logs_nV.gather(-1, targets_n[:, None])[:, 0]
 
 
+def _weight(head: Head) -> torch.Tensor:
+    return cast(torch.nn.Linear, head.linear).weight
+
+
 def _softmax(
-    hidden_nD: torch.Tensor, weight_VD: torch.Tensor, temperature: float, into: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities and probabilities of all tokens, in `into`'s memory."""
+    hidden_nD: torch.Tensor, head: Head, temperature: float, into: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | float]:
+    """Log-probabilities and probabilities of all tokens, in `into`'s memory; the slope of scale and cap."""
+    weight_VD = _weight(head)
     logs_nV, p_nV = into[0, : len(hidden_nD)], into[1, : len(hidden_nD)]
     if weight_VD.dtype == into.dtype:
         torch.mm(hidden_nD, weight_VD.T, out=logs_nV)
     else:
         logs_nV.copy_(hidden_nD @ weight_VD.T)
+    shaped_nV = head.shaped(logs_nV)
+    slope_nV = head.slope(shaped_nV)
+    if shaped_nV is not logs_nV:
+        logs_nV.copy_(shaped_nV)
     if temperature != 1.0:
         logs_nV /= temperature
     logs_nV -= logs_nV.amax(-1, keepdim=True)
@@ -169,7 +184,7 @@ def _softmax(
     total_n1 = p_nV.sum(-1, keepdim=True)
     p_nV /= total_n1
     logs_nV -= total_n1.log()
-    return logs_nV, p_nV
+    return logs_nV, p_nV, slope_nV
 
 
 def _pull(

@@ -4,7 +4,6 @@ Hidden states that predict no completion token never get here, and chunks are re
 pass, so the full logits [B, T, V] never exist. Weights may be bfloat16; what follows the logits is float32.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from services.trainer.losses.kl import Divergence, divergence
 from services.trainer.model.frozen_head import Reference, frozen_scores, is_frozen
+from services.trainer.model.logits import Head
 
 _CHUNK_LOGITS = 1 << 24
 """Logits held at once: 64 MiB in float32."""
@@ -45,22 +45,19 @@ class TokenScores:
     kl_N: torch.Tensor | None = None
 
 
-Logits = Callable[[torch.Tensor], torch.Tensor]
-"""Hidden states [n, D] to logits [n, V]."""
-
 _Columns = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
 """`TokenScores` of a chunk, but for the hidden states."""
 
 
 def score_tokens(
-    head: Logits,
+    head: Head,
     hidden_ND: torch.Tensor,
     targets_N: torch.Tensor,
     *,
     vocabulary: int,
     temperature: float,
     reference_ND: torch.Tensor | None = None,
-    reference_head: Logits | None = None,
+    reference_head: Head | None = None,
     wanted: Wanted = Wanted(),
 ) -> TokenScores:
     """Scores of `targets_N` where `hidden_ND` predicts them, at the sampling temperature.
@@ -75,9 +72,9 @@ def score_tokens(
         raise ValueError(f"KL {wanted.kl!r} is wanted, but there are no hidden states of a reference")
     reference_head = reference_head or head
     if is_frozen(head) and is_frozen(reference_head):
-        reference = None if reference_ND is None else Reference(reference_ND, reference_head.weight)
+        reference = None if reference_ND is None else Reference(reference_ND, reference_head)
         logprobs_N, entropy_N, *others = frozen_scores(
-            head.weight,
+            head,
             hidden_ND,
             targets_N,
             temperature=temperature,
@@ -115,7 +112,7 @@ def _joined(parts: tuple[torch.Tensor | None, ...]) -> torch.Tensor | None:
 
 
 def _chunk(
-    heads: tuple[Logits, Logits],
+    heads: tuple[Head, Head],
     hidden_ND: torch.Tensor,
     targets_N: torch.Tensor,
     temperature: float,
@@ -123,19 +120,14 @@ def _chunk(
     wanted: Wanted,
 ) -> _Columns:
     head, reference_head = heads
-    logs_NV = _log_softmax(head(hidden_ND), temperature)
+    logs_NV = (head(hidden_ND) / temperature).log_softmax(-1)
     with torch.set_grad_enabled(torch.is_grad_enabled() and wanted.entropy):
         entropy_N = -(logs_NV.exp() * logs_NV).sum(-1)
     logprobs_N = logs_NV.gather(-1, targets_N[:, None])[:, 0]
     if reference_ND is None:
         return logprobs_N, entropy_N, None, None, None
     with torch.no_grad():
-        reference_NV = _log_softmax(reference_head(reference_ND), temperature)
+        reference_NV = (reference_head(reference_ND) / temperature).log_softmax(-1)
         exact_N = divergence("forward", logs_NV, reference_NV)
     kl_N = divergence(wanted.kl, logs_NV, reference_NV) if wanted.kl else None
     return logprobs_N, entropy_N, reference_NV.gather(-1, targets_N[:, None])[:, 0], exact_N, kl_N
-
-
-def _log_softmax(logits_NV: torch.Tensor, temperature: float) -> torch.Tensor:
-    wide = torch.promote_types(logits_NV.dtype, torch.float32)
-    return (logits_NV.to(wide) / temperature).log_softmax(-1)

@@ -17,8 +17,9 @@ from services.trainer.fitting.backbone import load_causal_lm
 from services.trainer.fitting.lora import adapter_files, with_adapter
 from services.trainer.fitting.setup import device_named
 from services.trainer.model import hf_attention, int8_base
-from services.trainer.model.head import Logits, TokenScores, Wanted, score_tokens
+from services.trainer.model.head import TokenScores, Wanted, score_tokens
 from services.trainer.model.hf_attention import Sharing
+from services.trainer.model.logits import Head
 from services.trainer.settings import TrainerSettings
 
 
@@ -73,9 +74,8 @@ class Policy:
             wanted=wanted,
         )
 
-    def _head(self) -> Logits:
-        head: Logits = self.model.get_output_embeddings()
-        return head
+    def _head(self) -> Head:
+        return Head.of(self.model)
 
     def _hidden(self, batch: MicroBatch) -> torch.Tensor:
         """The last hidden states that predict a completion token, [N, D]."""
@@ -90,7 +90,7 @@ class Policy:
         hidden_ND: torch.Tensor = hidden_1TD[0, batch.predictor_N]
         return hidden_ND
 
-    def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Logits]:
+    def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Head]:
         """The base model's hidden states, the adapter off, and its head: the same."""
         with torch.no_grad(), self.model.disable_adapter():
             return self._hidden(batch), self._head()

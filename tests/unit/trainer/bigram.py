@@ -9,6 +9,7 @@ import torch
 from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict
 from services.trainer.batches.tensors import MicroBatch
 from services.trainer.model.head import TokenScores, Wanted, score_tokens
+from services.trainer.model.logits import Head
 from tests.unit.trainer.groups import make_group
 
 NOTHING = Wanted()
@@ -35,7 +36,7 @@ class Bigram:
     def score(self, batch: MicroBatch, *, wanted: Wanted = NOTHING, reference: bool = False) -> TokenScores:
         before = batch.input_ids_1T.flatten()[batch.predictor_N]
         return score_tokens(
-            lambda hidden: hidden,
+            Head(lambda hidden: hidden),
             self.table_VV[before],
             batch.targets_N,
             vocabulary=self.vocabulary,

@@ -8,10 +8,11 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.model import frozen_head, head  # noqa: E402
 from services.trainer.model.frozen_head import frozen_scores, is_frozen  # noqa: E402
+from services.trainer.model.logits import Head  # noqa: E402
 
 
 def scores(linear, hidden, targets, *, temperature: float) -> tuple:
-    return frozen_scores(linear.weight, hidden, targets, temperature=temperature)[:2]
+    return frozen_scores(Head(linear), hidden, targets, temperature=temperature)[:2]
 
 
 def make(tokens: int = 13, width: int = 6, vocabulary: int = 29, dtype=torch.float64) -> tuple:
@@ -92,8 +93,9 @@ def test_nothing_is_kept_where_nobody_asks() -> None:
 
 @pytest.mark.parametrize("wanted", ["forward", "reverse", "symmetric", None, "entropy"])
 @pytest.mark.parametrize("own", [False, True], ids=["one head", "two heads"])
+@pytest.mark.parametrize(("scale", "cap"), [(1.0, 0.0), (0.3, 0.0), (1.7, 4.0)])
 def test_beside_a_reference_it_is_autograds_too(
-    wanted: str | None, own: bool, monkeypatch: pytest.MonkeyPatch
+    wanted: str | None, own: bool, scale: float, cap: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The head's other way, in which autograd does it, stands beside it."""
     monkeypatch.setattr(frozen_head, "_TILE_LOGITS", 5 * 29)
@@ -101,13 +103,13 @@ def test_beside_a_reference_it_is_autograds_too(
     base = torch.nn.Linear(6, 29, bias=False, dtype=torch.float64).requires_grad_(False)
     options = {
         "vocabulary": 29, "temperature": 0.7, "reference_ND": hidden.detach() + torch.randn_like(hidden) / 2,
-        "reference_head": base if own else None,
+        "reference_head": Head(base, scale, cap) if own else None,
         "wanted": head.Wanted(entropy=True) if wanted == "entropy" else head.Wanted(kl=wanted),
     }  # fmt: skip
     found = []
     for frozen in (True, False):
         monkeypatch.setattr(head, "is_frozen", lambda _, frozen=frozen: frozen)
-        one = head.score_tokens(linear, hidden, targets, **options)
+        one = head.score_tokens(Head(linear, scale, cap), hidden, targets, **options)
         total = one.logprobs_N @ torch.linspace(-1, 2, 13, dtype=torch.float64)
         for more in (one.kl_N, one.entropy_N if wanted == "entropy" else None):
             if more is not None:
@@ -131,12 +133,12 @@ def test_the_head_takes_it_only_where_it_is_exact(monkeypatch: pytest.MonkeyPatc
     )
     linear, hidden, targets = make()
     options = {"vocabulary": 29, "temperature": 1.0}
-    head.score_tokens(linear, hidden, targets, **options)
+    head.score_tokens(Head(linear), hidden, targets, **options)
     assert len(calls) == 1
     learning = torch.nn.Linear(6, 29, bias=False, dtype=torch.float64)
-    head.score_tokens(learning, hidden, targets, **options)
+    head.score_tokens(Head(learning), hidden, targets, **options)
     beside = {**options, "reference_ND": hidden.detach()}
-    head.score_tokens(linear, hidden, targets, **beside, reference_head=learning)
+    head.score_tokens(Head(linear), hidden, targets, **beside, reference_head=Head(learning))
     assert len(calls) == 1
-    assert not is_frozen(learning)
-    assert not is_frozen(torch.nn.Linear(2, 3).requires_grad_(False))
+    assert not is_frozen(Head(learning))
+    assert not is_frozen(Head(torch.nn.Linear(2, 3).requires_grad_(False)))

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.losses import kl  # noqa: E402
 from services.trainer.model.head import TokenScores, Wanted, score_tokens  # noqa: E402
+from services.trainer.model.logits import Head  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 
 KINDS = ("forward", "reverse", "symmetric")
@@ -77,7 +78,7 @@ def _inputs() -> dict:  # type: ignore[type-arg]
     draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, generator=generator)  # noqa: E731
     weight = draw(6, 3)
     return {
-        "head": lambda hidden: hidden @ weight.T,
+        "head": Head(lambda hidden: hidden @ weight.T),
         "hidden_ND": draw(5, 3),
         "targets_N": torch.randint(6, (5,), generator=generator),
         "reference_ND": draw(5, 3),
@@ -140,7 +141,7 @@ def test_the_head_never_sees_more_rows_than_a_chunk(monkeypatch: pytest.MonkeyPa
         return head(hidden)
 
     hidden = _inputs()["hidden_ND"].requires_grad_()
-    scores = _score(Wanted(kl="forward"), hidden_ND=hidden, head=counting)
+    scores = _score(Wanted(kl="forward"), hidden_ND=hidden, head=Head(counting))
     forward = len(seen)
     (scores.logprobs_N.sum() + scores.kl_N.sum()).backward()
     assert max(seen) == 2
@@ -165,6 +166,6 @@ def test_log_probabilities_are_float32_under_bfloat16_weights() -> None:
     """Their sum over the vocabulary is 1 to float32's precision; bfloat16's would miss by a hundredth."""
     head = torch.nn.Linear(8, 1024, bias=False, dtype=torch.bfloat16)
     hidden = torch.randn(1, 8, dtype=torch.bfloat16).expand(1024, 8)
-    scores = score_tokens(head, hidden, torch.arange(1024), vocabulary=1024, temperature=1.0)
+    scores = score_tokens(Head(head), hidden, torch.arange(1024), vocabulary=1024, temperature=1.0)
     assert scores.logprobs_N.dtype == torch.float32
     assert scores.logprobs_N.exp().sum().item() == pytest.approx(1.0, abs=1e-5)
