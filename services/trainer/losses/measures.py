@@ -85,6 +85,7 @@ def measure(
         "ratio_squared": surrogate.ratio_N.square(),
         "low": surrogate.low_N,
         "high": surrogate.high_N,
+        "dual": surrogate.dual_N,
         "entropy": entropy_N,
         "mismatch": gap_N,
         "fresh": fresh_N,
@@ -124,6 +125,7 @@ def summary(parts: Sequence[Measures]) -> dict[str, float]:
         "ess": total("ratio") ** 2 / (count * total("ratio_squared")) if total("ratio_squared") else 1.0,
         "clip_fraction_low": total("low") / count,
         "clip_fraction_high": total("high") / count,
+        "clip_fraction_dual": total("dual") / count,
         "kl_behaviour": sum(value for pairs in seen.values() for _, value in pairs) / count,
     }
     if total("fresh"):  # else nothing was measured, which is no mismatch of 0

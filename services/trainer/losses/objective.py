@@ -28,7 +28,7 @@ class Objective:
         """As the settings name it."""
         return cls(
             surrogate=SURROGATES["grpo" if settings.objective == "ppo" else settings.objective],
-            bounds=Range(settings.clip_low, settings.clip_high, settings.ratio_cap),
+            bounds=Range(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip),
             kl=settings.kl,
             coefficient=coefficient,
             normaliser=normaliser,

@@ -3,7 +3,7 @@
 The behaviour policy is the one that sampled: its log-probabilities come from the server. With
 r = exp(log p - log p under the behaviour policy) and A the advantage:
 
-    grpo, dr-grpo, dapo   -min(r A, clip(r, 1 - low, 1 + high) A)
+    grpo, dr-grpo, dapo   -min(r A, clip(r, 1 - low, 1 + high) A), and at most -dual A where A < 0
     gspo                  the same with one r a completion, the geometric mean of its tokens'
     cispo, reinforce      -stop_gradient(min(r, cap)) A log p
 
@@ -11,6 +11,7 @@ What sets grpo, dr-grpo and dapo apart is not here: the standard deviation in th
 the tokens, which groups are trained on.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -22,24 +23,30 @@ _MAX_LOG_RATIO = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where importance ratios end: clipped to [1 - low, 1 + high], or cut off above `cap`."""
+    """Where importance ratios end: clipped to [1 - low, 1 + high], or cut off above `cap`.
+
+    `dual` is the bound of ratios under negative advantages, which the clip leaves unbounded; 0 is none.
+    """
 
     low: float
     high: float
     cap: float
+    dual: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
     """One entry a token; only `losses_N` carries a gradient.
 
-    `low_N` and `high_N` tell where clipping stopped the gradient (ppo's clip) or bounded the weight (cap).
+    `low_N`, `high_N` and `dual_N` tell where clipping stopped the gradient (ppo's clip), `high_N` also where
+    it bounded the weight (cap).
     """
 
     losses_N: torch.Tensor
     ratio_N: torch.Tensor
     low_N: torch.Tensor
     high_N: torch.Tensor
+    dual_N: torch.Tensor
 
 
 SurrogateLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Range], Surrogate]
@@ -56,7 +63,8 @@ def clipped(
 ) -> Surrogate:
     """PPO's clipped surrogate a token (arXiv 1707.06347, eq. 7), as GRPO has it (2402.03300, eq. 3).
 
-    `low` and `high` differ since DAPO (2503.14476, eq. 8 and 10: clip-higher).
+    `low` and `high` differ since DAPO (2503.14476, eq. 8 and 10: clip-higher). Where A < 0 and r is large the
+    loss -r A has no bound; dual clip gives it one (Ye et al., 1912.09729, eq. 5).
     """
     return _clip(_ratio(logprobs_N - behaviour_N), advantages_N, bounds)
 
@@ -90,7 +98,8 @@ def truncated(
     """
     ratio_N = _ratio(logprobs_N.detach() - behaviour_N)
     losses_N = -ratio_N.clamp(max=bounds.cap) * advantages_N * logprobs_N
-    return Surrogate(losses_N, ratio_N, torch.zeros_like(ratio_N, dtype=torch.bool), ratio_N > bounds.cap)
+    never_N = torch.zeros_like(ratio_N, dtype=torch.bool)
+    return Surrogate(losses_N, ratio_N, low_N=never_N, high_N=ratio_N > bounds.cap, dual_N=never_N)
 
 
 SURROGATES: Mapping[str, SurrogateLoss] = {
@@ -111,9 +120,16 @@ def _ratio(log_ratio_N: torch.Tensor) -> torch.Tensor:
 def _clip(ratio_N: torch.Tensor, advantages_N: torch.Tensor, bounds: Range) -> Surrogate:
     low, high = 1.0 - bounds.low, 1.0 + bounds.high
     losses_N = -torch.minimum(ratio_N * advantages_N, ratio_N.clamp(low, high) * advantages_N)
+    dual = bounds.dual or math.inf
+    dual_N = (advantages_N < 0) & (ratio_N.detach() > dual)
+    losses_N = torch.where(dual_N, -dual * advantages_N, losses_N)
     ratio_N = ratio_N.detach()
     return Surrogate(
-        losses_N, ratio_N, (ratio_N < low) & (advantages_N < 0), (ratio_N > high) & (advantages_N > 0)
+        losses_N,
+        ratio_N,
+        low_N=(ratio_N < low) & (advantages_N < 0),
+        high_N=(ratio_N > high) & (advantages_N > 0),
+        dual_N=dual_N,
     )
 
 

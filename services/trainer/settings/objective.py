@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from rookery.settings import RunSettings
 from services.trainer.settings.ppo import PpoSettings
@@ -22,12 +22,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "dr-grpo": {"normalise": False, "loss_weights": "constant"},
     "dapo": {"dynamic_sampling": True},
     "cispo": {"ratio_cap": 5.0},
-    "gspo": {"clip_low": 3e-4, "clip_high": 4e-4, "loss_weights": "sequence"},
+    "gspo": {"clip_low": 0.03, "clip_high": 0.04, "loss_weights": "sequence"},
 }
 """What an objective's paper sets otherwise than GRPO; a setting given by name wins over it.
 
-Sources: dr-grpo arXiv 2503.20783, dapo 2503.14476, gspo 2507.18071 (section 5.1); cispo's cap is that of
-ScaleRL (2510.13786), for MiniMax-M1 (2506.13585) names none.
+Sources: dr-grpo arXiv 2503.20783, dapo 2503.14476; cispo's cap is that of ScaleRL (2510.13786), for
+MiniMax-M1 (2506.13585) names none. gspo's paper (2507.18071, section 5.1) clips at 3e-4 and 4e-4, within one
+batch of rollouts; groups of earlier versions lie farther off: README.md has the measurement.
 """
 
 
@@ -36,8 +37,10 @@ _OF_GROUPS = When("objective", ("grpo", "dr-grpo", "dapo", "cispo", "gspo", "rei
 _PENALISED = When("kl", ("k1", "k2", "k3", "forward", "reverse", "symmetric"))
 _PPO = PpoSettings.model_fields.keys() - RunSettings.model_fields.keys()
 
-_WIDE_GSPO_CLIP = 0.05
-"""Ratios of whole completions hardly ever leave such a range: a hundred times the paper's."""
+_NARROW_GSPO_CLIP = 0.003
+"""Of groups one version old most completions lie outside of such a range."""
+_WIDE_GSPO_CLIP = 0.2
+"""Ratios of whole completions hardly ever leave such a range."""
 
 
 class ObjectiveSettings(ScopedSettings, PpoSettings):
@@ -46,6 +49,7 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
     reading: ClassVar[Mapping[str, When]] = {
         "clip_low": _CLIPPING,
         "clip_high": _CLIPPING,
+        "dual_clip": _CLIPPING,
         "ratio_cap": When("objective", ("cispo", "reinforce")),
         "baseline": _OF_GROUPS,
         "normalise": _OF_GROUPS,
@@ -70,6 +74,9 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
     """grpo, dr-grpo, dapo, gspo, ppo: importance ratios are clipped to [1 - clip_low, 1 + clip_high]."""
     clip_high: PositiveFloat = 0.28
     """See clip_low."""
+    dual_clip: NonNegativeFloat = 3.0
+    """grpo, dr-grpo, dapo, gspo, ppo: the most that a ratio counts where the advantage is negative, so that
+    no stale token outweighs the batch; above 1, or 0 for no bound."""
     ratio_cap: PositiveFloat = 2.0
     """cispo, reinforce: importance ratios are cut off above this."""
     baseline: Baseline = "group-mean"
@@ -126,12 +133,20 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
         return {name: value for name, value in values.items() if name not in own}
 
     @model_validator(mode="after")
+    def _dual_clip_is_a_bound(self) -> Self:
+        if 0.0 < self.dual_clip <= 1.0:
+            raise ValueError(f"--dual-clip {self.dual_clip:g}: more than 1, or 0 for none")
+        return self
+
+    @model_validator(mode="after")
     def _gspo_clips(self) -> Self:
         widest = max(self.clip_low, self.clip_high)
-        if self.objective == "gspo" and widest > _WIDE_GSPO_CLIP:
+        if self.objective == "gspo" and not _NARROW_GSPO_CLIP < widest <= _WIDE_GSPO_CLIP:
             logger.warning(
-                "--objective gspo clips ratios of whole completions at %g: its paper has 0.0004, "
-                "and at so much it hardly ever clips",
+                "--objective gspo clips ratios of whole completions at %g: %s",
                 widest,
+                "it hardly ever clips"
+                if widest > _WIDE_GSPO_CLIP
+                else "of groups that are a version old it drops most",
             )
         return self

@@ -10,19 +10,23 @@ Token = tuple[float, float, float]
 Completion = Sequence[Token]
 
 
-def ppo_clip(completions: Sequence[Completion], low: float, high: float) -> list[list[float]]:
-    """Each token's loss: arXiv 1707.06347 eq. 7, negated."""
-    return [[_clip(math.exp(p - b), a, low, high) for p, b, a in tokens] for tokens in completions]
+def ppo_clip(
+    completions: Sequence[Completion], low: float, high: float, dual: float = math.inf
+) -> list[list[float]]:
+    """Each token's loss: arXiv 1707.06347 eq. 7, with a dual clip 1912.09729 eq. 5, negated."""
+    return [[_clip(math.exp(p - b), a, low, high, dual) for p, b, a in tokens] for tokens in completions]
 
 
-def gspo(completions: Sequence[Completion], low: float, high: float) -> list[list[float]]:
+def gspo(
+    completions: Sequence[Completion], low: float, high: float, dual: float = math.inf
+) -> list[list[float]]:
     """Each token's loss, which is its completion's: arXiv 2507.18071 eq. 5 and 7, negated."""
     losses = []
     for tokens in completions:
         likelihood = math.prod(math.exp(p) for p, _, _ in tokens)
         behaviour = math.prod(math.exp(b) for _, b, _ in tokens)
         ratio = (likelihood / behaviour) ** (1 / len(tokens))
-        losses.append([_clip(ratio, a, low, high) for _, _, a in tokens])
+        losses.append([_clip(ratio, a, low, high, dual) for _, _, a in tokens])
     return losses
 
 
@@ -64,5 +68,6 @@ def estimator(kind: str, p: float, q: float) -> float:
     return {"k1": -math.log(r), "k2": math.log(r) ** 2 / 2, "k3": (r - 1) - math.log(r)}[kind]
 
 
-def _clip(ratio: float, advantage: float, low: float, high: float) -> float:
-    return -min(ratio * advantage, min(max(ratio, 1 - low), 1 + high) * advantage)
+def _clip(ratio: float, advantage: float, low: float, high: float, dual: float) -> float:
+    clipped = min(ratio * advantage, min(max(ratio, 1 - low), 1 + high) * advantage)
+    return -(clipped if advantage >= 0 else max(clipped, dual * advantage))

@@ -95,7 +95,7 @@ def test_the_loss_of_a_batch_equals_its_formula(name: str, weights: str) -> None
         losses = reference.truncated_reinforce(completions, chosen.ratio_cap)
     else:
         formula = reference.gspo if name == "gspo" else reference.ppo_clip
-        losses = formula(completions, chosen.clip_low, chosen.clip_high)
+        losses = formula(completions, chosen.clip_low, chosen.clip_high, chosen.dual_clip)
     expected = {
         "token": reference.token_mean(losses),
         "sequence": reference.sequence_mean(losses),

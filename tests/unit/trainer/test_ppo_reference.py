@@ -94,7 +94,8 @@ def _loss(
     for (before, token, behaviour, _, old_value, ret), advantage in zip(tokens, advantages, strict=True):
         logs, base_logs = _log_softmax(table[before]), _log_softmax(base[before])
         ratio = math.exp(logs[token] - behaviour)
-        total -= min(ratio * advantage, min(max(ratio, 1 - LOW), 1 + HIGH) * advantage)
+        gain = min(ratio * advantage, min(max(ratio, 1 - LOW), 1 + HIGH) * advantage)
+        total -= max(gain, 3.0 * advantage) if advantage < 0 else gain  # 1912.09729 eq. 5, the default
         value = _value(table, head, before)
         kept = old_value + min(max(value - old_value, -0.2), 0.2)
         total += VALUE * max((value - ret) ** 2, (kept - ret) ** 2) / 2

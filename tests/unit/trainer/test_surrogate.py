@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from services.trainer.losses.surrogate import SURROGATES, Range, Surrogate  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 
-LOW, HIGH, CAP = 0.2, 0.28, 2.0
-BOUNDS = Range(LOW, HIGH, CAP)
+LOW, HIGH, CAP, DUAL = 0.2, 0.28, 2.0, 3.0
+BOUNDS = Range(LOW, HIGH, CAP, DUAL)
 
 logprobs = st.floats(-6, 0)
 completions = st.lists(
@@ -26,7 +26,7 @@ def _expected(name: str, rows: list, at: list | None = None) -> list[float]:  # 
     if name in ("cispo", "reinforce"):
         losses = reference.truncated_reinforce(rows, CAP, at)
     else:
-        losses = (reference.gspo if name == "gspo" else reference.ppo_clip)(rows, LOW, HIGH)
+        losses = (reference.gspo if name == "gspo" else reference.ppo_clip)(rows, LOW, HIGH, DUAL)
     return [loss for row in losses for loss in row]
 
 
@@ -50,6 +50,7 @@ def test_gradients_by_finite_differences(name: str) -> None:
     rows = [
         [(-1.0, -1.1, 0.7), (-2.0, -1.0, 0.7), (-0.5, -1.8, 0.7)],
         [(-0.3, -0.2, -1.0), (-0.3, -2.0, -1.0)],
+        [(-0.1, -4.0, -1.0)],
         [(-1.0, -1.05, 0.3)],
     ]
     surrogate, at = _surrogate(name, rows, grad=True)
@@ -86,6 +87,17 @@ def test_clipping_is_counted_where_it_stops_the_gradient() -> None:
     assert surrogate.high_N.tolist() == [True, False, False, False]
     assert surrogate.low_N.tolist() == [False, False, True, False]
     assert (at.grad == 0).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("name", ["grpo", "gspo"])
+def test_no_stale_token_outweighs_the_batch(name: str) -> None:
+    """A token that has become e^8 times as likely, under a negative advantage: e^8 = 2,981 fresh ones."""
+    rows = [[(-1.0, -9.0, -1.0)], [(-1.0, -1.0, -1.0)], [(-1.0, -2.0, -1.0)], [(-1.0, -9.0, 1.0)]]
+    surrogate, at = _surrogate(name, rows, grad=True)
+    surrogate.losses_N.sum().backward()
+    assert surrogate.losses_N.tolist() == pytest.approx([DUAL, 1.0, math.e, -1.0 - HIGH])
+    assert at.grad.tolist() == pytest.approx([0.0, 1.0, math.e, 0.0])
+    assert surrogate.dual_N.tolist() == [True, False, False, False]
 
 
 def test_a_capped_ratio_keeps_its_gradient() -> None:

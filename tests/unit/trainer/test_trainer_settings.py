@@ -139,19 +139,19 @@ def test_a_preset_is_no_more_than_defaults() -> None:
     assert (resolved.kl_coefficient, resolved.kl_schedule) == (0.02, "fixed")
     assert (
         AutobatchSettings.parse(["--preset", "rookworld-mini", "--objective", "gspo"], prog="a").clip_low
-        < 1e-3
+        == 0.03
     )
 
 
 def test_dry_run_says_what_of_a_preset_is_not_taken(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parse("--preset rookworld-mini --objective gspo --kl none --clip-high 0.01 --dry-run")
+        parse("--preset rookworld-mini --objective gspo --kl none --clip-high 0.05 --dry-run")
     said = {
         line.split("  # ")[0].rstrip(): line.partition("  # ")[2]
         for line in capsys.readouterr().out.splitlines()
     }
-    assert said["clip_low = 0.0003"] == "default of the objective; preset rookworld-mini has 0.2"
-    assert said["clip_high = 0.01"] == "flag"
+    assert said["clip_low = 0.03"] == "default of the objective; preset rookworld-mini has 0.2"
+    assert said["clip_high = 0.05"] == "flag"
     assert said["# kl_schedule is not read with --kl none"] == 'preset rookworld-mini has "adaptive"'
     assert said["# gamma is not read with --objective gspo"] == ""
     assert said["lr = 1e-05"] == "preset rookworld-mini"
@@ -200,13 +200,25 @@ def test_what_a_file_chooses_and_nothing_reads_is_refused(
         parse("--objective cispo")
 
 
-def test_a_wide_clip_of_whole_completions_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_clips_of_whole_completions_that_do_not_fit_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        assert parse("--objective gspo").clip_high == 4e-4
+        assert parse("--objective gspo").clip_high == 0.04
         parse("--clip-high 0.3")
+        parse("--clip-low 3e-4 --clip-high 4e-4")
         assert not caplog.records
-        parse("--objective gspo --clip-high 0.1")
-    assert "--objective gspo clips ratios of whole completions at 0.1" in caplog.text
+        parse("--objective gspo --clip-high 0.3")
+        parse("--objective gspo --clip-low 3e-4 --clip-high 4e-4")
+    assert "whole completions at 0.3: it hardly ever clips" in caplog.text
+    assert "whole completions at 0.0004: of groups that are a version old it drops most" in caplog.text
+
+
+@pytest.mark.parametrize("clip", ["-1", "0.5", "1"])
+def test_a_dual_clip_is_more_than_1_or_none(clip: str) -> None:
+    assert (parse("").dual_clip, parse("--objective ppo --dual-clip 0").dual_clip) == (3.0, 0.0)
+    with pytest.raises(SetupError, match=r"dual.clip"):
+        parse(f"--dual-clip {clip}")
+    with pytest.raises(SetupError, match=r"--dual-clip 4.0 .flag. is not read with --objective cispo"):
+        parse("--objective cispo --dual-clip 4")
 
 
 def test_sft_refuses_what_it_does_not_read() -> None:
