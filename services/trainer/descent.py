@@ -31,6 +31,8 @@ class Lesson:
     kl_coefficient: float
     settings: TrainerSettings
     world: World
+    rehearsal: bool = False
+    """Everything but the optimizer's step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ def move(policy: Movable, optimizer: torch.optim.Optimizer, lesson: Lesson) -> M
     if not torch.isfinite(norm):
         names = ", ".join(group.id for group in lesson.groups)
         raise ArithmeticError(f"step {step}: gradient norm is {norm.item()}; the batch holds groups {names}")
-    optimizer.step()
+    if not lesson.rehearsal:
+        optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return Moved(norm.item(), lr, time.perf_counter() - started)

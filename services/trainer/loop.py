@@ -14,10 +14,13 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
-from rookery.trace import Adapter
+from rookery.trace import Adapter, TraceGroup
+from services.trainer.attempts import Attempts, GroupsAtFault
+from services.trainer.batches import finite
 from services.trainer.batches.intake import Intake
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
+from services.trainer.model import positions
 from services.trainer.model.policy import Policy
 from services.trainer.records.diagnostics import Meter
 from services.trainer.records.report import Report, ages_of, describe_step, strict
@@ -49,9 +52,9 @@ def train(
         commit = _commit(settings, leader, number=0, ledger=(), dropped={})
     leader.begin(commit.folder)
     publisher.publish(_adapter(policy, commit))
-    intake = _intake(settings, streams, commit, epoch=epoch, stopping=stopping)
+    intake = _intake(settings, policy, streams, commit, epoch=epoch, stopping=stopping)
+    attempts = Attempts(settings.run_dir, leader)
     meter = Meter(policy.model, policy.device, devices=world.size)
-    passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     with (
         track(settings.run_dir, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
         Report(settings.run_dir, tracker) as report,
@@ -68,23 +71,28 @@ def train(
                 break
             groups = [held.group for held in batch]
             phases = {"rollout_wait": intake.waited_s}
-            with meter.step(), _timed(phases, "train"):
-                result, learner = leader.learn(
-                    groups,
-                    step=commit.version.number,
-                    learner=Learner.of(commit.learner),
-                    dropped_zero_variance=intake.dropped["zero_variance"],
-                )
+            try:
+                with meter.step(), _timed(phases, "train"):
+                    result, learner = attempts.learn(
+                        groups, commit=commit, dropped_zero_variance=intake.dropped["zero_variance"]
+                    )
+            except GroupsAtFault as error:
+                intake.give_up(batch, error.reasons)
+                continue
             number = commit.version.number + 1
             row = describe_step(groups, result, version=number, dropped=intake.dropped)
-            row |= meter.row(groups, tokens=result.tokens, train_s=phases["train"], passes=passes)
-            ledger = (*commit.ledger, *(group.id for group in groups))
+            row |= meter.row(
+                groups,
+                tokens=result.tokens,
+                train_s=phases["train"],
+                passes=settings.ppo_epochs if settings.objective == "ppo" else 1,
+            )
             with _timed(phases, "commit"):
                 commit = _commit(
                     settings,
                     leader,
                     number=number,
-                    ledger=ledger,
+                    ledger=(*commit.ledger, *(group.id for group in groups)),
                     dropped=intake.account,
                     row=row,
                     learner=learner,
@@ -93,6 +101,7 @@ def train(
                 intake.settle(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(policy, commit))
+            attempts.committed()
             report.step(row, phases_s=phases, ages=ages_of(groups, version=number))
             commits.prune(settings.adapters_dir, newest=commit.version.number, keep=settings.keep)
     publisher.wait()
@@ -100,13 +109,24 @@ def train(
 
 
 def _intake(
-    settings: TrainerSettings, streams: RunStreams, commit: Commit, *, epoch: int, stopping: threading.Event
+    settings: TrainerSettings,
+    policy: Policy,
+    streams: RunStreams,
+    commit: Commit,
+    *,
+    epoch: int,
+    stopping: threading.Event,
 ) -> Intake:
+    def check(group: TraceGroup) -> None:
+        positions.check_group(policy.model, group)
+        finite.check_group(group)
+
     limit = settings.batch_groups * settings.dynamic_sampling_limit if settings.dynamic_sampling else 0
     return Intake(
         streams,
         batch_groups=settings.batch_groups,
         max_staleness=settings.max_staleness,
+        check=check,
         zero_variance_limit=limit,
         ledger=commit.ledger,
         dropped_before=commit.dropped,

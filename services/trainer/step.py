@@ -48,11 +48,12 @@ def train_step(
     learner: Learner,
     dropped_zero_variance: int = 0,
     world: World = World(),  # noqa: B008 - without state
+    rehearsal: bool = False,
 ) -> tuple[StepResult, Learner]:
     """Advantages, a gradient, a moved policy: by one pass over the batch, or by those of PPO.
 
     The learner that comes back is the one to commit. `dropped_zero_variance` counts the groups that dynamic
-    sampling threw away for this batch.
+    sampling threw away for this batch. A `rehearsal` computes everything and moves nothing.
 
     Raises:
         ArithmeticError: a number that came in, the loss or the gradient is not finite; it names the groups.
@@ -61,7 +62,7 @@ def train_step(
     batch = prepare(groups, version=step, settings=settings, averages=learner.averages)
     weight = coefficient(learner.kl_coefficient, step=step, settings=settings)
     method: Method = ppo.passes if settings.objective == "ppo" else once
-    learned = method(policy, optimizer, Lesson(groups, batch, step, weight, settings, world))
+    learned = method(policy, optimizer, Lesson(groups, batch, step, weight, settings, world, rehearsal))
     share = (batch.zero_variance + dropped_zero_variance) / (len(groups) + dropped_zero_variance)
     kl = learned.figures.get("kl_reference")
     learner = learner.after(

@@ -14,7 +14,6 @@ from services.trainer import optimizer as adam
 from services.trainer.distributed import orders
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
-from services.trainer.model import positions
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import StepResult, train_step
@@ -49,14 +48,16 @@ class Trainee:
         return {**self.policy.version_files(), adam.FILE: adam.dump(self.optimizer)}
 
     def learn(
-        self, groups: Sequence[TraceGroup], *, step: int, learner: Learner, dropped_zero_variance: int
+        self,
+        groups: Sequence[TraceGroup],
+        *,
+        step: int,
+        learner: Learner,
+        dropped_zero_variance: int,
+        rehearsal: bool = False,
     ) -> tuple[StepResult, Learner]:
-        """One step on a batch: see `step.train_step`.
-
-        Raises:
-            SetupError: a group is longer than the model.
-        """
-        positions.check_groups(self.policy.model, groups)
+        """One step on a batch: see `step.train_step`."""
+        self.optimizer.zero_grad(set_to_none=True)  # a step that failed leaves its gradients
         return train_step(
             self.policy,
             self.optimizer,
@@ -66,6 +67,7 @@ class Trainee:
             learner=learner,
             dropped_zero_variance=dropped_zero_variance,
             world=self.world,
+            rehearsal=rehearsal,
         )
 
 
@@ -88,10 +90,21 @@ class Leader:
         return self.own.files()
 
     def learn(
-        self, groups: Sequence[TraceGroup], *, step: int, learner: Learner, dropped_zero_variance: int
+        self,
+        groups: Sequence[TraceGroup],
+        *,
+        step: int,
+        learner: Learner,
+        dropped_zero_variance: int,
+        rehearsal: bool = False,
     ) -> tuple[StepResult, Learner]:
         """As `Trainee.learn`."""
-        self.own.world.call(
-            lambda: orders.encode(orders.Step(step, learner.as_json(), dropped_zero_variance, tuple(groups)))
+        told = orders.Step(step, learner.as_json(), dropped_zero_variance, tuple(groups), rehearsal)
+        self.own.world.call(lambda: orders.encode(told))
+        return self.own.learn(
+            groups,
+            step=step,
+            learner=learner,
+            dropped_zero_variance=dropped_zero_variance,
+            rehearsal=rehearsal,
         )
-        return self.own.learn(groups, step=step, learner=learner, dropped_zero_variance=dropped_zero_variance)

@@ -33,7 +33,7 @@ from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.autobatch.search import TARGET
 from services.trainer.learner import Learner
 from services.trainer.model.policy import Policy
-from services.trainer.records.memory import available_bytes, resident_bytes, watch
+from services.trainer.records.memory import available_bytes, is_out_of_memory, resident_bytes, watch
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
 
@@ -86,7 +86,7 @@ def probe(policy: Policy, settings: TrainerSettings, shape: Shape, *, positions:
             try:
                 step_s = _steps(policy, optimizer, groups, settings)
             except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
                 result = "out of memory"
         gradients = sum(p.numel() * p.element_size() for p in policy.parameters)
@@ -155,11 +155,6 @@ def _moments_bytes(optimizer: torch.optim.Optimizer) -> int:
     states: list[dict[str, Any]] = list(optimizer.state.values())
     tensors = [value for state in states for value in state.values() if torch.is_tensor(value)]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """torch's own error on a GPU; on a CPU a plain RuntimeError of its allocator."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
 
 
 def _group(number: int, shape: Shape) -> TraceGroup:

@@ -59,9 +59,8 @@ def prepare(
     """Groups to rows with advantages and shares; `averages` are the baseline's (see `advantages`).
 
     Raises:
-        ArithmeticError: a number in a group is not finite; the message names it.
+        ArithmeticError: an advantage is not finite; the message names the group.
     """
-    finite.check_groups(groups)
     values = advantages(
         [group.rewards for group in groups],
         baseline=settings.baseline,

@@ -10,22 +10,21 @@ _LARGEST = 1e18
 """Of a reward: its square still fits float32. Beyond, deviations are infinite and advantages silently 0."""
 
 
-def check_groups(groups: Sequence[TraceGroup]) -> None:
+def check_group(group: TraceGroup) -> None:
     """Refuses rewards and log-probabilities of the behaviour policy that are no numbers.
 
     Raises:
         ArithmeticError: naming the group, the completion and the value.
     """
-    for group in groups:
-        for slot, trace in enumerate(group.traces):
-            if not abs(trace.verdict.reward) <= _LARGEST:  # NaN compares false
-                raise ArithmeticError(
-                    f"group {group.id}: reward of completion {slot} is {trace.verdict.reward!r}"
-                )
-            for place, logprob in enumerate(trace.completion.logprobs):
-                if not math.isfinite(logprob):
-                    where = f"token {place} of completion {slot}"
-                    raise ArithmeticError(f"group {group.id}: log-probability of {where} is {logprob!r}")
+    for slot, trace in enumerate(group.traces):
+        if not abs(trace.verdict.reward) <= _LARGEST:  # NaN compares false
+            raise ArithmeticError(
+                f"group {group.id}: reward of completion {slot} is {trace.verdict.reward!r}"
+            )
+        for place, logprob in enumerate(trace.completion.logprobs):
+            if not math.isfinite(logprob):
+                where = f"token {place} of completion {slot}"
+                raise ArithmeticError(f"group {group.id}: log-probability of {where} is {logprob!r}")
 
 
 def check_advantages(groups: Sequence[TraceGroup], advantages: Sequence[Sequence[float]]) -> None:

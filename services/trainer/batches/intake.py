@@ -43,7 +43,10 @@ class Held:
 
 
 class Intake:
-    """Reads ahead by at most two batches. Use as a context manager."""
+    """Reads ahead by at most two batches. Use as a context manager.
+
+    `check` raises SetupError or ArithmeticError for a group that can never be trained on; it goes to `dead`.
+    """
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Intake:
         *,
         batch_groups: int,
         max_staleness: int,
+        check: Callable[[TraceGroup], None],
         zero_variance_limit: int = 0,
         ledger: Sequence[str],
         dropped_before: Mapping[str, int],
@@ -60,12 +64,14 @@ class Intake:
         self._streams = streams
         self._batch_groups = batch_groups
         self._max_staleness = max_staleness
+        self._check = check
         self._zero_variance_limit = zero_variance_limit
         self._ledger = ledger
         self._dropped_before = dropped_before
         self._epoch = epoch
         self._stopping = stopping
         self._ready: queue.Queue[Held] = queue.Queue(maxsize=2 * batch_groups)
+        self._begun: dict[str, Held] = {}
         self._holding: set[str] = set()  # entries read and not settled; written by both threads
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
@@ -89,7 +95,7 @@ class Intake:
         Raises:
             SetupError: a group is of a version that was never committed here.
         """
-        batch: dict[str, Held] = {}
+        batch, self._begun = self._begun, {}
         trained = set(self._ledger)
         self._count_dropped()
         self.waited_s = 0.0
@@ -120,6 +126,19 @@ class Intake:
         """Acknowledges a committed batch; `ledger` is the commit's."""
         self._ledger, self._dropped_before = ledger, self.account
         self._settle([held.entry_id for held in batch], "trained", label="trained")
+
+    def give_up(self, batch: Sequence[Held], reasons: Mapping[str, str]) -> None:
+        """Moves the groups of `reasons`, by id, to `dead`; the next batch begins with the others."""
+        for held in batch:
+            if held.group.id in reasons:
+                self._bury(held.entry_id, reasons[held.group.id])
+            else:
+                self._begun[held.group.id] = held
+
+    def _bury(self, entry_id: str, reason: str) -> None:
+        self._streams.dead_letter(STREAM, entry_id, group=GROUP, reason=reason)
+        self._holding.discard(entry_id)
+        TRAINER_GROUPS.labels(result="dead").inc()
 
     def _count_dropped(self) -> None:
         """Begins with what the run's account holds beyond the last commit's: a batch that a kill cut short
@@ -210,9 +229,9 @@ class Intake:
         for entry in entries:
             try:
                 held = Held(entry.id, _with_ratios(decode_group(entry.data)))
-            except WireError as error:
-                self._streams.dead_letter(STREAM, entry.id, group=GROUP, reason=str(error))
-                TRAINER_GROUPS.labels(result="dead").inc()
+                self._check(held.group)
+            except (WireError, SetupError, ArithmeticError) as error:
+                self._bury(entry.id, str(error))
                 continue
             self._holding.add(entry.id)
             self._put(held)

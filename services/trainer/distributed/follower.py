@@ -47,12 +47,14 @@ def follow(
                 raise ArithmeticError(
                     f"step {order.step}: rank {world.rank} has learned {learned}, rank 0 {learner}"
                 )
-            _, learned = trainee.learn(
+            _, after = trainee.learn(
                 order.groups,
                 step=order.step,
                 learner=learner,
                 dropped_zero_variance=order.dropped_zero_variance,
+                rehearsal=order.rehearsal,
             )
+            learned = learned if order.rehearsal else after
     logger.info("rank %d ends", world.rank)
 
 

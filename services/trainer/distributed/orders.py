@@ -27,13 +27,14 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Learn from a batch. `learner` is `Learner.as_json`."""
+    """Learn from a batch. `learner` is `Learner.as_json`; a rehearsal moves nothing."""
 
     kind: ClassVar[str] = "step"
     step: int
     learner: Mapping[str, Any]
     dropped_zero_variance: int
     groups: tuple[TraceGroup, ...]
+    rehearsal: bool = False
 
 
 Order: TypeAlias = Begin | Files | Step
@@ -49,6 +50,7 @@ def encode(order: Order) -> bytes:
         "step": order.step,
         "learner": order.learner,
         "dropped_zero_variance": order.dropped_zero_variance,
+        "rehearsal": order.rehearsal,
         "sizes": [len(group) for group in groups],
     }
     return b"\n".join([json.dumps(head).encode(), b"".join(groups)])

@@ -1,6 +1,5 @@
 """How many positions a model has: behind the last one GPT-2 has no row, and others have learned nothing."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from rookery.errors import SetupError
@@ -31,10 +30,13 @@ def check(model: Any, tokens: int, *, said: str) -> None:
         raise SetupError(f"{said}: {tokens:,} tokens, but the model has {most:,} positions")
 
 
-def check_groups(model: Any, groups: Sequence[TraceGroup]) -> None:
-    """Refuses groups of which a sequence is longer than the model; the message names the first."""
-    for group in groups:
-        prompt = len(group.prompt_token_ids)
-        longest = max(len(trace.completion.token_ids) for trace in group.traces)
-        said = f"group {group.id}, a prompt of {prompt:,} and a completion of {longest:,} tokens"
-        check(model, prompt + longest, said=said)
+def check_group(model: Any, group: TraceGroup) -> None:
+    """Refuses a group of which a sequence is longer than the model.
+
+    Raises:
+        SetupError: one is.
+    """
+    prompt = len(group.prompt_token_ids)
+    longest = max(len(trace.completion.token_ids) for trace in group.traces)
+    said = f"group {group.id}, a prompt of {prompt:,} and a completion of {longest:,} tokens"
+    check(model, prompt + longest, said=said)

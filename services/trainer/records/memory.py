@@ -30,6 +30,11 @@ def resident_bytes(proc: Path = Path("/proc/self")) -> int:
     return _status(proc, "VmRSS")
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it is torch's own error on a GPU, or on a CPU the plain RuntimeError of its allocator."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
+
+
 @contextmanager
 def watch(device: torch.device) -> Iterator[Peak]:
     """Measures the peak of what happens inside: of this process, or of torch's memory on a GPU.

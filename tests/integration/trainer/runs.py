@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from rookery.streams import RunStreams
 from rookery.trace import Position, TraceGroup
 from services.trainer import loop
@@ -75,6 +77,11 @@ class Run:
 
     def state(self, number: int) -> str:
         return (self.version(number) / "state.json").read_text()
+
+    def reasons(self) -> list[str]:
+        """Why entries went to `dead`."""
+        with contextlib.closing(redis.Redis.from_url(self.url)) as client:
+            return [fields[b"reason"].decode() for _, fields in client.xrange(self.streams.key("dead"))]
 
     def accounted(self) -> bool:
         counts = self.streams.counts()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import queue
 import threading
 import time
@@ -24,7 +25,7 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from services.trainer import loop, process  # noqa: E402
+from services.trainer import attempts, loop, process  # noqa: E402
 from services.trainer.batches.intake import Intake  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.model.value_head import policy_for  # noqa: E402
@@ -319,6 +320,136 @@ def test_groups_without_importance_ratios_are_dead_lettered(cut: dict[str, Any],
     assert run.streams.counts().dead == {"traces": 1}
 
 
+def test_a_group_that_can_never_be_trained_on_is_dead_lettered_at_once(run: Run) -> None:
+    """One longer than the model's 384 positions, and numbers that are none."""
+    long, rewarded, sampled = (make_group(90 + n, vocabulary=90, prompt_length=9) for n in range(3))
+    long = replace(long, prompt_token_ids=long.prompt_token_ids * 50)
+    rewarded = _with_first(rewarded, verdict=replace(rewarded.traces[0].verdict, reward=1e200))
+    completion = sampled.traces[0].completion
+    logprobs = (-math.inf,) * len(completion.logprobs)
+    sampled = _with_first(sampled, completion=replace(completion, logprobs=logprobs))
+    run.add([long, rewarded, sampled, *_groups(BATCH)])
+    run.train(1)
+    assert run.streams.counts().dead == {"traces": 3}
+    assert run.streams.counts().trained == BATCH
+    assert run.accounted()
+    said = "".join(run.reasons())
+    for reason in (
+        "group group-90, a prompt of 450",
+        "group-91: reward of completion 0 is 1e+200",
+        "a log-probability is not finite",
+    ):
+        assert reason in said
+
+
+def _with_first(group: TraceGroup, **changed: Any) -> TraceGroup:
+    return replace(group, traces=(replace(group.traces[0], **changed), *group.traces[1:]))
+
+
+def test_a_group_whose_gradient_is_not_finite_is_given_up_and_the_run_goes_on(run: Run) -> None:
+    """Its numbers are finite by themselves; the others of its batch are trained on."""
+    huge = make_group(99, vocabulary=90)
+    huge = replace(
+        huge,
+        traces=tuple(
+            replace(
+                trace,
+                verdict=replace(trace.verdict, reward=-3e17 * slot),
+                completion=replace(trace.completion, logprobs=(-40.0,) * len(trace.completion.logprobs)),
+            )
+            for slot, trace in enumerate(huge.traces)
+        ),
+    )
+    run.add([*_groups(BATCH - 1), huge, *_groups(BATCH + 1, first=50)])
+    run.train(2, normalise=False, dual_clip=0.0)
+    assert run.streams.counts().dead == {"traces": 1}
+    assert run.streams.counts().trained == 2 * BATCH
+    assert "group group-99 alone: step 0: gradient norm is" in run.reasons()[0]
+    assert run.accounted()
+
+
+LONGEST = 40
+"""Tokens of a prompt that only the group at fault has."""
+
+
+class KilledError(BaseException):
+    """As by the kernel: nothing catches it."""
+
+
+def _failing(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, tokens: int = LONGEST) -> None:
+    """A forward pass with so many tokens in a prompt fails; it cannot be made to without a small machine."""
+    score = Policy.score
+
+    def short(self: Policy, batch: Any, **rest: Any) -> Any:
+        if int(batch.position_ids_1T.max()) >= tokens:
+            raise error
+        return score(self, batch, **rest)
+
+    monkeypatch.setattr(Policy, "score", short)
+
+
+@pytest.mark.parametrize("objective", ["grpo", "ppo"])
+def test_a_group_that_does_not_fit_into_memory_is_given_up(
+    objective: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others learn as if it had never been there."""
+    other = Run(run.url, "two", tmp_path / "two", run.model, run.events)
+    other.add(_groups(2 * BATCH))
+    other.train(2, objective=objective)
+    large = make_group(99, vocabulary=90, prompt_length=LONGEST + 1)
+    _failing(monkeypatch, RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    run.add([*_groups(BATCH + 1), large, *_groups(BATCH - 1, first=BATCH + 1)])
+    run.train(2, objective=objective)
+    assert run.streams.counts().dead == {"traces": 1}
+    assert run.streams.counts().trained == 2 * BATCH
+    assert "group group-99 alone: DefaultCPUAllocator" in run.reasons()[0]
+    assert run.adapter(2) == other.adapter(2)
+    assert run.accounted()
+
+
+def test_a_group_that_the_process_dies_of_is_given_up_after_some_starts(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _failing(monkeypatch, KilledError())
+    run.add([make_group(99, vocabulary=90, prompt_length=LONGEST + 1), *_groups(2 * BATCH - 1)])
+    for _ in range(attempts.MOST):
+        with pytest.raises(KilledError):
+            run.train(1)
+        assert run.streams.counts().dead == {}
+    run.train(1)
+    assert run.streams.counts().dead == {"traces": 1}
+    assert run.streams.counts().trained == BATCH
+    assert "group group-99: 3 steps on it ended the trainer" in run.reasons()[0]
+    assert run.accounted()
+
+
+def test_kills_from_outside_bury_no_group(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.add(_groups(BATCH))
+    write = commits.write
+
+    def killed(root: Path, *, number: int, **rest: Any) -> Any:
+        if number:
+            raise KilledError
+        return write(root, number=number, **rest)
+
+    for _ in range(2 * attempts.MOST):
+        with monkeypatch.context() as patch, pytest.raises(KilledError):
+            patch.setattr(commits, "write", killed)
+            run.train(1)
+    run.train(1)
+    assert run.streams.counts().dead == {}
+    assert run.streams.counts().trained == BATCH
+
+
+def test_where_every_group_fails_it_is_not_the_groups(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.add(_groups(BATCH))
+    _failing(monkeypatch, ArithmeticError("the weights are NaN"), tokens=0)
+    with pytest.raises(ArithmeticError, match="no group of the batch can be trained on"):
+        run.train(1)
+    assert run.streams.counts().dead == {}
+    assert run.streams.length("traces") == BATCH
+
+
 def test_a_second_trainer_fences_the_first(run: Run) -> None:
     run.add(_groups(BATCH))
     settings = run.settings(1)
@@ -358,6 +489,7 @@ class Reader:
             run.streams,
             batch_groups=BATCH,
             max_staleness=4,
+            check=lambda _: None,
             ledger=ledger,
             dropped_before={},
             epoch=run.streams.take_over(),

@@ -72,7 +72,7 @@ def test_one_process_alone_keeps_the_rows_in_order() -> None:
         orders.Begin("/adapters/policy-v000001", {"lr": 0.1}),
         orders.Files(),
         orders.Step(3, {"kl_coefficient": 0.1 + 0.2}, 2, (make_group(0), make_group(1))),
-        orders.Step(0, {}, 0, ()),
+        orders.Step(0, {}, 0, (), rehearsal=True),
     ],
     ids=lambda order: order.kind,
 )

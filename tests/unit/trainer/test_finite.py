@@ -13,8 +13,6 @@ from services.trainer.batches.batch import Row, prepare
 from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 
-SETTINGS = TrainerSettings(model=Path(), run_dir=Path())
-
 
 def _with(group: TraceGroup, slot: int, **changed: object) -> TraceGroup:
     traces = list(group.traces)
@@ -26,9 +24,9 @@ def _with(group: TraceGroup, slot: int, **changed: object) -> TraceGroup:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200])
 def test_a_reward_that_is_no_number_is_stopped(bad: float) -> None:
-    groups = [make_group(1), _with(make_group(2), 3, reward=bad)]
+    finite.check_group(make_group(2))
     with pytest.raises(ArithmeticError, match=r"group group-2: reward of completion 3 is -?(nan|inf|1e)"):
-        prepare(groups, version=0, settings=SETTINGS, averages=None)
+        finite.check_group(_with(make_group(2), 3, reward=bad))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -39,7 +37,7 @@ def test_a_log_probability_that_is_no_number_is_stopped(bad: float) -> None:
     with pytest.raises(
         ArithmeticError, match=rf"group group-7: log-probability of token {place} of completion 1 is"
     ):
-        prepare([_with(group, 1, logprobs=logprobs)], version=0, settings=SETTINGS, averages=None)
+        finite.check_group(_with(group, 1, logprobs=logprobs))
 
 
 def test_advantages_that_are_no_numbers_are_stopped() -> None:

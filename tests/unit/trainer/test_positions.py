@@ -17,13 +17,10 @@ from transformers import LlamaConfig, Qwen3Config  # noqa: E402
 
 from services.trainer.autobatch import choice  # noqa: E402
 from services.trainer.autobatch.profiles import FILE  # noqa: E402
-from services.trainer.distributed.world import World  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.model.positions import limit  # noqa: E402
+from services.trainer.model.positions import check_group, limit  # noqa: E402
 from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
-from services.trainer.trainee import Trainee  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -67,17 +64,12 @@ def test_the_config_says_how_many(config: Any, most: int) -> None:
     assert limit(config) == most
 
 
-@pytest.mark.parametrize("rank", [0, 2])
-def test_a_group_that_is_too_long_is_named_and_moves_nothing(gpt2: Path, rank: int) -> None:
-    settings = TrainerSettings(
-        model=gpt2, run_dir=Path("nowhere"), device="cpu", lora_rank=rank, lora_targets="c_attn"
-    )
-    trainee = Trainee.of(settings, policy_for(settings), World())
-    before = trainee.files()
-    groups = [make_group(0, prompt_length=9), make_group(1, prompt_length=63)]
+def test_a_group_that_is_too_long_is_named(gpt2: Path) -> None:
+    settings = TrainerSettings(model=gpt2, run_dir=Path("nowhere"), device="cpu", lora_rank=0)
+    model = policy_for(settings).model
+    check_group(model, make_group(0, prompt_length=9))
     with pytest.raises(SetupError, match=r"group group-1, a prompt of 63 .* the model has 64 positions"):
-        trainee.learn(groups, step=0, learner=Learner(), dropped_zero_variance=0)
-    assert trainee.files() == before
+        check_group(model, make_group(1, prompt_length=63))
 
 
 @pytest.mark.parametrize(

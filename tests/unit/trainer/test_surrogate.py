@@ -1,6 +1,7 @@
 """Every objective against its formula in plain floats, values and gradients."""
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.losses.surrogate import SURROGATES, Range, Surrogate  # noqa: E402
+from services.trainer.settings import TrainerSettings  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 
 LOW, HIGH, CAP, DUAL = 0.2, 0.28, 2.0, 3.0
@@ -110,6 +112,22 @@ def test_a_capped_ratio_keeps_its_gradient() -> None:
 def test_gspo_weighs_a_completion_by_the_geometric_mean_of_its_ratios() -> None:
     surrogate, _ = _surrogate("gspo", [[(-1.0, -1.5, 1.0), (-1.0, -0.7, 1.0)], [(-1.0, -1.0, 1.0)]])
     assert surrogate.ratio_N.tolist() == pytest.approx([math.exp(0.1), math.exp(0.1), 1.0])
+
+
+def test_gspos_default_clip_lets_earlier_versions_teach() -> None:
+    """Log-ratios of completions spread as far as two versions later: README, A step."""
+    settings = TrainerSettings(model=Path(), run_dir=Path(), objective="gspo")
+    generator = torch.Generator().manual_seed(0)
+    logprobs = 0.022 * torch.randn(2000, generator=generator) - 1.0
+    advantages = torch.randn(2000, generator=generator)
+
+    def cut(low: float, high: float) -> float:
+        args = (logprobs, torch.full((2000,), -1.0), advantages, torch.arange(2000), Range(low, high, CAP))
+        surrogate = SURROGATES["gspo"](*args)
+        return (surrogate.low_N | surrogate.high_N).float().mean().item()
+
+    assert cut(settings.clip_low, settings.clip_high) < 0.1
+    assert cut(3e-4, 4e-4) > 0.45, "all whose ratio lies on the side that the clip looks at"
 
 
 @pytest.mark.parametrize("name", SURROGATES)
