@@ -23,6 +23,7 @@ from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server.adapter import AdapterRules
+from services.inference.server.ending import end
 from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.gate import Gate, GateMiddleware
 from services.inference.server.policies import Policies
@@ -165,8 +166,7 @@ class RookeryPlugin:
         add_problem_handlers(app)
         app.include_router(router)
         app.state.rookery_gate = Gate()
-        if ServerSettings().full_weights:
-            app.add_middleware(GateMiddleware, gate=app.state.rookery_gate)
+        app.add_middleware(GateMiddleware, gate=app.state.rookery_gate)
 
     async def init_state(self, engine_client: "AsyncLLM", state: "State", args: Namespace) -> None:
         """Starts following the policy record."""
@@ -183,6 +183,7 @@ class RookeryPlugin:
         for task in tasks:
             task.add_done_callback(_say_why)
         state.rookery = Serving(engine_client, policies, follower, tuple(tasks))
+        state.rookery_end = asyncio.create_task(end(engine_client, state, state.rookery_gate))
 
 
 def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> Policies:
