@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 GRACE_S = 3
-"""How long requests may take to be cut off, and then connections to close; `rookery up` and Docker wait longer."""
+"""How long requests may take to be cut off, and then connections to close. `rookery up` waits for 20 s."""
 
 _LOOK_S = 0.2
 
@@ -79,7 +79,7 @@ async def end(client: "AsyncLLM", state: "State", gate: Gate) -> None:
 
 async def _started(state: "State") -> "uvicorn.Server":
     """vLLM's HTTP server, once it listens: by then vLLM has set its signal handlers."""
-    while not (hasattr(state, "server") and state.server.started):
+    while not (hasattr(state, "server") and state.server.started):  # noqa: ASYNC110 - vLLM sets no event
         await asyncio.sleep(_LOOK_S)
     server: uvicorn.Server = state.server
     return server

@@ -95,7 +95,7 @@ class Gate:
             self._requests.discard(task)
 
     async def close(self, reason: str, *, within_s: float) -> None:
-        """Cuts off every request, now and from now on; waits until they have been told, at most `within_s`."""
+        """Cuts off every request, now and from now on; waits at most `within_s` until they have been told."""
         self._closed = Closed(reason)
         requests = list(self._requests)
         for task in requests:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 
 from rookery import logs
 from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable
+from rookery.hub import weights_digest
 from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
@@ -188,18 +189,22 @@ class RookeryPlugin:
 
 def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> Policies:
     models = state.openai_serving_models
+    folder = settings.whole_model
+    names = settings.base_names | {digest for digest in [weights_digest(folder)] if digest}
     if settings.full_weights:
         from services.inference.server.whole_engine import WholeVllmEngine
 
-        base = settings.whole_model
         return WholePolicies(
-            WholeVllmEngine(client, models, base=str(base)),
-            ModelRules(settings.adapter_root, settings.base_names, base),
+            WholeVllmEngine(client, models, base=str(folder)),
+            ModelRules(settings.adapter_root, names, folder),
             state.rookery_gate,
         )
+    import torch
+
     from services.inference.server.engine import VllmEngine
 
-    rules = AdapterRules(settings.adapter_root, settings.base_names, settings.max_lora_rank)
+    precision = torch.finfo(client.model_config.dtype).eps
+    rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=precision)
     return Policies(VllmEngine(client, models), rules, keep=settings.max_loras - 1)
 
 
