@@ -31,7 +31,7 @@ LOAD_TIMEOUT_S = 120.0
 WARM_UP_TIMEOUT_S = 600.0
 
 _CANARY_TOKENS, _CANARY_RANKS = 4, 5
-"""The log-probability of a token that is all but certain is 0 under any weights: those behind it tell more."""
+"""A token that is all but certain has the log-probability 0 under any weights: those behind it tell more."""
 
 _WARM_UP_PROMPTS, _WARM_UP_SAMPLES, _WARM_UP_TOKENS = 8, 8, 16
 
