@@ -3,10 +3,13 @@
 The Hub's cache is read here, so that whoever only asks needs no package of the Hub's.
 """
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from rookery.errors import SetupError
 
@@ -17,6 +20,9 @@ _INDEX = "model.safetensors.index.json"
 _FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.safetensors")
 _OTHERS = ("*/*", "consolidated*")
 """The same weights once more, for other programs."""
+
+DIGEST = "sha256:"
+_BLOCK = 1 << 14
 
 
 def model_folder(model: str) -> Path:
@@ -43,6 +49,56 @@ def cached(model: str) -> Path | None:
     snapshot = repository / "snapshots" / revision
     names = [CONFIG_FILE, *_weights(snapshot)]
     return snapshot if all((snapshot / name).is_file() for name in names) else None
+
+
+def identity(model: str) -> str:
+    """A model by name and content, `models/rook-tiny@sha256:...`; by name where `weights_digest` is None.
+
+    Raises:
+        SetupError: it is an id that cannot be fetched, or its weights are damaged.
+    """
+    digest = weights_digest(model_folder(model) if _is_id(model) else Path(model))
+    return f"{model}@{digest}" if digest else model
+
+
+def weights_digest(folder: Path) -> str | None:
+    """What tells a model's weights from others whatever they are called; None without safetensors files.
+
+    The SHA-256 over the name, type and shape of every tensor and three blocks of 16 KiB of its bytes: the
+    first, the middle and the last. So it is cheap at any size, and the same however tensors are spread over
+    files. Training moves all of a tensor, so three blocks show it.
+
+    Raises:
+        SetupError: a file is damaged.
+    """
+    paths = [folder / name for name in _weights(folder)]
+    if not all(path.is_file() for path in paths):
+        return None
+    try:
+        tensors = dict(tensor for path in paths for tensor in _sampled(path))
+    except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+        raise SetupError(f"weights of {folder}: {error!r}") from error
+    return DIGEST + hashlib.sha256(repr(sorted(tensors.items())).encode()).hexdigest()
+
+
+def _sampled(path: Path) -> Iterator[tuple[str, str]]:
+    """Names of a safetensors file's tensors, each with what is known of its content."""
+    with path.open("rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header: dict[str, Any] = json.loads(file.read(size))
+        for name, tensor in header.items():
+            if name == "__metadata__":
+                continue
+            start, end = (8 + size + offset for offset in tensor["data_offsets"])
+            yield name, f"{tensor['dtype']} {tensor['shape']} {_blocks(file, start, end)}"
+
+
+def _blocks(file: BinaryIO, start: int, end: int) -> str:
+    seen = hashlib.sha256()
+    for place in sorted({start, max(start, (start + end - _BLOCK) // 2), max(start, end - _BLOCK)}):
+        file.seek(place)
+        seen.update(file.read(min(_BLOCK, end - place)))
+    return seen.hexdigest()
 
 
 def _fetched(model: str) -> Path:

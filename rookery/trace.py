@@ -98,7 +98,10 @@ def policy_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A committed LoRA adapter on disk: `path` is the directory that holds its safetensors."""
+    """A committed LoRA adapter on disk: `path` is the directory that holds its safetensors.
+
+    `base_model` is what it was trained on, by name and content: see `rookery.hub.identity`.
+    """
 
     version: PolicyVersion
     path: str

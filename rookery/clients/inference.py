@@ -1,5 +1,6 @@
 """The client of one inference server, over HTTP: completions, the policy in service, reloads."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,7 +85,9 @@ class InferenceClient:
         Raises:
             NotFound: the server no longer knows `model` (a retired version).
             InvalidInput: it refuses the request.
-            PeerFault: it did not answer or lost the request.
+            PeerFault: it did not answer, lost the request, or answered with anything but `count` whole
+                completions: fewer choices, a finish reason other than `stop` and `length`, log-probabilities
+                that are missing or not finite.
         """
         kind = _LINE if prompt.style in LINES else _CHAT
         request: dict[str, Any] = {
@@ -104,6 +107,9 @@ class InferenceClient:
         with _understanding(response):
             body = _body(response)
             choices = sorted(body["choices"], key=lambda choice: int(choice["index"]))
+            indices = [int(choice["index"]) for choice in choices]
+            if indices != list(range(count)):
+                raise ValueError(f"{len(indices)} choices instead of {count}: {indices}")
             return Generation(
                 prompt_token_ids=kind.prompt_token_ids(body),
                 completions=tuple(kind.completion(c, seed=seed) for c in choices),
@@ -194,7 +200,19 @@ class _Line:
 _CHAT, _LINE = _Chat(), _Line()
 
 
+_FINISHED = ("stop", "length")
+"""vLLM says `abort` of what it gave up, with status 200, and nothing of what it has not finished."""
+
+
 def _completion(choice: dict[str, Any], *, text: str, logprobs: Sequence[float], seed: int) -> Completion:
+    """Raises ValueError where it is not whole."""
+    where = f"choice {choice['index']}"
+    if choice["finish_reason"] not in _FINISHED:
+        raise ValueError(f"{where}: finish_reason {choice['finish_reason']!r} is none of {_FINISHED}")
+    if len(choice["token_ids"]) != len(logprobs):
+        raise ValueError(f"{where}: {len(choice['token_ids'])} tokens, {len(logprobs)} logprobs")
+    if not all(map(math.isfinite, logprobs)):
+        raise ValueError(f"{where}: a log-probability is not finite: {logprobs}")
     return Completion(
         text=text,
         token_ids=tuple(choice["token_ids"]),

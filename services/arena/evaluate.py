@@ -116,8 +116,6 @@ async def _answers(
         *await complete(1, questions.greedy),
         *await complete(questions.samples, questions.sampling),
     )
-    if len(completions) != 1 + questions.samples:
-        raise PeerFault(f"{policy}: {len(completions)} answers instead of {1 + questions.samples}")
     items = [ScoreItem(prompt.fen, c.text, truncated=c.truncated) for c in completions]
     verdicts = [_sound(verdict, fen=prompt.fen) for verdict in await reward.score(items)]
     greedy, *samples = [

@@ -194,7 +194,7 @@ def _commit(
 
 
 def _adapter(policy: Policy, commit: Commit) -> Adapter:
-    return Adapter(commit.version, str(commit.folder), policy.base_model)
+    return Adapter(commit.version, str(commit.folder), policy.base_identity)
 
 
 @contextmanager

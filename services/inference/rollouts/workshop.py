@@ -102,21 +102,8 @@ class Workshop:
                 logger.info("%s has retired %s: asking anew", server.client.url, name)
                 await self.peers.refresh(server)
                 continue
-            self._check(generation, f"{server.client.url} {name}")
             return adapter, generation
         raise PeerFault(f"{server.client.url} names {name} but does not know it, {RETIRED_TRIES} times")
-
-    def _check(self, generation: Generation, source: str) -> None:
-        completions = generation.completions
-        if len(completions) != self.group_size:
-            raise PeerFault(f"{source}: {len(completions)} completions instead of {self.group_size}")
-        for completion in completions:
-            if len(completion.token_ids) != len(completion.logprobs):
-                raise PeerFault(
-                    f"{source}: {len(completion.token_ids)} tokens, {len(completion.logprobs)} logprobs"
-                )
-            if not all(map(math.isfinite, completion.logprobs)):
-                raise PeerFault(f"{source}: a log-probability of seed {completion.seed} is not finite")
 
     async def _score(self, items: Sequence[ScoreItem]) -> list[Verdict]:
         verdicts = await self.peers.reward.score(items)

@@ -4,6 +4,7 @@ Reads JSON, the header of the safetensors file and its bytes for the checksum; n
 a path outside the adapter root. Whether vLLM can load it and what it answers is decided elsewhere.
 """
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -33,10 +34,22 @@ class AdapterRules:
     base_names: frozenset[str]
     max_rank: int
     target_modules: frozenset[str] = TARGET_MODULES
+    precision: float = 2.0**-23
+    """Of the engine's numbers: the distance from 1 to the next. By default float32's."""
 
     def verify(self, adapter: Adapter) -> Adapter:
         """See `verify` below."""
         return verify(adapter, self)
+
+    def must_differ(self, adapter: Adapter) -> bool:
+        """Whether the adapter changes weights by so much that rounding cannot hide it.
+
+        A model's weights are about 0.01 to 0.1. A change beside which a tenth of the precision is small
+        turns the last bits of a good part of thousands of products, and so some of the canary's. In float32
+        the first step of a training is far above that; in bfloat16 it may be below, and then equal
+        answers are let pass.
+        """
+        return change_of_weights(Path(adapter.path)) > self.precision / 10
 
 
 class _LoraConfig(BaseModel):
@@ -44,6 +57,7 @@ class _LoraConfig(BaseModel):
 
     peft_type: Literal["LORA"]
     r: int = Field(ge=1)
+    lora_alpha: float = 8.0
     target_modules: list[str]
     rank_pattern: dict[str, int] | None = None
     bias: Literal["none"] = "none"
@@ -58,8 +72,7 @@ def verify(adapter: Adapter, rules: AdapterRules) -> Adapter:
     Raises:
         InvalidInput: something does not; the message quotes it.
     """
-    if adapter.base_model not in rules.base_names:
-        raise InvalidInput(f"base model {adapter.base_model!r}: this server has {sorted(rules.base_names)}")
+    files.check_base(adapter.base_model, rules.base_names)
     try:
         folder = files.inside(adapter.path, rules.root, names=(CONFIG_FILE, WEIGHTS_FILE))
         _check_config(folder / CONFIG_FILE, rules)
@@ -69,6 +82,23 @@ def verify(adapter: Adapter, rules: AdapterRules) -> Adapter:
         # Files of another user, a name too long or with a zero byte, a folder pruned half-way.
         raise InvalidInput(f"adapter path {adapter.path[:200]!r}: {error}") from error
     return replace(adapter, path=str(folder))
+
+
+def change_of_weights(folder: Path) -> float:
+    """The largest root mean square, over the modules, of a verified adapter's change `alpha / r * B @ A`."""
+    from safetensors import safe_open
+
+    config = _LoraConfig.model_validate_json((folder / CONFIG_FILE).read_bytes())
+    largest = 0.0
+    with safe_open(folder / WEIGHTS_FILE, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118 - no mapping
+            if "lora_B" not in name:
+                continue
+            b, a = file.get_tensor(name).double(), file.get_tensor(name.replace("lora_B", "lora_A")).double()
+            # The squared norm of B A is the trace of (B'B)(AA'): r x r, and not as large as the weights.
+            squares = float(((b.T @ b) * (a @ a.T)).sum())
+            largest = max(largest, squares / (b.shape[0] * a.shape[1]))
+    return config.lora_alpha / config.r * math.sqrt(max(0.0, largest))
 
 
 def _check_config(path: Path, rules: AdapterRules) -> None:

@@ -14,7 +14,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from rookery.errors import EngineFault, InvalidInput
-from rookery.trace import Adapter
+from rookery.trace import Adapter, PolicyVersion
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -30,7 +30,9 @@ CANARY_TEXT = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
 LOAD_TIMEOUT_S = 120.0
 WARM_UP_TIMEOUT_S = 600.0
 
-_CANARY_TOKENS = 4
+_CANARY_TOKENS, _CANARY_RANKS = 4, 5
+"""A token that is all but certain has the log-probability 0 under any weights: those behind it tell more."""
+
 _WARM_UP_PROMPTS, _WARM_UP_SAMPLES, _WARM_UP_TOKENS = 8, 8, 16
 
 
@@ -40,33 +42,40 @@ class VllmEngine:
     def __init__(self, client: "AsyncLLM", models: "OpenAIServingModels") -> None:
         self._client = client
         self._models = models
-        self._loaded: dict[str, LoRARequest] = {}
+        self._loaded: dict[PolicyVersion, LoRARequest] = {}
+        self._first: dict[str, str] = {}  # name -> sha256 of the first version that bore it
         self._canary_ids = tuple(client.get_tokenizer().encode(CANARY_TEXT))
 
     async def load(self, adapter: Adapter) -> None:
         """Reads an adapter into memory, answering to no name yet."""
-        name = adapter.version.name
+        name, sha256 = adapter.version.name, adapter.version.sha256
+        if self._first.setdefault(name, sha256) != sha256:
+            # After a rollback. vLLM keys its prefix cache, and the adapters of a batch, by name.
+            name = f"{name}-{sha256[:8]}"
         # A fresh id each time and never `load_inplace`: the flag would stick to the request, and vLLM
         # would read the file again on every step of every request that carries it.
         request = LoRARequest(name, self._models.lora_id_counter.inc(1), adapter.path)
         await self._ask(self._client.add_lora(request), f"vLLM cannot load {name} from {adapter.path}")
-        self._loaded[name] = request
+        self._loaded[adapter.version] = request
 
     async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
-        """Log-probabilities of the likeliest continuation of a fixed text, token by token."""
+        """Log-probabilities of the likeliest continuation of a fixed text and of each token's runners-up."""
         # No prompt_logprobs: with an adapter and other requests in the batch, vLLM's CPU punica
         # wrapper mixes up the rows of the two and the engine dies.
         params = SamplingParams(
             temperature=0.0,
             max_tokens=_CANARY_TOKENS,
             ignore_eos=True,
-            logprobs=0,
+            logprobs=_CANARY_RANKS,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         answer = self._generate(list(self._canary_ids), params, self._lora(adapter), priority=-1)
         output = await self._ask(answer, "the canary was not answered")
-        answer = output.outputs[0]
-        return tuple(row[token].logprob for row, token in zip(answer.logprobs, answer.token_ids, strict=True))
+        ranked = (
+            sorted((entry.logprob for entry in row.values()), reverse=True)
+            for row in output.outputs[0].logprobs
+        )
+        return tuple(logprob for row in ranked for logprob in row[:_CANARY_RANKS])
 
     async def warm_up(self, adapter: Adapter) -> None:
         """A burst like that of rollouts, then one request with the truncated sampling of people."""
@@ -88,26 +97,29 @@ class VllmEngine:
 
     def route(self, model: str, adapter: Adapter) -> None:
         """vLLM resolves a request's model once, on arrival, so requests in flight keep theirs."""
-        self._models.lora_requests[model] = self._loaded[adapter.version.name]
+        request = self._loaded[adapter.version]
+        for name in (model, request.lora_name):  # `/v1/models` lists the latter
+            self._models.lora_requests[name] = request
 
     def unroute(self, model: str) -> None:
-        self._models.lora_requests.pop(model, None)
+        if request := self._models.lora_requests.pop(model, None):
+            self._models.lora_requests.pop(request.lora_name, None)
 
     def busy(self, adapter: Adapter) -> bool:
-        request = self._loaded[adapter.version.name]
+        request = self._loaded[adapter.version]
         states = self._client.output_processor.request_states.values()
         return any(state.lora_request is request for state in states)
 
     async def unload(self, adapter: Adapter) -> None:
-        request = self._loaded[adapter.version.name]
+        request = self._loaded[adapter.version]
         await self._ask(
             self._client.remove_lora(request.lora_int_id), f"vLLM cannot unload {request.lora_name}"
         )
-        del self._loaded[adapter.version.name]
+        del self._loaded[adapter.version]
 
     def _lora(self, adapter: Adapter | None) -> LoRARequest | None:
         """What makes a request one for a loaded adapter; None for the weights that vLLM holds itself."""
-        return self._loaded[adapter.version.name] if adapter else None
+        return self._loaded[adapter.version] if adapter else None
 
     async def _generate(
         self,

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rookery.errors import InvalidInput
+from rookery.hub import DIGEST
 
 _MAX_HEADER_BYTES = 16 << 20
 _DTYPE_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
@@ -28,6 +29,20 @@ class Tensor(BaseModel):
 
 
 _HEADER: TypeAdapter[dict[str, Tensor]] = TypeAdapter(dict[str, Tensor])
+
+
+def check_base(said: str, own: frozenset[str]) -> None:
+    """Whether a version of the base model `said` fits a server that knows its own by the names `own`.
+
+    Weights decide where both sides know their digest (`NAME@sha256:...`, see `rookery.hub`), else the name.
+
+    Raises:
+        InvalidInput: it does not; the message quotes both.
+    """
+    name, _, digest = said.partition(f"@{DIGEST}")
+    by_content = digest and any(other.startswith(DIGEST) for other in own)
+    if (f"{DIGEST}{digest}" if by_content else name) not in own:
+        raise InvalidInput(f"base model {said!r}: this server has {sorted(own)}")
 
 
 def inside(path: str, root: Path, *, names: Iterable[str]) -> Path:

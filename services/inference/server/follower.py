@@ -40,7 +40,6 @@ class PolicyFollower:
         self._record = record
         self._policies = policies
         self._seen: Adapter | None = None
-        self._rollback = False
         self._settled = False
         self._refused_at = -math.inf
 
@@ -63,18 +62,25 @@ class PolicyFollower:
 
     async def _follow(self, adapter: Adapter) -> None:
         if adapter != self._seen:
-            # Going back, the record says that a trainer resumed from an older commit: that is the truth.
-            self._rollback = self._seen is not None and adapter.version.number < self._seen.version.number
             self._seen, self._settled, self._refused_at = adapter, False, -math.inf
         if self._settled or time.monotonic() - self._refused_at < REFUSED_RETRY_S:
             return
         try:
-            await self._policies.reload(adapter, rollback=self._rollback)
-        except (InvalidInput, Conflict) as error:
+            await self._reload(adapter)
+        except InvalidInput as error:
             self._refused_at = time.monotonic()
             self._wait(f"{adapter.version.name} is refused: {error}")
-        else:
-            self._settled, self.waiting_for = True, ""
+
+    async def _reload(self, adapter: Adapter) -> None:
+        try:
+            await self._policies.reload(adapter)
+        except Conflict:
+            # Either a /reload was faster than this look at the record, which then says more by now, or
+            # the run went back: a trainer resumed from an older commit, and the record is the truth.
+            if await asyncio.to_thread(self._read) != adapter:
+                return
+            await self._policies.reload(adapter, rollback=True)
+        self._settled, self.waiting_for = True, ""
 
     def _read(self) -> Adapter | None:
         self._record.ping(once=True)

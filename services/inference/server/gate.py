@@ -1,7 +1,8 @@
-"""The door that every request passes, so that it can be shut while weights change.
+"""The door that every request passes: shut while weights change, closed for good when the server ends.
 
 A request that has passed is answered whole before the door counts as empty. One that comes while it is
-shut waits outside, and finds afterwards that the version it names is gone.
+shut waits outside, and finds afterwards that the version it names is gone. Closing cuts off everything
+that is open: 503, or a broken connection where a stream had begun.
 """
 
 import asyncio
@@ -9,13 +10,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from starlette.responses import JSONResponse
+
 from rookery.errors import Unavailable
+from rookery.serving import problem
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OWN_PATHS = frozenset({"/reload"})
 """What passes a shut door: the request that shuts it."""
+
+
+class Closed(Unavailable):
+    """The server ends."""
 
 
 class Gate:
@@ -27,6 +35,8 @@ class Gate:
         self._empty = asyncio.Event()
         self._empty.set()
         self._inside = 0
+        self._requests = set["asyncio.Task[None]"]()
+        self._closed: Closed | None = None
 
     @asynccontextmanager
     async def passing(self) -> AsyncIterator[None]:
@@ -62,16 +72,64 @@ class Gate:
         finally:
             self._open.set()
 
+    @asynccontextmanager
+    async def until_closed(self) -> AsyncIterator[None]:
+        """The current task is a request while the block lasts.
+
+        Raises:
+            Closed: `close` was called before or meanwhile; the block was cancelled.
+        """
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - always so in a coroutine
+        if self._closed:
+            raise self._closed
+        self._requests.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._closed:
+                raise
+            task.uncancel()
+            raise self._closed from None
+        finally:
+            self._requests.discard(task)
+
+    async def close(self, reason: str, *, within_s: float) -> None:
+        """Cuts off every request, now and from now on; waits at most `within_s` until they have been told."""
+        self._closed = Closed(reason)
+        requests = list(self._requests)
+        for task in requests:
+            task.cancel()
+        if requests:
+            await asyncio.wait(requests, timeout=within_s)
+
 
 class GateMiddleware:
-    """Sends every POST through a gate, whatever route it is for."""
+    """Sends every request through a gate, whatever route it is for. Only a POST waits for a shut one."""
 
     def __init__(self, app: "ASGIApp", gate: Gate) -> None:
         self._app, self._gate = app, gate
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] in OWN_PATHS:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        async with self._gate.passing():
-            await self._app(scope, receive, send)
+        begun = False
+
+        async def noting(message: "Message") -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            async with self._gate.until_closed():
+                if scope["method"] != "POST" or scope["path"] in OWN_PATHS:
+                    await self._app(scope, receive, noting)
+                else:
+                    async with self._gate.passing():
+                        await self._app(scope, receive, noting)
+        except Closed as closed:
+            if not begun:  # else uvicorn breaks the connection: the answer has no end
+                body = problem(closed)
+                answer = JSONResponse(body, closed.http_status, media_type="application/problem+json")
+                await answer(scope, receive, send)

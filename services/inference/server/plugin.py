@@ -19,10 +19,12 @@ from pydantic import BaseModel, Field
 
 from rookery import logs
 from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable
+from rookery.hub import weights_digest
 from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server.adapter import AdapterRules
+from services.inference.server.ending import end
 from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.gate import Gate, GateMiddleware
 from services.inference.server.policies import Policies
@@ -165,8 +167,7 @@ class RookeryPlugin:
         add_problem_handlers(app)
         app.include_router(router)
         app.state.rookery_gate = Gate()
-        if ServerSettings().full_weights:
-            app.add_middleware(GateMiddleware, gate=app.state.rookery_gate)
+        app.add_middleware(GateMiddleware, gate=app.state.rookery_gate)
 
     async def init_state(self, engine_client: "AsyncLLM", state: "State", args: Namespace) -> None:
         """Starts following the policy record."""
@@ -183,22 +184,27 @@ class RookeryPlugin:
         for task in tasks:
             task.add_done_callback(_say_why)
         state.rookery = Serving(engine_client, policies, follower, tuple(tasks))
+        state.rookery_end = asyncio.create_task(end(engine_client, state, state.rookery_gate))
 
 
 def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> Policies:
     models = state.openai_serving_models
+    folder = settings.whole_model
+    names = settings.base_names | {digest for digest in [weights_digest(folder)] if digest}
     if settings.full_weights:
         from services.inference.server.whole_engine import WholeVllmEngine
 
-        base = settings.whole_model
         return WholePolicies(
-            WholeVllmEngine(client, models, base=str(base)),
-            ModelRules(settings.adapter_root, settings.base_names, base),
+            WholeVllmEngine(client, models, base=str(folder)),
+            ModelRules(settings.adapter_root, names, folder),
             state.rookery_gate,
         )
+    import torch
+
     from services.inference.server.engine import VllmEngine
 
-    rules = AdapterRules(settings.adapter_root, settings.base_names, settings.max_lora_rank)
+    precision = torch.finfo(client.model_config.dtype).eps
+    rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=precision)
     return Policies(VllmEngine(client, models), rules, keep=settings.max_loras - 1)
 
 

@@ -67,6 +67,10 @@ class Rules(Protocol):
         """The version with its path resolved; `InvalidInput` where it is not as it must be. Slow."""
         ...
 
+    def must_differ(self, adapter: Adapter) -> bool:
+        """Whether a version that answers exactly as the base model does is not in effect. Slow."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
@@ -87,8 +91,7 @@ class Policies:
         self._keep = keep
         self._lock = asyncio.Lock()
         self._named: list[Adapter] = []  # the one served last at the end
-        self._retired: dict[int, tuple[Adapter, float]] = {}  # version -> when it lost its name
-        self._sha256: dict[int, str] = {}
+        self._retired: dict[Adapter, float] = {}  # -> when it lost its name
         self._base_canary: tuple[float, ...] | None = None
         self._warm = False
 
@@ -105,8 +108,12 @@ class Policies:
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> Reloaded:
         """Serves `adapter` from now on. Whatever goes wrong, the policy served before stays.
 
+        A rollback goes to any version: an older one, or other bytes under a number that was served. It
+        ends the names of all versions from that number on: a run that went back makes them anew.
+
         Raises:
-            Conflict: the version is known with other bytes, or is older and this is no rollback.
+            Conflict: the version served has that number and other bytes, or a higher number, and this
+                is no rollback.
             InvalidInput: the adapter is not one that this server can serve.
             Unavailable: the engine failed; trying again may help.
         """
@@ -127,23 +134,24 @@ class Policies:
     async def sweep(self) -> None:
         """Unloads retired versions that no request uses any more."""
         async with self._lock:
-            for number, (adapter, since) in list(self._retired.items()):
+            for adapter, since in list(self._retired.items()):
                 if time.monotonic() - since < RETIRE_S or self._engine.busy(adapter):
                     continue
                 await self._engine.unload(adapter)
-                del self._retired[number]
+                del self._retired[adapter]
                 logger.info("unloaded %s", adapter.version.name)
 
     def _check_order(self, version: PolicyVersion, *, rollback: bool) -> None:
-        # Names are forever: vLLM's prefix cache is keyed by the adapter's name and path.
-        known = self._sha256.get(version.number, version.sha256)
-        if known != version.sha256:
-            raise Conflict(f"version {version.number} was served with sha256 {known}, not {version.sha256!r}")
-        if self.served and version.number < self.served.version.number and not rollback:
-            raise Conflict(
-                f"version {version.number} is older than {self.served.version.number}: "
-                "set rollback to go back to it"
+        served = self.served.version if self.served else None
+        if rollback or served is None or version.number > served.number:
+            return
+        if version.number == served.number:
+            said = (
+                f"is served with sha256 {served.sha256}, not {version.sha256!r}: set rollback to replace it"
             )
+        else:
+            said = f"is older than {served.number}: set rollback to go back to it"
+        raise Conflict(f"version {version.number} {said}")
 
     async def _reload(self, adapter: Adapter) -> Reloaded:
         started, seconds = time.perf_counter(), dict[str, float]()
@@ -162,8 +170,7 @@ class Policies:
         return Reloaded(adapter, True, seconds, difference)
 
     def _held(self, version: PolicyVersion) -> Adapter | None:
-        retired = (adapter for adapter, _ in self._retired.values())
-        return next((a for a in (*self._named, *retired) if a.version == version), None)
+        return next((a for a in (*self._named, *self._retired) if a.version == version), None)
 
     async def _load(self, adapter: Adapter, seconds: dict[str, float]) -> float:
         base = await self._base()
@@ -192,21 +199,26 @@ class Policies:
         if not logprobs or not all(map(math.isfinite, logprobs)):
             raise InvalidInput(f"{adapter.version.name} answers the canary with {list(logprobs)}")
         difference = max(abs(a - b) for a, b in zip(logprobs, base, strict=True))
-        if difference == 0 and adapter.version.number > 0:
-            logger.warning("%s answers the canary exactly as the base model does", adapter.version.name)
+        if difference == 0:
+            said = f"{adapter.version.name} answers the canary exactly as the base model does"
+            if await asyncio.to_thread(self._rules.must_differ, adapter):
+                raise InvalidInput(f"{said}, though {adapter.path} changes its weights: it is not applied")
+            if adapter.version.number > 0:
+                logger.warning(said)
         return difference
 
     def _serve(self, adapter: Adapter) -> None:
+        earlier = [a for a in self._named if a.version.number < adapter.version.number]
+        kept = earlier[max(0, len(earlier) - self._keep + 1) :]
+        for old in self._named:
+            if old not in (*kept, adapter):
+                self._engine.unroute(old.version.name)
+                self._retired[old] = time.monotonic()
         self._engine.route(adapter.version.name, adapter)
         self._engine.route(ALIAS, adapter)
-        self._sha256[adapter.version.number] = adapter.version.sha256
-        self._retired.pop(adapter.version.number, None)
-        self._named = [a for a in self._named if a.version != adapter.version] + [adapter]
+        self._retired.pop(adapter, None)
+        self._named = [*kept, adapter]
         SERVED_VERSION.set(adapter.version.number)
-        while len(self._named) > self._keep:
-            old = self._named.pop(0)
-            self._engine.unroute(old.version.name)
-            self._retired[old.version.number] = (old, time.monotonic())
 
 
 @contextmanager

@@ -71,7 +71,7 @@ class ServerSettings(RunSettings):
 
     @property
     def whole_model(self) -> Path:
-        """The base model's directory, whose tensors every version must have.
+        """The base model's directory. Of a whole model every version must have its tensors.
 
         Raises:
             SetupError: it is a Hugging Face id of which nothing is here.

@@ -56,10 +56,7 @@ class ModelRules:
         Raises:
             InvalidInput: something does not; the message quotes it.
         """
-        if adapter.base_model not in self.base_names:
-            raise InvalidInput(
-                f"base model {adapter.base_model!r}: this server has {sorted(self.base_names)}"
-            )
+        files.check_base(adapter.base_model, self.base_names)
         try:
             folder = files.inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))
             self._check_config(folder)
@@ -68,6 +65,10 @@ class ModelRules:
         except (OSError, ValueError) as error:
             raise InvalidInput(f"model path {adapter.path[:200]!r}: {error}") from error
         return replace(adapter, path=str(folder))
+
+    def must_differ(self, adapter: Adapter) -> bool:
+        """Never: a version may be the base model itself, saved again."""
+        return False
 
     def _check_config(self, folder: Path) -> None:
         config = _read_config(folder)

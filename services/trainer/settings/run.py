@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from rookery.hub import identity
 from rookery.settings import Port, PresetSettings
 from services.trainer.settings.adam import AdamBits, LrSchedule
 from services.trainer.settings.device import Devices
@@ -131,7 +132,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
 
     def fingerprint(self) -> dict[str, str]:
         """What must not change when a run resumes."""
-        fields = ("model", "lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
-        own = {name: str(getattr(self, name)) for name in fields}
+        fields = ("lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
+        own = {"model": identity(str(self.model)), **{name: str(getattr(self, name)) for name in fields}}
         critic = {"critic": "value head"} if self.objective == "ppo" else {}
         return {**own, **critic, **({"base": "int8"} if self.int8_base else {})}

@@ -35,12 +35,15 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        self.launch()
+        self.wait_for("/healthz", 200)
+
+    def launch(self) -> None:
         command = [sys.executable, "-m", "services.inference.server", "--model", str(self.model)]
         command += ["--host", "127.0.0.1", "--port", str(self.port), "--adapter-root", str(self.root)]
         command += ["--redis-url", self.redis_url, "--run", RUN, *self.flags]
         with (self.root / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        self.wait_for("/healthz", 200)
 
     def wait_for(self, path: str, status: int, *, timeout_s: float = START_S) -> httpx.Response:
         assert self.process

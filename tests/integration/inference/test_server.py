@@ -1,10 +1,13 @@
 """The real vLLM with the real Redis: versions, reloads under load, restarts. One server for the module."""
 
 import asyncio
+import hashlib
 import random
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import chess
@@ -14,9 +17,10 @@ import pytest
 from bench.noise_adapter import write_adapter
 from rookery.clients import InferenceClient
 from rookery.errors import Conflict, InvalidInput, NotFound
+from rookery.hub import identity
 from rookery.prompt import render
 from rookery.streams import RunStreams
-from rookery.trace import Adapter, Phase, PolicyVersion, Position, Prompt, Sampling
+from rookery.trace import Adapter, Phase, PolicyVersion, Position, Prompt, Sampling, policy_name
 from tests.conftest import RedisServer
 from tests.integration.inference.server_process import Server
 
@@ -137,15 +141,19 @@ async def test_a_new_version_answers_differently_and_the_alias_moves(
 
 
 async def test_its_logprobs_are_those_of_peft(server: Server, client: InferenceClient) -> None:
+    await check_against_peft(server, client, 1)
+
+
+async def check_against_peft(server: Server, client: InferenceClient, version: int) -> None:
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
     base = AutoModelForCausalLM.from_pretrained(server.model, dtype=torch.float32)
-    model = PeftModel.from_pretrained(base, server.root / "v1").eval()
+    model = PeftModel.from_pretrained(base, server.root / f"v{version}").eval()
     for seed, fen in enumerate(fens(4)):
         group = await client.complete(
-            prompt(fen), model="policy-v000001", count=4, sampling=ROLLOUT, seed=seed
+            prompt(fen), model=policy_name(version), count=4, sampling=ROLLOUT, seed=seed
         )
         asked = len(group.prompt_token_ids)
         for completion in group.completions:
@@ -174,6 +182,7 @@ async def test_refusals_keep_the_old_policy(server: Server, client: InferenceCli
         adapter(server, 2, name="dora", use_dora=True),
         Adapter(fine.version, "/etc", "tiny"),
         Adapter(fine.version, fine.path, "another"),
+        Adapter(fine.version, fine.path, f"tiny@sha256:{'0' * 64}"),
         Adapter(PolicyVersion(2, "0" * 64), fine.path, "tiny"),
         adapter(server, 2, name="nan", scale=float("nan")),
     ):
@@ -199,6 +208,36 @@ async def test_weights_that_only_vllm_refuses_keep_the_old_policy(
 
     assert (await client.policy() or PolicyVersion(-1, "")).number == 1
     await client.complete(prompt(), model="policy", count=1, sampling=ROLLOUT, seed=0)
+
+
+async def test_an_adapter_that_vllm_does_not_apply_keeps_the_old_policy(
+    server: Server, client: InferenceClient
+) -> None:
+    """Its tensors are for layers that the model has not: vLLM passes them over without a word."""
+    adrift = adapter(server, 2, name="adrift")
+    weights = Path(adrift.path) / "adapter_model.safetensors"
+    data = weights.read_bytes().replace(b".layers.0.", b".layers.7.").replace(b".layers.1.", b".layers.8.")
+    weights.write_bytes(data)
+    sha256 = hashlib.sha256(data).hexdigest()
+
+    with pytest.raises(
+        InvalidInput, match="policy-v000002 answers the canary exactly as the base model does"
+    ):
+        await client.reload(replace(adrift, version=PolicyVersion(2, sha256)))
+
+    assert (await client.policy() or PolicyVersion(-1, "")).number == 1
+
+
+async def test_a_first_step_that_changes_next_to_nothing_is_served(
+    server: Server, client: InferenceClient
+) -> None:
+    served = await client.adapter()
+    assert served
+    small = adapter(server, 2, name="small", scale=1e-12)
+    by_content = replace(small, base_model=identity(str(server.model)).replace("tiny", "elsewhere/tiny"))
+
+    assert (await client.reload(by_content))["changed"], "known by its weights, whatever it is called"
+    await client.reload(served, rollback=True)
 
 
 async def test_reloads_under_load_fail_no_request(server: Server, client: InferenceClient) -> None:
@@ -259,6 +298,35 @@ async def test_a_missed_reload_is_caught_up_from_the_record(
             return
         await asyncio.sleep(0.1)
     pytest.fail("version 11 was never served")
+
+
+async def test_a_run_that_went_back_is_followed(
+    server: Server, streams: RunStreams, client: InferenceClient
+) -> None:
+    """Over several versions, whose numbers, names and paths come again with other bytes."""
+    await check_against_peft(server, client, 11)  # its prompts are in the prefix cache now
+    again = []
+    for number in (9, 10, 11):
+        shutil.rmtree(server.root / f"v{number}")
+        again.append(adapter(server, number, scale=0.2))
+
+    streams.publish_policy(again[0], epoch=streams.take_over())
+    for _ in range(100):
+        if await client.policy() == again[0].version:
+            break
+        await asyncio.sleep(0.1)
+    assert await client.policy() == again[0].version
+    with pytest.raises(NotFound):
+        await client.complete(prompt(), model="policy-v000011", count=1, sampling=ROLLOUT, seed=0)
+    for later in again[1:]:
+        streams.publish_policy(later, epoch=streams.take_over())
+        await client.reload(later)
+
+    assert await client.policy() == again[-1].version
+    for number in (10, 11):
+        await check_against_peft(server, client, number)
+    for name in await client.served():
+        await client.complete(prompt(), model=name, count=1, sampling=ROLLOUT, seed=0)
 
 
 def test_our_metrics_stand_beside_vllms(server: Server) -> None:

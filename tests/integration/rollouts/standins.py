@@ -27,6 +27,10 @@ class Inference:
     retired: set[int] = field(default_factory=set)
     ready: bool = True
     failures: int = 0
+    aborted: list[str | None] = field(default_factory=list)
+    """Finish reasons of the second completion of the next answers."""
+    partial: int = 0
+    """How many of the next answers lack their last completion."""
     refuses: bool = False
     delay_s: float = 0.0
     requests: list[dict] = field(default_factory=list)
@@ -85,6 +89,11 @@ class Inference:
             }
             for i in reversed(range(body["n"]))
         ]
+        if self.aborted:
+            choices[-2]["finish_reason"] = self.aborted.pop(0)
+        if self.partial:
+            self.partial -= 1
+            choices.pop(0)
         content = json.dumps({"prompt_token_ids": [1, 2], "choices": choices})
         return Response(content, media_type="application/json")
 

@@ -96,6 +96,18 @@ async def test_a_fault_is_retried_with_the_same_seed(house: House) -> None:
     assert house.streams.counts().dead == {}
 
 
+async def test_what_the_server_gave_up_is_asked_again_and_never_scored(house: House) -> None:
+    inference = house.inference[0]
+    inference.aborted, inference.partial = ["abort", None], 1
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 1)
+    assert len(inference.requests) == 3
+    (group,) = groups(house.streams)
+    assert [trace.completion.finish_reason for trace in group.traces] == ["stop"] * GROUP_SIZE
+    assert house.streams.counts().dead == {}
+
+
 async def test_an_entry_out_of_tries_is_dead_lettered(house: House) -> None:
     house.inference[0].failures = 1000
     feed(house.streams, 1)

@@ -1,6 +1,7 @@
 """The typed clients: what they ask, what they make of answers, when they try again and when not."""
 
 import json
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -155,7 +156,7 @@ async def inference(
         yield client, server
 
 
-def choice(index: int, *, reason: str = "stop") -> dict[str, Any]:
+def choice(index: int, *, reason: str | None = "stop") -> dict[str, Any]:
     return {
         "index": index,
         "message": {"content": f"text {index}"},
@@ -185,6 +186,28 @@ async def test_completions_carry_tokens_logprobs_and_seeds(monkeypatch: pytest.M
     assert sent["model"] == "policy-v000007"
     assert sent["messages"] == [{"role": "user", "content": "fen-0"}]
     assert (sent["n"], sent["seed"], sent["max_tokens"]) == (2, 100, 9)
+
+
+@pytest.mark.parametrize(
+    ("choices", "complaint"),
+    [
+        ([choice(0), choice(1, reason="abort")], "choice 1: finish_reason 'abort' is none of"),
+        ([choice(0, reason=None), choice(1)], "choice 0: finish_reason None is none of"),
+        ([choice(0, reason="error"), choice(1)], "finish_reason 'error'"),
+        ([choice(0)], "1 choices instead of 2"),
+        ([choice(1), choice(1)], "2 choices instead of 2: \\[1, 1\\]"),
+        ([choice(0), {**choice(1), "token_ids": [1]}], "choice 1: 1 tokens, 2 logprobs"),
+        ([choice(0), {**choice(1), "logprobs": None}], "NoneType"),
+        ([choice(0), {**choice(1), "logprobs": {"content": [{"logprob": math.nan}] * 2}}], "not finite"),
+    ],
+)
+async def test_what_is_no_whole_group_is_a_fault_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, choices: list[dict[str, Any]], complaint: str
+) -> None:
+    body = json.dumps({"prompt_token_ids": [1, 2], "choices": choices})
+    async with inference(monkeypatch, httpx.Response(200, content=body)) as (client, _):
+        with pytest.raises(PeerFault, match=f"POST http://inference:8000/v1/chat/completions: .*{complaint}"):
+            await client.complete(PROMPT, model="m", count=2, sampling=Sampling(), seed=0)
 
 
 async def test_a_line_is_gone_on_with_and_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:

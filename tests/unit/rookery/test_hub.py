@@ -5,10 +5,12 @@ import sys
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from rookery.errors import SetupError
-from rookery.hub import cache_dir, cached, model_folder
+from rookery.hub import cache_dir, cached, identity, model_folder, weights_digest
 from tests.hub import write_snapshot
 
 
@@ -83,3 +85,45 @@ def test_what_is_not_here_is_fetched(cache: Path, monkeypatch: pytest.MonkeyPatc
     hub.snapshot_download = lambda model, **how: str(write_snapshot(cache, model, {}))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert model_folder("some/model") == cached("some/model")
+
+
+def _write(folder: Path, files: dict[str, dict[str, list[float]]]) -> Path:
+    """A model of those tensors in those files."""
+    folder.mkdir()
+    for name, tensors in files.items():
+        arrays = {tensor: np.array(values, dtype=np.float32) for tensor, values in tensors.items()}
+        save_file(arrays, folder / name, metadata={"format": name})
+    if "model.safetensors" not in files:
+        shards = {tensor: name for name, tensors in files.items() for tensor in tensors}
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    return folder
+
+
+def test_the_same_weights_in_other_files_are_the_same_model(tmp_path: Path) -> None:
+    long = [float(i) for i in range(50_000)]
+    whole = _write(tmp_path / "a", {"model.safetensors": {"x": [1.0, 2.0], "y": long}})
+    parts = {"model-1.safetensors": {"y": long}, "model-2.safetensors": {"x": [1.0, 2.0]}}
+    split = _write(tmp_path / "b", parts)
+    digest = weights_digest(whole)
+
+    assert digest == weights_digest(split)
+    assert identity(str(whole)) == f"{whole}@{digest}"
+
+
+@pytest.mark.parametrize("place", [0, 25_000, 49_999])
+def test_other_weights_are_another_model(tmp_path: Path, place: int) -> None:
+    before = [float(i) for i in range(50_000)]
+    after = [*before[:place], -1.0, *before[place + 1 :]]
+    one, other, renamed = (
+        _write(tmp_path / name, {"model.safetensors": tensors})
+        for name, tensors in (("a", {"y": before}), ("b", {"y": after}), ("c", {"z": before}))
+    )
+    assert len({weights_digest(one), weights_digest(other), weights_digest(renamed)}) == 3
+
+
+def test_weights_of_another_kind_are_known_by_name_and_damaged_ones_refused(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").touch()
+    assert identity(str(tmp_path)) == str(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"\x10")
+    with pytest.raises(SetupError, match=r"weights of .*: error"):
+        identity(str(tmp_path))

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
+from safetensors.torch import save_file  # noqa: E402
+
 from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer import process  # noqa: E402
 from services.trainer.autobatch import choice  # noqa: E402
@@ -79,6 +81,16 @@ def test_a_resume_that_is_refused_leaves_the_kept_settings(
     with pytest.raises(SetupError, match="batch_groups was '32', is '9'"):
         asyncio.run(process._train(now, World(), {}, threading.Event()))
     assert (tmp_path / "trainer.toml").read_text() == kept
+
+
+def test_other_weights_under_the_name_of_its_model_are_no_model_to_resume_with(tmp_path: Path) -> None:
+    settings = TrainerSettings(model=tmp_path, run_dir=tmp_path)
+    known = []
+    for value in (1.0, 1.0, 2.0):
+        save_file({"w": torch.full((4,), value)}, tmp_path / "model.safetensors")
+        known.append(settings.fingerprint()["model"])
+    assert known[0] == known[1] != known[2]
+    assert all(name.startswith(f"{tmp_path}@sha256:") for name in known)
 
 
 def test_a_gpu_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bench.noise_adapter import write_adapter
 from rookery.errors import InvalidInput
 from rookery.trace import Adapter, PolicyVersion
-from services.inference.server.adapter import AdapterRules, verify
+from services.inference.server.adapter import AdapterRules, change_of_weights, verify
 
 MODEL = {
     "num_hidden_layers": 1,
@@ -56,6 +56,36 @@ def test_a_sound_adapter_passes_and_its_path_is_resolved(adapter: Adapter, rules
 def test_another_base_model_is_refused(adapter: Adapter, rules: AdapterRules) -> None:
     with pytest.raises(InvalidInput, match="Qwen/Qwen3-4B"):
         verify(dataclasses.replace(adapter, base_model="Qwen/Qwen3-4B"), rules)
+
+
+def test_weights_decide_over_names_where_both_sides_know_them(adapter: Adapter, rules: AdapterRules) -> None:
+    known = dataclasses.replace(rules, base_names=frozenset({"tiny", "sha256:ab"}))
+    for said in ("tiny", "tiny@sha256:ab", "elsewhere/tiny@sha256:ab"):
+        verify(dataclasses.replace(adapter, base_model=said), known)
+    verify(dataclasses.replace(adapter, base_model="tiny@sha256:cd"), rules)
+
+    with pytest.raises(InvalidInput, match=r"'tiny@sha256:cd': this server has \['sha256:ab', 'tiny'\]"):
+        verify(dataclasses.replace(adapter, base_model="tiny@sha256:cd"), known)
+
+
+def test_the_change_of_weights_is_that_of_the_product(
+    adapter: Adapter, model: Path, rules: AdapterRules
+) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file
+
+    weights = load_file(Path(adapter.path) / "adapter_model.safetensors")
+    products = [
+        2 * weights[name] @ weights[name.replace("lora_B", "lora_A")] for name in weights if "lora_B" in name
+    ]
+    largest = max(float(product.square().mean().sqrt()) for product in products)
+    assert change_of_weights(Path(adapter.path)) == pytest.approx(largest)
+
+    assert rules.must_differ(adapter)
+    assert not dataclasses.replace(rules, precision=torch.finfo(torch.bfloat16).eps).must_differ(
+        write_adapter(rules.root / "step", model, version=2, rank=4, scale=1e-5)
+    )
+    assert not rules.must_differ(write_adapter(rules.root / "none", model, version=2, rank=4, scale=0.0))
 
 
 @pytest.mark.parametrize("path", ["/", "..", "v1/../../tiny", "/etc"])

@@ -1,5 +1,7 @@
 """How the policy record is followed: every change once, a refused one again later."""
 
+from collections.abc import Callable
+
 import pytest
 
 from rookery.errors import Conflict, InvalidInput, Unavailable
@@ -24,16 +26,24 @@ class Record:
 
 
 class Reloads:
-    """Remembers the reloads asked for; `fault` answers them."""
+    """Remembers the reloads asked for and what is served; `fault` answers, `meanwhile` happens first."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, bool]] = []
+        self.served: Adapter | None = None
         self.fault: Exception | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> None:
         self.asked.append((adapter.version.number, rollback))
+        self.meanwhile()
         if self.fault:
             raise self.fault
+        if adapter == self.served:
+            return
+        if self.served and adapter.version.number <= self.served.version.number and not rollback:
+            raise Conflict("older")
+        self.served = adapter
 
 
 def version(number: int) -> Adapter:
@@ -80,37 +90,55 @@ async def test_it_says_what_it_waits_for(follower: PolicyFollower, record: Recor
     assert reloads.asked == [(7, False)]
 
 
-async def test_a_record_that_goes_back_is_followed_back(
+async def test_a_record_that_conflicts_and_stands_is_followed_back(
     follower: PolicyFollower, record: Record, reloads: Reloads
 ) -> None:
+    """Older versions, or other bytes under a number that is served."""
     for number in (7, 5):
         record.adapter = version(number)
         await follower.step()
+    record.adapter = Adapter(PolicyVersion(5, "f" * 64), "v5", "tiny")
+    await follower.step()
+    await follower.step()
 
-    assert reloads.asked == [(7, False), (5, True)]
+    assert reloads.asked == [(7, False), (5, False), (5, True), (5, False), (5, True)]
+    assert reloads.served == record.adapter
 
 
-@pytest.mark.parametrize("refusal", [InvalidInput("rank 99"), Conflict("other bytes")])
-async def test_a_refused_record_is_tried_again_later(
-    follower: PolicyFollower,
-    record: Record,
-    reloads: Reloads,
-    refusal: Exception,
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_look_that_a_reload_outran_is_no_news(
+    follower: PolicyFollower, record: Record, reloads: Reloads, caplog: pytest.LogCaptureFixture
 ) -> None:
-    record.adapter, reloads.fault = version(7), None
+    record.adapter = version(7)
     await follower.step()
-    record.adapter, reloads.fault = version(5), refusal
+    record.adapter = version(8)
+
+    def trainer() -> None:  # while the follower asks for version 8
+        record.adapter = reloads.served = version(9)
+
+    reloads.meanwhile = trainer
+    await follower.step()
+    assert reloads.served == version(9)
     await follower.step()
     await follower.step()
-    assert reloads.asked == [(7, False), (5, True)]
-    assert str(refusal) in follower.waiting_for
+
+    assert reloads.asked == [(7, False), (8, False), (9, False)]
+    assert caplog.messages == []
+
+
+async def test_a_refused_record_is_tried_again_later(
+    follower: PolicyFollower, record: Record, reloads: Reloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record.adapter, reloads.fault = version(7), InvalidInput("rank 99")
+    await follower.step()
+    await follower.step()
+    assert reloads.asked == [(7, False)]
+    assert follower.waiting_for == "policy-v000007 is refused: rank 99"
 
     monkeypatch.setattr(follower_module, "REFUSED_RETRY_S", 0.0)
     reloads.fault = None
     await follower.step()
 
-    assert reloads.asked[-1] == (5, True)
+    assert reloads.served == version(7)
 
 
 async def test_a_fault_of_the_engine_is_tried_again_at_once(

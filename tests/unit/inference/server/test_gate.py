@@ -1,6 +1,9 @@
 """The door: what is inside is finished, what comes while it is shut waits."""
 
 import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -81,3 +84,50 @@ async def test_only_posts_of_others_are_held_back() -> None:
         assert seen == ["/reload", "/policy", ""]
     await asyncio.gather(*tasks)
     assert seen[-1] == "/v1/completions"
+
+
+async def test_closing_answers_what_is_open_and_what_comes_later() -> None:
+    gate, sent = Gate(), dict[str, list[dict[str, Any]]]()
+
+    async def app(scope: dict[str, str], receive: object, send: Callable[..., Awaitable[None]]) -> None:
+        if scope["path"] == "/stream":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.Event().wait()
+
+    middleware = GateMiddleware(app, gate)  # type: ignore[arg-type]
+
+    def ask(path: str) -> "asyncio.Task[None]":
+        async def send(message: dict[str, Any]) -> None:
+            sent.setdefault(path, []).append(message)
+
+        scope = {"type": "http", "method": "POST", "path": path}
+        return asyncio.create_task(middleware(scope, None, send))  # type: ignore[arg-type]
+
+    tasks = [ask("/v1/completions"), ask("/stream"), ask("/reload")]
+    await settle()
+    await gate.close("the server stops", within_s=60.0)
+    tasks.append(ask("/late"))
+    await asyncio.gather(*tasks)
+
+    for path in ("/v1/completions", "/reload", "/late"):
+        start, body = sent[path]
+        assert start["status"] == 503
+        assert json.loads(body["body"])["detail"] == "the server stops"
+    assert [message["type"] for message in sent["/stream"]] == ["http.response.start"], "cut off, not ended"
+
+
+async def test_a_request_given_up_by_its_client_is_cancelled_as_ever() -> None:
+    gate = Gate()
+
+    async def request() -> None:
+        async with gate.until_closed():
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(request())
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await gate.close("the server stops", within_s=60.0)
+    with pytest.raises(Unavailable, match="the server stops"):
+        await request()

@@ -1,0 +1,140 @@
+"""How the real server ends: with clients waiting, while it starts, and when vLLM's engine dies under it."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from bench.noise_adapter import write_adapter
+from rookery.clients import InferenceClient
+from rookery.errors import PeerFault
+from tests.integration.inference.server_process import Server
+
+pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(600)]
+
+FLAGS = ("--no-follow", "--max-loras", "3", "--max-lora-rank", "8", "--max-num-seqs", "1")
+LONG = {"model": "tiny", "prompt": "K", "max_tokens": 300, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    from services.trainer.tiny import build_tiny
+
+    model = build_tiny(
+        tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
+    )
+    server = Server(model, tmp_path_factory.mktemp("adapters"), "redis://127.0.0.1:1/0", FLAGS)
+    yield server
+    server.kill()
+
+
+def log(server: Server) -> str:
+    return (server.root / "server.log").read_text()
+
+
+def engine(server: Server) -> psutil.Process:
+    assert server.process
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    return next(child for child in children if "EngineCore" in " ".join(child.cmdline()))
+
+
+def exit_status(server: Server) -> int:
+    """That of the ended server, once nothing of it is left."""
+    assert server.process
+    status = server.process.wait(60)
+    while server.processes():
+        time.sleep(0.1)
+    return status
+
+
+def test_stopped_while_it_starts_it_ends(server: Server) -> None:
+    server.launch()
+    assert server.process
+    while "EngineCore" not in " ".join(server.processes()):
+        assert server.process.poll() is None, log(server)
+        time.sleep(0.1)
+    server.process.terminate()
+    assert exit_status(server) == 128 + signal.SIGTERM
+
+
+async def test_when_the_engine_dies_in_a_reload_it_answers_503_and_ends_with_status_1(server: Server) -> None:
+    server.start()
+    server.wait_for("/readyz", 200)
+    adapter = write_adapter(server.root / "v1", server.model, version=1)
+    core = engine(server)
+    async with InferenceClient(server.url) as client, httpx.AsyncClient(base_url=server.url) as http:
+        core.suspend()
+        reload = asyncio.create_task(client.reload(adapter))
+        verified = 'rookery_reload_seconds_count{stage="verify"} 1.0'
+        while verified not in (await http.get("/metrics")).text:  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.1)
+        assert not reload.done()
+        core.kill()
+        with pytest.raises(PeerFault, match=r"503 .*vLLM's engine has died"):
+            await reload
+    assert await asyncio.to_thread(exit_status, server) == 1
+
+
+async def test_stopped_while_it_is_busy_it_tells_every_client_and_ends(server: Server) -> None:
+    server.start()
+    server.wait_for("/readyz", 200)
+    before = len(log(server))
+    address = ("127.0.0.1", server.port)
+    limits = httpx.Limits(max_connections=None)
+    with socket.create_connection(address) as idle, socket.create_connection(address) as halfway:
+        idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        halfway.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        async with httpx.AsyncClient(base_url=server.url, timeout=120.0, limits=limits) as http:
+            tasks = [asyncio.create_task(ask(http)) for _ in range(100)]
+            tasks += [asyncio.create_task(stream(http)) for _ in range(20)]
+            while await waiting(http) < 50:  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.1)
+            assert server.process
+            server.process.terminate()
+            ends = await asyncio.gather(*tasks)
+        assert await asyncio.to_thread(exit_status, server) == 0
+
+    assert set(ends) <= {"200 length", "503", "broken"}
+    assert ends.count("503") >= 50
+    assert "broken" in ends[100:]
+    ending = log(server)[before:]
+    assert "EngineDeadError" not in ending
+    assert "Traceback" not in ending
+
+
+async def ask(http: httpx.AsyncClient) -> str:
+    """Status and finish reason of a completion."""
+    with contextlib.suppress(httpx.TransportError):
+        answer = await http.post("/v1/completions", json=LONG)
+        return f"200 {finish(answer.json())}" if answer.is_success else str(answer.status_code)
+    return "broken"
+
+
+async def stream(http: httpx.AsyncClient) -> str:
+    """Status and last finish reason of a streamed completion that came to its end."""
+    with contextlib.suppress(httpx.TransportError):
+        async with http.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as answer:
+            reasons = [
+                finish(httpx.Response(200, text=line.removeprefix("data: ")).json())
+                async for line in answer.aiter_lines()
+                if line.startswith("data: {")
+            ]
+            return f"200 {reasons[-1]}" if answer.is_success else str(answer.status_code)
+    return "broken"
+
+
+def finish(body: dict[str, Any]) -> Any:
+    return body["choices"][0]["finish_reason"]
+
+
+async def waiting(http: httpx.AsyncClient) -> float:
+    """Requests in vLLM's queue."""
+    lines = (await http.get("/metrics")).text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_waiting{"))
