@@ -15,6 +15,7 @@ from rookery.local.ports import Ports
 from rookery.local.probes import probe_redis
 from rookery.local.redis_server import redis_argv
 from rookery.local.settings import UpSettings
+from rookery.masking import mask_setting
 from rookery.presets import read_preset
 
 HOST = "127.0.0.1"
@@ -94,7 +95,9 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         argv = redis_argv(run_dir / "redis", redis_port)
         commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
     elif redis_url.startswith("redis://") and (reason := probe_redis(redis_url)):
-        raise SetupError(f"no Redis at {redis_url!r}: {reason} (--redis-url; without it one is started)")
+        raise SetupError(
+            f"no Redis at {mask_setting(redis_url)!r}: {reason} (--redis-url; without it one is started)"
+        )
     draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
     for name in (name for stage in STAGES for name in stage):
         if name == "redis" or (name == "archive" and not settings.archive):

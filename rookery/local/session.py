@@ -25,6 +25,7 @@ from rookery.local.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
 from rookery.local.settings import UpSettings
 from rookery.local.supervisor import Supervisor
 from rookery.local.terminal import Display, display
+from rookery.logs import TextFormatter
 
 TICK_S = 0.2
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -160,7 +161,7 @@ def _logging_to(plan: Plan) -> Iterator[None]:
     path = plan.run_dir / "logs" / "up.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
     try:

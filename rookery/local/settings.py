@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 from pydantic_settings import SettingsConfigDict
 
 from rookery.prompt import STYLES
-from rookery.settings import PresetSettings
+from rookery.settings import PresetSettings, RedisUrl
 
 SERVICES = ("feed", "archive", "reward", "trainer", "inference", "rollouts", "data")
 """Who can be named in `--set`."""
@@ -38,7 +38,7 @@ class UpSettings(PresetSettings):
     """Name of the run. An existing one is resumed; a new name is made up when none is given."""
     runs_dir: Path = Path("runs")
     """Folder that holds a folder for each run."""
-    redis_url: str | None = None
+    redis_url: RedisUrl | None = None
     """Redis to use. Without one an own server is started, its data in the run's folder."""
     steps: PositiveInt | None = None
     """Stop after this many training steps, counted from the run's beginning."""
