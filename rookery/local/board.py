@@ -10,12 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rookery.local.observer import Snapshot
+from rookery.local.observer import WINDOW, Snapshot
 from rookery.local.supervisor import Member, State
 from rookery.streams.account import Overview
-
-WINDOW = 10
-"""Steps averaged at the beginning and at the end."""
 
 _COLOURS = {
     State.WAITING: "dim",
