@@ -94,7 +94,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def parse(cls, argv: list[str], *, prog: str, show: Callable[[Self], None] | None = None) -> Self:
-        """Reads flags over environment over TOML over preset; `show` prints what --dry-run says beyond them.
+        """Reads flags over environment over TOML over preset; `show` prints what --dry-run says.
 
         Raises:
             SetupError: a value is wrong; the message names it and its source.
@@ -106,8 +106,9 @@ class Settings(BaseSettings):
         except ValidationError as error:
             raise SetupError(f"{prog}: {_readable(error)}") from error
         if isinstance(settings, PresetSettings) and settings.dry_run:
-            settings.print_resolved(last_origins())
-            if show is not None:
+            if show is None:
+                settings.print_resolved(last_origins())
+            else:
                 show(settings)
             raise SystemExit(0)
         return settings
