@@ -93,7 +93,13 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         redis_port = ports.choose(REDIS_PORT)
         redis_url = f"redis://{HOST}:{redis_port}/0"
         argv = redis_argv(run_dir / "redis", redis_port)
-        commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
+        commands["redis"] = Command(
+            "redis",
+            argv,
+            run_dir / "logs" / "redis.log",
+            probe_url=redis_url,
+            addresses=((HOST, redis_port),),
+        )
     elif redis_url.startswith("redis://") and (reason := probe_redis(redis_url)):
         raise SetupError(
             f"no Redis at {mask_setting(redis_url)!r}: {reason} (--redis-url; without it one is started)"
@@ -126,12 +132,19 @@ def _is_gpt2(model: str) -> bool:
 
 
 def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> Command:
-    """How one service of the run is started."""
-    governed = _governed(name, settings, plan)
-    flags = [part for key, value in governed.items() for part in as_flag(key, str(value))]
-    argv = (sys.executable, "-m", MODULES[name], *flags, *overrides.flags(name, governed=governed))
-    log = plan.run_dir / "logs" / f"{name}.log"
-    return Command(name, argv, log, probe_url=f"{plan.url(name)}/readyz")
+    """How one service of the run is started. Other users see flags, so passwords go by the environment."""
+    governed = {key: str(value) for key, value in _governed(name, settings, plan).items()}
+    values = governed | overrides.values(name, governed=governed)
+    secret = {key for key, value in values.items() if mask_setting(value) != value}
+    flags = [part for key, value in values.items() if key not in secret for part in as_flag(key, value)]
+    return Command(
+        name,
+        (sys.executable, "-m", MODULES[name], *flags),
+        plan.run_dir / "logs" / f"{name}.log",
+        probe_url=f"{plan.url(name)}/readyz",
+        env={f"{name}_{key}".upper(): values[key] for key in secret},
+        addresses=tuple((HOST, port) for port in plan.ports[name].values()),
+    )
 
 
 def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
