@@ -101,15 +101,14 @@ def _archive_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
             yield f"  {result}", Text(f"{count:,}", "red")
 
 
-def learning(steps: Sequence[Mapping[str, Any]]) -> Table:
+def learning(steps: Sequence[Mapping[str, Any]], *, window: int = WINDOW) -> Table:
     """The first steps beside the last ones."""
-    table = _table(
-        "learning", f"first {WINDOW}", f"last {WINDOW}", right=(f"first {WINDOW}", f"last {WINDOW}")
-    )
+    heads = (f"first {window}", f"last {window}")
+    table = _table("learning", *heads, right=heads)
     for key, title in LEARNING.items():
         values = [float(step[key]) for step in steps if isinstance(step.get(key), int | float)]
         if values:
-            table.add_row(title, _figure(key, values[:WINDOW]), _figure(key, values[-WINDOW:]))
+            table.add_row(title, _figure(key, values[:window]), _figure(key, values[-window:]))
     return table
 
 

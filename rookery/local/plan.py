@@ -122,10 +122,10 @@ def _model(name: str) -> str:
     return str(cached(name) or name)
 
 
-def _is_gpt2(model: str) -> bool:
-    """vLLM has no LoRA for it: versions are whole models."""
+def is_gpt2(model: str) -> bool:
+    """Whether a model is one: vLLM has no LoRA for it, so versions are whole models."""
     try:
-        config = json.loads((Path(model) / "config.json").read_text())
+        config = json.loads((Path(_model(model)) / "config.json").read_text())
     except (OSError, ValueError):  # not here; a file that its readers will complain about
         return False
     return isinstance(config, dict) and config.get("model_type") == "gpt2"
@@ -170,7 +170,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         return {**listening, "nodes": settings.nodes, **engines}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        whole = {"full_weights": True} if _is_gpt2(model) else {}
+        whole = {"full_weights": True} if is_gpt2(model) else {}
         device = _device(name, settings)
         return {**member, **whole, "model": model, "adapter_root": adapters, "device": device}
     if name == "trainer":

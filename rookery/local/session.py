@@ -18,7 +18,7 @@ from rich.console import Console
 from rookery.hub import model_folder
 from rookery.local import board
 from rookery.local.child import Watchdog
-from rookery.local.observer import Observer
+from rookery.local.observer import Observer, Snapshot
 from rookery.local.plan import HOST, Plan, make_plan
 from rookery.local.ports import Ports, PortTaken
 from rookery.local.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
@@ -104,7 +104,7 @@ class Session:
                 self._start_again(taken)
             self._show()
             if self._supervisor.finished:
-                self._observer.refresh()
+                self.look()
                 return End.STEPS
             if self._time_is_up():
                 return End.TIME
@@ -128,6 +128,11 @@ class Session:
         """Ends the named services, or all of them; a second interrupt kills them."""
         self._supervisor.stop(*names, hurry=lambda: self.interrupts > 1, tick=self._show)
         self._show()
+
+    def look(self) -> Snapshot:
+        """The run as it is at this moment."""
+        self._observer.refresh()
+        return self._observer.snapshot
 
     @property
     def steps_done(self) -> int:

@@ -104,7 +104,8 @@ class UpSettings(PresetSettings):
 class DemoSettings(UpSettings):
     """Train on the sample games for a few minutes, then compare the policy with where it began.
 
-    Writes report.json, report.html and learning_curve.png into the run's folder.
+    Writes report.json, report.html and learning_curve.png into the run's folder. With --task rookworld or a
+    GPT-2 the report is of the training alone, its first steps beside its last, without report.html.
     """
 
     model_config = SettingsConfigDict(env_prefix="DEMO_")
