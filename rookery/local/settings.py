@@ -39,7 +39,8 @@ class UpSettings(PresetSettings):
     runs_dir: Path = Path("runs")
     """Folder that holds a folder for each run."""
     redis_url: RedisUrl | None = None
-    """Redis to use. Without one an own server is started, its data in the run's folder."""
+    """Redis to use; with a password, give it as ROOKERY_REDIS_URL. Without one an own server is started, its
+    data in the run's folder."""
     steps: PositiveInt | None = None
     """Stop after this many training steps, counted from the run's beginning."""
     minutes: PositiveFloat | None = None
