@@ -17,9 +17,14 @@ A bad completion is data (an `Outcome` in a `Verdict`), never one of these.
 import logging
 from typing import ClassVar
 
+from rookery.masking import mask_text
+
 
 class RookeryError(Exception):
-    """Base of all: carries its HTTP status, gRPC code name and log level once, for every transport."""
+    """Base of all: carries its HTTP status, gRPC code name and log level once, for every transport.
+
+    As text, the passwords of URLs are masked.
+    """
 
     http_status: ClassVar[int] = 500
     grpc_code: ClassVar[str] = "INTERNAL"
@@ -27,6 +32,9 @@ class RookeryError(Exception):
     title: ClassVar[str] = "Internal fault"
 
     retry_after_s: float | None = None
+
+    def __str__(self) -> str:
+        return mask_text(super().__str__())
 
     @property
     def kind(self) -> str:

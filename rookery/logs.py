@@ -1,10 +1,12 @@
-"""Logging set-up: JSON lines in containers, short text in a terminal. Nothing else logs differently."""
+"""Logging set-up: JSON lines in containers, short text in a terminal. Passwords of URLs are masked."""
 
 import json
 import logging
 import os
 import sys
 import time
+
+from rookery.masking import mask_setting, mask_text
 
 _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
@@ -23,12 +25,19 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "service": self._service,
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": mask_text(record.getMessage()),
         }
-        entry.update({k: v for k, v in record.__dict__.items() if k not in _STANDARD})
+        entry.update({k: mask_setting(v) for k, v in record.__dict__.items() if k not in _STANDARD})
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
+            entry["exception"] = mask_text(self.formatException(record.exc_info))
         return json.dumps(entry, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """One line for each record, and the lines of its exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return mask_text(super().format(record))
 
 
 def configure(service: str, *, level: str = "INFO") -> None:
@@ -39,7 +48,7 @@ def configure(service: str, *, level: str = "INFO") -> None:
         handler.setFormatter(JsonFormatter(service))
     else:
         handler.setFormatter(
-            logging.Formatter(f"%(asctime)s {service:<9} %(levelname)-7s %(message)s", "%H:%M:%S")
+            TextFormatter(f"%(asctime)s {service:<9} %(levelname)-7s %(message)s", "%H:%M:%S")
         )
     logging.basicConfig(level=os.environ.get("ROOKERY_LOG_LEVEL", level), handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore"):

@@ -1,13 +1,14 @@
 """Where each setting came from, and settings as TOML with that beside them."""
 
 import json
-import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from rookery.masking import mask_setting
 
 Origins = Mapping[str, str]
 """Field to source, as in `environment` or `preset tiny-cpu`; fields at their default are missing."""
@@ -23,8 +24,6 @@ SOURCES = {
 """By the class of the source, the strongest first."""
 
 _last: ContextVar[Origins] = ContextVar("origins")
-
-_PASSWORD = re.compile(r"(://[^/@\s]*:)[^/@\s]*@")
 
 
 class Witness(PydanticBaseSettingsSource):
@@ -69,8 +68,9 @@ def as_toml(
         notes = [] if origins is None or name in unread else [_origin(settings, name, origins)]
         if name in preset and (name in unread or (name not in (origins or {}) and preset[name] != value)):
             notes.append(f"preset {getattr(settings, 'preset', '')} has {_toml(preset[name])}")
-        line = f"{name} = {_toml(value)}"
-        if isinstance(value, str) and without_passwords(value) != value:
+        masked = mask_setting(value)
+        line = f"{name} = {_toml(masked)}"
+        if masked != value:
             line = f"# {line}"  # read again, it would not be the password
         if name in unread or value is None:
             line = f"# {name} is not read with {unread[name]}" if name in unread else f"# {name} is not set"
@@ -92,17 +92,6 @@ def _origin(settings: BaseSettings, name: str, origins: Origins) -> str:
     return found or "default"
 
 
-def without_passwords(text: str) -> str:
-    """For eyes other than the process's own.
-
-    >>> without_passwords("redis://:secret@redis:6379/0")
-    'redis://:***@redis:6379/0'
-    """
-    return _PASSWORD.sub(r"\1***@", text)
-
-
 def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        value = without_passwords(value)
     # Strings, numbers, booleans and lists of them are written alike in JSON and in TOML.
     return json.dumps(value, ensure_ascii=False)

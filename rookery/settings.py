@@ -11,8 +11,9 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -24,6 +25,7 @@ from pydantic_settings import (
 )
 
 from rookery.errors import RookeryError, SetupError
+from rookery.masking import mask_setting
 from rookery.origins import Origins, Witness, as_toml, last_origins
 from rookery.presets import preset_table
 
@@ -92,7 +94,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def parse(cls, argv: list[str], *, prog: str, show: Callable[[Self], None] | None = None) -> Self:
-        """Reads flags over environment over TOML over preset; `show` prints what --dry-run says beyond them.
+        """Reads flags over environment over TOML over preset; `show` prints what --dry-run says.
 
         Raises:
             SetupError: a value is wrong; the message names it and its source.
@@ -104,8 +106,9 @@ class Settings(BaseSettings):
         except ValidationError as error:
             raise SetupError(f"{prog}: {_readable(error)}") from error
         if isinstance(settings, PresetSettings) and settings.dry_run:
-            settings.print_resolved(last_origins())
-            if show is not None:
+            if show is None:
+                settings.print_resolved(last_origins())
+            else:
                 show(settings)
             raise SystemExit(0)
         return settings
@@ -174,10 +177,36 @@ class PresetSettings(Settings):
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
+def _redis_url(url: str) -> str:
+    """Refuses what redis-py would misread, or fail over later with part of a password in its message."""
+    if url and not _is_redis_url(url):
+        raise ValueError(
+            "no URL of a Redis, such as redis://:PASSWORD@HOST:6379/0 or unix:///PATH; "
+            "write / ? # of a password as %2F %3F %23"
+        )
+    return url
+
+
+def _is_redis_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # ValueError: no number
+    except ValueError:
+        return False
+    if parts.scheme == "unix":
+        return True
+    database = parts.path.strip("/")
+    return parts.scheme in ("redis", "rediss") and (not database or database.isdecimal())
+
+
+RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+"""As redis-py takes it: `redis://`, `rediss://` or `unix://`. Empty where that means none."""
+
+
 class RunSettings(Settings):
     """What every member of a run must agree on; the environment names both `ROOKERY_...`, for all alike."""
 
-    redis_url: str = "redis://127.0.0.1:6379/0"
+    redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     """Where the streams live."""
     run: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Name of the run; prefixes every Redis key and names the folder under `runs/`."""
@@ -196,7 +225,9 @@ def _shared_environment(settings_cls: type[BaseSettings]) -> dict[str, Any]:
 
 def _readable(error: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(map(str, e['loc']))}: {_said(e)} (got {e['input']!r})" if e["loc"] else _said(e)
+        f"{'.'.join(map(str, e['loc']))}: {_said(e)} (got {mask_setting(e['input'])!r})"
+        if e["loc"]
+        else _said(e)
         for e in error.errors(include_url=False)
     )
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -18,6 +17,7 @@ from rookery.local.plan import HOST, Plan, make_plan
 from rookery.local.ports import Ports
 from rookery.local.settings import UpSettings
 from rookery.local.supervisor import Supervisor
+from rookery.plots.steps import METRICS_FILE, read_metrics
 
 PHASES = ("rollout_wait", "train", "commit", "settle", "publish")
 """Parts of the trainer's step, as metrics.jsonl names them; the rest is reading and reporting."""
@@ -45,8 +45,9 @@ def run_ours(work: Workload, runs: Path, name: str) -> Ours:
     with Ports(HOST) as ports, _started(_plan(work, runs, name, ports)) as (supervisor, observer):
         before = _wait(supervisor, observer, steps=work.warmup_steps)
         after = _wait(supervisor, observer, steps=work.warmup_steps + work.steps)
-    rows = after.rows[work.warmup_steps : work.warmup_steps + work.steps]
-    wall_s = rows[-1]["time"] - after.rows[work.warmup_steps - 1]["time"]
+    steps = read_metrics(runs / name / METRICS_FILE)[: work.warmup_steps + work.steps]
+    rows = steps[work.warmup_steps :]
+    wall_s = rows[-1]["time"] - steps[work.warmup_steps - 1]["time"]
     watched_s = after.at - before.at
     return Ours(
         samples_per_s=sum(row["completions"] for row in rows) / wall_s,
@@ -106,20 +107,18 @@ def _started(plan: Plan) -> Iterator[tuple[Supervisor, Observer]]:
 @dataclass(frozen=True)
 class _Moment:
     at: float
-    rows: tuple[Mapping[str, Any], ...]
     backpressure_s: float
     cpu_s: Mapping[str, float]
 
 
 def _wait(supervisor: Supervisor, observer: Observer, *, steps: int) -> _Moment:
     """The state of affairs once so many steps are done."""
-    while len(observer.snapshot.steps) < steps:
+    while not observer.snapshot.steps or observer.snapshot.steps[-1]["step"] < steps:
         supervisor.step(observer.snapshot.probes)
         time.sleep(0.2)
     snapshot = observer.snapshot
     return _Moment(
         at=time.monotonic(),
-        rows=snapshot.steps,
         backpressure_s=snapshot.idle_s.get("backpressure", 0.0),
         cpu_s={m.command.name: _cpu_s(m.child.pid) for m in supervisor.members if m.child},
     )

@@ -1,7 +1,7 @@
 """The `rookery` command: finds the right door and steps aside.
 
 A command that a service answers itself replaces this process by `python -m services.X`, flags
-untouched; nothing of a service is imported here.
+untouched; nothing of a service is imported here, and nothing heavy before `main` can answer Ctrl-C.
 """
 
 import importlib.util
@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 
 from rookery import __version__
-from rookery.errors import RookeryError, SetupError
-from rookery.settings import fail
 
 USAGE = """usage: rookery COMMAND ...
 
@@ -93,12 +91,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: no command {command!r}\n\n{USAGE}" if command else USAGE)
         return 2
     try:
+        from rookery.errors import RookeryError
+
         return COMMANDS[command](rest)
-    except SetupError as error:
-        return fail(error)
+    except KeyboardInterrupt:  # before the command itself takes care of it, in its imports for example
+        return 130
     except RookeryError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
+        from rookery.settings import fail
+
+        return fail(error)
 
 
 def _serve(rest: list[str]) -> int:
@@ -115,6 +116,8 @@ def _serve(rest: list[str]) -> int:
 
 
 def _become(module: str, *arguments: str) -> int:
+    from rookery.errors import SetupError
+
     package, extra = EXTRAS[module]
     if importlib.util.find_spec(package) is None:
         raise SetupError(f"{module} needs {package}: pip install 'rookery[{extra}]'")
@@ -154,6 +157,7 @@ def _status(rest: list[str]) -> int:
 
 def _exporter(rest: list[str]) -> int:
     from rookery.cli.exporter import ExporterSettings, export
+    from rookery.errors import SetupError
 
     settings = ExporterSettings.parse(rest, prog="rookery exporter")
     if importlib.util.find_spec("fastapi") is None:

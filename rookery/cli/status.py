@@ -17,8 +17,8 @@ from rookery.local import board
 from rookery.local.observer import Observer, Snapshot
 from rookery.local.plan import HOST, PORTS
 from rookery.local.runs import ENDPOINTS_FILE, latest_endpoints
-from rookery.origins import without_passwords
-from rookery.settings import Settings
+from rookery.masking import mask_setting
+from rookery.settings import RedisUrl, Settings
 
 
 class StatusSettings(Settings):
@@ -34,7 +34,7 @@ class StatusSettings(Settings):
     """Name of the run. Default: the last one begun here."""
     runs_dir: Path = Path("runs")
     """Where `rookery up` keeps its runs."""
-    redis_url: str | None = None
+    redis_url: RedisUrl | None = None
     """Redis of the run. Default: what the run's folder says."""
     host: str = HOST
     """With --redis-url: where the services are; {service} stands for the name of each, as in containers."""
@@ -76,7 +76,7 @@ def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every
 
 
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
-    title = Text(f"run {place['run']} at {without_passwords(place['redis_url'])}", "bold")
+    title = Text(f"run {place['run']} at {mask_setting(place['redis_url'])}", "bold")
     tables = board.side_by_side(board.probes(snapshot.probes), board.flow(snapshot))
     return Group(title, tables, board.learning(snapshot.steps))
 

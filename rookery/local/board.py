@@ -10,12 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rookery.local.observer import Snapshot
+from rookery.local.observer import WINDOW, Snapshot
 from rookery.local.supervisor import Member, State
 from rookery.streams.account import Overview
-
-WINDOW = 10
-"""Steps averaged at the beginning and at the end."""
 
 _COLOURS = {
     State.WAITING: "dim",
@@ -104,15 +101,14 @@ def _archive_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
             yield f"  {result}", Text(f"{count:,}", "red")
 
 
-def learning(steps: Sequence[Mapping[str, Any]]) -> Table:
+def learning(steps: Sequence[Mapping[str, Any]], *, window: int = WINDOW) -> Table:
     """The first steps beside the last ones."""
-    table = _table(
-        "learning", f"first {WINDOW}", f"last {WINDOW}", right=(f"first {WINDOW}", f"last {WINDOW}")
-    )
+    heads = (f"first {window}", f"last {window}")
+    table = _table("learning", *heads, right=heads)
     for key, title in LEARNING.items():
         values = [float(step[key]) for step in steps if isinstance(step.get(key), int | float)]
         if values:
-            table.add_row(title, _figure(key, values[:WINDOW]), _figure(key, values[-WINDOW:]))
+            table.add_row(title, _figure(key, values[:window]), _figure(key, values[-window:]))
     return table
 
 

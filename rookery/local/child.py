@@ -17,13 +17,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Command:
-    """How a service is started; `probe_url` answers 200 when it is ready (none: ready at once)."""
+    """How a service is started; `probe_url` answers 200 when it is ready (none: ready at once).
+
+    `env` comes on top of our environment. `addresses` are the host and port of each of its listeners.
+    """
 
     name: str
     argv: tuple[str, ...]
     log: Path
     probe_url: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    addresses: tuple[tuple[str, int], ...] = ()
 
 
 class Watchdog:

@@ -1,28 +1,36 @@
 """`rookery demo`: a short run, then the policy it ended with against the one it began with.
 
-Both are asked about the same held-out positions by the inference and reward services still running.
+Both are asked about the same held-out positions by the inference and reward services still running. Where the
+arena cannot compare them, the report is of the training alone: its first steps beside its last.
 """
 
 import asyncio
 import hashlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 
 from rookery.clients import InferenceClient
 from rookery.errors import RookeryError, SetupError
-from rookery.local.plan import Plan
+from rookery.local import board
+from rookery.local.observer import METRICS_FILE, WINDOW
+from rookery.local.plan import Plan, is_gpt2
 from rookery.local.runs import settle_settings
 from rookery.local.session import End, Session
 from rookery.local.settings import DemoSettings
 from rookery.local.up import INTERRUPTED
+from rookery.plots.steps import read_metrics
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
 HELD_OUT_FILE = "heldout.jsonl"
+REPORT_FILE = "report.json"
 _WEIGHTS = "adapter_model.safetensors"
 _RELOAD_TIMEOUT_S = 120.0
 
@@ -36,21 +44,75 @@ def demo(given: DemoSettings, console: Console) -> int:
     """
     settings = settle_settings(given)
     with Session(settings, console) as session:
+        reason = not_compared(settings)
         session.say(f"run {settings.run}: everything it writes is in {session.plan.run_dir}")
-        held_out = write_held_out(settings, session.plan.run_dir)
+        if reason:
+            session.say(f"The report will be of the training alone: {reason}.")
+        held_out = None if reason else write_held_out(settings, session.plan.run_dir)
         end = session.train()
         if end is End.INTERRUPT:
             return INTERRUPTED
-        session.say(f"{end} after {session.steps_done} steps; evaluating")
+        session.say(f"{end} after {session.steps_done} steps; {'reporting' if reason else 'evaluating'}")
         session.stop("rollouts", "trainer", "feed")
         session.pause_display()
-        before, after = serve_both(session.plan, settings.run)
-        status = evaluate(settings, session.plan, held_out, before=before, after=after)
+        if session.steps_done == 0:
+            raise RookeryError(f"run {settings.run!r} has not finished a single step: give it more --minutes")
+        if held_out is None:
+            status = report_training(settings, session, reason, console)
+        else:
+            before, after = serve_both(session.plan, settings.run)
+            status = evaluate(settings, session.plan, held_out, before=before, after=after)
         if session.interrupts:
             return INTERRUPTED
     if status:
-        raise RookeryError(f"the evaluation ended with status {status}")
+        raise RookeryError(f"the {'report' if reason else 'evaluation'} ended with status {status}")
     return 0
+
+
+def not_compared(settings: DemoSettings) -> str:
+    """Why the arena cannot compare two policies of such a run; empty when it can."""
+    if settings.task != "move":
+        return f"the arena asks for moves, and the task is {settings.task}"
+    if is_gpt2(settings.model):
+        return "the arena needs two versions at a time, and a GPT-2 is served in one version"
+    return ""
+
+
+def report_training(settings: DemoSettings, session: Session, reason: str, console: Console) -> int:
+    """Writes report.json and learning_curve.png of the run's own steps, shows them; the exit status.
+
+    The beginning and the end are means over up to `WINDOW` steps each, which do not overlap.
+
+    Raises:
+        RookeryError: the run's steps cannot be read.
+    """
+    run_dir = session.plan.run_dir
+    steps = read_metrics(run_dir / METRICS_FILE)
+    window = max(1, min(WINDOW, len(steps) // 2))
+    first, last = steps[:window], steps[-window:]
+    snapshot = session.look()
+    run = snapshot.overview
+    report = {
+        "run": settings.run,
+        "model": settings.model,
+        "task": settings.task,
+        "not_compared": reason,
+        "steps": len(steps),
+        "window": window,
+        "metrics": {
+            key: {"first": fmean(row[key] for row in first), "last": fmean(row[key] for row in last)}
+            for key in steps[-1]
+            if all(key in row for row in (*first, *last))
+        },
+        "account": {**asdict(run), "astray": run.astray} if run else None,
+    }
+    (run_dir / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n")
+    console.print(board.side_by_side(board.flow(snapshot), board.learning(steps, window=window)))
+    status = subprocess.run(
+        [sys.executable, "-m", "services.arena", "curve", str(run_dir)], check=False
+    ).returncode
+    console.print(f"report: {run_dir / REPORT_FILE}", soft_wrap=True, highlight=False)
+    return status
 
 
 def write_held_out(settings: DemoSettings, run_dir: Path) -> Path:
@@ -65,6 +127,7 @@ def write_held_out(settings: DemoSettings, run_dir: Path) -> Path:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
+            process_group=0,  # Ctrl-C is for the session
         )
     if done.returncode:
         raise SetupError(f"no held-out positions: {done.stderr.strip()} (see --eval-positions, --source)")
@@ -78,8 +141,8 @@ def serve_both(plan: Plan, run: str) -> tuple[str, str]:
         RookeryError: there is no second version, or the server refuses one of them.
     """
     last = RunStreams(plan.redis_url, run).policy()
-    if last is None or last.version.number == 0:
-        raise RookeryError(f"run {run!r} has not finished a single step: give it more --minutes")
+    if last is None:
+        raise RookeryError(f"run {run!r} has no policy")
     first = Path(last.path).parent / policy_name(0)
     weights = hashlib.sha256((first / _WEIGHTS).read_bytes()).hexdigest()
     both = last, Adapter(PolicyVersion(0, weights), str(first), last.base_model)

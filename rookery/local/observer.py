@@ -6,7 +6,9 @@ A thread refreshes one immutable `Snapshot`; screens and the supervisor only eve
 import json
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ READY_EVERY_S = 2.0
 """Between two looks, while somebody is not ready and when everybody is: looking costs the run its time."""
 
 METRICS_FILE = "metrics.jsonl"
+WINDOW = 10
+"""Steps that are kept of the beginning and of the end: a run may be long."""
 IDLE_COUNTERS = {
     "rookery_backpressure_seconds_total": "backpressure",
     "rookery_positions_wait_seconds_total": "positions wait",
@@ -35,7 +39,8 @@ IDLE_COUNTERS = {
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The last look at a run. `steps` are the trainer's records, oldest first; `idle_s` the rollouts'."""
+    """The last look at a run. `steps` are the trainer's first and last `WINDOW` records, oldest first;
+    `idle_s` is the rollouts'."""
 
     probes: Mapping[str, str | None] = field(default_factory=dict)
     overview: Overview | None = None
@@ -49,20 +54,20 @@ class StepLog:
 
     def __init__(self, path: Path) -> None:
         self._path, self._offset = path, 0
-        self.steps: list[dict[str, Any]] = []
+        self._first: list[Mapping[str, Any]] = []
+        self._last: deque[Mapping[str, Any]] = deque(maxlen=WINDOW)
 
     def refresh(self) -> tuple[Mapping[str, Any], ...]:
-        """All records so far; a half-written last line waits for its end."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except OSError:
-            return tuple(self.steps)
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        self.steps += [json.loads(line) for line in whole.splitlines() if line.strip()]
-        return tuple(self.steps)
+        """The first and the last `WINDOW` records so far; a half-written last line waits for its end."""
+        with suppress(OSError), self._path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                if line.strip():
+                    (self._first if len(self._first) < WINDOW else self._last).append(json.loads(line))
+        return (*self._first, *self._last)
 
 
 class Observer:

@@ -21,20 +21,18 @@ class Overrides:
             self._values.setdefault(service, {})[key] = value
         self._table = _toml()
 
-    def flags(self, service: str, *, governed: Iterable[str]) -> list[str]:
-        """Command-line flags of a service's overrides.
+    def values(self, service: str, *, governed: Iterable[str]) -> dict[str, str]:
+        """A service's overrides but its ports, which `port` hands to the plan.
 
         Raises:
             SetupError: one of them is for the whole run to decide.
         """
-        flags: list[str] = []
-        for key, value in self._values.get(service, {}).items():
-            if key in ("port", "grpc_port"):
-                continue  # `port` hands these to the plan
+        own = self._values.get(service, {})
+        values = {key: value for key, value in own.items() if key not in ("port", "grpc_port")}
+        for key in values:
             if key in governed:
                 raise SetupError(f"--set {service}.{key}: the run decides this; see `rookery up --help`")
-            flags += as_flag(key, value)
-        return flags
+        return values
 
     def port(self, service: str, key: str) -> tuple[int | None, str]:
         """The port that somebody asked for, if anybody did, and the setting to change it by."""

@@ -15,6 +15,7 @@ from rookery.local.ports import Ports
 from rookery.local.probes import probe_redis
 from rookery.local.redis_server import redis_argv
 from rookery.local.settings import UpSettings
+from rookery.masking import mask_setting
 from rookery.presets import read_preset
 
 HOST = "127.0.0.1"
@@ -92,9 +93,17 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         redis_port = ports.choose(REDIS_PORT)
         redis_url = f"redis://{HOST}:{redis_port}/0"
         argv = redis_argv(run_dir / "redis", redis_port)
-        commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
+        commands["redis"] = Command(
+            "redis",
+            argv,
+            run_dir / "logs" / "redis.log",
+            probe_url=redis_url,
+            addresses=((HOST, redis_port),),
+        )
     elif redis_url.startswith("redis://") and (reason := probe_redis(redis_url)):
-        raise SetupError(f"no Redis at {redis_url!r}: {reason} (--redis-url; without it one is started)")
+        raise SetupError(
+            f"no Redis at {mask_setting(redis_url)!r}: {reason} (--redis-url; without it one is started)"
+        )
     draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
     for name in (name for stage in STAGES for name in stage):
         if name == "redis" or (name == "archive" and not settings.archive):
@@ -113,22 +122,29 @@ def _model(name: str) -> str:
     return str(cached(name) or name)
 
 
-def _is_gpt2(model: str) -> bool:
-    """vLLM has no LoRA for it: versions are whole models."""
+def is_gpt2(model: str) -> bool:
+    """Whether a model is one: vLLM has no LoRA for it, so versions are whole models."""
     try:
-        config = json.loads((Path(model) / "config.json").read_text())
+        config = json.loads((Path(_model(model)) / "config.json").read_text())
     except (OSError, ValueError):  # not here; a file that its readers will complain about
         return False
     return isinstance(config, dict) and config.get("model_type") == "gpt2"
 
 
 def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> Command:
-    """How one service of the run is started."""
-    governed = _governed(name, settings, plan)
-    flags = [part for key, value in governed.items() for part in as_flag(key, str(value))]
-    argv = (sys.executable, "-m", MODULES[name], *flags, *overrides.flags(name, governed=governed))
-    log = plan.run_dir / "logs" / f"{name}.log"
-    return Command(name, argv, log, probe_url=f"{plan.url(name)}/readyz")
+    """How one service of the run is started. Other users see flags, so passwords go by the environment."""
+    governed = {key: str(value) for key, value in _governed(name, settings, plan).items()}
+    values = governed | overrides.values(name, governed=governed)
+    secret = {key for key, value in values.items() if mask_setting(value) != value}
+    flags = [part for key, value in values.items() if key not in secret for part in as_flag(key, value)]
+    return Command(
+        name,
+        (sys.executable, "-m", MODULES[name], *flags),
+        plan.run_dir / "logs" / f"{name}.log",
+        probe_url=f"{plan.url(name)}/readyz",
+        env={f"{name}_{key}".upper(): values[key] for key in secret},
+        addresses=tuple((HOST, port) for port in plan.ports[name].values()),
+    )
 
 
 def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
@@ -154,7 +170,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         return {**listening, "nodes": settings.nodes, **engines}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
-        whole = {"full_weights": True} if _is_gpt2(model) else {}
+        whole = {"full_weights": True} if is_gpt2(model) else {}
         device = _device(name, settings)
         return {**member, **whole, "model": model, "adapter_root": adapters, "device": device}
     if name == "trainer":

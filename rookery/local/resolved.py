@@ -1,5 +1,6 @@
-"""`rookery up --dry-run`: what the services that learn would be told, as they themselves resolve it."""
+"""`rookery up --dry-run`: the run's settings, and those of the services that learn as they resolve them."""
 
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -7,8 +8,9 @@ from contextlib import suppress
 from rookery.errors import SetupError
 from rookery.local.plan import HOST, make_plan
 from rookery.local.ports import Ports
-from rookery.local.runs import settle_settings
+from rookery.local.runs import kept_origins, settle_settings
 from rookery.local.settings import UpSettings
+from rookery.origins import last_origins
 
 LEARNING = ("rollouts", "trainer")
 
@@ -19,7 +21,12 @@ def print_services(given: UpSettings) -> None:
     Raises:
         SetupError: a service refuses its settings.
     """
-    settings = settle_settings(given)
+    now = last_origins()
+    settings, kept = settle_settings(given), kept_origins(given)
+    origins = {**last_origins(), **kept, **now}
+    if "set" in now and settings.set != given.set:
+        origins["set"] = f"{now['set']}, {kept['set']}"
+    settings.print_resolved(origins)
     with Ports(HOST) as ports:
         plan = make_plan(settings, ports)
     # Redis must have its folder before it starts; here it never will.
@@ -27,8 +34,14 @@ def print_services(given: UpSettings) -> None:
         with suppress(OSError):  # not empty, so not ours
             folder.rmdir()
     for name in LEARNING:
-        argv = [*plan.commands[name].argv, "--dry-run"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        command = plan.commands[name]
+        done = subprocess.run(
+            [*command.argv, "--dry-run"],
+            env={**os.environ, **command.env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             raise SetupError(f"{name}: {done.stderr.strip().removeprefix('error: ')}")
         sys.stdout.write("\n" + done.stdout)

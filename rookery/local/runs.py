@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import random
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 from rookery.errors import SetupError
 from rookery.local.settings import UpSettings
+from rookery.origins import Origins
 
 S = TypeVar("S", bound=UpSettings)
 
@@ -29,20 +31,37 @@ def new_run_id() -> str:
 
 
 def settle_settings(given: S) -> S:
-    """The settings of the run: what was given now, over what the run began with, over the defaults."""
+    """The settings of the run: what was given now, over what the run began with, over the defaults.
+
+    Of `set`, each assignment counts until the same setting is assigned anew.
+
+    Raises:
+        SetupError: what the run began with cannot be read.
+    """
     if not given.run:
         return given.model_copy(update={"run": new_run_id()})
+    kept = _kept(given)
+    chosen = given.model_dump(include=given.model_fields_set, mode="json")
+    assigned = {text.partition("=")[0]: text for text in (*kept.get("set", ()), *chosen.get("set", ()))}
+    return type(given).model_validate({**kept, **chosen, "set": tuple(assigned.values())})
+
+
+def kept_origins(given: UpSettings) -> Origins:
+    """The source of the settings that a resumed run keeps."""
+    return dict.fromkeys(_kept(given), f"run {given.run}")
+
+
+def _kept(given: UpSettings) -> dict[str, Any]:
+    """What the run that is to be resumed began with; empty for a new one."""
     path = given.runs_dir / given.run / SETTINGS_FILE
-    if not path.exists():
-        return given
+    if not given.run or not path.exists():
+        return {}
     try:
         began: dict[str, Any] = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise SetupError(f"{path}: {error}") from error
     limits = {"steps", "minutes"}  # how long to go on is said anew each time
-    kept = {k: v for k, v in began.items() if k in type(given).model_fields and k not in limits}
-    chosen = given.model_dump(include=given.model_fields_set, mode="json")
-    return type(given).model_validate({**kept, **chosen})
+    return {k: v for k, v in began.items() if k in type(given).model_fields and k not in limits}
 
 
 @contextmanager
@@ -62,9 +81,11 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replaces a file as a whole: a reader sees the old one or the new one."""
+    """Replaces a file as a whole: a reader sees the old one or the new one. No other user may read it."""
     fresh = path.with_suffix(".tmp")
-    fresh.write_text(json.dumps(value, indent=2) + "\n")
+    fresh.unlink(missing_ok=True)  # of a writer that was killed; its mode may be another
+    with open(fresh, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(json.dumps(value, indent=2) + "\n")
     fresh.replace(path)
 
 

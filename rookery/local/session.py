@@ -18,15 +18,20 @@ from rich.console import Console
 from rookery.hub import model_folder
 from rookery.local import board
 from rookery.local.child import Watchdog
-from rookery.local.observer import Observer
+from rookery.local.observer import Observer, Snapshot
 from rookery.local.plan import HOST, Plan, make_plan
-from rookery.local.ports import Ports
+from rookery.local.ports import Ports, PortTaken
 from rookery.local.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
 from rookery.local.settings import UpSettings
 from rookery.local.supervisor import Supervisor
 from rookery.local.terminal import Display, display
+from rookery.logs import TextFormatter
+
+logger = logging.getLogger(__name__)
 
 TICK_S = 0.2
+MOVES = 5
+"""How often a run starts again because a port was taken."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -45,7 +50,7 @@ class Session:
 
     def __init__(self, settings: UpSettings, console: Console) -> None:
         self.settings, self.console = settings, console
-        self.interrupts = 0
+        self.interrupts = self._moves = 0
         self._exits = ExitStack()
         self._training_since: float | None = None
 
@@ -53,27 +58,32 @@ class Session:
         with ExitStack() as exits:
             model_folder(self.settings.model)
             run_dir = self.settings.runs_dir / self.settings.run
-            self.plan = make_plan(self.settings, exits.enter_context(Ports(HOST)))
+            self._ports = exits.enter_context(Ports(HOST))
+            self.plan = make_plan(self.settings, self._ports)
             exits.enter_context(locked(run_dir))
             exits.enter_context(_logging_to(self.plan))
-            self._remember()
             exits.enter_context(self._signals())
-            watchdog = Watchdog()
-            exits.callback(watchdog.close)
-            self._supervisor = Supervisor(self.plan.stages, watchdog, finisher="trainer")
+            self._watchdog = Watchdog()
+            exits.callback(self._watchdog.close)
             self._display: Display = display(self.console)
             exits.enter_context(self._display)
+            self._prepare()
             exits.callback(self.stop)
-            self._observer = Observer(
-                self.plan.probe_urls,
-                redis_url=self.plan.redis_url,
-                run=self.settings.run,
-                run_dir=self.plan.run_dir,
-            )
-            self._observer.start()
-            exits.callback(self._observer.close)
+            exits.callback(lambda: self._observer.close())
             self._exits = exits.pop_all()
         return self
+
+    def _prepare(self) -> None:
+        """Makes ready what the plan needs; its children are started by `train`."""
+        self._remember()
+        self._supervisor = Supervisor(self.plan.stages, self._watchdog, finisher="trainer")
+        self._observer = Observer(
+            self.plan.probe_urls,
+            redis_url=self.plan.redis_url,
+            run=self.settings.run,
+            run_dir=self.plan.run_dir,
+        )
+        self._observer.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
@@ -88,26 +98,47 @@ class Session:
             RookeryError: a service crashed too often.
         """
         while not self.interrupts:
-            self._supervisor.step(self._observer.snapshot.probes)
+            try:
+                self._supervisor.step(self._observer.snapshot.probes)
+            except PortTaken as taken:
+                self._start_again(taken)
             self._show()
             if self._supervisor.finished:
-                self._observer.refresh()
+                self.look()
                 return End.STEPS
             if self._time_is_up():
                 return End.TIME
             time.sleep(TICK_S)
         return End.INTERRUPT
 
+    def _start_again(self, taken: PortTaken) -> None:
+        """Everything, as the others know the port too."""
+        self._ports.replace(taken.port)
+        self._moves += 1
+        if self._moves > MOVES:
+            raise taken
+        logger.warning("%s: starting again with another port", taken)
+        self.say(f"{taken}: starting again with another port")
+        self.stop()
+        self._observer.close()
+        self.plan = make_plan(self.settings, self._ports)
+        self._prepare()
+
     def stop(self, *names: str) -> None:
         """Ends the named services, or all of them; a second interrupt kills them."""
         self._supervisor.stop(*names, hurry=lambda: self.interrupts > 1, tick=self._show)
         self._show()
 
+    def look(self) -> Snapshot:
+        """The run as it is at this moment."""
+        self._observer.refresh()
+        return self._observer.snapshot
+
     @property
     def steps_done(self) -> int:
         """Training steps of the run so far."""
         steps = self._observer.snapshot.steps
-        return int(steps[-1].get("step", len(steps))) if steps else 0
+        return int(steps[-1]["step"]) if steps else 0
 
     def pause_display(self) -> None:
         """Leaves the terminal to somebody else from now on."""
@@ -160,7 +191,7 @@ def _logging_to(plan: Plan) -> Iterator[None]:
     path = plan.run_dir / "logs" / "up.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
     try:

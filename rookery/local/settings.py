@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 from pydantic_settings import SettingsConfigDict
 
 from rookery.prompt import STYLES
-from rookery.settings import PresetSettings
+from rookery.settings import PresetSettings, RedisUrl
 
 SERVICES = ("feed", "archive", "reward", "trainer", "inference", "rollouts", "data")
 """Who can be named in `--set`."""
@@ -38,8 +38,9 @@ class UpSettings(PresetSettings):
     """Name of the run. An existing one is resumed; a new name is made up when none is given."""
     runs_dir: Path = Path("runs")
     """Folder that holds a folder for each run."""
-    redis_url: str | None = None
-    """Redis to use. Without one an own server is started, its data in the run's folder."""
+    redis_url: RedisUrl | None = None
+    """Redis to use; with a password, give it as ROOKERY_REDIS_URL. Without one an own server is started, its
+    data in the run's folder."""
     steps: PositiveInt | None = None
     """Stop after this many training steps, counted from the run's beginning."""
     minutes: PositiveFloat | None = None
@@ -104,7 +105,8 @@ class UpSettings(PresetSettings):
 class DemoSettings(UpSettings):
     """Train on the sample games for a few minutes, then compare the policy with where it began.
 
-    Writes report.json, report.html and learning_curve.png into the run's folder.
+    Writes report.json, report.html and learning_curve.png into the run's folder. With --task rookworld or a
+    GPT-2 the report is of the training alone, its first steps beside its last, without report.html.
     """
 
     model_config = SettingsConfigDict(env_prefix="DEMO_")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rookery.errors import RookeryError, SetupError
 from rookery.local.child import Child, Command, Watchdog, last_lines
+from rookery.local.ports import PortTaken, somebody_listens
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class Supervisor:
         """Starts what may start and looks after what runs; `probes`: None when ready, else why not.
 
         Raises:
+            PortTaken: a service cannot listen on a port of its own.
             SetupError: a service cannot start; the message is its own.
             RookeryError: a service crashed too often.
         """
@@ -129,6 +131,10 @@ class Supervisor:
         if name == self._finisher and status == 0:
             member.enter(State.DONE)
             return
+        if member.state is State.STARTING or status == SETUP_STATUS:
+            for host, port in member.command.addresses:
+                if somebody_listens(host, port):
+                    raise PortTaken(f"{name}: port {port} on {host} was taken by another process", port)
         if status == SETUP_STATUS:
             raise SetupError(f"{name} cannot start: {' '.join(last_lines(log, 1))} (log: {log})")
         if member.state is State.READY and time.monotonic() - member.changed_at > FORGIVE_S:

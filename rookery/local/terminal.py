@@ -69,7 +69,7 @@ class PlainDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._states: dict[str, State] = {}
-        self._steps = 0
+        self._step: object = None
         self._line_at = -LINE_EVERY_S
 
     def __enter__(self) -> Self:
@@ -86,9 +86,10 @@ class PlainDisplay:
             if self._states.get(name, State.WAITING) is not state:
                 self._states[name] = state
                 self.say(f"{name}: {state} {member.note}".rstrip())
-        if len(snapshot.steps) > self._steps and time.monotonic() - self._line_at >= LINE_EVERY_S:
-            self._steps, self._line_at = len(snapshot.steps), time.monotonic()
-            self.say(board.step_line(snapshot.steps[-1]))
+        last = snapshot.steps[-1] if snapshot.steps else {}
+        if last.get("step") != self._step and time.monotonic() - self._line_at >= LINE_EVERY_S:
+            self._step, self._line_at = last.get("step"), time.monotonic()
+            self.say(board.step_line(last))
 
     def say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, highlight=False)

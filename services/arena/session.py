@@ -15,6 +15,7 @@ from rich.text import Text
 
 from rookery.clients import InferenceClient, RewardClient
 from rookery.errors import InvalidInput
+from rookery.masking import mask_setting
 from rookery.prompt import STYLES
 from rookery.trace import Position, Sampling
 from services.arena.evaluate import Policy, Questions, ask, find_policy
@@ -75,7 +76,7 @@ async def _positions(settings: EvaluateSettings) -> Chosen:
         url = str(settings.data_url)
         # Doubles and excluded ones leave: ask for room.
         pool = await fetch(url, count=2 * settings.count, seed=settings.seed)
-        source, digest = url, None
+        source, digest = mask_setting(url), None
     positions = choose(pool, count=settings.count, seed=settings.seed, seen=seen)
     return Chosen(tuple(positions), source, digest)
 

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import InvalidInput
-from rookery.settings import Port, Settings
+from rookery.settings import Port, RedisUrl, Settings
 from services.reward.schemes import DEFAULT, find_scheme
 from services.reward.winprob import LICHESS_K
 
@@ -46,7 +46,7 @@ class RewardSettings(Settings):
     """Searches that may wait for an engine before callers are told to come back."""
     deadline_s: float = Field(default=10.0, gt=0)
     """A search that takes longer has hung: its engine is replaced. It has 1 s per 20,000 nodes at least."""
-    redis_url: str = ""
+    redis_url: RedisUrl = ""
     """Redis where replicas share their searches, such as redis://localhost:6379. Default: none."""
     model_url: str = ""
     """Server of a reward model (`rookery serve reward-model`), for the scheme `model`. Default: none."""

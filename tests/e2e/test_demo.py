@@ -9,6 +9,7 @@ import pytest
 
 from rookery.local.settings import DemoSettings
 from tests.conftest import ROOT
+from tests.gpt2 import write_rookworld_model
 
 pytestmark = [
     pytest.mark.redis,
@@ -36,6 +37,34 @@ def test_a_short_demo_leaves_a_report(tmp_path: Path) -> None:
     assert len((run / "heldout.jsonl").read_text().splitlines()) == 12
     assert "policy-v000000" in done.stdout
     assert "policy-v000002" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--preset", "rookworld-mini"], "the task is rookworld"),
+        (["--preset", "pychess-ppo"], "a GPT-2 is served in one version"),
+    ],
+)
+def test_what_the_arena_cannot_compare_is_reported_by_its_steps(
+    tmp_path: Path, flags: list[str], reason: str
+) -> None:
+    model = write_rookworld_model(tmp_path / "tiny-gpt2")
+    command = [sys.executable, "-m", "rookery.cli", "demo", "--runs-dir", str(tmp_path), "--run", "d", *flags]
+    command += ["--model", str(model), "--steps", "2", "--batch-groups", "4", "--group-size", "2"]
+    command += ["--nodes", "100"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=850, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert reason in done.stdout
+    assert "first 1" in done.stdout
+    run = tmp_path / "d"
+    report = json.loads((run / "report.json").read_text())
+    first, last = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
+    assert reason in report["not_compared"]
+    assert report["metrics"]["reward"] == {"first": first["reward"], "last": last["reward"]}
+    assert report["account"]["counts"]["trained"] == 8
+    assert report["account"]["astray"] == 0
+    assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_demo_is_bounded() -> None:

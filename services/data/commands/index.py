@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from rookery.errors import InvalidInput
+from rookery.masking import mask_setting
 from services.data.commands.flags import parser, positive
 from services.data.pgn.files import STANDARD_INPUT
 from services.data.pgn.index import place_of
@@ -24,7 +25,9 @@ def main(argv: list[str]) -> int:
             raise InvalidInput("an index stands beside its file, and '-' is none: name the file")
         about = write_index(location, jobs=options.jobs)
         broken = about.games - sum(about.train) - sum(about.heldout)
-        sys.stderr.write(f"{place_of(location)}: {about.games} games, {broken} of them broken\n")
+        sys.stderr.write(
+            f"{mask_setting(place_of(location))}: {about.games} games, {broken} of them broken\n"
+        )
     return 0
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
+from rookery.masking import mask_setting
 from services.data.commands.flags import natural, parser
 from services.data.store.inspection import Format, Inspection, inspect
 
@@ -50,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(found: Inspection, console: Console) -> None:
-    console.print(f"[bold]{found.place}[/]: {found.format.value}", highlight=False, soft_wrap=True)
+    console.print(
+        f"[bold]{mask_setting(found.place)}[/]: {found.format.value}", highlight=False, soft_wrap=True
+    )
     for name, value in found.facts.items():
         _fact(name, value, console)
     if found.schema:

@@ -9,6 +9,7 @@ from typing import Any
 import chess
 
 from rookery.errors import InvalidInput
+from rookery.masking import mask_setting
 from rookery.trace import Position
 from services.data.commands.flags import add_exams, split_of
 from services.data.pgn.sources import find_sources
@@ -88,4 +89,6 @@ def _with_a_move(positions: Iterator[Position], place: str) -> Iterator[Position
         else:
             yield position
     if over:
-        sys.stderr.write(f"{over} positions of {place!r} are left out: there the game is over\n")
+        sys.stderr.write(
+            f"{over} positions of {mask_setting(place)!r} are left out: there the game is over\n"
+        )

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rookery.errors import InvalidInput
+from rookery.masking import mask_setting
 from rookery.trace import Phase, Position
 from services.data.pgn import native
 from services.data.pgn.games import SkippedGame
@@ -100,7 +101,7 @@ def _facts(drawing: Drawing) -> dict[str, Any]:
 
 def _name_of(location: str) -> str:
     """A file without its folder, which is another on every machine."""
-    return location.rpartition("/")[2]
+    return str(mask_setting(location)).rpartition("/")[2]
 
 
 def _told(game: SkippedGame) -> str:

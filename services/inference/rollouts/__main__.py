@@ -1,13 +1,14 @@
 """`python -m services.inference.rollouts`: positions in, scored groups out, until told to stop."""
 
 import asyncio
+import json
 import logging
 import sys
 import threading
 
 from rookery.errors import RookeryError, SetupError
 from rookery.logs import configure
-from rookery.origins import without_passwords
+from rookery.masking import mask_setting
 from rookery.settings import fail
 from services.inference.rollouts.settings import RolloutsSettings
 
@@ -20,7 +21,7 @@ def main() -> int:
     except SetupError as error:
         return fail(error)
     configure("rollouts")
-    logger.info("settings %s", without_passwords(settings.model_dump_json()))
+    logger.info("settings %s", json.dumps(mask_setting(settings.model_dump(mode="json"))))
     try:
         asyncio.run(_serve(settings))
     except SetupError as error:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from rookery.errors import SetupError
-from rookery.origins import without_passwords
+from rookery.masking import mask_setting
 from services.trainer.records import provenance
 from services.trainer.records.left_behind import Artifact, left_behind
 from services.trainer.versions.json_file import read_object
@@ -130,7 +130,7 @@ class MlflowTracker(Tracker):
         tags = [RunTag(key, value) for key, value in provenance.tags().items()]
         client.log_batch(self._run_id, tags=tags)
         params = [
-            Param(key, without_passwords(str(value))[:_LONGEST_VALUE]) for key, value in self._params.items()
+            Param(key, str(mask_setting(value))[:_LONGEST_VALUE]) for key, value in self._params.items()
         ]
         with _boundary("tell MLflow parameters that have changed since"):
             client.log_batch(self._run_id, params=params)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import rookery
 from rookery.errors import SetupError
+from rookery.masking import mask_setting
 from services.trainer.examples.data_file import local, sha256
 from services.trainer.reward_model.report import Report
 from services.trainer.settings import RewardModelSettings
@@ -53,7 +54,7 @@ def describe(
         "style": _style(manifest),
         "base_model": str(settings.model),
         "data": {
-            "path": settings.data,
+            "path": mask_setting(settings.data),
             "sha256": sha256(data),
             "manifest_sha256": sha256(manifest) if manifest.exists() else None,
             "pairs": dict(counts),

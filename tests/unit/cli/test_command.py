@@ -96,6 +96,39 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"rookery {__version__}\n"
 
 
+INTERRUPTED = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+from rookery.cli import main
+sys.meta_path.insert(0, Interrupt())
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["rookery.settings", "pydantic_settings.sources", "rich.console", "rookery.local.session", "redis"],
+)
+def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        INTERRUPTED,
+        module,
+        "up",
+        "--runs-dir",
+        str(tmp_path),
+        "--model",
+        "none",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_status_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--runs-dir", str(tmp_path)]) == 2
     assert "give --run, --runs-dir or --redis-url" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from rookery.local import board
 from rookery.local.child import Command
-from rookery.local.observer import Snapshot, StepLog
+from rookery.local.observer import WINDOW, Snapshot, StepLog
 from rookery.local.supervisor import Member, State
 from rookery.local.terminal import PlainDisplay, display
 from rookery.streams.account import Counts, Overview
@@ -51,7 +51,7 @@ def test_an_absent_redis_is_said() -> None:
 
 
 def test_learning_compares_the_first_with_the_last_steps() -> None:
-    steps = [{"reward": -1.0}] * board.WINDOW + [{"reward": -0.2}] * board.WINDOW
+    steps = [{"reward": -1.0}] * WINDOW + [{"reward": -0.2}] * WINDOW
     row = next(line for line in rendered(board.learning(steps)).splitlines() if "mean reward" in line)
     assert row.split()[-2:] == ["-1.000", "-0.200"]
 
@@ -88,3 +88,16 @@ def test_a_half_written_record_waits(tmp_path: Path) -> None:
         file.write('ep": 2}\n')
     assert [step["step"] for step in log.refresh()] == [1, 2]
     assert [step["step"] for step in log.refresh()] == [1, 2]
+
+
+def test_a_long_run_is_kept_by_its_ends(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = StepLog(path)
+    with path.open("w", buffering=1) as file:
+        for step in range(1, 1001):
+            file.write(f'{{"step": {step}}}\n')
+            if step in (4, 500):
+                log.refresh()
+    steps = [*range(1, WINDOW + 1), *range(1001 - WINDOW, 1001)]
+    assert [row["step"] for row in log.refresh()] == steps
+    assert [row["step"] for row in StepLog(path).refresh()] == steps

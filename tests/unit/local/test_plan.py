@@ -1,18 +1,22 @@
+import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import redis
 from rich.console import Console
 
 from rookery.errors import SetupError
 from rookery.local import plan as plan_module
 from rookery.local.plan import HOST, Plan, make_plan
-from rookery.local.ports import Ports
+from rookery.local.ports import Ports, somebody_listens
 from rookery.local.session import Session
 from rookery.local.settings import UpSettings
-from tests.conftest import free_port
+from tests.conftest import ROOT, RedisServer, free_port
 from tests.hub import write_snapshot
 
 
@@ -94,6 +98,22 @@ def test_a_given_redis_is_used(house: Path, redis_url: str) -> None:
     assert flags(made, "feed")["--redis-url"] == redis_url
 
 
+def test_no_password_is_in_a_command_line(house: Path, redis_server: RedisServer) -> None:
+    with closing(redis.Redis.from_url(redis_server.url)) as client:
+        client.config_set("requirepass", "sesame")
+    url = redis_server.url.replace("//", "//:sesame@")
+    made = plan("--redis-url", url, "--set", "reward.redis_url=redis://h/1?password=sesame")
+    assert not [part for command in made.commands.values() for part in command.argv if "sesame" in part]
+    members = ("feed", "archive", "inference", "trainer", "rollouts")
+    assert {made.commands[name].env[f"{name.upper()}_REDIS_URL"] for name in members} == {url}
+    assert made.commands["reward"].env == {"REWARD_REDIS_URL": "redis://h/1?password=sesame"}
+    assert "sesame" not in repr(made.commands)
+    argv = [*made.commands["trainer"].argv, "--dry-run"]
+    told = {**os.environ, **made.commands["trainer"].env}
+    done = subprocess.run(argv, env=told, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f'redis_url = "{url.replace("sesame", "***")}"' in done.stdout
+
+
 def test_a_given_redis_that_is_not_there_is_named(house: Path) -> None:
     url = f"redis://127.0.0.1:{free_port()}/0"
     with pytest.raises(SetupError, match=f"no Redis at '{url}': .*refused"):
@@ -135,6 +155,26 @@ def test_a_taken_port_that_was_asked_for_is_an_error_that_names_the_setting(
         monkeypatch.setenv("ROOKERY_CONFIG", "run.toml")
     with pytest.raises(SetupError, match=rf"port {busy_port}.*--set reward.port=PORT or REWARD_PORT"):
         plan(*argv)
+
+
+def test_a_port_that_is_given_up_is_exchanged_and_the_others_stay() -> None:
+    with Ports(HOST) as ports:
+        first, second = (
+            ports.choose(free_port()),
+            ports.choose(asked := free_port(), asked=asked, setting="--x"),
+        )
+        assert not somebody_listens(HOST, first), "bound is not listening"
+        with socket.socket() as stranger:
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            stranger.bind((HOST, first))
+            stranger.listen()
+            assert somebody_listens(HOST, first)
+            ports.replace(first)
+            assert ports.choose(first) not in (first, second)
+            assert ports.choose(first) == ports.choose(first)
+        assert ports.choose(asked, asked=asked, setting="--x") == second
+        with pytest.raises(SetupError, match=f"port {asked} on {HOST} is taken: choose another with --x"):
+            ports.replace(asked)
 
 
 def test_overrides_reach_their_service(house: Path) -> None:

@@ -1,10 +1,13 @@
 import json
+import os
 import re
+import stat
 from pathlib import Path
 
 import pytest
 
 from rookery.errors import SetupError
+from rookery.local.resolved import print_services
 from rookery.local.runs import SETTINGS_FILE, locked, new_run_id, settle_settings, write_json
 from rookery.local.settings import DemoSettings, UpSettings
 
@@ -33,6 +36,42 @@ def test_a_resumed_run_keeps_what_it_began_with(tmp_path: Path) -> None:
     assert resumed.steps is None, "how long to go on is said anew"
 
 
+def test_assignments_are_kept_until_the_same_setting_is_assigned_anew(tmp_path: Path) -> None:
+    begin(tmp_path, "--run", "r", "--set", "trainer.lr=1e-4", "--set", "reward.k=0.002")
+    again = ("--set", "trainer.lr=1e-5", "--set", "trainer.seed=3")
+    resumed = settle_settings(parse(tmp_path, "--run", "r", *again))
+    assert resumed.set == ("trainer.lr=1e-5", "reward.k=0.002", "trainer.seed=3")
+
+
+def test_dry_run_of_a_resumed_run_shows_its_values_with_their_sources(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin(tmp_path, "--run", "r", "--group-size", "4", "--set", "trainer.lr=1e-4", "--steps", "5")
+    flags = [
+        "--runs-dir",
+        str(tmp_path),
+        "--run",
+        "r",
+        "--nodes",
+        "50",
+        "--set",
+        "reward.k=0.002",
+        "--dry-run",
+    ]
+    with pytest.raises(SystemExit) as ended:
+        UpSettings.parse(flags, prog="rookery up", show=print_services)
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    up, rollouts, trainer = (dict(re.findall(r"^(\w+) = (.*)$", part, re.M)) for part in said.split("\n["))
+    shown = {name: tuple(map(str.strip, up[name].split("  # "))) for name in up}
+    assert shown["group_size"] == ("4", "run r")
+    assert shown["nodes"] == ("50", "flag")
+    assert shown["set"] == ('["trainer.lr=1e-4", "reward.k=0.002"]', "flag, run r")
+    assert "steps" not in shown, "how long to go on is said anew"
+    assert rollouts["group_size"].startswith("4 ")
+    assert trainer["lr"].startswith("0.0001 ")
+
+
 def test_a_demo_can_be_gone_on_with(tmp_path: Path) -> None:
     demo = settle_settings(DemoSettings.parse(["--runs-dir", str(tmp_path), "--run", "d"], prog="demo"))
     (tmp_path / "d").mkdir()
@@ -59,3 +98,15 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     write_json(tmp_path / "x.json", {"a": 2})
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": 2}
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_a_file_that_may_hold_a_password_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    (tmp_path / "x.tmp").write_text("of a writer that was killed")
+    before = os.umask(umask)
+    try:
+        write_json(tmp_path / "x.json", {"redis_url": "redis://:secret@h/0"})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == 0o600

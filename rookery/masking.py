@@ -1,0 +1,64 @@
+"""Takes passwords out of URLs before they reach a log, a file, a screen or another process."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+MASK = "***"
+
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
+_IN_TEXT = re.compile(rf"{_SCHEME}\S+")
+_AS_VALUE = re.compile(rf"{_SCHEME}.+", re.DOTALL)
+_PARAMETER = re.compile(r"([?&;]([^=&]*)=)((?:(?!&[\w.%-]+=).)*)", re.DOTALL)
+"""One parameter of a query. Its value ends where the next one begins, not at any & or #."""
+_SECRET = re.compile(r"pass|pwd|secret|token|credential|signature|\bsig\b|auth|api.?key|access.?key", re.I)
+
+
+def mask_text(text: str) -> str:
+    """A message with the passwords of its URLs masked. In a message, a URL ends at white space.
+
+    >>> mask_text("no Redis at redis://:secret@redis:6379/0: refused")
+    'no Redis at redis://:***@redis:6379/0: refused'
+    """
+    return _IN_TEXT.sub(lambda found: _mask(found[0]), text)
+
+
+def mask_setting(value: Any) -> Any:
+    """The value of a setting, masked. Strings in lists and dictionaries are masked too.
+
+    A string with a URL is masked from there to its end, so a password may contain anything.
+
+    >>> mask_setting(["redis://h/0?password=a b", 6379])
+    ['redis://h/0?password=***', 6379]
+    """
+    if isinstance(value, str):
+        return _AS_VALUE.sub(lambda found: _mask(found[0]), value)
+    if isinstance(value, Mapping):
+        return {key: mask_setting(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask_setting(item) for item in value]
+    return value
+
+
+def _mask(url: str) -> str:
+    """Masks what may be a password by any reading of the URL, valid or not.
+
+    Passwords with a raw `/`, `?` or `@` are not what RFC 3986 allows, but people write them: so the user's
+    part goes up to the last `@`, and is dropped with all that follows if that `@` is in a secret parameter.
+    """
+    scheme, _, rest = url.partition("://")
+    masked = _mask_parameters(rest)
+    user, colon, _ = rest.rpartition("@")[0].partition(":")
+    if colon:
+        place = f"@{masked.rpartition('@')[2]}" if masked.count("@") == rest.count("@") else ""
+        masked = f"{_mask_parameters(user)}:{MASK}{place}"
+    return f"{scheme}://{masked}"
+
+
+def _mask_parameters(text: str) -> str:
+    return _PARAMETER.sub(lambda found: found[1] + (MASK if _is_secret(found[2]) else found[3]), text)
+
+
+def _is_secret(name: str) -> bool:
+    return bool(_SECRET.search(unquote(name)))

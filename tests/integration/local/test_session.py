@@ -1,0 +1,111 @@
+"""A session with Redis, feed and reward service alone: what it shares with a whole run, without a model."""
+
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+from rich.console import Console
+
+from rookery.errors import SetupError
+from rookery.local import plan as plan_module
+from rookery.local.plan import HOST
+from rookery.local.runs import ENDPOINTS_FILE, SETTINGS_FILE
+from rookery.local.session import End, Session
+from rookery.local.settings import UpSettings
+from tests.conftest import ROOT, RedisServer, free_port
+
+SECRET = "p@ss-sesame"
+
+pytestmark = [pytest.mark.redis, pytest.mark.stockfish]
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """It ends as soon as everything is ready."""
+    monkeypatch.setattr(plan_module, "STAGES", (("redis",), ("feed", "reward")))
+    return Session(settings(tmp_path), Console(quiet=True))
+
+
+def settings(folder: Path, *assignments: str) -> UpSettings:
+    return UpSettings(
+        run="r",
+        runs_dir=folder,
+        model=str(ROOT / "models" / "rook-tiny"),
+        source=ROOT / "samples" / "lichess.pgn.zst",
+        engines=1,
+        minutes=1e-6,
+        set=assignments,
+    )
+
+
+@pytest.fixture
+def strangers() -> Iterator["Strangers"]:
+    with ExitStack() as exits:
+        yield Strangers(exits)
+
+
+class Strangers:
+    """Processes that get in between: SO_REUSEADDR lets them listen on a port that is only bound."""
+
+    def __init__(self, exits: ExitStack) -> None:
+        self._exits = exits
+
+    def take(self, port: int) -> None:
+        sock = self._exits.enter_context(socket.socket())
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((HOST, port))
+        sock.listen()
+
+
+def test_a_run_goes_on_with_other_ports_when_its_own_are_taken(
+    session: Session, strangers: Strangers
+) -> None:
+    with session:
+        first = session.plan
+        strangers.take(int(first.redis_url.rsplit(":", 1)[1].split("/")[0]))
+        strangers.take(first.ports["reward"]["grpc_port"])
+        strangers.take(first.ports["feed"]["port"])
+        assert session.train() is End.TIME
+        assert session.plan.redis_url != first.redis_url
+        assert session.plan.ports["reward"]["grpc_port"] != first.ports["reward"]["grpc_port"]
+        assert session.plan.ports["feed"]["port"] != first.ports["feed"]["port"]
+        assert session.plan.ports["reward"]["port"] == first.ports["reward"]["port"]
+        assert session.plan.redis_url in (session.plan.run_dir / ENDPOINTS_FILE).read_text()
+    assert "starting again with another port" in (session.plan.run_dir / "logs" / "up.log").read_text()
+
+
+def test_a_port_that_was_asked_for_is_not_exchanged(
+    tmp_path: Path, session: Session, strangers: Strangers
+) -> None:
+    port = free_port()
+    session.settings = settings(tmp_path, f"reward.port={port}")
+    with session:
+        strangers.take(port)
+        with pytest.raises(SetupError, match=f"port {port} on {HOST} is taken: .*--set reward.port=PORT"):
+            session.train()
+
+
+@pytest.mark.torch
+def test_a_password_is_in_no_command_line_and_in_no_file_for_others(
+    tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_module, "STAGES", (("feed", "reward", "trainer"),))
+    with closing(redis.Redis.from_url(redis_server.url)) as client:
+        client.config_set("requirepass", SECRET)
+    url = redis_server.url.replace("//", f"//:{SECRET}@")
+    given = settings(tmp_path, f"reward.redis_url={url}").model_copy(update={"redis_url": url})
+    with Session(given, Console(quiet=True)) as session:
+        assert session.train() is End.TIME
+        own = [child for child in psutil.Process().children() if child.is_running()]
+        assert len(own) >= 3
+        assert not [child.cmdline() for child in own if SECRET in " ".join(child.cmdline())]
+        run_dir = session.plan.run_dir
+    told = [path for path in run_dir.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert {path.name for path in told} == {SETTINGS_FILE, ENDPOINTS_FILE}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in told} == {0o600}
+    assert url.replace(SECRET, "***") in (run_dir / "trainer.toml").read_text()
