@@ -44,7 +44,9 @@ def render(position: Position, *, style: str) -> Prompt:
     try:
         write = STYLES[style]
     except KeyError:
-        raise InvalidInput(f"no prompt style {style!r}: choose from {', '.join(sorted(STYLES))}") from None
+        raise InvalidInput(
+            f"no prompt style {style[:40]!r}: choose from {', '.join(sorted(STYLES))}"
+        ) from None
     try:
         return write(position)
     except ValueError as error:

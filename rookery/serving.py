@@ -12,11 +12,13 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import grpc
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from rookery.body_limit import MAX_BODY_BYTES, BodyLimit
 from rookery.errors import InvalidInput, RookeryError, SetupError
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ ReadyCheck = Callable[[], Awaitable[str | None]]
 
 HEALTH_S = 0.5
 """How often gRPC's health is looked at."""
+
+_QUOTED_CHARS = 200
+_QUOTED_ERRORS = 10
 
 
 @dataclass
@@ -79,12 +84,14 @@ def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
-def add_problem_handlers(app: "FastAPI") -> None:
-    """Every error leaves as an RFC 9457 problem document that quotes the offending value."""
+def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    """Bounds request bodies; every error leaves as an RFC 9457 problem document that quotes the value."""
     from fastapi import Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
     from starlette.exceptions import HTTPException
+
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
 
     def problem_response(body: dict[str, object], headers: dict[str, str]) -> JSONResponse:
         return JSONResponse(
@@ -103,11 +110,14 @@ def add_problem_handlers(app: "FastAPI") -> None:
 
     @app.exception_handler(RequestValidationError)
     async def bad_request(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = [
-            f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']} (got {_short(e.get('input'))})"
-            for e in error.errors()
+        errors = error.errors()
+        quoted = [
+            f"{'.'.join(str(p)[:_QUOTED_CHARS] for p in e['loc'])}: {e['msg']} (got {_short(e.get('input'))})"
+            for e in errors[:_QUOTED_ERRORS]
         ]
-        return problem_response(problem(InvalidInput("; ".join(first))), {})
+        if len(errors) > _QUOTED_ERRORS:
+            quoted.append(f"and {len(errors) - _QUOTED_ERRORS} more")
+        return problem_response(problem(InvalidInput("; ".join(quoted))), {})
 
     @app.exception_handler(HTTPException)
     async def http_exception(request: Request, error: HTTPException) -> JSONResponse:
@@ -228,7 +238,7 @@ async def _start_grpc(service: Service) -> grpc.aio.Server | None:
         return None
     server = grpc.aio.server(
         options=[
-            ("grpc.max_receive_message_length", 64 << 20),
+            ("grpc.max_receive_message_length", MAX_BODY_BYTES),
             ("grpc.max_send_message_length", 64 << 20),
             ("grpc.so_reuseport", 0),
             ("grpc.max_connection_age_ms", round(CONNECTION_AGE_S * 1000)),
@@ -284,5 +294,7 @@ async def _guard(task: Callable[[asyncio.Event], Awaitable[None]], stopping: asy
 
 
 def _short(value: object) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    """The beginning of a value as JSON; of a large one no more is written than is shown."""
+    pieces = json.JSONEncoder(default=str).iterencode(value)
+    text = "".join(islice(pieces, _QUOTED_CHARS + 1))
+    return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}..."

@@ -6,6 +6,7 @@ from fastapi import FastAPI, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from rookery import __version__
+from rookery.body_limit import StrictBody
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Phase
 from services.data.pgn.games import Split
@@ -16,9 +17,13 @@ from services.data.rendering import MAX_MOVES, render_fen
 MAX_COUNT = 10_000
 """Positions of one answer."""
 
+MAX_BODY_BYTES = 2 << 20
+"""A position and a thousand moves are 10 kB; the parsing of much more would hold up other requests."""
+
 _LAST = (1 << 64) - 1
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {422: {"description": "A parameter out of range, quoted"}}
+_TOO_LARGE: dict[int | str, dict[str, Any]] = {413: {"description": "The body is too large"}}
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "No such game, or a broken one, named"}}
 
 
@@ -66,10 +71,8 @@ class PositionsBody(BaseModel):
     next_offset: int
 
 
-class RenderRequest(BaseModel):
+class RenderRequest(StrictBody):
     """A position and the style in which a model is to see it."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     fen: str = Field(examples=["rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2"])
     """The position."""
@@ -126,7 +129,7 @@ def create_app(order: Order, *, seed: int) -> FastAPI:
         version=__version__,
         summary="Positions from real games, by seed; the games; prompts.",
     )
-    add_problem_handlers(app)
+    add_problem_handlers(app, max_body_bytes=MAX_BODY_BYTES)
     add_probes(app, ready=_always_ready)
 
     @app.get("/v1/positions", responses=_PROBLEMS, tags=["positions"])
@@ -146,7 +149,7 @@ def create_app(order: Order, *, seed: int) -> FastAPI:
             next_offset=end,
         )
 
-    @app.post("/v1/render", responses=_PROBLEMS, tags=["prompts"])
+    @app.post("/v1/render", responses=_PROBLEMS | _TOO_LARGE, tags=["prompts"])
     def render(request: RenderRequest) -> PromptBody:
         """The messages that a model reads: what rollouts would send for this position."""
         return PromptBody.model_validate(

@@ -10,6 +10,9 @@ from rookery.prompt import render
 from rookery.trace import Position, Prompt
 from services.data.pgn.games import phase_of
 
+MAX_FEN_CHARS = 128
+"""The longest legal FEN has about 90."""
+
 MAX_MOVES = 1024
 """Before a position; no game of chess was ever so long."""
 
@@ -40,10 +43,12 @@ def render_fen(fen: str, *, style: str, last_moves: Sequence[str] = ()) -> Promp
 
 
 def _board(fen: str) -> chess.Board:
+    if len(fen) > MAX_FEN_CHARS:
+        raise InvalidInput(f"no FEN is {len(fen)} characters long: {fen[:MAX_FEN_CHARS]!r}...")
     try:
         board = chess.Board(fen)
     except ValueError as error:
-        raise InvalidInput(f"no FEN: {fen[:120]!r}: {error}") from error
+        raise InvalidInput(f"no FEN: {fen!r}: {error}") from error
     if not board.is_valid():
-        raise InvalidInput(f"no possible position: {fen[:120]!r}: {board.status()!r}")
+        raise InvalidInput(f"no possible position: {fen!r}: {board.status()!r}")
     return board

@@ -7,7 +7,6 @@ from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
 
 from rookery import __version__
-from rookery.body_limit import BodyLimit
 from rookery.errors import InvalidInput, RookeryError
 from rookery.serving import ReadyCheck, add_probes, add_problem_handlers
 from rookery.trace import Verdict
@@ -22,8 +21,6 @@ from services.reward.bodies import (
 from services.reward.callers import while_connected
 from services.reward.counting import counted
 from services.reward.scorer import Item, Scorer
-
-MAX_BODY_BYTES = 16 << 20
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
 
@@ -42,7 +39,6 @@ def create_app(scorer: Scorer) -> FastAPI:
         version=__version__,
         summary="A position and an answer in, a verdict by Stockfish out.",
     )
-    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     add_problem_handlers(app)
     add_probes(app, ready=readiness(scorer))
 

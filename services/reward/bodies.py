@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
+from rookery.body_limit import StrictBody
 from rookery.errors import RookeryError
 from rookery.serving import problem
 from rookery.trace import Outcome, Verdict
@@ -18,8 +19,8 @@ MAX_ITEMS = 1024
 _FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+class _Strict(StrictBody):
+    model_config = ConfigDict(strict=True, frozen=True)
 
 
 class ScoreRequest(_Strict):

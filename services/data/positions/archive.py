@@ -81,7 +81,7 @@ class Archive:
         """
         number = self._numbered(id) if ":" in id else self._hashed(id)
         if number is None:
-            raise NotFound(f"no game {id!r} in {len(self)} games")
+            raise NotFound(f"no game {id[:40]!r} in {len(self)} games")
         game = self.game(number)
         if game is None:
             raise NotFound(f"game {id!r} was passed over: {self.skipped[number]}")

@@ -3,31 +3,25 @@
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rookery import __version__
-from rookery.body_limit import BodyLimit
+from rookery.body_limit import StrictBody
 from rookery.errors import InvalidInput
 from rookery.serving import add_probes, add_problem_handlers
 from services.trainer.examples.conversations import Messages
 from services.trainer.reward_model.desk import Desk
 
-MAX_BODY_BYTES = 16 << 20
 
-
-class MessageBody(BaseModel):
+class MessageBody(StrictBody):
     """One chat message."""
-
-    model_config = ConfigDict(extra="forbid")
 
     role: str
     content: str
 
 
-class ItemBody(BaseModel):
+class ItemBody(StrictBody):
     """An answer to score: a chat that ends with it, or a prompt and the response."""
-
-    model_config = ConfigDict(extra="forbid")
 
     messages: list[MessageBody] | None = None
     prompt: list[MessageBody] | str | None = None
@@ -48,10 +42,8 @@ class ItemBody(BaseModel):
         return [*asked, {"role": "assistant", "content": self.response or ""}]
 
 
-class RewardsRequest(BaseModel):
+class RewardsRequest(StrictBody):
     """Answers to score."""
-
-    model_config = ConfigDict(extra="forbid")
 
     items: list[ItemBody] = Field(min_length=1, max_length=1024)
 
@@ -83,7 +75,6 @@ def create_app(desk: Desk) -> FastAPI:
     app = FastAPI(
         title="Rookery reward model", version=__version__, summary="A prompt and an answer in, a reward out."
     )
-    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     add_problem_handlers(app)
 
     async def ready() -> str | None:

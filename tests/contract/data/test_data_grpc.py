@@ -8,6 +8,7 @@ import grpc
 import httpx
 import pytest
 
+from rookery.body_limit import MAX_BODY_BYTES
 from rookery.codec import position_from_proto
 from rookery.trace import Phase, Position
 from rookery.v1 import data_pb2, data_pb2_grpc
@@ -93,6 +94,18 @@ async def test_games_are_those_of_http(
         name: value for name, value in over.json().items() if name != "moves"
     }
     assert list(game.moves) == over.json()["moves"]
+
+
+async def test_what_is_huge_is_quoted_in_part_or_refused(stub: data_pb2_grpc.DataServiceStub) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.RenderPrompt(data_pb2.RenderPromptRequest(fen="x" * (1 << 20)))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.GetGame(data_pb2.GetGameRequest(id="x" * (1 << 20)))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.RenderPrompt(data_pb2.RenderPromptRequest(fen="x" * MAX_BODY_BYTES))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_what_is_wrong_has_its_status(stub: data_pb2_grpc.DataServiceStub) -> None:

@@ -3,6 +3,7 @@
 import httpx
 import pytest
 
+from services.data.app import MAX_BODY_BYTES
 from tests.contract.data.conftest import RunningService
 
 
@@ -85,6 +86,40 @@ def test_a_wrong_question_is_quoted(
     response = render(data_service, **asked)
     assert response.status_code == 422
     assert said in response.json()["detail"]
+
+
+MILLION = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"fen": "x" * MILLION}, f"no FEN is {MILLION} characters long: 'xxx"),
+        ({"fen": "x " * 1000}, "no FEN is 2000 characters long: 'x x "),
+        ({"fen": START, "style": "x" * MILLION}, "no prompt style 'xxx"),
+        ({"fen": START, "x" * MILLION: 0}, "body.xxx"),
+        ({"fen": START, "last_moves": ["x" * 200] * 1024}, "last move 'xxx"),
+        ({"fen": START, "last_moves": [0] * 1024}, "and 1014 more"),
+        ({f"field{number}": 0 for number in range(100_000)}, "body: Value error, 100000 fields: at most 100"),
+        ([0] * 500_000, "body: Input should be a valid dictionary"),
+    ],
+)
+def test_a_huge_question_is_quoted_in_part(data_service: RunningService, asked: object, said: str) -> None:
+    response = httpx.post(f"{data_service.url}/v1/render", json=asked, timeout=60)
+    assert response.status_code == 422
+    assert said in response.json()["detail"]
+    assert len(response.content) < 4000
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_body_too_large_is_a_413(data_service: RunningService, told: bool) -> None:
+    size = 3 * MAX_BODY_BYTES
+    chunks = (b" " * (1 << 20) for _ in range(size >> 20))
+    headers = {"content-length": str(size)} if told else {}
+    response = httpx.post(f"{data_service.url}/v1/render", content=chunks, headers=headers, timeout=60)
+    assert response.status_code == 413
+    assert response.headers["content-type"] == "application/problem+json"
+    assert str(MAX_BODY_BYTES) in response.json()["title"]
 
 
 def test_styles_show_one_position(data_service: RunningService) -> None:

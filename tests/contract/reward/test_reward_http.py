@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
+from rookery.body_limit import MAX_BODY_BYTES
 from rookery.serving import problem
-from services.reward.app import MAX_BODY_BYTES
 from services.reward.bodies import MAX_ITEMS
 from services.reward.scorer import Scorer
 
@@ -62,6 +62,7 @@ async def test_optional_fields(http: httpx.AsyncClient) -> None:
         ({"fen": 7, "response": ""}, "got 7"),
         ({"fen": FEN, "response": "", "extra": 1}, "body.extra"),
         ([], "body"),
+        ({"fen": FEN, **dict.fromkeys(map(str, range(100_000)))}, "100001 fields: at most 100"),
     ],
 )
 async def test_bad_input_is_a_422_that_quotes_it(

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from rookery.body_limit import MAX_BODY_BYTES
 from rookery.trace import Outcome
-from services.reward.app import MAX_BODY_BYTES
 from services.reward.bodies import MAX_ITEMS, ScoreRequest, VerdictBody
 from services.reward.local import shared
 from services.reward.parse import MAX_BOX_CHARS
