@@ -1,6 +1,7 @@
 """The flags that commands share, and parsers whose help ends with examples."""
 
 import argparse
+import math
 from collections.abc import Callable
 from typing import TypeVar, cast, get_args
 
@@ -95,6 +96,13 @@ def share(text: str) -> float:
     """A number between 0 and 1."""
     if not 0 <= (value := _number(text, float)) <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+def above_zero(text: str) -> float:
+    """A finite number above 0."""
+    if not 0 < (value := _number(text, float)) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return value
 
 

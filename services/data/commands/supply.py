@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import chess
@@ -11,14 +12,14 @@ import chess
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
 from rookery.trace import Position
-from services.data.commands.flags import add_exams, split_of
+from services.data.commands.flags import add_exams, share, split_of
 from services.data.pgn.sources import find_sources
 from services.data.positions.archive import Archive
 from services.data.positions.distinct import Questions, read_exams
 from services.data.positions.generator import Generator
 from services.data.positions.order import Order
 from services.data.positions.sampler import Shares
-from services.data.positions.supply import Supply
+from services.data.positions.supply import Supply, strayed
 from services.data.store.kinds import POSITIONS
 from services.data.store.storage import open_file
 from services.data.store.tables import read_records
@@ -35,6 +36,9 @@ def add_positions(parsed: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group.add_argument("--split", choices=("train", "heldout", "all"), default="train", help="of the games")
     group.add_argument("--seed", type=int, default=0, help="of the positions and of what is drawn (0)")
     add_exams(group)
+    group.add_argument(
+        "--random-moves", type=share, default=0.0, help="part of them in which a few are played first (0)"
+    )
     return group
 
 
@@ -48,7 +52,16 @@ def supply(options: argparse.Namespace) -> Iterator[tuple[Supply, dict[str, Any]
     """
     asked, read = read_exams(options.exam)
     with _supply(options, asked) as (positions, origin):
-        yield positions, origin | ({"exams": [exam.summary for exam in read]} if read else {})
+        origin |= {"exams": [exam.summary for exam in read]} if read else {}
+        if part := options.random_moves:
+            origin |= {"random_moves": part}
+            drawn = positions.position
+            positions = replace(
+                positions,
+                position=lambda number: strayed(drawn(number), share=part, seed=options.seed),
+                portable=False,
+            )
+        yield positions, origin
 
 
 @contextmanager

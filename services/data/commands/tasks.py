@@ -16,7 +16,7 @@ from rookery.engines import EnginePool, find_engine
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
 from rookery.rookworld import LAYOUTS
-from services.data.commands.flags import add_style, file_name, natural, parser, positive, share
+from services.data.commands.flags import above_zero, add_style, file_name, natural, parser, positive, share
 from services.data.commands.supply import add_positions, supply
 from services.data.pgn.files import identify
 from services.data.positions.distinct import read_exams
@@ -25,14 +25,16 @@ from services.data.store.kinds import EXAMPLES
 from services.data.store.parts import Parts
 from services.data.store.storage import open_folder
 from services.data.tasks.choosing import choose
+from services.data.tasks.engine_moves import Targets
 from services.data.tasks.puzzles import Report, Wanted, puzzle_examples, read_puzzles
 from services.data.tasks.questions import Mix
-from services.data.tasks.task import LEGAL_MOVES, NEXT_FEN, PUZZLE
+from services.data.tasks.task import ENGINE_MOVES, LEGAL_MOVES, NEXT_FEN, PUZZLE
 from services.data.tasks.taskset import ROOKWORLD, Recipe, make, write_tasks
 
 EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
   rookery data tasks legal-moves --count 1000 --format ascii --out runs/legal --jsonl legal.jsonl
   rookery data tasks next-fen --count 1000 --source games/*.pgn.zst --out s3://bucket/next
+  rookery data tasks engine-moves --count 1000 --nodes 1000 --style mover-squares --out runs/engine-moves
   rookery data tasks puzzle --puzzles lichess_db_puzzle.csv.zst --count 5000 --min-rating 1200 \\
       --themes fork pin --out runs/puzzles
 """
@@ -55,7 +57,12 @@ def main(argv: list[str]) -> int:
 
 async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
     mix = Mix(options.state_share, options.illegal_share, options.ending_share)
-    recipe = Recipe(options.task, options.seed, options.format, options.nodes, options.layout, mix)
+    targets = Targets(
+        options.lines, options.candidates, options.temperature, options.best_share, options.uniform_share
+    )
+    recipe = Recipe(
+        options.task, options.seed, options.format, options.nodes, options.layout, mix, options.style, targets
+    )
     folder = open_folder(options.out)
     with supply(options) as (positions, origin), Progress() as progress:
         async with _engines(options) as engines:
@@ -77,7 +84,7 @@ async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _engines(options: argparse.Namespace) -> AsyncIterator[EnginePool | None]:
-    if options.task != ROOKWORLD:
+    if options.task not in (ROOKWORLD, ENGINE_MOVES):
         yield None
         return
     path = find_engine(options.engine, setting="--engine")
@@ -138,11 +145,11 @@ def _parser() -> argparse.ArgumentParser:
     parsed = parser(
         "tasks",
         "Writes questions with their answers: RookWorld's P: and A: lines with repaired labels, the legal\n"
-        "moves, the position after a move, puzzles from Lichess. Stopped and called again with the same\n"
-        "flags, it goes on where it was.",
+        "moves, the position after a move, candidate moves with the engine's opinion as soft targets,\n"
+        "puzzles from Lichess. Stopped and called again with the same flags, it goes on where it was.",
         examples=EXAMPLES_SHOWN,
     )
-    parsed.add_argument("task", choices=(ROOKWORLD, LEGAL_MOVES, NEXT_FEN, PUZZLE))
+    parsed.add_argument("task", choices=(ROOKWORLD, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE))
     parsed.add_argument("--count", type=positive, required=True, help="examples; of puzzles, puzzles")
     parsed.add_argument("--out", required=True, help="folder or URL for tasks.parquet and manifest.json")
     parsed.add_argument(
@@ -155,16 +162,23 @@ def _parser() -> argparse.ArgumentParser:
     parsed.add_argument(
         "--format", choices=tuple(FORMATS), default="fen", help="of legal-moves and next-fen (fen)"
     )
+    add_style(parsed, default="fen")
+    _add_engine(parsed)
     _add_rookworld(parsed)
+    _add_engine_moves(parsed)
     _add_puzzles(parsed)
     return parsed
 
 
-def _add_rookworld(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("rookworld")
-    group.add_argument("--nodes", type=positive, default=20_000, help="nodes a P: position (20000)")
+def _add_engine(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("rookworld and engine-moves")
+    group.add_argument("--nodes", type=positive, default=20_000, help="nodes a position (20000)")
     group.add_argument("--engines", type=positive, default=os.cpu_count() or 1, help="one a core")
     group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
+
+
+def _add_rookworld(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("rookworld")
     group.add_argument("--layout", choices=tuple(LAYOUTS), default="published", help="columns of P: lines")
     group.add_argument("--state-share", type=share, default=0.2, help="A: lines of all (0.2)")
     group.add_argument("--illegal-share", type=share, default=0.05, help="illegal moves of A: lines (0.05)")
@@ -173,10 +187,20 @@ def _add_rookworld(parsed: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_engine_moves(parsed: argparse.ArgumentParser) -> None:
+    group = parsed.add_argument_group("engine-moves")
+    group.add_argument("--lines", type=positive, default=8, help="best moves that the engine shows (8)")
+    group.add_argument("--candidates", type=positive, default=3, help="moves named before the choice (3)")
+    group.add_argument(
+        "--temperature", type=above_zero, default=0.05, help="of the moves' win chances (0.05)"
+    )
+    group.add_argument("--best-share", type=share, default=0.3, help="of the engine's first choice (0.3)")
+    group.add_argument("--uniform-share", type=share, default=0.1, help="spread over all legal moves (0.1)")
+
+
 def _add_puzzles(parsed: argparse.ArgumentParser) -> None:
     group = parsed.add_argument_group("puzzle")
     group.add_argument("--puzzles", metavar="CSV", help="the Lichess table, compressed or not, or a URL")
-    add_style(group, default="fen")
     group.add_argument("--min-rating", type=natural, default=0)
     group.add_argument("--max-rating", type=natural, default=9999)
     group.add_argument("--max-deviation", type=natural, default=9999, help="of the rating")

@@ -1,10 +1,14 @@
 """Numbered positions for work that is done in parts, and the ones among them that nobody has asked yet."""
 
+import random
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
+import chess
+
 from rookery.trace import Position
+from services.data.pgn.games import LAST_MOVES, phase_of
 from services.data.positions.distinct import Questions, key_of
 
 PART = 128
@@ -54,3 +58,29 @@ def fresh(supply: Supply, *, done: Container[int], seen: set[int]) -> Iterator[t
             old = 0
             seen.add(key)
             yield number, position
+
+
+def strayed(position: Position, *, share: float, seed: int) -> Position:
+    """The position after one to three random legal moves, in `share` of all cases.
+
+    So a model sees pieces left to be taken and mates left to be given, which good games hardly have. It
+    never ends the game. What is played depends on the seed and the position alone.
+    """
+    rng = random.Random(f"{seed}:{position.id}:strayed")
+    if rng.random() >= share:
+        return position
+    board = chess.Board(position.fen)
+    for _ in range(1 + int(rng.random() * 3)):
+        moves = list(board.legal_moves)
+        board.push(moves[int(rng.random() * len(moves))])
+        if board.is_game_over():
+            board.pop()
+            break
+    played = tuple(move.uci() for move in board.move_stack)
+    return replace(
+        position,
+        fen=board.fen(),
+        ply=position.ply + len(played),
+        phase=phase_of(board),
+        last_moves=(position.last_moves + played)[-LAST_MOVES:],
+    )

@@ -90,7 +90,7 @@ def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
             f"{len(analysis.lines)} of {wanted} moves judged in {analysis.nodes} nodes: {fen!r}"
         )
     judged = [
-        (_seen_by(board, line.pv[0]), rookworld.to_pawns(line.evaluation)) for line in analysis.lines[:wanted]
+        (seen_by(board, line.pv[0]), rookworld.to_pawns(line.evaluation)) for line in analysis.lines[:wanted]
     ]
     best = max(judged, key=lambda move: move[1])[0]
     shuffled = sorted(judged, key=lambda _: rng.random())
@@ -103,8 +103,8 @@ def state_line(position: Position, rng: random.Random, *, mix: Mix = MIX) -> Sta
     return arbiter.step(position.fen, move, recent=position.last_moves)
 
 
-def _seen_by(board: chess.Board, uci: str) -> str:
-    """The move on the caller's board for one on the engine's."""
+def seen_by(board: chess.Board, uci: str) -> str:
+    """The move on the caller's board for one on the engine's, which has White to move."""
     if board.turn:
         return uci
     move = chess.Move.from_uci(uci)

@@ -3,6 +3,7 @@
 * `P`, `A`: RookWorld's lines, cut where the model goes on (`services.data.tasks.rookworld` makes them).
 * `legal-moves`: a position; every legal move.
 * `next-fen`: a position and a legal move; the position after it.
+* `engine-moves`: a position; candidate moves and the best of them (`services.data.tasks.engine_moves`).
 * `puzzle`: a position from the Lichess puzzles; the one good move (`services.data.tasks.puzzles`).
 
 What a prompt says is `rookery.prompt`'s business, and what is true `rookery.arbiter`'s.
@@ -20,14 +21,26 @@ from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Message, Position, Prompt
 
 POLICY, STATE, LEGAL_MOVES, NEXT_FEN, PUZZLE = "P", "A", "legal-moves", "next-fen", "puzzle"
-TASKS = (POLICY, STATE, LEGAL_MOVES, NEXT_FEN, PUZZLE)
+ENGINE_MOVES = "engine-moves"
+TASKS = (POLICY, STATE, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """Texts that could stand in place of an answer's characters `start` to `end`, each with its weight."""
+
+    start: int
+    end: int
+    texts: tuple[str, ...]
+    weights: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """A question, as a model reads it, and the right answer.
 
-    `fen` is the board that the question is about, `move` the move where it is about one.
+    `fen` is the board that the question is about, `move` the move where it is about one. `alternatives` are
+    soft targets for `rookery sft`.
     """
 
     id: str
@@ -36,6 +49,7 @@ class Example:
     prompt: tuple[Message, ...]
     answer: str
     move: str = ""
+    alternatives: tuple[Alternatives, ...] = ()
 
     @property
     def messages(self) -> list[dict[str, str]]:

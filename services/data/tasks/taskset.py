@@ -7,7 +7,7 @@ them and the recipe alone: stopped anywhere or never stopped, the same recipe gi
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby, islice
 from typing import Any
 
@@ -21,9 +21,18 @@ from services.data.store.manifest import write_manifest
 from services.data.store.parts import Parts
 from services.data.store.storage import Folder
 from services.data.store.tables import writing
+from services.data.tasks.engine_moves import TARGETS, Targets, engine_moves
 from services.data.tasks.questions import MIX, Mix
 from services.data.tasks.rookworld import Engines, lines
-from services.data.tasks.task import LEGAL_MOVES, NEXT_FEN, Example, legal_moves, next_fen, rookworld_example
+from services.data.tasks.task import (
+    ENGINE_MOVES,
+    LEGAL_MOVES,
+    NEXT_FEN,
+    Example,
+    legal_moves,
+    next_fen,
+    rookworld_example,
+)
 
 PARQUET = "tasks.parquet"
 
@@ -33,7 +42,10 @@ ROOKWORLD = "rookworld"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What decides the examples, beside the positions. `nodes` and `layout` are of RookWorld's lines."""
+    """What decides the examples, beside the positions.
+
+    `layout` and `mix` are of RookWorld's lines, `style` and `targets` of engine moves, `nodes` of both.
+    """
 
     task: str
     seed: int = 0
@@ -41,6 +53,8 @@ class Recipe:
     nodes: int = 20_000
     layout: str = "published"
     mix: Mix = MIX
+    style: str = "fen"
+    targets: Targets = TARGETS
 
 
 async def make(
@@ -78,19 +92,32 @@ async def make(
 async def _examples(
     positions: Iterable[Position], recipe: Recipe, engines: Engines | None
 ) -> AsyncGenerator[Example]:
-    if recipe.task == ROOKWORLD and engines is not None:
-        made = lines(positions, engines, nodes=recipe.nodes, seed=recipe.seed, mix=recipe.mix)
-        async with aclosing(made) as labelled:
-            async for position, line in labelled:
-                yield rookworld_example(position, line, layout=recipe.layout)
-    elif recipe.task == NEXT_FEN:
+    if recipe.task == NEXT_FEN:
         for example in next_fen(positions, seed=recipe.seed, form=recipe.form):
             yield example
     elif recipe.task == LEGAL_MOVES:
         for example in legal_moves(positions, form=recipe.form):
             yield example
+    elif recipe.task in (ROOKWORLD, ENGINE_MOVES) and engines is not None:
+        async with aclosing(_judged(positions, recipe, engines)) as judged:
+            async for example in judged:
+                yield example
     else:
         raise InvalidInput(f"no examples of {recipe.task!r} can be made from positions")
+
+
+async def _judged(positions: Iterable[Position], recipe: Recipe, engines: Engines) -> AsyncGenerator[Example]:
+    nodes, seed = recipe.nodes, recipe.seed
+    if recipe.task == ENGINE_MOVES:
+        style, targets = recipe.style, recipe.targets
+        made = engine_moves(positions, engines, style=style, nodes=nodes, targets=targets, seed=seed)
+        async with aclosing(made) as examples:
+            async for example in examples:
+                yield example
+        return
+    async with aclosing(lines(positions, engines, nodes=nodes, seed=seed, mix=recipe.mix)) as labelled:
+        async for position, line in labelled:
+            yield rookworld_example(position, line, layout=recipe.layout)
 
 
 def write_tasks(
@@ -113,7 +140,8 @@ def write_tasks(
             by_task[example.task] += 1
             table.add(example)
             if chats:
-                chats.add({"messages": example.messages})
+                soft = {"alternatives": [asdict(part) for part in example.alternatives]}
+                chats.add({"messages": example.messages} | (soft if example.alternatives else {}))
             if plain:
                 plain.write(example.text.encode() + b"\n")
     written = [file.written for file in (table, chats, plain) if file]

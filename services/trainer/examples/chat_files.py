@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.examples.conversations import Messages, answered
+from services.trainer.examples.conversations import Chat, chat_of
 
 
 class Chats(Protocol):
@@ -25,7 +25,7 @@ class Chats(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> Messages: ...
+    def __getitem__(self, index: int) -> Chat: ...
 
 
 def open_chats(path: Path) -> Chats:
@@ -44,7 +44,7 @@ def open_chats(path: Path) -> Chats:
 
 
 class ChatFile:
-    """A JSONL file of `{"messages": [...]}`; blank lines do not count."""
+    """A JSONL file of `{"messages": [...]}`, with or without `alternatives`; blank lines do not count."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,12 +55,12 @@ class ChatFile:
     def __len__(self) -> int:
         return len(self._starts)
 
-    def __getitem__(self, index: int) -> Messages:
+    def __getitem__(self, index: int) -> Chat:
         start = self._starts[index]
         end = self._bytes.find(b"\n", start)
         line = self._bytes[start : end if end >= 0 else len(self._bytes)]
         try:
-            return answered(json.loads(line)["messages"])
+            return chat_of(json.loads(line), "messages")
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"{self._place(start)}: not a chat example: {line[:120]!r}") from error
         except InvalidInput as error:
@@ -72,7 +72,10 @@ class ChatFile:
 
 
 class ParquetChats:
-    """A Parquet file: `messages`, or `prompt` beside `answer` (annotations, tasks) or `chosen` (pairs)."""
+    """A Parquet file: `messages`, or `prompt` beside `answer` (annotations, tasks) or `chosen` (pairs).
+
+    A column `alternatives` holds soft targets.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -85,20 +88,21 @@ class ParquetChats:
                     f"{path} has columns {', '.join(names)}: "
                     "messages, prompt and answer, or prompt and chosen are read here"
                 )
-            self._table = pq.read_table(path, columns=columns)
+            self._columns = columns
+            soft = ["alternatives"] if "alternatives" in names else []
+            self._table = pq.read_table(path, columns=columns + soft)
         except (pa.ArrowException, OSError) as error:
             raise InvalidInput(f"{path} is no Parquet file: {error}") from error
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
-    def __getitem__(self, index: int) -> Messages:
+    def __getitem__(self, index: int) -> Chat:
         (row,) = self._table.slice(index, 1).to_pylist()
-        answer = row[self._answer]
-        if self._answer != "messages" and isinstance(answer, str):
-            answer = [{"role": "assistant", "content": answer}]
+        if self._answer != "messages" and isinstance(row[self._answer], str):
+            row[self._answer] = [{"role": "assistant", "content": row[self._answer]}]
         try:
-            return answered(*([row["prompt"]] if "prompt" in row else []), answer)
+            return chat_of(row, *self._columns)
         except InvalidInput as error:
             raise InvalidInput(f"{self.path}, row {index}: {error}") from error
 

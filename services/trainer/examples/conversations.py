@@ -1,14 +1,37 @@
 """Chats to token ids: context, and the answer that carries loss."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from jinja2 import TemplateError
 
 from rookery.errors import InvalidInput
+from services.trainer.examples.alternatives import Alternatives, soft_targets
 from services.trainer.fitting.layout import Example
 
 Messages = list[dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A conversation with the assistant's answer last, and soft targets of parts of that answer."""
+
+    messages: Messages
+    alternatives: Sequence[Alternatives] = ()
+
+
+def chat_of(row: Mapping[str, Any], *columns: str) -> Chat:
+    """The messages of these columns, the answer's last, and the column `alternatives`, if it has one.
+
+    Raises:
+        InvalidInput: they are no such thing.
+    """
+    alternatives = row.get("alternatives") or ()
+    return Chat(
+        answered(*(row[name] for name in columns)), [Alternatives.of(value) for value in alternatives]
+    )
 
 
 def answered(*parts: Any) -> Messages:
@@ -40,17 +63,18 @@ def _is_text(value: Any) -> bool:
         return False
 
 
-def tokenize(conversations: Sequence[Messages], tokenizer: Any) -> list[Example]:
+def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
     """Applies the model's chat template; the answer is what it adds to the prompt that asks for one.
 
     Prompt and answer are tokenised apart, as they are when the model generates.
 
     Raises:
         InvalidInput: the template does not render a conversation as its own prompt plus the answer,
-            so nobody could say which tokens are the assistant's.
+            so nobody could say which tokens are the assistant's; or alternatives do not fit the tokens.
     """
     answers, prompts = [], []
-    for messages in conversations:
+    for chat in chats:
+        messages = chat.messages
         if len(messages) < 2:
             raise InvalidInput(f"nothing comes before the answer {messages[0]['content'][:80]!r}")
         try:
@@ -63,5 +87,21 @@ def tokenize(conversations: Sequence[Messages], tokenizer: Any) -> list[Example]
         answers.append(text[len(prompt) :])
         prompts.append(prompt)
     prompt_ids = tokenizer(prompts, add_special_tokens=False)["input_ids"]
-    answer_ids = tokenizer(answers, add_special_tokens=False)["input_ids"]
-    return [Example(prompt, (answer,)) for prompt, answer in zip(prompt_ids, answer_ids, strict=True)]
+    soft = any(chat.alternatives for chat in chats)
+    tokens = tokenizer(answers, add_special_tokens=False, return_offsets_mapping=soft)
+    ids_of = cache(lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
+    examples = [
+        Example(prompt, (answer,)) for prompt, answer in zip(prompt_ids, tokens["input_ids"], strict=True)
+    ]
+    for i, chat in enumerate(chats):
+        if chat.alternatives:
+            places = soft_targets(
+                chat.alternatives,
+                chat.messages[-1]["content"],
+                within=answers[i],
+                ids=tokens["input_ids"][i],
+                offsets=tokens["offset_mapping"][i],
+                ids_of=ids_of,
+            )
+            examples[i] = replace(examples[i], soft_targets=places)
+    return examples

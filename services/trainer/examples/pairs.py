@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.examples.conversations import Messages, answered, tokenize
+from services.trainer.examples.conversations import Chat, Messages, answered, tokenize
 from services.trainer.fitting.layout import Example
 
 logger = logging.getLogger(__name__)
@@ -105,8 +105,8 @@ def _fraction(key: bytes) -> float:
 def _tokenised(path: Path, tokenizer: Any) -> Iterator[TokenPair]:
     rows = _rows(path)
     while some := list(islice(rows, _TOKENISED_AT_ONCE)):
-        chosen = tokenize([row.chat("chosen") for row in some], tokenizer)
-        rejected = tokenize([row.chat("rejected") for row in some], tokenizer)
+        chosen = tokenize([Chat(row.chat("chosen")) for row in some], tokenizer)
+        rejected = tokenize([Chat(row.chat("rejected")) for row in some], tokenizer)
         for row, better, worse in zip(some, chosen, rejected, strict=True):
             answers = (better.answers[0], worse.answers[0])
             fen = row.text("fen")

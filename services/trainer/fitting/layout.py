@@ -8,8 +8,8 @@ each prompt with each answer alone, however they are laid; only the work differs
 Shapes: B rows, T tokens of the longest row, K answers, N answer tokens.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 
 import torch
@@ -21,12 +21,14 @@ from services.trainer.model.attention import Blocks, Stretch
 class Example:
     """Token ids of a prompt and of its answers: one to imitate, or the chosen and the rejected.
 
-    `gap` says how much better the chosen is, in win probability.
+    `gap` says how much better the chosen is, in win probability. `soft_targets` maps places in the only
+    answer to distributions over token ids, which are learned there instead of the answer's own token.
     """
 
     prompt_ids: list[int]
     answers: tuple[list[int], ...]
     gap: float = 0.0
+    soft_targets: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -41,11 +43,12 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """One forward pass. Entry n of the N-vectors belongs to the n-th answer token, of answer `answer_N[n]`.
+    """One forward pass. Entry n of the N-vectors belongs to the n-th target, in answer `answer_N[n]`.
 
-    `predictor_N` indexes the flattened [B * T] hidden state that predicts it, `end_K` the one at the last
-    token of each answer. The answers of an example stand together, and `gaps_K` repeats its gap for each.
-    Without blocks, plain causal attention is right.
+    An answer token is one target of weight 1, or, with a soft target, one for each token of its distribution,
+    of that probability in `weights_N`. `predictor_N` indexes the flattened [B * T] hidden state that predicts
+    it, `end_K` the one at the last token of each answer. The answers of an example stand together, and
+    `gaps_K` repeats its gap for each. Without blocks, plain causal attention is right.
     """
 
     ids_BT: torch.Tensor
@@ -53,6 +56,7 @@ class Laid:
     blocks: Blocks | None
     predictor_N: torch.Tensor
     targets_N: torch.Tensor
+    weights_N: torch.Tensor
     answer_N: torch.Tensor
     end_K: torch.Tensor
     gaps_K: torch.Tensor
@@ -102,7 +106,7 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     ids = torch.zeros(len(lines), width, dtype=torch.long)
     # Those of padding go on: transformers would draw a mask, taking restarts for packed sequences.
     positions = torch.arange(width).repeat(len(lines), 1)
-    predictor: list[int] = []
+    targets: list[tuple[int, int, float, int]] = []  # predictor, token, weight, answer
     ends: list[int] = []
     stretches: list[Stretch] = []
     for index, line in enumerate(lines):
@@ -114,20 +118,23 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
             at, last = start + prompt, index * width + start + prompt - 1
             for answer in example.answers:
                 positions[index, at : at + len(answer)] = torch.arange(prompt, prompt + len(answer))
-                if answer:  # a template may add nothing to one that says nothing
-                    predictor += [last, *range(index * width + at, index * width + at + len(answer) - 1)]
+                for place, token in enumerate(answer):
+                    predictor = index * width + at + place - 1 if place else last
+                    for target, weight in example.soft_targets.get(place, {token: 1.0}).items():
+                        targets.append((predictor, target, weight, len(ends)))
                 at += len(answer)
                 ends.append(index * width + at - 1)
             stretches += _stretches(example, start)
             start = end
-    flat = [answer for example in examples for answer in example.answers]
+    predictors, tokens, weights, answers = zip(*targets, strict=True) if targets else ((), (), (), ())
     return Laid(
         ids_BT=ids.to(device),
         positions_BT=positions.to(device),
         blocks=None if alone else Blocks.of(stretches, device=device),
-        predictor_N=torch.tensor(predictor, dtype=torch.long, device=device),
-        targets_N=torch.tensor(list(chain(*flat)), dtype=torch.long, device=device),
-        answer_N=torch.tensor([k for k, a in enumerate(flat) for _ in a], dtype=torch.long, device=device),
+        predictor_N=torch.tensor(predictors, dtype=torch.long, device=device),
+        targets_N=torch.tensor(tokens, dtype=torch.long, device=device),
+        weights_N=torch.tensor(weights, dtype=torch.float32, device=device),
+        answer_N=torch.tensor(answers, dtype=torch.long, device=device),
         end_K=torch.tensor(ends, device=device),
         gaps_K=torch.tensor([example.gap for example in examples for _ in example.answers], device=device),
     )

@@ -20,7 +20,7 @@ from services.trainer.settings import SftSettings
 
 
 class Imitation:
-    """The course: each answer token is as likely as it can be."""
+    """The course: cross-entropy of each answer token, or of its soft target."""
 
     name = "sft"
 
@@ -35,7 +35,7 @@ class Imitation:
 
     def sums(self, laid: Laid) -> Sums:
         """Cross-entropy in nats."""
-        return {"loss": -answer_logprobs(self.model, laid).sum()}
+        return {"loss": -(laid.weights_N * answer_logprobs(self.model, laid)).sum()}
 
     def evaluate(self) -> dict[str, float]:
         """Mean cross-entropy of a held-out token, and its exponential."""

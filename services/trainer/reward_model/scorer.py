@@ -13,7 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from rookery import metrics
 from rookery.errors import InvalidInput, RookeryError
-from services.trainer.examples.conversations import Messages, tokenize
+from services.trainer.examples.conversations import Chat, Messages, tokenize
 from services.trainer.fitting.backbone import load_scorer, load_tokenizer
 from services.trainer.reward_model.card import read
 
@@ -45,7 +45,7 @@ class RewardScorer:
         """
         if not chat or chat[-1]["role"] != "assistant":
             raise InvalidInput(f"the last message is not the assistant's: {str(chat)[-200:]!r}")
-        [example] = tokenize([chat], self._tokenizer)
+        [example] = tokenize([Chat(chat)], self._tokenizer)
         text = [*example.prompt_ids, *example.answers[0]]
         if len(text) > self._longest:
             raise InvalidInput(f"{len(text)} tokens; the reward model reads {self._longest}")

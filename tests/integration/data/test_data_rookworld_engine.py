@@ -1,5 +1,6 @@
 """`P:` lines labelled by the real Stockfish: sound for both colours and the same every time."""
 
+import json
 from itertools import islice
 from pathlib import Path
 
@@ -70,3 +71,18 @@ def test_the_command_writes_lines_that_read_back(
     assert len(policies) + len(states) == 40
     assert 8 < len(states) < 32
     assert all(step(state.fen, state.move).answer == state.answer for state in states)
+
+
+@pytest.mark.stockfish
+def test_engine_moves_are_resumable_data_for_sft(stockfish_path: str, tmp_path: Path) -> None:
+    flags = ["--count", "12", "--nodes", "500", "--engine", stockfish_path, "--jsonl", "moves.jsonl"]
+    flags += ["--style", "mover-squares", "--random-moves", "0.5", "--temperature", "0.1"]
+    for name in ("one", "two"):
+        assert main(["tasks", "engine-moves", *flags, "--out", str(tmp_path / name)]) == 0
+    first, second = ((tmp_path / name / "moves.jsonl").read_text() for name in ("one", "two"))
+    assert first == second
+    for row in map(json.loads, first.splitlines()):
+        answer = row["messages"][-1]["content"]
+        for part in row["alternatives"]:
+            assert answer[part["start"] : part["end"]] in part["texts"]
+            assert sum(part["weights"]) > 0

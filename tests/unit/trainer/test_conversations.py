@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerFast  # noqa: E402
 
 from services.trainer.examples.chat_examples import ChatExamples  # noqa: E402
 from services.trainer.examples.chat_files import open_chats  # noqa: E402
-from services.trainer.examples.conversations import Messages, tokenize  # noqa: E402
+from services.trainer.examples.conversations import Chat, Messages, tokenize  # noqa: E402
 from services.trainer.fitting.backbone import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
 
 QUESTION = {"role": "user", "content": "the board"}
@@ -71,7 +71,7 @@ def test_only_the_last_answer_carries_loss(
         for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
     chat += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    [example] = tokenize([chat], tokenizer)
+    [example] = tokenize([Chat(chat)], tokenizer)
     prompt, learned = tokenizer.decode(example.prompt_ids), tokenizer.decode(example.answers[0])
     # What a server would be given is context to the last token; what it would have to say is the rest.
     assert prompt == tokenizer.apply_chat_template(chat[:-1], tokenize=False, add_generation_prompt=True)
@@ -82,26 +82,26 @@ def test_only_the_last_answer_carries_loss(
 def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
     rewriting = _bytes_tokenizer("{{ messages | length }}{{ messages[-1].content }}")
     with pytest.raises(InvalidInput, match="not a prefix"):
-        tokenize([[QUESTION, ANSWER]], rewriting)
+        tokenize([Chat([QUESTION, ANSWER])], rewriting)
 
 
 def test_a_conversation_without_a_prompt_is_refused() -> None:
     with pytest.raises(InvalidInput, match="nothing comes before the answer 'e4'"):
-        tokenize([[ANSWER]], TOKENIZERS["plain"])
+        tokenize([Chat([ANSWER])], TOKENIZERS["plain"])
 
 
 def test_a_tokenizer_without_a_template_gets_the_plain_one(tmp_path: Path) -> None:
     bare = _bytes_tokenizer("")
     bare.chat_template = None
     bare.save_pretrained(tmp_path)
-    [example] = tokenize([[QUESTION, ANSWER]], load_tokenizer(tmp_path))
+    [example] = tokenize([Chat([QUESTION, ANSWER])], load_tokenizer(tmp_path))
     assert bare.decode(example.prompt_ids) == "the board"
     assert bare.decode(example.answers[0]) == "e4</s>"
 
 
 def test_rook_tinys_answer_ends_with_its_end(tiny_model: Path) -> None:
     tokenizer = load_tokenizer(tiny_model)
-    [example] = tokenize([[QUESTION, {"role": "assistant", "content": "\\boxed{e2e4}"}]], tokenizer)
+    [example] = tokenize([Chat([QUESTION, {"role": "assistant", "content": "\\boxed{e2e4}"}])], tokenizer)
     assert tokenizer.decode(example.answers[0]) == "\\boxed{e2e4}<|end|>"
     assert tokenizer.decode(example.prompt_ids).endswith("<|assistant|>")
 
@@ -143,7 +143,7 @@ def test_parquet_is_read_in_the_forms_of_the_data_service(tmp_path: Path, row: d
     pq.write_table(pa.Table.from_pylist([row, row]), tmp_path / "x.parquet")
     chats = open_chats(tmp_path / "x.parquet")
     assert len(chats) == 2
-    assert chats[1] == [QUESTION, ANSWER]
+    assert chats[1].messages == [QUESTION, ANSWER]
     assert len(ChatExamples(chats, TOKENIZERS["plain"], max_length=50)) == 2
 
 
@@ -177,7 +177,7 @@ def test_a_file_without_examples_is_refused(tmp_path: Path) -> None:
 def test_a_template_that_refuses_a_chat_says_why() -> None:
     strict = _bytes_tokenizer("{{ raise_exception('roles must alternate') }}")
     with pytest.raises(InvalidInput, match=r"the chat template refuses .*: roles must alternate"):
-        tokenize([[QUESTION, ANSWER]], strict)
+        tokenize([Chat([QUESTION, ANSWER])], strict)
 
 
 def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
@@ -211,3 +211,50 @@ def test_bad_examples_are_named(tmp_path: Path, text: str, message: str) -> None
         chats = open_chats(path)
         for index in range(len(chats)):
             chats[index]
+
+
+_ROW = {
+    "messages": [QUESTION, {"role": "assistant", "content": "\\boxed{e2e4}"}],
+    "alternatives": [
+        {"start": 7, "end": 11, "texts": ["e2e4", "e2e3", "d2d4", "a2a3"], "weights": [2, 1, 1, 0]}
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.parquet"])
+def test_alternatives_become_the_distribution_of_each_token(
+    tmp_path: Path, tiny_model: Path, name: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(json.dumps(_ROW))
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist([_ROW]), path)
+    tokenizer = load_tokenizer(tiny_model)
+    [example] = ChatExamples(open_chats(path), tokenizer, max_length=50).examples([0])
+    said = {
+        place: {tokenizer.decode(token): weight for token, weight in target.items()}
+        for place, target in example.soft_targets.items()
+    }
+    assert said == {1: {"e2": 0.75, "d2": 0.25}, 2: {"e4": pytest.approx(2 / 3), "e3": pytest.approx(1 / 3)}}
+    assert tokenizer.decode(example.answers[0]) == "\\boxed{e2e4}<|end|>"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"start": 8}, "'2e4', characters 8 to 11 of .* must be one of them and consist of whole tokens"),
+        ({"texts": ["e2e3", "d2d4"], "weights": [1, 1]}, "'e2e4', characters 7 to 11 .* must be one of them"),
+        ({"texts": ["e2e4", "e2e4q"], "weights": [1, 1]}, "the tokens of one begin another"),
+        ({"texts": ["e2e4", "e2"], "weights": [1, 1]}, "the tokens of one begin another"),
+        ({"weights": [1, 1]}, "different texts and a weight for each"),
+        ({"weights": [0, 0, 0, 0]}, "are no probabilities"),
+        ({"weights": None}, "start, end, texts and weights, not"),
+    ],
+)
+def test_alternatives_that_do_not_fit_are_refused(
+    tmp_path: Path, tiny_model: Path, change: dict[str, object], said: str
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps(_ROW | {"alternatives": [_ROW["alternatives"][0] | change]}))  # type: ignore[operator]
+    with pytest.raises(InvalidInput, match=said):
+        ChatExamples(open_chats(path), load_tokenizer(tiny_model), max_length=50)

@@ -57,6 +57,19 @@ def test_the_loss_is_the_cross_entropy_of_the_full_logits(tiny_model: Path) -> N
     assert loss.item() == pytest.approx(model(input_ids=ids, labels=labels).loss.item(), rel=1e-5)
 
 
+def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    soft = Example([9, 6], ([17, 8],), soft_targets={1: {8: 0.5, 7: 0.25, 20: 0.25}})
+    examples = [Example([5], ([6, 7, 8],)), soft]
+    course = sft.Imitation(model, _settings(tiny_model, tiny_model, tiny_model))
+    loss = course.sums(lay(rows(examples)))["loss"]
+    logs = model(input_ids=torch.tensor([[5, 6, 7, 8], [9, 6, 17, 8]])).logits.log_softmax(-1)
+    hard = logs[0, 0, 6] + logs[0, 1, 7] + logs[0, 2, 8] + logs[1, 1, 17]
+    expected = hard + logs[1, 2, 8] / 2 + logs[1, 2, 7] / 4 + logs[1, 2, 20] / 4
+    assert loss.item() == pytest.approx(-expected.item(), rel=1e-5)
+    assert course.weight(examples) == 5
+
+
 def test_every_example_comes_once_an_epoch_and_skipping_is_the_same_order(
     tiny_model: Path, data: Path
 ) -> None:

@@ -1,0 +1,99 @@
+"""Candidates drawn by the engine's opinion, the best of them chosen, and that opinion as soft targets."""
+
+import asyncio
+import math
+from collections import Counter
+
+import chess
+import pytest
+
+from rookery.trace import Evaluation, Phase, Position
+from rookery.uci import Analysis, Line, Query
+from services.data.positions.supply import strayed
+from services.data.tasks.engine_moves import Targets, engine_moves, probabilities
+from services.data.tasks.task import Example
+
+FEN = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
+ANALYSIS = Analysis(
+    (
+        Line(Evaluation(mate=1), ("a1a8",)),
+        Line(Evaluation(cp=300), ("g1f2",)),
+        Line(Evaluation(cp=0), ("a1b1",)),
+    ),
+    1000,
+)
+TARGETS = Targets(lines=3, temperature=0.05, best=0.3, uniform=0.1)
+
+
+class Known:
+    """Engines that say the same of every position."""
+
+    async def search(self, query: Query) -> Analysis:
+        assert (query.fen, query.nodes, query.lines) == (FEN, 1000, 3)
+        return ANALYSIS
+
+
+def examples(*positions: Position, style: str = "mover-squares") -> list[Example]:
+    async def collect() -> list[Example]:
+        made = engine_moves(positions, Known(), style=style, nodes=1000, targets=TARGETS, seed=3)
+        return [example async for example in made]
+
+    return asyncio.run(collect())
+
+
+def position(fen: str, name: str = "p") -> Position:
+    return Position(name, fen, 5, Phase.ENDGAME, "g", ("e2e4", "e7e5"))
+
+
+def test_probabilities_are_shared_as_the_module_says() -> None:
+    weights = probabilities(chess.Board(FEN), ANALYSIS, TARGETS)
+    legal = {move.uci() for move in chess.Board(FEN).legal_moves}
+    assert set(weights) == legal
+    assert sum(weights.values()) == pytest.approx(1)
+    soft = {move: weight - 0.1 / len(legal) for move, weight in weights.items()}
+    soft["a1a8"] -= 0.3
+    win = {"a1a8": 0.97545, "g1f2": 0.75112, "a1b1": 0.5}
+    assert math.log(soft["a1a8"] / soft["g1f2"]) == pytest.approx(
+        (win["a1a8"] - win["g1f2"]) / 0.05, abs=1e-3
+    )
+    assert soft["a1c1"] == pytest.approx(soft["a1b1"] * math.exp(-0.1 / 0.05))
+
+
+def test_the_best_candidate_is_chosen_and_each_comes_with_what_was_left() -> None:
+    chosen: Counter[str] = Counter()
+    for example in examples(*(position(FEN, str(number)) for number in range(200))):
+        drawn = example.answer.removeprefix("<think>").partition("</think>")[0].split()
+        assert len(set(drawn)) == 3
+        ranked = [move for move in ("a1a8", "g1f2", "a1b1") if move in drawn]
+        assert example.answer.endswith(f"</think>\\boxed{{{(ranked or drawn)[0]}}}")
+        for number, (move, part) in enumerate(zip(drawn, example.alternatives, strict=True)):
+            assert example.answer[part.start : part.end] == move
+            assert not set(drawn[:number]) & set(part.texts)
+            assert len(part.texts) == len(part.weights) == chess.Board(FEN).legal_moves.count() - number
+        chosen[drawn[0]] += 1
+    assert chosen["a1a8"] / 200 == pytest.approx(
+        probabilities(chess.Board(FEN), ANALYSIS, TARGETS)["a1a8"], abs=0.1
+    )
+
+
+def test_moves_are_those_of_the_board_that_is_shown() -> None:
+    black = chess.Board(FEN).mirror().fen()
+    [mirrored], [plain] = examples(position(black)), examples(position(black), style="fen")
+    assert examples(position(FEN))[0].answer == mirrored.answer
+    assert "a8a1" in plain.alternatives[0].texts
+    assert mirrored.fen == plain.fen == black
+
+
+def test_positions_stray_from_their_games_by_legal_moves_and_never_end() -> None:
+    start = position(chess.STARTING_FEN)
+    far = [strayed(Position(str(n), start.fen, 0, start.phase, "g"), share=0.5, seed=1) for n in range(100)]
+    assert 30 < sum(one.fen != start.fen for one in far) < 70
+    for one in far:
+        board = chess.Board()
+        for move in one.last_moves:
+            board.push_uci(move)
+        assert (board.fen(), one.ply) == (one.fen, len(one.last_moves))
+        assert one.ply <= 3
+    mate = position("7k/8/6K1/8/8/8/8/R7 w - - 0 1")
+    ends = [strayed(Position(str(n), mate.fen, 0, mate.phase, "g"), share=1, seed=1) for n in range(50)]
+    assert not any(chess.Board(one.fen).is_game_over() for one in ends)
