@@ -23,7 +23,7 @@ from services.data.store.storage import open_file
 
 STANDARD_INPUT = "-"
 
-BLOCK_BYTES = 1 << 17
+BLOCK_BYTES = 1 << 18
 """About so much plain text comes at a time; more would not stay in the cache until it is scanned."""
 
 _BUFFER_BYTES = 1 << 18
