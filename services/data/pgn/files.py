@@ -18,7 +18,7 @@ from typing import IO, Protocol
 
 import zstandard
 
-from rookery.errors import SetupError
+from rookery.errors import InvalidInput, SetupError
 from services.data.store.storage import open_file
 
 STANDARD_INPUT = "-"
@@ -30,7 +30,7 @@ _BUFFER_BYTES = 1 << 18
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class Damaged(Exception):
+class Damaged(InvalidInput):
     """What was read cannot be decompressed; the message says why."""
 
 
