@@ -18,7 +18,6 @@ import chess.pgn
 import zstandard
 
 from services.data.pgn import native
-from services.data.pgn.facts import Speed
 from services.data.pgn.files import Source
 from services.data.pgn.filters import Filters
 from services.data.pgn.played import FromMoves
@@ -28,7 +27,7 @@ from services.data.positions.recipe import PositionRecipe
 
 GAMES = 0.01
 POSITIONS = 20_000
-FILTERS = Filters(elo_min=1000, speeds=(Speed.BULLET, Speed.BLITZ, Speed.RAPID))
+FILTERS = Filters(elo_min=1000)
 
 _PYTHON_CHESS_GAMES = 400
 _NATIVE_GAMES = 20_000

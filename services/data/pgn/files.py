@@ -18,19 +18,19 @@ from typing import IO, Protocol
 
 import zstandard
 
-from rookery.errors import SetupError
+from rookery.errors import InvalidInput, SetupError
 from services.data.store.storage import open_file
 
 STANDARD_INPUT = "-"
 
-BLOCK_BYTES = 1 << 17
+BLOCK_BYTES = 1 << 18
 """About so much plain text comes at a time; more would not stay in the cache until it is scanned."""
 
 _BUFFER_BYTES = 1 << 18
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class Damaged(Exception):
+class Damaged(InvalidInput):
     """What was read cannot be decompressed; the message says why."""
 
 

@@ -6,13 +6,25 @@ file takes a few thousand small reads. Any other compressed file is one piece, a
 where small reads are dear.
 """
 
+import logging
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from services.data.pgn.files import STANDARD_INPUT, chunks_of, gathered, is_compressed, open_bytes, plain
+from services.data.pgn.files import (
+    STANDARD_INPUT,
+    Damaged,
+    chunks_of,
+    gathered,
+    is_compressed,
+    open_bytes,
+    plain,
+)
+
+logger = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 26
 """Of plain text."""
@@ -41,7 +53,7 @@ class Piece:
     is_text: bool = False
 
     def blocks(self, watch: Watch | None = None) -> Iterator[bytes]:
-        """The plain text of the piece. `watch` sees the bytes as they are stored.
+        """The plain text of the piece. `watch` sees the bytes as they are stored, damaged or not.
 
         Raises:
             SetupError: the file cannot be read.
@@ -54,7 +66,16 @@ class Piece:
             chunks = chunks_of(file, TEXT_BYTES if self.is_text else COMPRESSED_BYTES, limit=limit)
             if watch:
                 chunks = _watched(chunks, watch)
-            yield from gathered(chunks) if self.is_text else plain(chunks)
+            if self.is_text:
+                yield from gathered(chunks)
+                return
+            try:
+                yield from plain(iter(lambda: next(chunks, b""), b""))  # which `plain` cannot close
+            except Damaged as damage:
+                logger.warning("reading of %r stops early: %s", self.location, damage)
+                if watch:
+                    deque(chunks, maxlen=0)
+                raise
 
 
 def plan(location: str | Path) -> list[Piece]:

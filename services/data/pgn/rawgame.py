@@ -7,6 +7,7 @@ the moves alone is here too: the id of a game, which decides what is held out.
 import hashlib
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -58,7 +59,7 @@ class RawGame(NamedTuple):
     @property
     def ticket(self) -> int:
         """32 bits that stand for the game when samples are drawn: the same bytes have the same ticket."""
-        return ticket_of(self.data[:TICKET_BYTES])
+        return next(tickets_of([self.data[:TICKET_BYTES]]))
 
     @property
     def id(self) -> str:
@@ -93,9 +94,9 @@ def without_comments(moves: bytes) -> bytes | None:
     return b"".join(moves.replace(b"}", b"{").split(b"{")[::2])
 
 
-def ticket_of(beginning: bytes) -> int:
-    """The ticket of a game by its first `TICKET_BYTES`, or all there is."""
-    return zlib.crc32(beginning.rstrip())
+def tickets_of(beginnings: Iterable[bytes]) -> Iterator[int]:
+    """The tickets of games by their first `TICKET_BYTES`, or all there is."""
+    return map(zlib.crc32, map(bytes.rstrip, beginnings))
 
 
 def id_of(start: list[bytes], moves: bytes) -> str:

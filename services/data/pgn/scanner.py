@@ -1,49 +1,24 @@
-"""Blocks of bytes to games, at a gigabyte a second, cut exactly where the careful reader cuts.
+"""Blocks of bytes to games, several hundred megabytes a second, cut exactly where the careful reader cuts.
 
-A game that looks like every other game (its tags, a blank line, its moves, a blank line, the `Event`
-tag of the next) is recognised by one regular expression; `services.data.pgn.splitter` decides about the
-rest, line by line, and hands back at the next game that begins with an `Event` tag. Memory is a block
-and a game. Nothing is parsed here.
+Games that look like every other game are recognised a block at a time by `services.data.pgn.layout`;
+`services.data.pgn.splitter` decides about the rest, line by line, and hands back at the next game that
+begins with an `Event` tag. Memory is a block and a game. Nothing is parsed here.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from services.data.pgn.layout import EVENT, Games, games_like_others
 from services.data.pgn.rawgame import MAX_GAME_BYTES, TICKET_BYTES, RawGame
 from services.data.pgn.splitter import Splitter
 
 # Where a game begins for certain, whatever came before.
 _BEGINNING = re.compile(rb'\n\r?\n(?=\[Event ")')
 _OVERLAP_BYTES = 16
-_FIRST_TAG = b'[Event "'
 # Ends what was read, so that the last game is recognised like the others.
-_AFTER_THE_LAST = b"\n\n" + _FIRST_TAG
+_AFTER_THE_LAST = b"\n\n" + EVENT
 # A CR at the end of a block may be half of a CRLF.
 _LINE = re.compile(rb"[^\r\n]*+(?:\n|\r\n|\r(?!\n|\Z))")
-
-
-def _tags(newline: str, not_newline: str) -> str:
-    """Tags of which only the first is `Event`, blank lines, and what begins neither a tag nor an escape."""
-    to_end = rf"[^{not_newline}]*+{newline}"
-    return rf'\[Event "{to_end}(?:\[(?!Event\s){to_end})*+(?:{newline})++(?=[^{not_newline}\[%\xef])'
-
-
-def _game_like_others(newline: str, not_newline: str) -> re.Pattern[bytes]:
-    """Tags, moves, blank lines, the next `Event`.
-
-    No line of the moves begins like a tag, an escape or a byte order mark, and none but the last ends
-    in a result or a space. Possessive throughout: what does not match fails at once.
-    """
-    goes_on = rf"(?<!-0{newline})(?<!-1{newline})(?<!/2{newline})(?<![*\s]{newline})"
-    line = rf"[^{not_newline}\[%\xef][^{not_newline}]*+{newline}"
-    moves = rf"(?:{line}(?:(?={newline})|{goes_on}))++"
-    return re.compile(rf'{_tags(newline, not_newline)}{moves}(?:{newline})++(?=\[Event ")'.encode())
-
-
-_UNIX_TAGS = re.compile(_tags(r"\n", r"\n").encode())
-_UNIX = _game_like_others(r"\n", r"\n")
-_UNIX_AMONG_OTHERS = _game_like_others(r"\n", r"\r\n")
-_WINDOWS = _game_like_others(r"\r\n", r"\r\n")
 
 
 def beginning(data: bytes | bytearray, at: int = 0) -> int:
@@ -52,8 +27,8 @@ def beginning(data: bytes | bytearray, at: int = 0) -> int:
     return found.end() if found else -1
 
 
-Keep = Callable[[bytes], bool]
-"""Whether a game is wanted, by its first `TICKET_BYTES`."""
+Keep = Callable[[Sequence[bytes]], Sequence[int]]
+"""Which of some games are wanted, by their first `TICKET_BYTES`."""
 
 
 class Scanner:
@@ -68,6 +43,7 @@ class Scanner:
         self._offset = 0
         self._buffer = b""
         self._at = 0
+        self._recognised: Games | None = None
         self._splitter: Splitter | None = None
         self._lost = False
 
@@ -80,6 +56,7 @@ class Scanner:
         """The games that are known to end in this block."""
         self._buffer = self._buffer[self._at :] + block
         self._at = 0
+        self._recognised = None
         while not self._lost or self._find_beginning():
             if self._splitter is None:
                 yield from self._recognise()
@@ -136,18 +113,31 @@ class Scanner:
         self._offset += size
 
     def _recognise(self) -> Iterator[RawGame]:
-        buffer, at, keep = self._buffer, self._at, self._keep
-        end_of_game = _end_of_any if b"\r" in buffer else _end_of_unix
-        while (end := end_of_game(buffer, at)) > 0 and (size := end - at) <= MAX_GAME_BYTES:
-            begun, offset = at, self._offset
-            self._number += 1
-            self._offset = offset + size
-            self._at = at = end
-            if keep is None or keep(buffer[begun : begun + TICKET_BYTES if size > TICKET_BYTES else end]):
-                yield RawGame(self._number - 1, buffer[begun:end], offset)
+        """The games from here on that look like every other, up to the first that does not."""
+        if len(self._buffer) - self._at < len(EVENT):
+            return
+        if self._recognised is None:
+            self._recognised = games_like_others(self._buffer, self._at)
+        starts, ends = self._recognised.run(self._at)
+        if not starts:
+            return
+        buffer, number, shift = self._buffer, self._number, self._offset - self._at
+        self._number += len(starts)
+        self._skip(ends[-1] - self._at)
+        places: Sequence[int] = range(len(starts))
+        if self._keep:
+            places = self._keep(
+                [
+                    buffer[start : end if end - start < TICKET_BYTES else start + TICKET_BYTES]
+                    for start, end in zip(starts, ends, strict=True)
+                ]
+            )
+        for place in places:
+            start, end = starts[place], ends[place]
+            yield RawGame(number + place, buffer[start:end], start + shift)
 
     def _wants(self, game: RawGame) -> bool:
-        return self._keep is None or self._keep(game.data[:TICKET_BYTES])
+        return self._keep is None or len(self._keep([game.data[:TICKET_BYTES]])) > 0
 
     def _needs_more(self) -> bool:
         """Whether the game at hand may still turn out to be like others."""
@@ -158,7 +148,7 @@ class Scanner:
         """Line by line, up to the end of the block or the next game that begins as games should."""
         while self._splitter and (line := self._next_line()):
             game = self._splitter.feed(line)
-            if game and line.startswith(_FIRST_TAG):
+            if game and line.startswith(EVENT):
                 self._splitter = None  # and the line is read again, as the beginning of a game
             else:
                 self._skip(len(line))
@@ -175,21 +165,3 @@ class Scanner:
         if len(self._buffer) - self._at > MAX_GAME_BYTES:
             return self._buffer[self._at :]
         return b""
-
-
-def _end_of_unix(buffer: bytes, at: int) -> int:
-    """Where the game at `at` ends if it is like others, else 0."""
-    tags = _UNIX_TAGS.match(buffer, at)
-    if tags is None:
-        return 0
-    # Most games have all their moves on one line, whose end is found faster than a pattern walks there.
-    line = buffer.find(b"\n", tags.end())
-    if buffer.startswith(_AFTER_THE_LAST, line):
-        return line + 2
-    found = _UNIX.match(buffer, at)
-    return found.end() if found else 0
-
-
-def _end_of_any(buffer: bytes, at: int) -> int:
-    found = _WINDOWS.match(buffer, at) or _UNIX_AMONG_OTHERS.match(buffer, at)
-    return found.end() if found else 0

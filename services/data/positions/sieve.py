@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Self
 
+import numpy as np
+
 from rookery.trace import Position
 from services.data.pgn.facts import read_facts
 from services.data.pgn.files import Source
@@ -18,7 +20,7 @@ from services.data.pgn.filters import CHESS960
 from services.data.pgn.games import PHASES, SkippedGame, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.played import Played
-from services.data.pgn.rawgame import RawGame, ticket_of
+from services.data.pgn.rawgame import RawGame, tickets_of
 from services.data.positions.distinct import key_of
 from services.data.positions.recipe import PositionRecipe, chance
 
@@ -71,17 +73,19 @@ class Sifted:
 
 
 class Part:
-    """Whether a game belongs to the part of all games that is looked at, by its ticket.
+    """Which games belong to the part of all games that is looked at, by its ticket.
 
     Multiply-shift hashing (Dietzfelbinger and others, 1997): for each seed another part.
     """
 
     def __init__(self, part: float, seed: int) -> None:
-        self._factor = chance(seed, 0) | 1
-        self._below = round(part * _WORD)
+        self._factor = np.uint64(chance(seed, 0) | 1)
+        self._below = np.uint64(round(part * _WORD))
 
-    def __call__(self, beginning: bytes) -> bool:
-        return ticket_of(beginning) * self._factor & _ONES < self._below
+    def __call__(self, beginnings: Sequence[bytes]) -> list[int]:
+        tickets = np.fromiter(tickets_of(beginnings), np.uint64, len(beginnings))
+        places: list[int] = np.flatnonzero(tickets * self._factor < self._below).tolist()
+        return places
 
 
 class Sieve:

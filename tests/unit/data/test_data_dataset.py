@@ -294,3 +294,21 @@ def test_what_makes_no_sense_is_refused(
 def test_the_same_in_every_process() -> None:
     """Golden: another version must not draw another set from the same manifest."""
     assert [chance(0, 1), chance(7, 1 << 63)] == [10451216379200822465, 2784492152313641935]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sha256"),
+    [
+        (b"\n", b"\n", "3999e21edb97ec9874d722756c952933e0b4b0d6bd4be7ff541ea2dfd383e8c9"),
+        (b"\n", b"\r\n", "8a631d6c5c09e88bef59b3f9622b68417bb0215373b89d8bdd9cb9a917d5514a"),
+        (b"\n1. e4", b"\n% odd\n1. e4", "b4519ac2dc3754bdec7165ae96536929c0282c8ee77b337217d6d6ece55357c8"),
+    ],
+)
+def test_a_file_and_a_seed_stand_for_the_same_positions_in_every_version(
+    sample_path: Path, tmp_path: Path, old: bytes, new: bytes, sha256: str
+) -> None:
+    whole = zstandard.ZstdDecompressor().stream_reader(sample_path.read_bytes()).read()
+    (tmp_path / "games.pgn").write_bytes(whole.replace(old, new))
+    recipe = PositionRecipe(count=500, seed=7, games=0.3)
+    write_positions([tmp_path / "games.pgn"], tmp_path / "out", recipe, form="jsonl")
+    assert hashlib.sha256((tmp_path / "out/positions.jsonl").read_bytes()).hexdigest() == sha256

@@ -1,6 +1,7 @@
 import hashlib
 import io
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import fsspec
@@ -12,8 +13,12 @@ from hypothesis import strategies as st
 from rookery.errors import SetupError
 from services.data.pgn.files import identify
 from services.data.pgn.games import Game
+from services.data.pgn.indexing import write_index
 from services.data.pgn.rawgame import Defect, decode
 from services.data.pgn.reader import read_raw_games
+from services.data.positions.dataset import write_positions
+from services.data.positions.recipe import PositionRecipe
+from services.data.positions.shelf import Copied
 from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, outline, raw_games, read
 
 THREE = (game(RUY) + game(MATE) + game(RUY, White="X")).encode()
@@ -165,3 +170,23 @@ def test_an_empty_file_has_no_games(tmp_path: Path) -> None:
     path = tmp_path / "empty.pgn"
     path.touch()
     assert list(read_raw_games(path)) == []
+
+
+@pytest.mark.parametrize("suffix", [".pgn.zst", ".pgn.gz", ".pgn.bz2"])
+@pytest.mark.parametrize("tail", [b"no frame", b"no frame" * 100_000])
+def test_a_file_is_known_by_all_of_its_bytes_where_reading_stops_early(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, tail: bytes
+) -> None:
+    path = tmp_path / f"games{suffix}"
+    path.write_bytes(COMPRESSORS[suffix](THREE) + tail)
+    manifest = write_positions([path], tmp_path / "out", PositionRecipe(count=5, split="all"))
+    assert manifest["games"]["read"] == 3
+    assert manifest["skipped"]["by_defect"] == {"damaged_file": 1}
+    about = write_index(str(path))
+    with closing(Copied(str(path))) as copied:
+        whole = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert {manifest["terms"]["sources"][0]["sha256"], about.source.sha256, copied.source.sha256} == {
+            whole
+        }
+    assert "reading of" in caplog.text
+    assert "stops early" in caplog.text
