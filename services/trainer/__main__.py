@@ -100,13 +100,7 @@ def _tiny(argv: list[str]) -> int:
     settings = TinySettings.parse(argv[1:], prog="python -m services.trainer tiny")
     from services.trainer.tiny import build_tiny
 
-    build_tiny(
-        settings.out,
-        seed=settings.seed,
-        hidden_size=settings.hidden_size,
-        layers=settings.layers,
-        intermediate_size=settings.intermediate_size,
-    )
+    build_tiny(**settings.model_dump())
     return 0
 
 

@@ -3,9 +3,14 @@
 A Qwen3-shaped causal LM, so that vLLM can serve LoRA adapters for it, with a tokenizer of its own:
 one token a square, a piece letter, a tag. The board as 64 such tokens seen from the mover makes
 legality learnable by a million parameters.
+
+With `pieces` a piece on its square is one token, too, as the prompt style `mover-pieces` writes them, and
+the chat template shows the prompt twice: attention looks back only, so it takes a second reading for each
+piece to see those that come after it.
 """
 
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
@@ -13,6 +18,7 @@ SPECIAL = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|unk|>"]
 TAGS = ["<think>", "</think>", "\\boxed{", "}", " ", "-", ".", "?"]
 PIECES = list("KQRBNPkqrbnp")
 SQUARES = [file + rank for rank in "12345678" for file in "abcdefgh"]
+PIECES_ON_SQUARES = [piece + square for piece in PIECES for square in SQUARES]
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}{% if message['role'] != 'system' %}"
@@ -21,18 +27,33 @@ CHAT_TEMPLATE = (
     "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 
+TWICE_TEMPLATE = CHAT_TEMPLATE.replace(
+    "{% if message['role'] == 'assistant' %}",
+    "{% if message['role'] == 'user' %}{{ '<|user|>' + message['content'] }}{% endif %}"
+    "{% if message['role'] == 'assistant' %}",
+)
+
 MAX_TOKENS = 384
 """Longest sequence: a prompt of about 70 tokens and the listing of 100 legal moves."""
 
 
 def build_tiny(
-    out: Path, *, seed: int = 0, hidden_size: int = 128, layers: int = 4, intermediate_size: int = 384
+    out: Path,
+    *,
+    seed: int = 0,
+    hidden_size: int = 128,
+    layers: int = 4,
+    intermediate_size: int = 384,
+    heads: int = 4,
+    head_dim: int = 32,
+    pieces: bool = False,
 ) -> Path:
     """Writes a randomly initialised model directory; the same seed gives the same bytes."""
     import torch
     from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-    vocabulary = {token: i for i, token in enumerate(SPECIAL + TAGS + PIECES + SQUARES)}
+    tokens = SPECIAL + TAGS + PIECES + SQUARES + (PIECES_ON_SQUARES if pieces else [])
+    vocabulary = {token: i for i, token in enumerate(tokens)}
     fast = PreTrainedTokenizerFast(
         tokenizer_object=_tokenizer(vocabulary),
         pad_token="<|pad|>",
@@ -42,15 +63,15 @@ def build_tiny(
         padding_side="left",
         clean_up_tokenization_spaces=False,
     )
-    fast.chat_template = CHAT_TEMPLATE
+    fast.chat_template = TWICE_TEMPLATE if pieces else CHAT_TEMPLATE
     config = Qwen3Config(
         vocab_size=-(-len(vocabulary) // 32) * 32,
         hidden_size=hidden_size,
         intermediate_size=intermediate_size,
         num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 2,
+        head_dim=head_dim,
         max_position_embeddings=MAX_TOKENS,
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -60,6 +81,8 @@ def build_tiny(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(config)
+        if pieces:
+            _compose(model.get_input_embeddings().weight.data, vocabulary)
     model.generation_config = GenerationConfig(
         eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id
     )
@@ -69,9 +92,19 @@ def build_tiny(
     return out
 
 
+def _compose(weight_VD: Any, vocabulary: dict[str, int]) -> None:
+    """Begins a square as file and rank, a piece on a square as that piece and that square."""
+    lines = {line: weight_VD[0].clone().normal_(std=weight_VD.std().item()) for line in "abcdefgh12345678"}
+    for square in SQUARES:
+        weight_VD[vocabulary[square]] += lines[square[0]] + lines[square[1]]
+    for token in PIECES_ON_SQUARES:
+        weight_VD[vocabulary[token]] = weight_VD[vocabulary[token[0]]] + weight_VD[vocabulary[token[1:]]]
+
+
 def _tokenizer(vocabulary: dict[str, int]) -> Tokenizer:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<|unk|>"))
-    pattern = Regex(r"</?think>|\\boxed\{|[a-h][1-8]|[\s\S]")
+    pieces = r"[KQRBNPkqrbnp][a-h][1-8]|" if PIECES_ON_SQUARES[0] in vocabulary else ""
+    pattern = Regex(rf"</?think>|\\boxed\{{|{pieces}[a-h][1-8]|[\s\S]")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])

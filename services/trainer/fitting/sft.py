@@ -59,7 +59,8 @@ def run(settings: SftSettings) -> Path:
             limit=settings.eval_examples,
         )
         held_out = shown.examples(range(len(shown)))
-    model = ready(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
+    loaded = load_causal_lm(folder, dtype=base_dtype(settings), attn_implementation=settings.attention)
+    model = ready(loaded, settings)
     with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
         fit(Imitation(model, settings, held_out), source, settings, tracker)
         return export(model, tokenizer, settings)

@@ -1,7 +1,7 @@
 """Settings of supervised fine-tuning."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic_settings import SettingsConfigDict
 
@@ -17,6 +17,7 @@ class SftSettings(FitSettings):
         **FitSettings.reading,
         "eval_every": When("eval_data", but=(None,)),
         "eval_examples": When("eval_data", but=(None,)),
+        "attention": When("row_tokens", (0,)),
     }
 
     data: Place
@@ -24,3 +25,6 @@ class SftSettings(FitSettings):
     and answer, or prompt and chosen. A path, or s3://bucket/key."""
     eval_data: Place | None = None
     """Examples of the same form to evaluate on: their loss and perplexity go into metrics.jsonl."""
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    """torch's fused kernel, or plain products: these are faster on a CPU for short examples, and take memory
+    with the square of the length."""

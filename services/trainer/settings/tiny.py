@@ -23,3 +23,9 @@ class TinySettings(Settings):
     """Depth."""
     intermediate_size: PositiveInt = 384
     """Width of the MLP."""
+    heads: PositiveInt = 4
+    """Attention heads; half as many for keys and values."""
+    head_dim: PositiveInt = 32
+    """Width of a head."""
+    pieces: bool = False
+    """A token for each piece on each square and a prompt that is read twice, for the style mover-pieces."""

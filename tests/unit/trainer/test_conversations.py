@@ -22,6 +22,7 @@ from services.trainer.examples.chat_examples import ChatExamples  # noqa: E402
 from services.trainer.examples.chat_files import open_chats  # noqa: E402
 from services.trainer.examples.conversations import Chat, Messages, tokenize  # noqa: E402
 from services.trainer.fitting.backbone import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
+from services.trainer.tiny import build_tiny  # noqa: E402
 
 QUESTION = {"role": "user", "content": "the board"}
 ANSWER = {"role": "assistant", "content": "e4"}
@@ -258,3 +259,21 @@ def test_alternatives_that_do_not_fit_are_refused(
     path.write_text(json.dumps(_ROW | {"alternatives": [_ROW["alternatives"][0] | change]}))  # type: ignore[operator]
     with pytest.raises(InvalidInput, match=said):
         ChatExamples(open_chats(path), load_tokenizer(tiny_model), max_length=50)
+
+
+def test_a_tiny_model_of_pieces_reads_the_board_twice(tmp_path: Path) -> None:
+    build_tiny(tmp_path, hidden_size=32, layers=1, intermediate_size=32, pieces=True)
+    tokenizer = load_tokenizer(tmp_path)
+    question = {"role": "user", "content": "Rb1Ke1bb7ke8 Q -"}
+    [example] = tokenize([Chat([question, {"role": "assistant", "content": "e7e8b b2b4"}])], tokenizer)
+    board = ["<|user|>", "Rb1", "Ke1", "bb7", "ke8", " ", "Q", " ", "-"]
+    assert tokenizer.convert_ids_to_tokens(example.prompt_ids) == [*board, *board, "<|assistant|>"]
+    assert tokenizer.convert_ids_to_tokens(example.answers[0]) == [
+        "e7",
+        "e8",
+        "b",
+        " ",
+        "b2",
+        "b4",
+        "<|end|>",
+    ]

@@ -70,6 +70,13 @@ def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
     assert course.weight(examples) == 5
 
 
+def test_both_kinds_of_attention_learn_the_same(tiny_model: Path, data: Path, tmp_path: Path) -> None:
+    for attention in ("sdpa", "eager"):
+        sft.run(_settings(tiny_model, data, tmp_path / attention, attention=attention))
+    sdpa, eager = ([row["loss"] for row in _rows(tmp_path / name)] for name in ("sdpa", "eager"))
+    assert eager == pytest.approx(sdpa, rel=1e-4)
+
+
 def test_every_example_comes_once_an_epoch_and_skipping_is_the_same_order(
     tiny_model: Path, data: Path
 ) -> None:
