@@ -88,6 +88,8 @@ def _flow_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
         yield f"  dropped: {reason}", f"{count:,}"
     for stream, count in counts.dead.items():
         yield f"  dead: {stream}", Text(f"{count:,}", "red")
+    if run.dead_deleted:
+        yield "  of the dead, deleted", f"{run.dead_deleted:,}"
     yield "  in stream", f"{run.traces:,}"
     yield "  astray", Text(f"{run.astray:,}", "red" if run.astray else "dim")
     if counts.archive:

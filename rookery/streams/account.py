@@ -68,6 +68,11 @@ class Overview:
         return self.counts.generated - self.counts.settled - self.traces
 
     @property
+    def dead_deleted(self) -> int:
+        """Dead letters that are no longer in `dead`, which keeps the newest alone."""
+        return max(0, sum(self.counts.dead.values()) - self.dead)
+
+    @property
     def unarchived(self) -> int:
         """Groups in the stream that the archive has not written yet."""
         return self.traces + self.kept - self.archived_ahead

@@ -24,7 +24,13 @@ redis.call('XDEL', KEYS[1], ARGV[2])
 redis.call('XADD', KEYS[2], '*', 'id', ARGV[3], 'version', ARGV[4], 'reward', ARGV[5],
   'schema', 'rookery.v1.TraceGroup', 'data', ARGV[6])
 redis.call('HINCRBY', KEYS[3], 'generated', 1)
+redis.call('HDEL', KEYS[4], ARGV[2])
 return 1
+"""
+
+COUNT_FAULT = """
+if #redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then return 0 end
+return redis.call('HINCRBY', KEYS[2], ARGV[2], 1)
 """
 
 _LEAVE = """
@@ -57,8 +63,9 @@ if entry[1] then
   for _, value in ipairs(entry[1][2]) do table.insert(dead, value) end
 end
 if not leave(ARGV[2]) then return 0 end
-redis.call('XADD', KEYS[6], '*', unpack(dead))
+redis.call('XADD', KEYS[6], 'MAXLEN', ARGV[5], '*', unpack(dead))
 redis.call('HINCRBY', KEYS[2], 'dead:' .. ARGV[3], 1)
+redis.call('HDEL', KEYS[7], ARGV[2])
 return 1
 """
 )

@@ -6,9 +6,10 @@ position was still unacknowledged, and a group is counted if and only if it was 
 
 Keys, all prefixed `rookery:<run>:`
     positions   stream  entries until their group is published
+    positions:faults  hash  entries at which work has failed, and how often; until they leave the stream
     traces      stream  entries until the trainer has committed or dropped them and the archive, if one
                         has joined, has written them
-    dead        stream  what nobody could handle, with the reason
+    dead        stream  what nobody could handle, with the reason: the newest `DEAD_LIMIT` entries
     policy      hash    the committed version: number, sha256, path, base_model
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
     feed        hash    cursor of the seeded position order
@@ -19,8 +20,8 @@ Keys, all prefixed `rookery:<run>:`
     traces:settled   set   entries the trainer has settled and the archive has not written
     traces:archived  set   entries the archive has written and the trainer has not settled
 
-Streams are never trimmed: producers wait for room instead. The trainer never waits for the archive: what
-it settles beyond the archive's limit leaves unarchived, and is counted.
+`positions` and `traces` are never trimmed: producers wait for room instead. The trainer never waits for
+the archive: what it settles beyond the archive's limit leaves unarchived, and is counted.
 """
 
 import logging
@@ -38,6 +39,9 @@ from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
 
 logger = logging.getLogger(__name__)
 
+DEAD_LIMIT = 1000
+"""Entries of `dead`; older ones are deleted. `counts` goes on counting all of them."""
+
 
 class RunStreams(Reader):
     """The streams of one run, with every step that an entry takes."""
@@ -46,6 +50,7 @@ class RunStreams(Reader):
         super().__init__(url, run, stopping=stopping)
         script = self._redis.register_script
         self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
+        self._count_fault = script(lua.COUNT_FAULT)
         self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
         self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
         self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
@@ -87,10 +92,18 @@ class RunStreams(Reader):
     def publish_group(self, group: TraceGroup, *, entry_id: str, consumer_group: str) -> bool:
         """Puts a complete group on `traces` and acknowledges its position; False if someone else did."""
         rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
-        keys = [self.key("positions"), self.key("traces"), self.key("counts")]
+        keys = [self.key(name) for name in ("positions", "traces", "counts", "positions:faults")]
         args: list[str | bytes | int] = [consumer_group, entry_id, group.id, group.policy.number]
         args += [rewards, encode_group(group)]
         return bool(self._call(lambda: self._publish_group(keys=keys, args=args)))
+
+    def count_fault(self, stream: str, entry_id: str, *, group: str) -> int:
+        """Counts that work on a pending entry has failed; how often it has by now, whoever tried.
+
+        0 if the entry is not pending any more.
+        """
+        keys = [self.key(stream), self.key(f"{stream}:faults")]
+        return int(self._call(lambda: self._count_fault(keys=keys, args=[group, entry_id])))
 
     def settle(self, entry_ids: Sequence[str], *, group: str, result: str, epoch: int) -> int:
         """Acknowledges and deletes trace entries, counting those that were pending under `result`.
@@ -106,9 +119,10 @@ class RunStreams(Reader):
         return settled
 
     def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
-        """Moves a held entry to `dead` with the reason."""
-        keys = [*self._shared_keys(stream), self.key("dead")]
-        self._call(lambda: self._dead_letter(keys=keys, args=[group, entry_id, stream, reason]))
+        """Moves a held entry to `dead`, which keeps the newest `DEAD_LIMIT` of them, with the reason."""
+        keys = [*self._shared_keys(stream), self.key("dead"), self.key(f"{stream}:faults")]
+        args: list[str | int] = [group, entry_id, stream, reason, DEAD_LIMIT]
+        self._call(lambda: self._dead_letter(keys=keys, args=args))
         logger.error("dead-lettered entry %s of %s: %s", entry_id, stream, reason)
 
     # the archive

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from prometheus_client import Counter
 
-from rookery.errors import RookeryError, Unavailable
+from rookery.errors import PeerFault, RookeryError, Unavailable
 from rookery.metrics import (
     BACKPRESSURE_S,
     PEERS_WAIT_S,
@@ -41,6 +41,8 @@ DRAIN_S = 10.0
 KEEP_EVERY_S = 10.0
 IDLE_S = 60.0
 """An entry whose holder was silent for this long is taken over: six missed signs of life."""
+MAX_FAULTS = 5
+"""A position at which work has failed so often is dead-lettered, in whichever lives of whichever process."""
 HOPELESS = 8
 """Dead letters in a row without a success: the set-up is wrong, not the positions, and no more may die."""
 
@@ -181,9 +183,12 @@ class Loop:
             ROLLOUT_GROUPS.labels("published" if published else "superseded").inc()
 
     async def _postpone(self, entry: Entry, error: Unavailable) -> None:
+        # A peer that is away says nothing about the position; one that is there and fails may.
+        if isinstance(error, PeerFault):
+            faults = await asyncio.to_thread(self._streams.count_fault, "positions", entry.id, group=GROUP)
+            if faults >= MAX_FAULTS:
+                return await self._bury(entry, f"out of tries, the last: {error}")
         wait_s = self._held.postpone(entry.id, now=time.monotonic())
-        if wait_s is None:
-            return await self._bury(entry, f"out of tries, the last: {error}")
         ROLLOUT_GROUPS.labels("postponed").inc()
         logger.warning("entry %s waits %.0f s: %s", entry.id, wait_s, error)
         return None

@@ -27,6 +27,7 @@ class Inference:
     retired: set[int] = field(default_factory=set)
     ready: bool = True
     failures: int = 0
+    fails_and_leaves: bool = False
     refuses: bool = False
     delay_s: float = 0.0
     requests: list[dict] = field(default_factory=list)
@@ -69,6 +70,9 @@ class Inference:
     def answer(self, body: dict) -> Response:
         if self.failures:
             self.failures -= 1
+            return Response("engine died", status_code=500)
+        if self.fails_and_leaves:
+            self.ready = False
             return Response("engine died", status_code=500)
         if self.refuses:
             return Response("max_tokens is too large", status_code=400)

@@ -4,7 +4,7 @@ import contextlib
 import pytest
 
 from rookery.errors import RookeryError
-from rookery.streams import MAX_DELIVERIES, RunStreams
+from rookery.streams import RunStreams
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.workshop import seed_of
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, feed, groups, settle, until
@@ -101,8 +101,53 @@ async def test_an_entry_out_of_tries_is_dead_lettered(house: House) -> None:
     feed(house.streams, 1)
     async with house.running():
         await until(lambda: house.streams.counts().dead == {"positions": 1})
-    assert len(house.inference[0].requests) == MAX_DELIVERIES
+    assert len(house.inference[0].requests) == loop_module.MAX_FAULTS
     assert reasons(house.streams) == ["out of tries, the last: POST"]
+
+
+async def test_starts_without_a_server_cost_a_position_nothing(house: House) -> None:
+    house.inference[0].delay_s = 60
+    feed(house.streams, 3)
+    async with house.running():
+        await until(lambda: house.inference[0].working == 3)
+        house.inference[0].ready = False
+        await asyncio.sleep(0.3)
+    house.inference[0].delay_s = 0
+    for _ in range(2 * loop_module.MAX_FAULTS):
+        async with house.running():
+            await until(lambda: house.streams.pending("positions", group="rollouts") == 3)
+            await asyncio.sleep(0.15)
+    house.inference[0].ready = True
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 3)
+    assert house.streams.counts().dead == {}
+
+
+async def test_a_server_that_goes_away_costs_a_position_nothing(house: House) -> None:
+    inference = house.inference[0]
+    feed(house.streams, 2)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 2)
+        inference.fails_and_leaves = True
+        await asyncio.to_thread(feed, house.streams, 2)
+        for number in range(1, 2 * loop_module.MAX_FAULTS):
+            await until(lambda number=number: len(inference.requests) >= 2 + 2 * number)
+            inference.ready = True
+        inference.fails_and_leaves, inference.ready = False, True
+        await until(lambda: house.streams.counts().generated == 4)
+    assert house.streams.counts().dead == {}
+
+
+async def test_faults_of_earlier_lives_count(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.inference.rollouts.held._BACKOFF_S", (60.0,))
+    house.inference[0].failures = 1000
+    feed(house.streams, 1)
+    for life in range(1, loop_module.MAX_FAULTS):
+        async with house.running():
+            await until(lambda life=life: len(house.inference[0].requests) == life)
+        assert house.streams.counts().dead == {}
+    async with house.running():
+        await until(lambda: house.streams.counts().dead == {"positions": 1})
 
 
 async def test_a_refusal_is_dead_lettered_at_once(house: House) -> None:
