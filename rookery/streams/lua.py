@@ -110,6 +110,26 @@ if through > 0 then redis.call('HINCRBY', KEYS[2], 'archive:' .. ARGV[2], throug
 return through
 """
 
+TAKE_OVER = """
+-- KEYS[1] to KEYS[5] as in `leave`, KEYS[6] epoch. Corrects both accounts by what the stream holds.
+local counts, settled, archived = redis.call('HGETALL', KEYS[2]), 0, 0
+for i = 1, #counts, 2 do
+  local name, value = counts[i], tonumber(counts[i + 1])
+  local result = string.match(name, '^[^:]+')
+  if name == 'trained' or name == 'dead:traces' or result == 'dropped' then settled = settled + value end
+  if result == 'archive' then archived = archived + value end
+end
+local entries = redis.call('XLEN', KEYS[1])
+local generated = tonumber(redis.call('HGET', KEYS[2], 'generated') or '0')
+local astray = generated - settled - (entries - redis.call('SCARD', KEYS[4]))
+if astray > 0 then redis.call('HINCRBY', KEYS[2], 'dropped:lost', astray) end
+if astray < 0 then generated = redis.call('HINCRBY', KEYS[2], 'generated', -astray) end
+local unarchived = entries - redis.call('SCARD', KEYS[5])
+local missed = archived + unarchived < generated and redis.call('EXISTS', KEYS[3]) == 1
+if missed then redis.call('HINCRBY', KEYS[2], 'archive:missed', generated - archived - unarchived) end
+return {redis.call('INCR', KEYS[6]), astray}
+"""
+
 PUBLISH_POLICY = """
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
 redis.call('HSET', KEYS[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4], 'base_model', ARGV[5])

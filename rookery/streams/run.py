@@ -52,6 +52,7 @@ class RunStreams(Reader):
         self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
         self._count_fault = script(lua.COUNT_FAULT)
         self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
+        self._take_over = script(lua.TAKE_OVER)
         self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
         self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
         self._backlog = script(lua.BACKLOG)
@@ -157,8 +158,15 @@ class RunStreams(Reader):
     # policy
 
     def take_over(self) -> int:
-        """Starts a trainer's epoch; every call of an earlier trainer is refused from now on."""
-        return int(self._call(lambda: self._redis.incr(self.key("epoch"))))
+        """Starts a trainer's epoch; every call of an earlier trainer is refused from now on.
+
+        Groups astray are put right: counted as `dropped:lost`, or as generated if there are more than that.
+        """
+        keys = [*self._shared_keys("traces"), self.key("epoch")]
+        epoch, astray = map(int, self._call(lambda: self._take_over(keys=keys)))
+        if astray:
+            logger.error("run %r: %d groups were astray; its account is corrected", self.run, astray)
+        return epoch
 
     def publish_policy(self, adapter: Adapter, *, epoch: int) -> None:
         """Names the committed version.

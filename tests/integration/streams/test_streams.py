@@ -242,6 +242,26 @@ def test_an_entry_that_vanishes_is_noticed(streams: RunStreams, redis_url: str) 
     assert streams.overview().astray == 1
 
 
+def test_a_trainer_that_starts_puts_the_account_right(streams: RunStreams, redis_url: str) -> None:
+    streams.join_archive(group="archive", limit=10)
+    entries = generated(streams, 5)
+    with redis.Redis.from_url(redis_url) as client:
+        client.xdel(streams.key("traces"), entries[0].id)
+        client.sadd(streams.key("traces:archived"), entries[1].id)
+        streams.take_over()
+        run = streams.overview()
+        assert (run.astray, run.archive_astray, run.counts.dropped) == (0, 0, {"lost": 1})
+        client.hincrby(streams.key("counts"), "generated", -2)
+        client.xadd(streams.key("traces"), {"data": entries[0].data})
+    assert streams.overview().astray == -3
+    epoch = streams.take_over()
+    run = streams.overview()
+    assert (run.astray, run.archive_astray, run.counts.generated, run.traces) == (0, 0, 6, 5)
+    before = streams.counts()
+    assert streams.take_over() == epoch + 1
+    assert streams.counts() == before
+
+
 # holding
 
 
