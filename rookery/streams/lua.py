@@ -19,12 +19,16 @@ return cursor
 """
 
 PUBLISH_GROUP = """
+-- The run's reward version of a task is that of the task's first group, until another is accepted (ARGV[9]).
+local agreed = redis.call('HGET', KEYS[5], ARGV[7])
+if agreed and agreed ~= ARGV[8] and ARGV[9] ~= ARGV[8] then return agreed end
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
 redis.call('XADD', KEYS[2], '*', 'id', ARGV[3], 'version', ARGV[4], 'reward', ARGV[5],
   'schema', 'rookery.v1.TraceGroup', 'data', ARGV[6])
 redis.call('HINCRBY', KEYS[3], 'generated', 1)
 redis.call('HDEL', KEYS[4], ARGV[2])
+redis.call('HSET', KEYS[5], ARGV[7], ARGV[8])
 return 1
 """
 

@@ -13,7 +13,8 @@ Keys, all prefixed `rookery:<run>:`
     policy      hash    the committed version: number, sha256, path, base_model
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
     feed        hash    cursor of the seeded position order
-    terms       hash    sizes that every member of the run must share, set by the first
+    terms       hash    sizes that every member of the run must share, set by the first, and
+                        reward_version:<task>, set by the first group
     epoch       string  raised by each trainer that starts; fences off the one before
     traces:archive   hash  the archive that has joined: its consumer group, how many settled entries the
                            stream keeps for it, and epoch:<consumer>, raised by each archiver that starts
@@ -31,6 +32,7 @@ from typing import Any, cast
 
 from rookery.codec import encode_group, encode_position
 from rookery.errors import Conflict, SetupError
+from rookery.prompt import task_of
 from rookery.streams import lua
 from rookery.streams.account import Counts, Overview
 from rookery.streams.backlog import Backlog
@@ -38,6 +40,8 @@ from rookery.streams.reader import Reader
 from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
 
 logger = logging.getLogger(__name__)
+
+_REWARD_VERSION = "reward_version:"
 
 DEAD_LIMIT = 1000
 """Entries of `dead`; older ones are deleted. `counts` goes on counting all of them."""
@@ -90,13 +94,32 @@ class RunStreams(Reader):
 
     # groups
 
-    def publish_group(self, group: TraceGroup, *, entry_id: str, consumer_group: str) -> bool:
-        """Puts a complete group on `traces` and acknowledges its position; False if someone else did."""
+    def publish_group(
+        self, group: TraceGroup, *, entry_id: str, consumer_group: str, accept: str = ""
+    ) -> bool:
+        """Puts a complete group on `traces` and acknowledges its position; False if someone else did.
+
+        Raises:
+            Conflict: its reward version is not the run's so far, nor `accept`.
+        """
+        version = ", ".join(group.reward_versions)
         rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
-        keys = [self.key(name) for name in ("positions", "traces", "counts", "positions:faults")]
+        keys = [self.key(name) for name in ("positions", "traces", "counts", "positions:faults", "terms")]
         args: list[str | bytes | int] = [consumer_group, entry_id, group.id, group.policy.number]
-        args += [rewards, encode_group(group)]
-        return bool(self._call(lambda: self._publish_group(keys=keys, args=args)))
+        args += [rewards, encode_group(group), _REWARD_VERSION + _task(group), version, accept]
+        published = self._call(lambda: self._publish_group(keys=keys, args=args))
+        if isinstance(published, bytes):
+            raise Conflict(
+                f"run {self.run!r} has reward version {published.decode()!r} so far, group {group.id!r} "
+                f"has {version!r}"
+            )
+        return bool(published)
+
+    def of_another_reward(self, groups: Sequence[TraceGroup]) -> list[TraceGroup]:
+        """Those whose reward version is not the run's any more."""
+        terms = self._call(lambda: self._redis.hgetall(self.key("terms")))
+        agreed = {k.decode(): v.decode() for k, v in cast(dict[bytes, bytes], terms).items()}
+        return [g for g in groups if {agreed.get(_REWARD_VERSION + _task(g))} - {None, *g.reward_versions}]
 
     def count_fault(self, stream: str, entry_id: str, *, group: str) -> int:
         """Counts that work on a pending entry has failed; how often it has by now, whoever tried.
@@ -224,3 +247,7 @@ class RunStreams(Reader):
     def backlog(self, stream: str) -> Backlog:
         """What waits in a stream, and for whom."""
         return Backlog.read(self._call(lambda: self._backlog(keys=self._shared_keys(stream))))
+
+
+def _task(group: TraceGroup) -> str:
+    return task_of(group.position, style=group.prompt.style) or "move"

@@ -15,7 +15,7 @@ from typing import Any
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
-from services.trainer.batches.intake import Intake
+from services.trainer.batches.intake import Intake, ledger_entry
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
 from services.trainer.model.policy import Policy
@@ -78,7 +78,7 @@ def train(
             number = commit.version.number + 1
             row = describe_step(groups, result, version=number, dropped=intake.dropped)
             row |= meter.row(groups, tokens=result.tokens, train_s=phases["train"], passes=passes)
-            ledger = (*commit.ledger, *(group.id for group in groups))
+            ledger = (*commit.ledger, *map(ledger_entry, groups))
             with _timed(phases, "commit"):
                 commit = _commit(
                     settings,

@@ -137,6 +137,9 @@ class Workshop:
         for item, verdict in zip(items, verdicts, strict=True):
             if not math.isfinite(verdict.reward):
                 raise PeerFault(f"reward {verdict.reward!r} of {item.response!r} in {item.fen!r}")
+        versions = sorted({verdict.reward_version for verdict in verdicts})
+        if len(versions) > 1:
+            raise PeerFault(f"reward: one group judged by several versions: {', '.join(versions)}")
         return verdicts
 
 

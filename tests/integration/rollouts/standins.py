@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import AsyncIterator
@@ -97,6 +98,8 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
     """Scores every answer the same, or fails as told."""
 
     reward = -0.25
+    versions: tuple[str, ...] = ("test-1",)
+    """One for each verdict in turn."""
     problem_status = 0
 
     async def ScoreBatch(self, request, context):  # noqa: N802
@@ -105,11 +108,12 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
             return reward_pb2.ScoreBatchResponse(
                 items=[reward_pb2.ScoreBatchItem(problem=problem) for _ in request.items]
             )
-        verdict = verdict_pb2.Verdict(
-            reward=self.reward, outcome=verdict_pb2.OUTCOME_LEGAL, reward_version="test-1"
-        )
+        verdicts = [
+            verdict_pb2.Verdict(reward=self.reward, outcome=verdict_pb2.OUTCOME_LEGAL, reward_version=version)
+            for _, version in zip(request.items, itertools.cycle(self.versions))
+        ]
         return reward_pb2.ScoreBatchResponse(
-            items=[reward_pb2.ScoreBatchItem(verdict=verdict) for _ in request.items]
+            items=[reward_pb2.ScoreBatchItem(verdict=verdict) for verdict in verdicts]
         )
 
     def go_blind(self) -> None:
