@@ -101,7 +101,7 @@ def _archive_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
     yield "archived", f"{run.counts.archive.get('archived', 0):,}"
     yield "  waiting", f"{run.unarchived:,}"
     yield "  astray", Text(f"{run.archive_astray:,}", "red" if run.archive_astray else "dim")
-    for result in ("missed", "unreadable"):
+    for result in ("missed", "unreadable", "duplicate"):
         if count := run.counts.archive.get(result):
             yield f"  {result}", Text(f"{count:,}", "red")
 
