@@ -206,3 +206,8 @@ class TraceGroup:
     def rewards(self) -> tuple[float, ...]:
         """Rewards in the order of the traces."""
         return tuple(trace.verdict.reward for trace in self.traces)
+
+    @property
+    def reward_versions(self) -> tuple[str, ...]:
+        """What its verdicts depend on, without repetitions; rewards can be compared where it is one."""
+        return tuple(sorted({trace.verdict.reward_version for trace in self.traces}))

@@ -85,6 +85,8 @@ def _flow_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
         yield f"  dropped: {reason}", f"{count:,}"
     for stream, count in counts.dead.items():
         yield f"  dead: {stream}", Text(f"{count:,}", "red")
+    if run.dead_deleted:
+        yield "  of the dead, deleted", f"{run.dead_deleted:,}"
     yield "  in stream", f"{run.traces:,}"
     yield "  astray", Text(f"{run.astray:,}", "red" if run.astray else "dim")
     if counts.archive:
@@ -96,7 +98,7 @@ def _archive_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
     yield "archived", f"{run.counts.archive.get('archived', 0):,}"
     yield "  waiting", f"{run.unarchived:,}"
     yield "  astray", Text(f"{run.archive_astray:,}", "red" if run.archive_astray else "dim")
-    for result in ("missed", "unreadable"):
+    for result in ("missed", "unreadable", "duplicate"):
         if count := run.counts.archive.get(result):
             yield f"  {result}", Text(f"{count:,}", "red")
 

@@ -30,8 +30,9 @@ def find_redis_server() -> str:
 def redis_argv(folder: Path, port: int) -> tuple[str, ...]:
     """A Redis that keeps every write of the run in `folder`: at most the last second is lost in a crash."""
     folder.mkdir(parents=True, exist_ok=True)
+    server = find_redis_server()
     return (
-        find_redis_server(),
+        *("bash", str(Path(__file__).with_name("redis.sh")), str(folder), server, server),
         *("--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)),
         *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
     )

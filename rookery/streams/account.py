@@ -1,7 +1,7 @@
 """What became of every group of a run: generated = trained + dropped + dead + in the stream.
 
 The archive keeps an account of its own over the same groups: generated = before + archived + unreadable +
-missed + waiting. Plain numbers; the streams read them from Redis in one transaction.
+duplicate + missed + waiting. Plain numbers; the streams read them from Redis in one transaction.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,9 @@ from typing import Self
 class Counts:
     """What became of every group of the run so far.
 
-    `archive` is the second account: `before` the archive came, `archived`, `unreadable`, and `missed`
-    because the archive was too far behind; empty when there is none.
+    `archive` is the second account: `before` the archive came, `archived`, `unreadable`, `duplicate` (made
+    again under an id that the archive has), and `missed` because the archive was too far behind; empty when
+    there is none.
     """
 
     generated: int
@@ -66,6 +67,11 @@ class Overview:
     def astray(self) -> int:
         """Groups generated that are neither settled nor in the stream: 0, or something was lost."""
         return self.counts.generated - self.counts.settled - self.traces
+
+    @property
+    def dead_deleted(self) -> int:
+        """Dead letters that are no longer in `dead`, which keeps the newest alone."""
+        return max(0, sum(self.counts.dead.values()) - self.dead)
 
     @property
     def unarchived(self) -> int:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from rookery.codec import decode_group, decode_position
+from rookery.codec import decode_group
 from rookery.errors import WireError
-from rookery.trace import Position, TraceGroup
+from rookery.trace import TraceGroup
 
 MAX_DELIVERIES = 5
 """An entry delivered more often than this is dead-lettered: it kills its readers."""
@@ -25,20 +25,6 @@ def decode_held_group(entry: Entry) -> TraceGroup:
     Raises:
         WireError: it does not decode, or was delivered too often.
     """
-    _check_deliveries(entry)
-    return decode_group(entry.data)
-
-
-def decode_held_position(entry: Entry) -> Position:
-    """The position of a `positions` entry.
-
-    Raises:
-        WireError: it does not decode, or was delivered too often.
-    """
-    _check_deliveries(entry)
-    return decode_position(entry.data)
-
-
-def _check_deliveries(entry: Entry) -> None:
     if entry.deliveries > MAX_DELIVERIES:
         raise WireError(f"entry {entry.id} was delivered {entry.deliveries} times without an end")
+    return decode_group(entry.data)

@@ -19,12 +19,22 @@ return cursor
 """
 
 PUBLISH_GROUP = """
+-- The run's reward version of a task is that of the task's first group, until another is accepted (ARGV[9]).
+local agreed = redis.call('HGET', KEYS[5], ARGV[7])
+if agreed and agreed ~= ARGV[8] and ARGV[9] ~= ARGV[8] then return agreed end
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
 redis.call('XADD', KEYS[2], '*', 'id', ARGV[3], 'version', ARGV[4], 'reward', ARGV[5],
   'schema', 'rookery.v1.TraceGroup', 'data', ARGV[6])
 redis.call('HINCRBY', KEYS[3], 'generated', 1)
+redis.call('HDEL', KEYS[4], ARGV[2])
+redis.call('HSET', KEYS[5], ARGV[7], ARGV[8])
 return 1
+"""
+
+COUNT_FAULT = """
+if #redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then return 0 end
+return redis.call('HINCRBY', KEYS[2], ARGV[2], 1)
 """
 
 _LEAVE = """
@@ -57,8 +67,9 @@ if entry[1] then
   for _, value in ipairs(entry[1][2]) do table.insert(dead, value) end
 end
 if not leave(ARGV[2]) then return 0 end
-redis.call('XADD', KEYS[6], '*', unpack(dead))
+redis.call('XADD', KEYS[6], 'MAXLEN', ARGV[5], '*', unpack(dead))
 redis.call('HINCRBY', KEYS[2], 'dead:' .. ARGV[3], 1)
+redis.call('HDEL', KEYS[7], ARGV[2])
 return 1
 """
 )
@@ -101,6 +112,26 @@ for i = 3, #ARGV do
 end
 if through > 0 then redis.call('HINCRBY', KEYS[2], 'archive:' .. ARGV[2], through) end
 return through
+"""
+
+TAKE_OVER = """
+-- KEYS[1] to KEYS[5] as in `leave`, KEYS[6] epoch. Corrects both accounts by what the stream holds.
+local counts, settled, archived = redis.call('HGETALL', KEYS[2]), 0, 0
+for i = 1, #counts, 2 do
+  local name, value = counts[i], tonumber(counts[i + 1])
+  local result = string.match(name, '^[^:]+')
+  if name == 'trained' or name == 'dead:traces' or result == 'dropped' then settled = settled + value end
+  if result == 'archive' then archived = archived + value end
+end
+local entries = redis.call('XLEN', KEYS[1])
+local generated = tonumber(redis.call('HGET', KEYS[2], 'generated') or '0')
+local astray = generated - settled - (entries - redis.call('SCARD', KEYS[4]))
+if astray > 0 then redis.call('HINCRBY', KEYS[2], 'dropped:lost', astray) end
+if astray < 0 then generated = redis.call('HINCRBY', KEYS[2], 'generated', -astray) end
+local unarchived = entries - redis.call('SCARD', KEYS[5])
+local missed = archived + unarchived < generated and redis.call('EXISTS', KEYS[3]) == 1
+if missed then redis.call('HINCRBY', KEYS[2], 'archive:missed', generated - archived - unarchived) end
+return {redis.call('INCR', KEYS[6]), astray}
 """
 
 PUBLISH_POLICY = """

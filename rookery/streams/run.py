@@ -6,21 +6,23 @@ position was still unacknowledged, and a group is counted if and only if it was 
 
 Keys, all prefixed `rookery:<run>:`
     positions   stream  entries until their group is published
+    positions:faults  hash  entries at which work has failed, and how often; until they leave the stream
     traces      stream  entries until the trainer has committed or dropped them and the archive, if one
                         has joined, has written them
-    dead        stream  what nobody could handle, with the reason
+    dead        stream  what nobody could handle, with the reason: the newest `DEAD_LIMIT` entries
     policy      hash    the committed version: number, sha256, path, base_model
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
     feed        hash    cursor of the seeded position order
-    terms       hash    sizes that every member of the run must share, set by the first
+    terms       hash    sizes that every member of the run must share, set by the first, and
+                        reward_version:<task>, set by the first group
     epoch       string  raised by each trainer that starts; fences off the one before
     traces:archive   hash  the archive that has joined: its consumer group, how many settled entries the
                            stream keeps for it, and epoch:<consumer>, raised by each archiver that starts
     traces:settled   set   entries the trainer has settled and the archive has not written
     traces:archived  set   entries the archive has written and the trainer has not settled
 
-Streams are never trimmed: producers wait for room instead. The trainer never waits for the archive: what
-it settles beyond the archive's limit leaves unarchived, and is counted.
+`positions` and `traces` are never trimmed: producers wait for room instead. The trainer never waits for
+the archive: what it settles beyond the archive's limit leaves unarchived, and is counted.
 """
 
 import logging
@@ -30,6 +32,7 @@ from typing import Any, cast
 
 from rookery.codec import encode_group, encode_position
 from rookery.errors import Conflict, SetupError
+from rookery.prompt import task_of
 from rookery.streams import lua
 from rookery.streams.account import Counts, Overview
 from rookery.streams.backlog import Backlog
@@ -37,6 +40,11 @@ from rookery.streams.reader import Reader
 from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
 
 logger = logging.getLogger(__name__)
+
+_REWARD_VERSION = "reward_version:"
+
+DEAD_LIMIT = 1000
+"""Entries of `dead`; older ones are deleted. `counts` goes on counting all of them."""
 
 
 class RunStreams(Reader):
@@ -46,7 +54,9 @@ class RunStreams(Reader):
         super().__init__(url, run, stopping=stopping)
         script = self._redis.register_script
         self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
+        self._count_fault = script(lua.COUNT_FAULT)
         self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
+        self._take_over = script(lua.TAKE_OVER)
         self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
         self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
         self._backlog = script(lua.BACKLOG)
@@ -84,13 +94,40 @@ class RunStreams(Reader):
 
     # groups
 
-    def publish_group(self, group: TraceGroup, *, entry_id: str, consumer_group: str) -> bool:
-        """Puts a complete group on `traces` and acknowledges its position; False if someone else did."""
+    def publish_group(
+        self, group: TraceGroup, *, entry_id: str, consumer_group: str, accept: str = ""
+    ) -> bool:
+        """Puts a complete group on `traces` and acknowledges its position; False if someone else did.
+
+        Raises:
+            Conflict: its reward version is not the run's so far, nor `accept`.
+        """
+        version = ", ".join(group.reward_versions)
         rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
-        keys = [self.key("positions"), self.key("traces"), self.key("counts")]
+        keys = [self.key(name) for name in ("positions", "traces", "counts", "positions:faults", "terms")]
         args: list[str | bytes | int] = [consumer_group, entry_id, group.id, group.policy.number]
-        args += [rewards, encode_group(group)]
-        return bool(self._call(lambda: self._publish_group(keys=keys, args=args)))
+        args += [rewards, encode_group(group), _REWARD_VERSION + _task(group), version, accept]
+        published = self._call(lambda: self._publish_group(keys=keys, args=args))
+        if isinstance(published, bytes):
+            raise Conflict(
+                f"run {self.run!r} has reward version {published.decode()!r} so far, group {group.id!r} "
+                f"has {version!r}"
+            )
+        return bool(published)
+
+    def of_another_reward(self, groups: Sequence[TraceGroup]) -> list[TraceGroup]:
+        """Those whose reward version is not the run's any more."""
+        terms = self._call(lambda: self._redis.hgetall(self.key("terms")))
+        agreed = {k.decode(): v.decode() for k, v in cast(dict[bytes, bytes], terms).items()}
+        return [g for g in groups if {agreed.get(_REWARD_VERSION + _task(g))} - {None, *g.reward_versions}]
+
+    def count_fault(self, stream: str, entry_id: str, *, group: str) -> int:
+        """Counts that work on a pending entry has failed; how often it has by now, whoever tried.
+
+        0 if the entry is not pending any more.
+        """
+        keys = [self.key(stream), self.key(f"{stream}:faults")]
+        return int(self._call(lambda: self._count_fault(keys=keys, args=[group, entry_id])))
 
     def settle(self, entry_ids: Sequence[str], *, group: str, result: str, epoch: int) -> int:
         """Acknowledges and deletes trace entries, counting those that were pending under `result`.
@@ -106,9 +143,10 @@ class RunStreams(Reader):
         return settled
 
     def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
-        """Moves a held entry to `dead` with the reason."""
-        keys = [*self._shared_keys(stream), self.key("dead")]
-        self._call(lambda: self._dead_letter(keys=keys, args=[group, entry_id, stream, reason]))
+        """Moves a held entry to `dead`, which keeps the newest `DEAD_LIMIT` of them, with the reason."""
+        keys = [*self._shared_keys(stream), self.key("dead"), self.key(f"{stream}:faults")]
+        args: list[str | int] = [group, entry_id, stream, reason, DEAD_LIMIT]
+        self._call(lambda: self._dead_letter(keys=keys, args=args))
         logger.error("dead-lettered entry %s of %s: %s", entry_id, stream, reason)
 
     # the archive
@@ -143,8 +181,15 @@ class RunStreams(Reader):
     # policy
 
     def take_over(self) -> int:
-        """Starts a trainer's epoch; every call of an earlier trainer is refused from now on."""
-        return int(self._call(lambda: self._redis.incr(self.key("epoch"))))
+        """Starts a trainer's epoch; every call of an earlier trainer is refused from now on.
+
+        Groups astray are put right: counted as `dropped:lost`, or as generated if there are more than that.
+        """
+        keys = [*self._shared_keys("traces"), self.key("epoch")]
+        epoch, astray = map(int, self._call(lambda: self._take_over(keys=keys)))
+        if astray:
+            logger.error("run %r: %d groups were astray; its account is corrected", self.run, astray)
+        return epoch
 
     def publish_policy(self, adapter: Adapter, *, epoch: int) -> None:
         """Names the committed version.
@@ -202,3 +247,7 @@ class RunStreams(Reader):
     def backlog(self, stream: str) -> Backlog:
         """What waits in a stream, and for whom."""
         return Backlog.read(self._call(lambda: self._backlog(keys=self._shared_keys(stream))))
+
+
+def _task(group: TraceGroup) -> str:
+    return task_of(group.position, style=group.prompt.style) or "move"

@@ -2,9 +2,10 @@
 
 A second reader of the stream `traces`: it holds entries until they fill a file, writes the file, and only
 then acknowledges them. Killed at any moment it takes up what it held; entries that stand in a file
-already are acknowledged and not written again. An archiver that starts under the name of another takes over,
-and the other ends before its next file. The trainer never waits for it (see `rookery.streams`), so
-an archive that is away for long misses groups, which are counted.
+already are acknowledged and not written again, nor are groups that Redis lost and that were made again.
+An archiver that starts under the name of another takes over, and the other ends before its next file. The
+trainer never waits for it (see `rookery.streams`), so an archive that is away for long misses groups,
+which are counted.
 """
 
 import asyncio
@@ -13,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from rookery import __version__, metrics
 from rookery.codec import decode_group
@@ -25,7 +25,8 @@ from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 from services.data.archiver_settings import ArchiverSettings
 from services.data.store.storage import open_folder
-from services.data.traces.vault import Vault, day_of, place_of
+from services.data.traces.draft import Batch, Limits
+from services.data.traces.vault import Vault, place_of
 
 logger = logging.getLogger("services.data.archiver")
 
@@ -40,45 +41,8 @@ TEND_EVERY_S = 5.0
 IDLE_S = 300.0
 """An entry that another archiver has held for so long without a sign of life is taken over."""
 STORE_RETRY_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What ends a file: so many groups, so many bytes, or so many seconds since its first group came."""
-
-    groups: int = 256
-    size: int = 64 << 20
-    age_s: float = 60.0
-
-
-@dataclass(slots=True)
-class Batch:
-    """Entries held for the next file, all of one day."""
-
-    limits: Limits
-    entries: list[Entry] = field(default_factory=list)
-    size: int = 0
-    since: float = 0.0
-
-    @property
-    def full(self) -> bool:
-        return len(self.entries) >= self.limits.groups or self.size >= self.limits.size
-
-    @property
-    def due(self) -> bool:
-        """Whether it is full, or has waited long enough."""
-        age_s = time.monotonic() - self.since
-        return bool(self.entries) and (self.full or age_s >= self.limits.age_s)
-
-    def takes(self, entry: Entry) -> bool:
-        """Whether the entry may go into the same file."""
-        return not self.full and (not self.entries or day_of(self.entries[0].id) == day_of(entry.id))
-
-    def add(self, entry: Entry) -> None:
-        if not self.entries:
-            self.since = time.monotonic()
-        self.entries.append(entry)
-        self.size += len(entry.data)
+REMEMBERED = 8192
+"""Groups whose ids are known, the newest: as many as the trainer's ledger has."""
 
 
 class Archiver:
@@ -101,6 +65,7 @@ class Archiver:
         self._idle_s = idle_s
         self._limits = limits or Limits()
         self._batch = Batch(self._limits)
+        self._entries: dict[str, str] = {}  # by group id
         self._tended = 0.0
         self._epoch = 0
         self.trouble: str | None = None
@@ -116,6 +81,7 @@ class Archiver:
         metrics.ARCHIVE_WRITABLE.set(1)
         self._epoch = self._streams.take_over_archive(consumer=self._consumer)
         self._tend()
+        self._remember(stopping)
         self._take_up(stopping)
         while not stopping.is_set():
             entries = self._streams.read(
@@ -128,6 +94,17 @@ class Archiver:
                 self._tend()
                 self._add(self._not_written(self._left_behind()), stopping)
         self._write(stopping)
+
+    def _remember(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                self._entries = self._vault.newest(self._streams.run, count=REMEMBERED)
+            except Unavailable as error:
+                self._report(trouble=str(error))
+                stopping.wait(STORE_RETRY_S)
+            else:
+                self._report(trouble=None)
+                return
 
     def _take_up(self, stopping: threading.Event) -> None:
         """What an earlier life held comes first; part of it may be in a file already."""
@@ -156,9 +133,21 @@ class Archiver:
 
     def _add(self, entries: Iterable[Entry], stopping: threading.Event) -> None:
         for entry in entries:
-            if not _readable(entry):
+            group_id = _id_of(entry)
+            if group_id is None:
                 self._through([entry.id], "unreadable", label="unreadable")
                 continue
+            if self._entries.setdefault(group_id, entry.id) != entry.id:
+                logger.warning(
+                    "group %s is in the archive by entry %s: %s is left out",
+                    group_id,
+                    self._entries[group_id],
+                    entry.id,
+                )
+                self._through([entry.id], "duplicate", label="duplicate")
+                continue
+            if len(self._entries) > REMEMBERED:
+                del self._entries[next(iter(self._entries))]
             if not self._batch.takes(entry):
                 self._write(stopping)
             self._batch.add(entry)
@@ -224,13 +213,12 @@ class Archiver:
             )
 
 
-def _readable(entry: Entry) -> bool:
+def _id_of(entry: Entry) -> str | None:
     try:
-        decode_group(entry.data)
+        return decode_group(entry.data).id
     except WireError as error:
         logger.error("entry %s cannot be archived: %s", entry.id, error)
-        return False
-    return True
+        return None
 
 
 def _decoded(entries: Iterable[Entry]) -> Iterator[tuple[str, TraceGroup]]:

@@ -17,7 +17,7 @@ from rookery.streams import RunStreams
 from rookery.trace import Adapter, TraceGroup
 from services.trainer.attempts import Attempts, GroupsAtFault
 from services.trainer.batches import finite
-from services.trainer.batches.intake import Intake
+from services.trainer.batches.intake import Intake, ledger_entry
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
 from services.trainer.model import positions
@@ -92,7 +92,7 @@ def train(
                     settings,
                     leader,
                     number=number,
-                    ledger=(*commit.ledger, *(group.id for group in groups)),
+                    ledger=(*commit.ledger, *map(ledger_entry, groups)),
                     dropped=intake.account,
                     row=row,
                     learner=learner,

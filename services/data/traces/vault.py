@@ -53,6 +53,16 @@ class Vault:
                     found.update(wanted.intersection(read_column(self.folder, volume.name, "entry")))
         return found
 
+    def newest(self, run: str, *, count: int) -> dict[str, str]:
+        """The entry of each of the run's last `count` groups and some more, by group id, oldest first."""
+        files: list[list[tuple[str, str]]] = []
+        for volume in reversed(self._volumes(f"run={run}")):
+            if sum(map(len, files)) >= count:
+                break
+            ids, entries = (read_column(self.folder, volume.name, column) for column in ("id", "entry"))
+            files.append(list(zip(ids, entries, strict=True)))
+        return dict(pair for file in reversed(files) for pair in file)
+
     def runs(self) -> list[str]:
         """Runs with at least one file."""
         return sorted({volume.run for volume in self._volumes("")})

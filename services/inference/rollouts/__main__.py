@@ -57,7 +57,14 @@ async def _serve(settings: RolloutsSettings) -> None:
         state_max_tokens=settings.state_max_tokens,
     )
     admission = Admission(settings.batch_groups, settings.staleness, settings.max_inflight)
-    loop = Loop(streams, workshop, admission, consumer=settings.consumer, news=news)
+    loop = Loop(
+        streams,
+        workshop,
+        admission,
+        consumer=settings.consumer,
+        accept_reward_version=settings.accept_reward_version,
+        news=news,
+    )
 
     async def run(stopping: asyncio.Event) -> None:
         await asyncio.to_thread(streams.agree, settings.terms)

@@ -6,7 +6,7 @@ A plain table without Redis or clocks. What it promises: an entry is never worke
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rookery.streams import MAX_DELIVERIES, Entry
+from rookery.streams import Entry
 
 _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -14,7 +14,7 @@ _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 @dataclass
 class _Place:
     entry: Entry
-    faults: int = 0
+    postponed: int = 0
     due: float = 0.0
     running: bool = False
 
@@ -54,12 +54,10 @@ class Held:
         """Forgets an entry that was published or dead-lettered."""
         del self._places[entry_id]
 
-    def postpone(self, entry_id: str, *, now: float) -> float | None:
-        """Puts an entry off after a fault; the wait in seconds, None when it has had its chances."""
+    def postpone(self, entry_id: str, *, now: float) -> float:
+        """Puts an entry off after a fault, each time for longer; the wait in seconds."""
         place = self._places[entry_id]
-        place.faults += 1
-        if place.entry.deliveries + place.faults > MAX_DELIVERIES:
-            return None
-        wait_s = _BACKOFF_S[min(place.faults, len(_BACKOFF_S)) - 1]
+        place.postponed += 1
+        wait_s = _BACKOFF_S[min(place.postponed, len(_BACKOFF_S)) - 1]
         place.due, place.running = now + wait_s, False
         return wait_s

@@ -6,6 +6,7 @@ nothing but time. Blocking reads have a thread of their own: they never delay a 
 
 import asyncio
 import logging
+import shlex
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from typing import TypeVar
 
 from prometheus_client import Counter
 
-from rookery.errors import RookeryError, Unavailable
+from rookery.errors import Conflict, PeerFault, RookeryError, SetupError, Unavailable
 from rookery.metrics import (
     BACKPRESSURE_S,
     PEERS_WAIT_S,
@@ -23,6 +24,7 @@ from rookery.metrics import (
     ROLLOUT_INFLIGHT,
 )
 from rookery.streams import Entry, RunStreams
+from rookery.trace import TraceGroup
 from services.inference.rollouts.admission import Admission, Ledger
 from services.inference.rollouts.held import Held
 from services.inference.rollouts.peers import pause
@@ -41,8 +43,10 @@ DRAIN_S = 10.0
 KEEP_EVERY_S = 10.0
 IDLE_S = 60.0
 """An entry whose holder was silent for this long is taken over: six missed signs of life."""
+MAX_FAULTS = 5
+"""A position at which work has failed so often is dead-lettered, in whichever lives of whichever process."""
 HOPELESS = 8
-"""Dead letters in a row without a success: the set-up is wrong, not the positions, and no more may die."""
+"""Dead letters, or groups of another reward version, in a row: the set-up is wrong, not the positions."""
 
 
 class Loop:
@@ -55,6 +59,7 @@ class Loop:
         admission: Admission,
         *,
         consumer: str,
+        accept_reward_version: str = "",
         news: asyncio.Event,
     ) -> None:
         self._streams, self._workshop, self._peers = streams, workshop, workshop.peers
@@ -62,7 +67,8 @@ class Loop:
         self._held = Held()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="positions")
-        self._deaths_in_a_row = 0
+        self._accept_reward_version = accept_reward_version
+        self._deaths_in_a_row = self._conflicts_in_a_row = 0
         self._failure: BaseException | None = None
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -70,6 +76,7 @@ class Loop:
 
         Raises:
             RookeryError: nothing but dead letters; the message quotes the last one's reason.
+            SetupError: the reward version is not the run's any more.
         """
         try:
             await self._take_up()
@@ -168,22 +175,42 @@ class Loop:
     async def _work(self, entry: Entry) -> None:
         try:
             group = await self._workshop.make(entry)
-            published = await asyncio.to_thread(
-                self._streams.publish_group, group, entry_id=entry.id, consumer_group=GROUP
-            )
         except Unavailable as error:
             await self._postpone(entry, error)
         except RookeryError as error:  # asked again it would be the same
             await self._bury(entry, str(error))
         else:
-            self._deaths_in_a_row = 0
-            self._held.settle(entry.id)
-            ROLLOUT_GROUPS.labels("published" if published else "superseded").inc()
+            await self._publish(entry, group)
 
-    async def _postpone(self, entry: Entry, error: Unavailable) -> None:
+    async def _publish(self, entry: Entry, group: TraceGroup) -> None:
+        try:
+            published = await asyncio.to_thread(
+                self._streams.publish_group,
+                group,
+                entry_id=entry.id,
+                consumer_group=GROUP,
+                accept=self._accept_reward_version,
+            )
+        except Conflict as error:  # another replica of the reward service may judge as the run does
+            self._conflicts_in_a_row += 1
+            if self._conflicts_in_a_row > HOPELESS:
+                raise SetupError(
+                    f"{error}: let the reward service judge as before, or start the rollouts with "
+                    f"--accept-reward-version {shlex.quote(group.reward_versions[0])} to change it for good"
+                ) from error
+            return await self._postpone(entry, error)
+        self._deaths_in_a_row = self._conflicts_in_a_row = 0
+        self._held.settle(entry.id)
+        ROLLOUT_GROUPS.labels("published" if published else "superseded").inc()
+        return None
+
+    async def _postpone(self, entry: Entry, error: RookeryError) -> None:
+        # A peer that is away says nothing about the position; one that is there and fails may.
+        if isinstance(error, PeerFault):
+            faults = await asyncio.to_thread(self._streams.count_fault, "positions", entry.id, group=GROUP)
+            if faults >= MAX_FAULTS:
+                return await self._bury(entry, f"out of tries, the last: {error}")
         wait_s = self._held.postpone(entry.id, now=time.monotonic())
-        if wait_s is None:
-            return await self._bury(entry, f"out of tries, the last: {error}")
         ROLLOUT_GROUPS.labels("postponed").inc()
         logger.warning("entry %s waits %.0f s: %s", entry.id, wait_s, error)
         return None

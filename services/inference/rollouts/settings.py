@@ -39,6 +39,8 @@ class RolloutsSettings(RunSettings, PresetSettings):
     """Longest answer to RookWorld's task A; 0: as of any other."""
     seed: int = 0
     """With the group it fixes the seed of every completion."""
+    accept_reward_version: str = ""
+    """Reward version that the run may change to; without it, another one than the run's is refused."""
     consumer: str = Field(default="rollouts", pattern=r"^[A-Za-z0-9._-]+$")
     """Stable name of this process: it takes up what it held when it last died. One per replica."""
 

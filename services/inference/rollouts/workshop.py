@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from rookery.clients import Generation, ScoreItem
-from rookery.errors import NotFound, PeerFault
+from rookery.codec import decode_position
+from rookery.errors import NotFound, PeerFault, Unavailable
 from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS
 from rookery.prompt import STATE_TASK, render, task_of
-from rookery.streams import Entry, decode_held_position
+from rookery.streams import Entry
 from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Verdict
 from services.inference.rollouts.peers import Peers
 
@@ -44,9 +45,10 @@ class Workshop:
         Raises:
             WireError: the entry is no position.
             InvalidInput: a peer refuses it for good.
-            Unavailable: a peer is away or failed.
+            PeerFault: a peer is there, and failed.
+            Unavailable: a peer is away.
         """
-        position = decode_held_position(entry)
+        position = decode_position(entry.data)
         prompt = render(position, style=self.style)
         group_id = group_id_of(self.run, entry.id, position)
         began = time.monotonic()
@@ -98,20 +100,34 @@ class Workshop:
                     generation = await server.client.complete(
                         prompt, model=name, count=self.group_size, sampling=sampling, seed=seed
                     )
+                self._check(generation, f"{server.client.url} {name}")
             except NotFound:
                 logger.info("%s has retired %s: asking anew", server.client.url, name)
                 await self.peers.refresh(server)
                 continue
+            except PeerFault as error:
+                await self.peers.refresh(server)
+                if server.adapter is None:
+                    raise Unavailable(f"{error}, and is away now: {server.reason}") from error
+                raise
             return adapter, generation
         raise PeerFault(f"{server.client.url} names {name} but does not know it, {RETIRED_TRIES} times")
 
     async def _score(self, items: Sequence[ScoreItem]) -> list[Verdict]:
-        verdicts = await self.peers.reward.score(items)
+        try:
+            verdicts = await self.peers.reward.score(items)
+        except PeerFault as error:
+            if not await self.peers.reward.ready():
+                raise Unavailable(f"{error}, and is away now") from error
+            raise
         if len(verdicts) != len(items):
             raise PeerFault(f"reward: {len(verdicts)} verdicts for {len(items)} answers")
         for item, verdict in zip(items, verdicts, strict=True):
             if not math.isfinite(verdict.reward):
                 raise PeerFault(f"reward {verdict.reward!r} of {item.response!r} in {item.fen!r}")
+        versions = sorted({verdict.reward_version for verdict in verdicts})
+        if len(versions) > 1:
+            raise PeerFault(f"reward: one group judged by several versions: {', '.join(versions)}")
         return verdicts
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Self
 
 from rookery.codec import decode_group
@@ -96,16 +97,15 @@ class Intake:
             SetupError: a group is of a version that was never committed here.
         """
         batch, self._begun = self._begun, {}
-        trained = set(self._ledger)
+        trained = {entry.partition(":")[0]: entry for entry in self._ledger}
         self._count_dropped()
         self.waited_s = 0.0
         while len(batch) < self._batch_groups:
             held = self._take(while_waiting)
             if held is None:
                 return None
-            if held.group.id in trained:
-                # Committed before a crash and never acknowledged: its effect is in the weights.
-                self._settle([held.entry_id], "trained", label="redelivered")
+            if (known := trained.get(held.group.id)) is not None:
+                self._settle_known(held, known)
             elif held.group.id in batch:
                 self._forget_double(held, batch[held.group.id])
             elif (reason := self._unfit(held.group, version)) is not None:
@@ -113,6 +113,8 @@ class Intake:
                 self._settle([held.entry_id], f"dropped:{reason}", label=reason)
             else:
                 batch[held.group.id] = held
+                if len(batch) == self._batch_groups:
+                    self._drop_other_rewards(batch)
         if self.dropped["stale"]:
             logger.warning("dropped %d groups too old for version %d", self.dropped["stale"], version)
         return list(batch.values())
@@ -166,6 +168,25 @@ class Intake:
         if self.dropped["zero_variance"] < self._zero_variance_limit and zero_variance(group.rewards):
             return "zero_variance"
         return None
+
+    def _settle_known(self, held: Held, known: str) -> None:
+        """A group whose id is in the ledger, which has `known` of it (commits of before: the id alone).
+
+        Committed before a crash and never acknowledged, its effect is in the weights. Made again, with other
+        answers, because Redis had lost it, it is not.
+        """
+        if known in (held.group.id, ledger_entry(held.group)):
+            self._settle([held.entry_id], "trained", label="redelivered")
+        else:
+            self._settle([held.entry_id], "dropped:remade", label="remade")
+
+    def _drop_other_rewards(self, batch: dict[str, Held]) -> None:
+        """Takes out what was judged before the run accepted another reward version."""
+        others = self._streams.of_another_reward([held.group for held in batch.values()])
+        for group in others:
+            self._settle([batch.pop(group.id).entry_id], "dropped:reward_version", label="reward_version")
+        if others:
+            logger.warning("dropped %d groups of reward version %s", len(others), others[0].reward_versions)
 
     def _forget_double(self, held: Held, first: Held) -> None:
         if held.entry_id != first.entry_id:
@@ -228,7 +249,7 @@ class Intake:
     def _hand_out(self, entries: list[Entry]) -> None:
         for entry in entries:
             try:
-                held = Held(entry.id, _with_ratios(decode_group(entry.data)))
+                held = Held(entry.id, _trainable(decode_group(entry.data)))
                 self._check(held.group)
             except (WireError, SetupError, ArithmeticError) as error:
                 self._bury(entry.id, str(error))
@@ -245,11 +266,17 @@ class Intake:
             return
 
 
-def _with_ratios(group: TraceGroup) -> TraceGroup:
-    """The group, if its log-probabilities are of the whole distribution that the trainer knows.
+def ledger_entry(group: TraceGroup) -> str:
+    """What a commit's ledger keeps of a group: its id, and a digest of its answers."""
+    answers = repr([trace.completion.token_ids for trace in group.traces])
+    return f"{group.id}:{blake2b(answers.encode(), digest_size=8).hexdigest()}"
+
+
+def _trainable(group: TraceGroup) -> TraceGroup:
+    """The group, if its log-probabilities are of the whole distribution and its rewards of one version.
 
     Raises:
-        WireError: the distribution was cut, or a point.
+        WireError: the distribution was cut, or a point; its rewards cannot be compared.
     """
     drawn = group.sampling
     if not drawn.temperature > 0.0 or drawn.top_p != 1.0 or drawn.top_k > 0:
@@ -257,4 +284,6 @@ def _with_ratios(group: TraceGroup) -> TraceGroup:
             f"group {group.id!r}: drawn at temperature {drawn.temperature!r} with top_p {drawn.top_p!r} and "
             f"top_k {drawn.top_k!r}; importance ratios need all tokens at a temperature above 0"
         )
+    if len(group.reward_versions) > 1:
+        raise WireError(f"group {group.id!r} has reward versions {', '.join(group.reward_versions)}")
     return group

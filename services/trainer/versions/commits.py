@@ -29,7 +29,7 @@ _SERVED = ("model.safetensors", "adapter_model.safetensors")
 """Whose SHA-256 is the version's: where a commit has a whole model, that is what is served."""
 
 _LEDGER_SIZE = 8192
-"""Group ids remembered: far more than one batch, for a Redis that lost its last second."""
+"""Entries of the ledger, one a group: far more than one batch, for a Redis that lost its last second."""
 
 _MILESTONE = 100
 

@@ -11,7 +11,8 @@ import grpc
 import httpx
 import pytest
 
-from rookery.streams import RunStreams, decode_held_position
+from rookery.codec import decode_position
+from rookery.streams import RunStreams
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.store.storage import open_folder
 from services.data.traces.vault import Vault
@@ -90,7 +91,7 @@ def test_the_feed_feeds_what_the_service_serves(
     while len(entries) < 20 and time.monotonic() < deadline:
         entries += streams.read("positions", group="rollouts", consumer="c", count=50, block_s=0.5)
     served = httpx.get(f"{data_service.url}/v1/positions?count=20&seed=4", timeout=60).json()["positions"]
-    assert [decode_held_position(entry).id for entry in entries] == [position["id"] for position in served]
+    assert [decode_position(entry.data).id for entry in entries] == [position["id"] for position in served]
     assert "rookery_feed_wait_seconds_total" in httpx.get(f"{feed.url}/metrics").text
     assert feed.stop()[0] == 0
 

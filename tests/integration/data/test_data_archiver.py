@@ -95,7 +95,7 @@ def test_the_settled_and_the_dropped_are_there_too(streams: RunStreams, on_disk:
     streams.join_archive(group="archive", limit=100)
     published = make(streams, 3)
     settle_all(streams, "trained")
-    published += make(streams, 3)
+    published += make(streams, 3, first=3)
     settle_all(streams, "dropped:stale")
     once(streams, on_disk)
     assert list(on_disk.groups()) == published
@@ -114,7 +114,7 @@ def test_of_two_with_one_name_the_later_takes_over(
         second = Archiver(streams, on_disk, limits=SMALL)
         with running(second, threading.Event()):
             until_archived(streams, 3)
-            published += make(streams, 9)
+            published += make(streams, 9, first=3)
             with pytest.raises(Conflict, match="another archiver 'archive' of run 'r1' has taken over"):
                 work.result(timeout=60)
     once(streams, on_disk, idle_s=0.0)  # what the first was given after that, if anything
@@ -172,7 +172,7 @@ def test_what_was_written_and_not_acknowledged_is_not_written_again(
     with pytest.raises(KeyboardInterrupt):
         Archiver(streams, DiesAfterWriting(vault.folder), limits=SMALL).run(threading.Event())
     assert streams.pending("traces", group="archive") == 4
-    published += make(streams, 3)
+    published += make(streams, 3, first=4)
     once(streams, vault, limits=Limits(groups=100, age_s=0.05))
     assert list(vault.groups()) == published
     on_file = [len(read_column(vault.folder, volume.name, "entry")) for volume in vault.volumes()]
@@ -223,11 +223,45 @@ def test_an_archiver_that_is_gone_is_taken_over(
     assert list(on_disk.groups()) == published
 
 
+def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
+    streams: RunStreams, vault: Vault, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    published = make(streams, 6)
+    once(streams, vault)
+    with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
+        client.flushall()  # as a Redis without its last second
+    streams.join_archive(group="archive", limit=100)
+    make(streams, 2, first=3)
+    published += make(streams, 1, first=6)
+    make(streams, 1, first=6)
+    stop = threading.Event()
+    with running(Archiver(streams, vault, limits=SMALL), stop):
+        until_archived(streams, 1)
+        while streams.overview().unarchived:
+            stop.wait(0.05)
+    assert list(vault.groups()) == published
+    assert streams.counts().archive == {"before": 0, "archived": 1, "duplicate": 3}
+    assert (streams.overview().astray, streams.overview().archive_astray) == (0, 0)
+    assert "group g3 is in the archive by entry" in caplog.text
+
+
+def test_the_newest_groups_are_known_by_id(on_disk: Vault) -> None:
+    for file in range(4):
+        entries = [f"176376000000{file}-{number}" for number in range(3)]
+        groups = [(entry, replace(GROUP, id=f"g{file}{number}")) for number, entry in enumerate(entries)]
+        on_disk.write("r1", groups, first=entries[0], last=entries[-1])
+    known = on_disk.newest("r1", count=4)
+    assert list(known) == ["g20", "g21", "g22", "g30", "g31", "g32"]
+    assert known["g31"] == "1763760000003-1"
+    assert on_disk.newest("r2", count=4) == {}
+
+
 class Away(Folder):
     """A store that does not answer the first times."""
 
-    def __init__(self, folder: Folder, failures: int) -> None:
+    def __init__(self, folder: Folder, failures: int, *, unlisted: int = 0) -> None:
         self.url, self._folder, self.failures = folder.url, folder, failures
+        self.unlisted = unlisted
 
     def write(self, name: str) -> contextlib.AbstractContextManager[Draft]:  # type: ignore[override]
         if self.failures:
@@ -242,6 +276,9 @@ class Away(Folder):
         self._folder.remove(name)
 
     def names(self, *, below: str = "", suffix: str = "") -> list[str]:
+        if self.unlisted:
+            self.unlisted -= 1
+            raise Unavailable("no route to the bucket")
         return self._folder.names(below=below, suffix=suffix)
 
 
@@ -251,12 +288,12 @@ def test_a_store_that_is_away_is_waited_for_and_told_once(
     monkeypatch.setattr("services.data.archiver.STORE_RETRY_S", 0.05)
     caplog.set_level(logging.INFO, "services.data.archiver")
     published = make(streams, 2)
-    away = Away(on_disk.folder, failures=3)
+    away = Away(on_disk.folder, failures=3, unlisted=3)
     once(streams, Vault(away))
     assert away.failures == 0
     assert list(on_disk.groups()) == published
     told = [record.levelname for record in caplog.records if "archive takes" in record.getMessage()]
-    assert told == ["ERROR", "INFO"]
+    assert told == ["ERROR", "INFO"] * 2  # at the start, and at the first file
     assert ARCHIVE_WRITABLE._value.get() == 1.0
 
 
@@ -279,7 +316,7 @@ def test_a_stop_while_the_store_is_away_loses_nothing(
 def test_no_bucket_is_an_error(streams: RunStreams, s3_environment: dict[str, str]) -> None:
     make(streams, 1)
     vault = Vault(open_folder("s3://nowhere/at/all"))
-    with pytest.raises(SetupError, match="cannot write 's3://nowhere/at/all/run=r1/"):
+    with pytest.raises(SetupError, match="cannot list 's3://nowhere/at/all': "):
         Archiver(streams, vault, limits=SMALL).run(threading.Event())
 
 

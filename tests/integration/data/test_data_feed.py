@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
+from rookery.codec import decode_position
 from rookery.errors import Unavailable
 from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES
-from rookery.streams import RunStreams, decode_held_position
+from rookery.streams import RunStreams
 from rookery.trace import Position
 from services.data.feed import Feed
 from services.data.positions.archive import Archive
@@ -66,7 +67,7 @@ def take(streams: RunStreams, count: int) -> list[Position]:
         wanted = count - len(taken)
         for entry in streams.read("positions", group=GROUP, consumer="c", count=wanted, block_s=5.0):
             streams.dead_letter("positions", entry.id, group=GROUP, reason="taken")
-            taken.append(decode_held_position(entry))
+            taken.append(decode_position(entry.data))
     return taken
 
 

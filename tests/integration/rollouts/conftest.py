@@ -78,14 +78,16 @@ class House:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @contextlib.asynccontextmanager
-    async def running(self, *, consumer: str = "r") -> AsyncIterator[Loop]:
+    async def running(self, *, consumer: str = "r", accept: str = "") -> AsyncIterator[Loop]:
         """A loop at work; drained at the end, its failure raised."""
         stopping, news = asyncio.Event(), asyncio.Event()
         reward = RewardClient(self.reward_target)
         peers = Peers([InferenceClient(url) for url in self.urls], reward, news=news)
         workshop = Workshop("test", peers, "mover-squares", GROUP_SIZE, Sampling(), seed=7)
         admission = Admission(BATCH_GROUPS, self.staleness, self.max_inflight)
-        loop = Loop(self.streams, workshop, admission, consumer=consumer, news=news)
+        loop = Loop(
+            self.streams, workshop, admission, consumer=consumer, accept_reward_version=accept, news=news
+        )
         tasks = [asyncio.create_task(t(stopping)) for t in (peers.watch, loop.keep, loop.run)]
         try:
             yield loop

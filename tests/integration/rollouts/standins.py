@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import AsyncIterator
@@ -31,6 +32,7 @@ class Inference:
     """Finish reasons of the second completion of the next answers."""
     partial: int = 0
     """How many of the next answers lack their last completion."""
+    fails_and_leaves: bool = False
     refuses: bool = False
     delay_s: float = 0.0
     requests: list[dict] = field(default_factory=list)
@@ -74,6 +76,9 @@ class Inference:
         if self.failures:
             self.failures -= 1
             return Response("engine died", status_code=500)
+        if self.fails_and_leaves:
+            self.ready = False
+            return Response("engine died", status_code=500)
         if self.refuses:
             return Response("max_tokens is too large", status_code=400)
         number = int(body["model"].removeprefix("policy-v"))
@@ -102,6 +107,8 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
     """Scores every answer the same, or fails as told."""
 
     reward = -0.25
+    versions: tuple[str, ...] = ("test-1",)
+    """One for each verdict in turn."""
     problem_status = 0
 
     async def ScoreBatch(self, request, context):  # noqa: N802
@@ -110,11 +117,12 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
             return reward_pb2.ScoreBatchResponse(
                 items=[reward_pb2.ScoreBatchItem(problem=problem) for _ in request.items]
             )
-        verdict = verdict_pb2.Verdict(
-            reward=self.reward, outcome=verdict_pb2.OUTCOME_LEGAL, reward_version="test-1"
-        )
+        verdicts = [
+            verdict_pb2.Verdict(reward=self.reward, outcome=verdict_pb2.OUTCOME_LEGAL, reward_version=version)
+            for _, version in zip(request.items, itertools.cycle(self.versions))
+        ]
         return reward_pb2.ScoreBatchResponse(
-            items=[reward_pb2.ScoreBatchItem(verdict=verdict) for _ in request.items]
+            items=[reward_pb2.ScoreBatchItem(verdict=verdict) for verdict in verdicts]
         )
 
     def go_blind(self) -> None:

@@ -3,8 +3,8 @@ import contextlib
 
 import pytest
 
-from rookery.errors import RookeryError
-from rookery.streams import MAX_DELIVERIES, RunStreams
+from rookery.errors import RookeryError, SetupError
+from rookery.streams import RunStreams
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.workshop import seed_of
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, feed, groups, settle, until
@@ -113,8 +113,51 @@ async def test_an_entry_out_of_tries_is_dead_lettered(house: House) -> None:
     feed(house.streams, 1)
     async with house.running():
         await until(lambda: house.streams.counts().dead == {"positions": 1})
-    assert len(house.inference[0].requests) == MAX_DELIVERIES
+    assert len(house.inference[0].requests) == loop_module.MAX_FAULTS
     assert reasons(house.streams) == ["out of tries, the last: POST"]
+
+
+async def test_starts_without_a_server_cost_a_position_nothing(house: House) -> None:
+    house.inference[0].delay_s = 60
+    feed(house.streams, 3)
+    async with house.running():
+        await until(lambda: house.inference[0].working == 3)
+        house.inference[0].ready = False
+        await asyncio.sleep(0.3)
+    house.inference[0].delay_s = 0
+    for _ in range(2 * loop_module.MAX_FAULTS):
+        async with house.running():
+            await until(lambda: house.streams.pending("positions", group="rollouts") == 3)
+            await asyncio.sleep(0.15)
+    house.inference[0].ready = True
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 3)
+    assert house.streams.counts().dead == {}
+
+
+async def test_a_server_that_goes_away_costs_a_position_nothing(house: House) -> None:
+    inference = house.inference[0]
+    inference.fails_and_leaves = True
+    feed(house.streams, 1)
+    async with house.running() as loop:
+        for number in range(1, 2 * loop_module.MAX_FAULTS):
+            await until(lambda number=number: len(inference.requests) == number and not loop._held.running)
+            inference.ready = True
+        inference.fails_and_leaves = False
+        await until(lambda: house.streams.counts().generated == 1)
+    assert house.streams.counts().dead == {}
+
+
+async def test_faults_of_earlier_lives_count(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.inference.rollouts.held._BACKOFF_S", (60.0,))
+    house.inference[0].failures = 1000
+    feed(house.streams, 1)
+    for life in range(1, loop_module.MAX_FAULTS):
+        async with house.running():
+            await until(lambda life=life: len(house.inference[0].requests) == life)
+        assert house.streams.counts().dead == {}
+    async with house.running():
+        await until(lambda: house.streams.counts().dead == {"positions": 1})
 
 
 async def test_a_refusal_is_dead_lettered_at_once(house: House) -> None:
@@ -139,6 +182,57 @@ async def test_what_cannot_be_scored_never_becomes_a_reward(house: House) -> Non
         await until(lambda: house.streams.counts().dead == {"positions": 1})
     assert house.streams.counts().generated == 0
     assert "nan" in dead(house.streams)[0]["reason"]
+
+
+async def test_a_group_judged_by_two_reward_versions_is_made_again(house: House) -> None:
+    house.reward.versions = ("nodes-1000/stockfish-15.1", "nodes-1000/stockfish-17")
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.inference[0].requests)
+        house.reward.versions = ("nodes-1000/stockfish-17",)
+        await until(lambda: house.streams.counts().generated == 1)
+    assert [g.reward_versions for g in groups(house.streams)] == [("nodes-1000/stockfish-17",)]
+    house.reward.versions = ("test-1", "test-2")
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().dead == {"positions": 1})
+    assert "one group judged by several versions: test-1, test-2" in dead(house.streams)[0]["reason"]
+
+
+async def test_another_reward_version_than_the_run_s_is_refused_until_accepted(house: House) -> None:
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 1)
+    house.reward.versions = ("test-2",)
+    feed(house.streams, 2)
+    said = "reward version 'test-1' so far.*has 'test-2': .*--accept-reward-version test-2 to change it"
+    with pytest.raises(SetupError, match=said):
+        async with house.running():
+            await until(lambda: len(house.inference[0].requests) > 1 + loop_module.HOPELESS)
+            await asyncio.sleep(0.5)
+    assert (house.streams.counts().generated, house.streams.counts().dead) == (1, {})
+    assert house.streams.length("positions") == 2
+    async with house.running(accept="test-2"):
+        await until(lambda: house.streams.counts().generated == 3)
+    house.reward.versions = ("test-1",)
+    house.inference[0].requests.clear()
+    feed(house.streams, 1)
+    with pytest.raises(SetupError, match="reward version 'test-2' so far"):
+        async with house.running(accept="test-2"):
+            await until(lambda: len(house.inference[0].requests) > loop_module.HOPELESS)
+            await asyncio.sleep(0.5)
+
+
+async def test_one_replica_with_another_reward_version_costs_time_alone(house: House) -> None:
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 1)
+        house.reward.versions = ("test-2",)
+        await asyncio.to_thread(feed, house.streams, 1)
+        await until(lambda: len(house.inference[0].requests) == 1 + loop_module.HOPELESS)
+        house.reward.versions = ("test-1",)
+        await until(lambda: house.streams.counts().generated == 2)
+    assert house.streams.counts().dead == {}
 
 
 async def test_a_refusal_by_the_reward_service_is_dead_lettered_at_once(house: House) -> None:

@@ -8,14 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
+from rookery.codec import decode_position
 from rookery.errors import Conflict, SetupError, Unavailable, WireError
-from rookery.streams import (
-    MAX_DELIVERIES,
-    Entry,
-    RunStreams,
-    decode_held_group,
-    decode_held_position,
-)
+from rookery.streams import MAX_DELIVERIES, Entry, RunStreams, decode_held_group
+from rookery.streams import run as run_module
 from rookery.trace import (
     Adapter,
     Completion,
@@ -94,7 +90,7 @@ def generated(streams: RunStreams, count: int) -> list[Entry]:
 
 def test_a_position_survives_the_stream(streams: RunStreams) -> None:
     (entry,) = take(streams, 1)
-    assert decode_held_position(entry) == position(0)
+    assert decode_position(entry.data) == position(0)
     assert entry.deliveries == 1
 
 
@@ -188,12 +184,38 @@ def test_a_dead_letter_keeps_the_entry_and_the_reason(streams: RunStreams, redis
 
 
 def test_an_entry_delivered_too_often_is_refused(streams: RunStreams) -> None:
-    take(streams, 1)
-    deliveries = [streams.read_held("positions", **ROLLOUTS)[0].deliveries for _ in range(MAX_DELIVERIES)]
+    generated(streams, 1)
+    deliveries = [streams.read_held("traces", **TRAINER)[0].deliveries for _ in range(MAX_DELIVERIES)]
     assert deliveries == list(range(2, MAX_DELIVERIES + 2))
-    (entry,) = streams.read_held("positions", **ROLLOUTS)
+    (entry,) = streams.read_held("traces", **TRAINER)
     with pytest.raises(WireError, match=f"{MAX_DELIVERIES + 2} times"):
-        decode_held_position(entry)
+        decode_held_group(entry)
+
+
+def test_faults_are_counted_until_the_entry_leaves(streams: RunStreams, redis_url: str) -> None:
+    first, second = take(streams, 2)
+    reborn = RunStreams(redis_url, "test")
+    assert [s.count_fault("positions", first.id, group="rollouts") for s in (streams, reborn)] == [1, 2]
+    assert streams.count_fault("positions", second.id, group="rollouts") == 1
+    publish(streams, first, 0)
+    streams.dead_letter("positions", second.id, group="rollouts", reason="no such move")
+    assert streams.count_fault("positions", first.id, group="rollouts") == 0
+    with redis.Redis.from_url(redis_url) as client:
+        assert not client.exists(streams.key("positions:faults"))
+
+
+def test_the_newest_dead_letters_are_kept_and_all_are_counted(
+    streams: RunStreams, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "DEAD_LIMIT", 3)
+    entries = take(streams, 5)
+    for number, entry in enumerate(entries):
+        streams.dead_letter("positions", entry.id, group="rollouts", reason=f"reason {number}")
+    with redis.Redis.from_url(redis_url) as client:
+        reasons = [fields[b"reason"] for _, fields in client.xrange(streams.key("dead"))]
+    assert reasons == [b"reason 2", b"reason 3", b"reason 4"]
+    run = streams.overview()
+    assert (run.dead, run.counts.dead, run.dead_deleted, run.astray) == (3, {"positions": 5}, 2, 0)
 
 
 # the account
@@ -218,6 +240,26 @@ def test_an_entry_that_vanishes_is_noticed(streams: RunStreams, redis_url: str) 
     with redis.Redis.from_url(redis_url) as client:
         client.xdel(streams.key("traces"), entry.id)
     assert streams.overview().astray == 1
+
+
+def test_a_trainer_that_starts_puts_the_account_right(streams: RunStreams, redis_url: str) -> None:
+    streams.join_archive(group="archive", limit=10)
+    entries = generated(streams, 5)
+    with redis.Redis.from_url(redis_url) as client:
+        client.xdel(streams.key("traces"), entries[0].id)
+        client.sadd(streams.key("traces:archived"), entries[1].id)
+        streams.take_over()
+        run = streams.overview()
+        assert (run.astray, run.archive_astray, run.counts.dropped) == (0, 0, {"lost": 1})
+        client.hincrby(streams.key("counts"), "generated", -2)
+        client.xadd(streams.key("traces"), {"data": entries[0].data})
+    assert streams.overview().astray == -3
+    epoch = streams.take_over()
+    run = streams.overview()
+    assert (run.astray, run.archive_astray, run.counts.generated, run.traces) == (0, 0, 6, 5)
+    before = streams.counts()
+    assert streams.take_over() == epoch + 1
+    assert streams.counts() == before
 
 
 # holding
@@ -290,7 +332,7 @@ def test_a_blocked_read_outlives_a_restart(patient: RunStreams, redis_server: Re
         time.sleep(0.5)
         redis_server.start()
         patient.add_positions([position(7)], cursor=patient.feed_cursor())
-        assert [decode_held_position(e) for e in answer.result(timeout=30)] == [position(7)]
+        assert [decode_position(e.data) for e in answer.result(timeout=30)] == [position(7)]
 
 
 def test_scripts_are_known_again_after_a_restart(patient: RunStreams, redis_server: RedisServer) -> None:

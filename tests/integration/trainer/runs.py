@@ -42,7 +42,7 @@ class Run:
         self.url, self.name, self.folder, self.model, self.events = url, name, folder, model, events
         self.streams = RunStreams(url, name)
 
-    def add(self, groups: list[TraceGroup]) -> None:
+    def add(self, groups: list[TraceGroup], *, accept: str = "") -> None:
         cursor = self.streams.feed_cursor()
         positions: list[Position] = [group.position for group in groups]
         self.streams.add_positions(positions, cursor=cursor)
@@ -51,7 +51,9 @@ class Run:
             read = self.streams.read("positions", group="rollouts", consumer="c", count=99, block_s=0.1)
             entries += [entry.id for entry in read]
         for entry_id, group in zip(entries, groups, strict=True):
-            assert self.streams.publish_group(group, entry_id=entry_id, consumer_group="rollouts")
+            assert self.streams.publish_group(
+                group, entry_id=entry_id, consumer_group="rollouts", accept=accept
+            )
 
     def settings(self, steps: int, **changed: Any) -> TrainerSettings:
         return TrainerSettings(

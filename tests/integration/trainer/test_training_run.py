@@ -531,6 +531,45 @@ def test_a_group_published_twice_is_trained_once_and_settled(run: Run) -> None:
     assert run.accounted()
 
 
+def test_a_trained_group_that_is_made_again_counts_by_its_answers(run: Run) -> None:
+    """As when Redis lost groups that were committed: their positions give groups of the same ids."""
+    groups = _groups(BATCH)
+    run.add(groups)
+    run.train(1)
+    first = groups[1].traces[0]
+    other = replace(first, completion=replace(first.completion, token_ids=(7,), logprobs=(-1.0,)))
+    run.add([groups[0], replace(groups[1], traces=(other, *groups[1].traces[1:])), *_groups(BATCH, first=90)])
+    run.train(2)
+    assert run.streams.counts().trained == BATCH + 1 + BATCH
+    assert run.streams.counts().dropped == {"remade": 1}
+    assert run.accounted()
+
+
+def test_groups_of_another_reward_version_do_not_share_a_batch(run: Run) -> None:
+    def judged(group: TraceGroup, *versions: str) -> TraceGroup:
+        verdicts = [
+            replace(trace.verdict, reward_version=version)
+            for trace, version in zip(group.traces, versions, strict=True)
+        ]
+        traces = [
+            replace(trace, verdict=verdict) for trace, verdict in zip(group.traces, verdicts, strict=True)
+        ]
+        return replace(group, traces=tuple(traces))
+
+    groups = _groups(BATCH + 2)
+    run.add([judged(groups[0], *"tttt")])
+    run.add([judged(groups[1], *"uuuu")], accept="u")
+    run.add([judged(groups[2], *"uuuv")], accept="u, v")
+    run.add([judged(group, *"uuuu") for group in groups[3:]], accept="u")
+    reader = Reader(run)
+    with reader.intake:
+        assert reader.batch() == [groups[i].id for i in (1, 3, 4)]
+        reader.intake.settle(reader.held, ledger=())
+    assert run.streams.counts().dropped == {"reward_version": 1}
+    assert run.streams.counts().dead == {"traces": 1}
+    assert run.accounted()
+
+
 def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pending under the trainer's name, yet never seen by it."""
     monkeypatch.setattr("services.trainer.batches.intake.KEEP_EVERY_S", 0.1)

@@ -1,0 +1,121 @@
+"""The embedded Redis after a crash that ended its append-only file within a script's writes."""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from rookery.local.redis_server import redis_argv
+from rookery.streams import RunStreams
+from tests.conftest import REDIS_START_S, free_port
+from tests.integration.streams.test_streams import position
+
+pytestmark = pytest.mark.redis
+
+
+class Embedded:
+    """The Redis of `rookery up`, started and killed as often as a test likes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self.folder = free_port(), folder
+        self.streams = RunStreams(f"redis://127.0.0.1:{self.port}/0", "test")
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def aof(self) -> Path:
+        (path,) = (p for name in ("appendonly.aof", "*.incr.aof") for p in self.folder.rglob(name))
+        return path
+
+    def start(self) -> None:
+        argv = redis_argv(self.folder, self.port)
+        with (self.folder / "log").open("a") as log:
+            self._process = subprocess.Popen(argv, stdout=log, stderr=log)
+        deadline = time.monotonic() + REDIS_START_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(redis.RedisError):
+                self.streams._redis.ping()
+                return
+            time.sleep(0.02)
+        pytest.fail((self.folder / "log").read_text())
+
+    def kill(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def feed(self, count: int) -> None:
+        cursor = self.streams.feed_cursor()
+        self.streams.add_positions([position(cursor + i) for i in range(count)], cursor=cursor)
+
+    def fed(self) -> tuple[int, int]:
+        return self.streams.length("positions"), self.streams.feed_cursor()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Embedded]:
+    server = Embedded(tmp_path / "redis")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.mark.parametrize("rewritten", [False, True], ids=["commands", "after-an-rdb-preamble"])
+@pytest.mark.parametrize("within", [b"HSET", b"cursor\r\n", b"XADD", b"MULTI", b"EXEC"])
+def test_an_unfinished_transaction_is_cut_before_redis_starts(
+    embedded: Embedded, within: bytes, rewritten: bool
+) -> None:
+    embedded.feed(2)
+    if rewritten:
+        embedded.streams._redis.bgrewriteaof()
+        while embedded.streams._redis.info("persistence")["aof_rewrite_in_progress"]:
+            time.sleep(0.02)
+    embedded.feed(3)
+    embedded.streams._redis.config_set("appendfsync", "always")
+    embedded.feed(2)
+    embedded.kill()
+    whole = embedded.aof.read_bytes()
+    last = whole.rindex(b"*1\r\n$5\r\nMULTI")
+    torn = whole[: whole.rindex(within) + 2]
+    embedded.aof.write_bytes(torn)
+
+    embedded.start()
+    assert embedded.fed() == (5, 5)
+    (cut,) = embedded.aof.parent.glob("*.cut-at-*")
+    assert cut.read_bytes() == torn[last:]
+    assert f"ended within a transaction: its last {len(torn) - last} bytes" in (
+        (embedded.folder / "log").read_text()
+    )
+    embedded.streams._redis.config_set("appendfsync", "always")
+    embedded.feed(4)
+    embedded.kill()
+    embedded.start()
+    assert embedded.fed() == (9, 9)
+
+
+def test_a_file_that_is_damaged_further_up_is_left_to_redis(embedded: Embedded) -> None:
+    embedded.streams._redis.config_set("appendfsync", "always")
+    for _ in range(3):
+        embedded.feed(2)
+    embedded.kill()
+    whole = embedded.aof.read_bytes()
+    torn = whole.replace(b"*1\r\n$4\r\nEXEC\r\n", b"", 1)
+    embedded.aof.write_bytes(torn)
+    embedded.start()
+    assert "whole transactions follow: left as it is" in (embedded.folder / "log").read_text()
+    assert embedded.aof.read_bytes() == torn
+    assert not list(embedded.aof.parent.glob("*.cut-at-*"))
+
+
+def test_a_sound_file_is_left_alone(embedded: Embedded) -> None:
+    embedded.feed(3)
+    embedded.streams._redis.shutdown(nosave=True)
+    embedded.kill()
+    whole = embedded.aof.read_bytes()
+    embedded.start()
+    assert embedded.fed() == (3, 3)
+    assert embedded.aof.read_bytes() == whole
+    assert not list(embedded.aof.parent.glob("*.cut-at-*"))
