@@ -6,13 +6,14 @@ A thread refreshes one immutable `Snapshot`; screens and the supervisor only eve
 import json
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from rookery.errors import Unavailable
 from rookery.local.probes import TIMEOUT_S, probe
@@ -31,17 +32,22 @@ IDLE_COUNTERS = {
     "rookery_positions_wait_seconds_total": "positions wait",
     "rookery_peers_wait_seconds_total": "peers wait",
 }
+SERVER_BEHIND = "rookery_server_behind_versions"
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The last look at a run. `steps` are the trainer's records, oldest first; `idle_s` the rollouts'."""
+    """The last look at a run. `steps` are the trainer's records, oldest first; `idle_s` the rollouts'.
+
+    `behind` are versions that each inference server has yet to take, as the trainer knows.
+    """
 
     probes: Mapping[str, str | None] = field(default_factory=dict)
     overview: Overview | None = None
     served: int | None = None
     steps: tuple[Mapping[str, Any], ...] = ()
     idle_s: Mapping[str, float] = field(default_factory=dict)
+    behind: Mapping[str, float] = field(default_factory=dict)
 
 
 class StepLog:
@@ -97,7 +103,8 @@ class Observer:
             overview=self._overview(),
             served=self._served(),
             steps=self._log.refresh() if self._log else (),
-            idle_s=self._idle(),
+            idle_s={IDLE_COUNTERS[s.name]: s.value for s in self._samples("rollouts", IDLE_COUNTERS)},
+            behind={s.labels["server"]: s.value for s in self._samples("trainer", (SERVER_BEHIND,))},
         )
 
     def refresh(self) -> None:
@@ -139,19 +146,14 @@ class Observer:
         except (httpx.HTTPError, ValueError, KeyError):
             return None
 
-    def _idle(self) -> dict[str, float]:
-        url = self._probe_urls.get("rollouts")
+    def _samples(self, service: str, names: Collection[str]) -> list[Sample]:
+        """Those metrics of a service; none where it does not answer."""
+        url = self._probe_urls.get(service)
         if url is None:
-            return {}
+            return []
         try:
             text = self._http.get(url.replace("/readyz", "/metrics")).raise_for_status().text
         except httpx.HTTPError:
-            return {}
-        return dict(_counters(text, IDLE_COUNTERS))
-
-
-def _counters(text: str, names: Mapping[str, str]) -> Iterable[tuple[str, float]]:
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name in names:
-                yield names[sample.name], float(sample.value)
+            return []
+        families = text_string_to_metric_families(text)
+        return [sample for family in families for sample in family.samples if sample.name in names]

@@ -39,8 +39,8 @@ def settle_settings(given: S) -> S:
         began: dict[str, Any] = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise SetupError(f"{path}: {error}") from error
-    limits = {"steps", "minutes"}  # how long to go on is said anew each time
-    kept = {k: v for k, v in began.items() if k in type(given).model_fields and k not in limits}
+    said_anew = {"steps", "minutes", "from_version"}  # how long to go on, and whether to go back first
+    kept = {k: v for k, v in began.items() if k in type(given).model_fields and k not in said_anew}
     chosen = given.model_dump(include=given.model_fields_set, mode="json")
     return type(given).model_validate({**kept, **chosen})
 

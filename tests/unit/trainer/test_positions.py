@@ -24,6 +24,7 @@ from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
 from services.trainer.trainee import Trainee  # noqa: E402
+from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -73,11 +74,11 @@ def test_a_group_that_is_too_long_is_named_and_moves_nothing(gpt2: Path, rank: i
         model=gpt2, run_dir=Path("nowhere"), device="cpu", lora_rank=rank, lora_targets="c_attn"
     )
     trainee = Trainee.of(settings, policy_for(settings), World())
-    before = trainee.files()
+    before = contents(trainee.files())
     groups = [make_group(0, prompt_length=9), make_group(1, prompt_length=63)]
     with pytest.raises(SetupError, match=r"group group-1, a prompt of 63 .* the model has 64 positions"):
         trainee.learn(groups, step=0, learner=Learner(), dropped_zero_variance=0)
-    assert trainee.files() == before
+    assert contents(trainee.files()) == before
 
 
 @pytest.mark.parametrize(

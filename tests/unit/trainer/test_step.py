@@ -22,6 +22,7 @@ from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import StepResult, train_step  # noqa: E402
 from services.trainer.trainee import Trainee  # noqa: E402
+from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
 GOLDEN = [
@@ -80,7 +81,7 @@ def test_a_falling_rate_goes_on_where_a_stopped_run_was(tiny_model: Path, tmp_pa
     trainee = Trainee.of(settings, Policy(settings), World())
     rates, half, learner = [], {}, Learner()
     for step in range(4):
-        half = half if step > 2 else trainee.files()
+        half = half if step > 2 else contents(trainee.files())
         result, learner = trainee.learn(_groups(step), step=step, learner=learner, dropped_zero_variance=0)
         rates.append(result.lr)
     falling = [0.01 + 0.99 * (1 + math.cos(math.pi * n / 3)) / 2 for n in range(3)]
