@@ -109,7 +109,7 @@ def test_so_does_a_gpt2(changed: dict[str, Any], run: Run, tmp_path: Path) -> No
     run.train(4, **changed)
     for steps in (1, 2, 4):
         other.train(steps, **changed)
-    files = {path.name for path in run.version(4).iterdir()} - {"state.json"}
+    files = {path.name for path in run.version(4).iterdir()} - {"state.json", "SHA256SUMS"}
     assert {"model.safetensors", "optimizer.safetensors"} <= files
     assert ("value_head.safetensors" in files) == ("objective" in changed)
     for name in files:
@@ -364,11 +364,10 @@ def test_a_run_goes_back_to_an_earlier_version(run: Run, caplog: pytest.LogCaptu
         replace(group, policy=replace(group.policy, number=3)) for group in _groups(BATCH, first=50)
     ]
     run.add(on_their_way)
+    moments = (run.version(2) / "optimizer.safetensors").read_bytes()
     run.train(5, from_version=2)
     assert run.adapter(4) == run.adapter(2)
-    assert (run.version(4) / "optimizer.safetensors").read_bytes() == (
-        run.version(2) / "optimizer.safetensors"
-    ).read_bytes()
+    assert (run.version(4) / "optimizer.safetensors").read_bytes() == moments
     assert run.adapter(5) != run.adapter(4)
     said = "goes back to version 2, which is now 4: versions after 2 until 3 are given up"
     assert caplog.text.count(said) == 1
@@ -388,21 +387,21 @@ def test_a_trainer_that_is_started_again_does_not_go_back_again(run: Run) -> Non
     run.add(_groups(5 * BATCH))
     run.train(2)
     run.train(4, from_version=1)
-    run.train(6, from_version=1)
+    run.train(5, from_version=1)
     assert run.adapter(3) == run.adapter(1)
-    assert sorted(commits.folders(run.folder / "adapters")) == list(range(7))
-    assert len({run.adapter(number) for number in range(7)}) == 6
+    assert sorted(commits.folders(run.folder / "adapters")) == list(range(6))
+    assert len({run.adapter(number) for number in range(6)}) == 5
 
 
 def test_going_back_further_than_the_moments_begins_them_anew(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run.add(_groups(5 * BATCH))
-    run.train(4)
+    run.add(_groups(4 * BATCH))
+    run.train(3)
     assert not (run.version(1) / "optimizer.safetensors").exists()
-    run.train(6, from_version=1)
+    run.train(5, from_version=1)
     assert "Adam's moments begin anew" in caplog.text
-    assert run.adapter(5) == run.adapter(1) != run.adapter(6)
+    assert run.adapter(4) == run.adapter(1) != run.adapter(5)
 
 
 def test_a_lost_end_of_the_run_folder_is_given_up_on_demand(run: Run) -> None:
