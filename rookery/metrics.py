@@ -81,6 +81,11 @@ PEERS_WAIT_S = Counter(
 # trainer
 ROLLOUT_WAIT_S = Counter("rookery_rollout_wait_seconds_total", "Time the trainer idled for want of groups")
 TRAINER_VERSION = Gauge("rookery_policy_version_trained", "Version last committed")
+SERVER_BEHIND = Gauge(
+    "rookery_server_behind_versions",
+    "Versions since the one that an inference server took last, as the trainer knows",
+    ["server"],
+)
 TRAINER_STEP_S = Histogram(
     "rookery_trainer_step_seconds", "Training step by phase", ["phase"], buckets=_SLOW_S
 )

@@ -157,8 +157,11 @@ def _understanding(response: httpx.Response) -> Iterator[None]:
 
 def _body(response: httpx.Response) -> dict[str, Any]:
     if response.is_success:
-        body: dict[str, Any] = response.json()
-        return body
+        with _understanding(response):
+            body = response.json()
+            if not isinstance(body, dict):
+                raise TypeError(f"no JSON object: {response.text[:100]!r}")
+            return body
     kind = _ERRORS.get(response.status_code, PeerFault)
     request = response.request
     raise kind(f"{request.method} {request.url}: {response.status_code} {response.text[:500]}")

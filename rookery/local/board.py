@@ -72,6 +72,9 @@ def flow(snapshot: Snapshot) -> Table:
     for name, value in _flow_rows(run):
         table.add_row(name, value)
     table.add_row("version trained / served", f"{_number(run.committed)} / {_number(snapshot.served)}")
+    for server, versions in snapshot.behind.items():
+        if versions > 1:  # one is on its way
+            table.add_row(f"behind: {server}", Text(f"{versions:.0f} versions", "red"))
     for name, seconds in snapshot.idle_s.items():
         table.add_row(f"rollouts idle: {name}", f"{seconds:.0f} s")
     return table

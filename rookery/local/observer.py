@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from rookery.errors import Unavailable
 from rookery.local.probes import TIMEOUT_S, probe
@@ -35,18 +36,20 @@ IDLE_COUNTERS = {
     "rookery_positions_wait_seconds_total": "positions wait",
     "rookery_peers_wait_seconds_total": "peers wait",
 }
+SERVER_BEHIND = "rookery_server_behind_versions"
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """The last look at a run. `steps` are the trainer's first and last `WINDOW` records, oldest first;
-    `idle_s` is the rollouts'."""
+    `idle_s` is the rollouts'; `behind` are versions that each inference server has yet to take."""
 
     probes: Mapping[str, str | None] = field(default_factory=dict)
     overview: Overview | None = None
     served: int | None = None
     steps: tuple[Mapping[str, Any], ...] = ()
     idle_s: Mapping[str, float] = field(default_factory=dict)
+    behind: Mapping[str, float] = field(default_factory=dict)
 
 
 class StepLog:
@@ -102,7 +105,8 @@ class Observer:
             overview=self._overview(),
             served=self._served(),
             steps=self._log.refresh() if self._log else (),
-            idle_s=self._idle(),
+            idle_s={IDLE_COUNTERS[s.name]: s.value for s in self._samples("rollouts", IDLE_COUNTERS)},
+            behind={s.labels["server"]: s.value for s in self._samples("trainer", (SERVER_BEHIND,))},
         )
 
     def refresh(self) -> None:
@@ -144,19 +148,14 @@ class Observer:
         except (httpx.HTTPError, ValueError, KeyError):
             return None
 
-    def _idle(self) -> dict[str, float]:
-        url = self._probe_urls.get("rollouts")
+    def _samples(self, service: str, names: Collection[str]) -> list[Sample]:
+        """Those metrics of a service; none where it does not answer."""
+        url = self._probe_urls.get(service)
         if url is None:
-            return {}
+            return []
         try:
             text = self._http.get(url.replace("/readyz", "/metrics")).raise_for_status().text
         except httpx.HTTPError:
-            return {}
-        return dict(_counters(text, IDLE_COUNTERS))
-
-
-def _counters(text: str, names: Mapping[str, str]) -> Iterable[tuple[str, float]]:
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name in names:
-                yield names[sample.name], float(sample.value)
+            return []
+        families = text_string_to_metric_families(text)
+        return [sample for family in families for sample in family.samples if sample.name in names]

@@ -174,10 +174,10 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         device = _device(name, settings)
         return {**member, **whole, "model": model, "adapter_root": adapters, "device": device}
     if name == "trainer":
-        limit = {} if settings.steps is None else {"max_steps": settings.steps}
+        said = {"max_steps": settings.steps, "from_version": settings.from_version}
         return {
             **member,
-            **limit,
+            **{key: value for key, value in said.items() if value is not None},
             "model": model,
             "run_dir": plan.run_dir,
             "inference_urls": plan.url("inference"),

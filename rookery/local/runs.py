@@ -60,8 +60,8 @@ def _kept(given: UpSettings) -> dict[str, Any]:
         began: dict[str, Any] = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise SetupError(f"{path}: {error}") from error
-    limits = {"steps", "minutes"}  # how long to go on is said anew each time
-    return {k: v for k, v in began.items() if k in type(given).model_fields and k not in limits}
+    said_anew = {"steps", "minutes", "from_version"}  # how long to go on, and whether to go back first
+    return {k: v for k, v in began.items() if k in type(given).model_fields and k not in said_anew}
 
 
 @contextmanager

@@ -45,6 +45,8 @@ class UpSettings(PresetSettings):
     """Stop after this many training steps, counted from the run's beginning."""
     minutes: PositiveFloat | None = None
     """Stop after this many minutes of training."""
+    from_version: NonNegativeInt | None = None
+    """Go back to this version of the run and train on from it; later versions are given up."""
     group_size: int = Field(default=8, ge=2)
     """Completions of each position."""
     batch_groups: PositiveInt = 32

@@ -20,6 +20,11 @@ def up(given: UpSettings, console: Console) -> int:
     settings = settle_settings(given)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")
+        if settings.from_version is not None:
+            session.say(
+                f"goes back to version {settings.from_version}: later versions are given up, the groups that "
+                "they learned from stay counted as trained"
+            )
         end = session.train()
         session.say(f"{end}; stopping")
         session.stop()

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import redis
 
-from rookery.errors import Unavailable
+from rookery.errors import SetupError, Unavailable
 from rookery.metrics import REDIS_RETRIES
+from rookery.origins import without_passwords
 
 logger = logging.getLogger(__name__)
 
@@ -16,9 +17,18 @@ T = TypeVar("T")
 
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-
 _FULL = ("command not allowed when used memory", "MISCONF")
 """What Redis says without room in memory or on its disk; a script quotes it inside an error of its own."""
+
+_READ_ONLY = "against a read only replica"
+"""What the master of before says after a failover."""
+
+_REFUSED = (
+    redis.AuthenticationError,
+    redis.exceptions.AuthorizationError,
+    redis.exceptions.NoPermissionError,
+)
+"""What it says to a wrong password, and to a user who may not do this."""
 
 
 class Link:
@@ -30,6 +40,7 @@ class Link:
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
         self.run = run
         self._stopping = stopping or threading.Event()
+        self._place = without_passwords(url)
         self._redis = redis.Redis.from_url(
             url, socket_timeout=15.0, socket_connect_timeout=5.0, health_check_interval=30
         )
@@ -39,13 +50,18 @@ class Link:
         return f"rookery:{self.run}:{name}"
 
     def ping(self, *, once: bool = False) -> None:
-        """Returns when Redis answers; with `once`, raises `Unavailable` if it does not now."""
+        """Returns when Redis answers; with `once`, raises `Unavailable` if it does not now.
+
+        Raises:
+            SetupError: it wants another password or user.
+        """
         if not once:
             self._call(self._redis.ping)
             return
         try:
             self._redis.ping()
         except redis.RedisError as error:
+            self._check_admitted(error)
             raise Unavailable(f"redis does not answer: {error}") from error
 
     def _call(self, call: Callable[[], T]) -> T:
@@ -54,8 +70,12 @@ class Link:
             try:
                 return call()
             except redis.RedisError as error:
+                self._check_admitted(error)
                 if not _passes(error):
                     raise
+                if _READ_ONLY in str(error):
+                    # The address may lead to the new master by now.
+                    self._redis.connection_pool.disconnect(inuse_connections=False)
                 wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
                 attempt += 1
                 REDIS_RETRIES.inc()
@@ -63,8 +83,14 @@ class Link:
                 if self._stopping.wait(wait_s):
                     raise Unavailable(f"stopped while redis was away: {error}") from error
 
+    def _check_admitted(self, error: redis.RedisError) -> None:
+        if isinstance(error, _REFUSED):
+            raise SetupError(
+                f"redis at {self._place} refuses the user or password of --redis-url: {error}"
+            ) from error
+
 
 def _passes(error: redis.RedisError) -> bool:
     """Whether the same call may succeed later."""
     away = (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError)
-    return isinstance(error, away) or any(words in str(error) for words in _FULL)
+    return isinstance(error, away) or any(words in str(error) for words in (*_FULL, _READ_ONLY))

@@ -94,6 +94,12 @@ BOARD = Board(
                     "By each server.",
                     (f"rookery_policy_version_served{{{J}}}", "{{instance}}"),
                 ),
+                panel(
+                    "Versions behind",
+                    units.Number,
+                    "That each server has yet to take, as the trainer knows. Above 1: it is left behind.",
+                    ('rookery_server_behind_versions{job="trainer"}', "{{server}}"),
+                ),
             ),
         ),
     ),

@@ -111,11 +111,12 @@ BOARD = Board(
                     _of("ess"),
                 ),
                 panel(
-                    "Mismatch at age 0",
+                    "Mismatch",
                     units.Number,
-                    "Difference of log-probabilities, trainer against server, both with one version, "
-                    "which precision explains. A jump: the server does not serve what it says.",
-                    _of("mismatch_age0_mean", "mismatch_age0_max"),
+                    "Difference of log-probabilities on one group of the batch: the server's against the "
+                    "trainer's under the same version. Precision explains some. A jump: the server does not "
+                    "serve what it says.",
+                    _of("mismatch_mean", "mismatch_max"),
                 ),
             ),
         ),

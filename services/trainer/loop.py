@@ -14,7 +14,7 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
-from rookery.trace import Adapter, TraceGroup
+from rookery.trace import Adapter, PolicyVersion, TraceGroup
 from services.trainer.attempts import Attempts, GroupsAtFault
 from services.trainer.batches import finite
 from services.trainer.batches.intake import Intake, ledger_entry
@@ -46,10 +46,13 @@ def train(
 ) -> None:
     """Trains until `max_steps` or `stopping`."""
     leader = Leader(Trainee.of(settings, policy, world))
-    commit = _resume(settings, leader)
-    _check_record(streams.policy(), commit, settings)
+    commit = check_story(settings, streams)
     if commit is None:
         commit = _commit(settings, leader, number=0, ledger=(), dropped={})
+    else:
+        leader.own.load(commit.folder)
+        logger.info("resumes from %s", commit.folder)
+        commit = _as_newest(commit, settings, leader, streams)
     leader.begin(commit.folder)
     publisher.publish(_adapter(policy, commit))
     intake = _intake(settings, policy, streams, commit, epoch=epoch, stopping=stopping)
@@ -96,6 +99,7 @@ def train(
                     dropped=intake.account,
                     row=row,
                     learner=learner,
+                    went_back_to=commit.went_back_to,
                 )
             with _timed(phases, "settle"):
                 intake.settle(batch, ledger=commit.ledger)
@@ -103,7 +107,9 @@ def train(
                 publisher.publish(_adapter(policy, commit))
             attempts.committed()
             report.step(row, phases_s=phases, ages=ages_of(groups, version=number))
-            commits.prune(settings.adapters_dir, newest=commit.version.number, keep=settings.keep)
+            # What groups still to come were sampled from stays too: see `rescoring`.
+            keep = max(settings.keep, settings.max_staleness + 1)
+            commits.prune(settings.adapters_dir, newest=commit.version.number, keep=keep)
     publisher.wait()
     logger.info("the trainer ends at version %d", commit.version.number)
 
@@ -135,27 +141,30 @@ def _intake(
     )
 
 
-def check_story(settings: TrainerSettings, streams: RunStreams) -> None:
-    """Whether a trainer may take this run over, asked while another may still have it.
+def check_story(settings: TrainerSettings, streams: RunStreams) -> Commit | None:
+    """The commit to go on from. A trainer asks before it takes the run over from another.
 
     Raises:
-        SetupError: its folder is another run's, or was made with other settings.
+        SetupError: its folder is another run's, is damaged, or was made with other settings.
     """
-    commit = commits.latest(settings.adapters_dir, fingerprint=settings.fingerprint())
+    commit = commits.to_resume(
+        settings.adapters_dir, fingerprint=settings.fingerprint(), from_version=settings.from_version
+    )
     _check_record(streams.policy(), commit, settings)
+    return commit
 
 
 def _check_record(published: Adapter | None, commit: Commit | None, settings: TrainerSettings) -> None:
     """Redis and the run folder must tell one story: a lost folder must not restart the numbers."""
-    if published is None:
-        return
     own = commit.version if commit else None
+    if published is None or (own and own.number == settings.from_version):
+        return
     story = f"run {settings.run!r} has published {published.version.name} from {published.path!r}"
     if own is None or own.number < published.version.number:
         newest = own.name if own else "none"
         raise SetupError(
             f"{story}, but the newest in {settings.adapters_dir} is {newest}: "
-            "bring it back, or choose another --run"
+            f"bring it back, choose another --run{_or_go_back(own)}"
         )
     if own.number == published.version.number and own.sha256 != published.version.sha256:
         raise SetupError(
@@ -163,12 +172,38 @@ def _check_record(published: Adapter | None, commit: Commit | None, settings: Tr
         )
 
 
-def _resume(settings: TrainerSettings, leader: Leader) -> Commit | None:
-    commit = commits.latest(settings.adapters_dir, fingerprint=settings.fingerprint())
-    if commit is not None:
-        leader.own.load(commit.folder)
-        logger.info("resumes from %s", commit.folder)
-    return commit
+def _or_go_back(own: PolicyVersion | None) -> str:
+    return f", or give up the later versions with --from-version {own.number}" if own else ""
+
+
+def _as_newest(commit: Commit, settings: TrainerSettings, leader: Leader, streams: RunStreams) -> Commit:
+    """`commit`, or where the run goes back to it, its copy under a number of its own.
+
+    Numbers are never given twice: servers, groups on their way and the rollouts' admission go by them.
+    """
+    published = streams.policy()
+    newest = PolicyVersion(max(commits.folders(settings.adapters_dir)), commit.version.sha256)
+    if published and published.version.number >= newest.number:
+        newest = published.version
+    if commit.version == newest:
+        return commit
+    leader.begin(commit.folder)
+    copy = _commit(
+        settings,
+        leader,
+        number=newest.number + 1,
+        ledger=commit.ledger,
+        dropped=streams.counts().dropped,
+        learner=Learner.of(commit.learner),
+        went_back_to=commit.version.number,
+    )
+    logger.warning(
+        "goes back to version %d, which is now %d: versions after %d until %d are given up, the groups that "
+        "they learned from stay counted as trained%s",
+        commit.version.number, copy.version.number, commit.version.number, newest.number,
+        "" if (commit.folder / commits.OPTIMIZER).exists() else "; Adam's moments begin anew",
+    )  # fmt: skip
+    return copy
 
 
 def _commit(
@@ -180,6 +215,7 @@ def _commit(
     dropped: Mapping[str, int],
     row: Mapping[str, Any] | None = None,
     learner: Learner = Learner(),  # noqa: B008 - frozen
+    went_back_to: int | None = None,
 ) -> Commit:
     return commits.write(
         settings.adapters_dir,
@@ -190,6 +226,7 @@ def _commit(
         row=None if row is None else strict(row),
         learner=learner.as_json(),
         dropped=dropped,
+        went_back_to=went_back_to,
     )
 
 

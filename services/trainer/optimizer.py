@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load
 
 from rookery.errors import SetupError
-from services.trainer.distributed.sharding import like, whole
+from services.trainer.distributed.sharding import like
 from services.trainer.versions import commits
+from services.trainer.versions.tensor_file import Stored, TensorFile
 
 FILE = commits.OPTIMIZER
-
-_TABLE = 256
-"""What the numbers of 8 bits stand for."""
 
 
 def build(
@@ -78,25 +76,17 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = lr
 
 
-def dump(optimizer: torch.optim.Optimizer) -> bytes:
+def dump(optimizer: torch.optim.Optimizer) -> TensorFile:
     """Moments and step counts, keyed by parameter index."""
     # Not from `state_dict`, in which bitsandbytes nests what is quantised.
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    data: bytes = save(
+    return TensorFile(
         {
-            f"{index}.{name}": _alone(whole(torch.as_tensor(value).detach()).cpu().contiguous())
+            f"{index}.{name}": Stored.of(torch.as_tensor(value))
             for index, parameter in enumerate(parameters)
-            # Sorted: what `load` gave has another order in each process, and sharded tensors come together
-            # one by one.
-            for name, value in sorted(optimizer.state.get(parameter, {}).items())
+            for name, value in optimizer.state.get(parameter, {}).items()
         }
     )
-    return data
-
-
-def _alone(value: torch.Tensor) -> torch.Tensor:
-    """On a CPU all of bitsandbytes' moments share two tables of 256 numbers, which safetensors refuses."""
-    return value.clone() if value.numel() <= _TABLE else value
 
 
 def restore(optimizer: torch.optim.Optimizer, folder: Path) -> None:

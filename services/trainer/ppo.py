@@ -223,9 +223,7 @@ def _learning(updates: Sequence[Update], estimates: Estimates) -> dict[str, floa
     parts = [part for update in updates for part in update.parts]
     tokens = max(1, sum(part.tokens for part in parts))
     row = summary(parts)
-    if updates:  # later ones compare with a policy that has moved within the step
-        first = summary(updates[0].parts)
-        row |= {name: first[name] for name in first if name.startswith("mismatch")}
+    if updates:
         row["loss"] = sum(update.loss for update in updates) / len(updates)
     values, returns = (torch.tensor(_flat(estimates, name)).double() for name in ("values", "returns"))
     if not len(values):

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -15,8 +15,10 @@ from services.trainer.distributed import orders
 from services.trainer.distributed.world import World
 from services.trainer.learner import Learner
 from services.trainer.model.policy import Policy
+from services.trainer.rescoring import mismatch
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import StepResult, train_step
+from services.trainer.versions.tensor_file import Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,12 @@ class Trainee:
         return cls(settings, policy, optimizer, world)
 
     def load(self, folder: Path) -> None:
-        """Takes weights and moments of a commit."""
+        """Takes weights and moments of a commit; of old ones the moments are gone, and begin anew."""
         self.policy.load_version(folder)
-        adam.restore(self.optimizer, folder)
+        if (folder / adam.FILE).exists():
+            adam.restore(self.optimizer, folder)
 
-    def files(self) -> dict[str, bytes]:
+    def files(self) -> dict[str, Content]:
         """What a commit holds of it, by file name."""
         return {**self.policy.version_files(), adam.FILE: adam.dump(self.optimizer)}
 
@@ -56,9 +59,10 @@ class Trainee:
         dropped_zero_variance: int,
         rehearsal: bool = False,
     ) -> tuple[StepResult, Learner]:
-        """One step on a batch: see `step.train_step`."""
+        """One step on a batch: see `step.train_step`; before it, one group of it is scored once more."""
         self.optimizer.zero_grad(set_to_none=True)  # a step that failed leaves its gradients
-        return train_step(
+        measured = {} if rehearsal else mismatch(self.policy, groups, step=step, settings=self.settings)
+        result, learner = train_step(
             self.policy,
             self.optimizer,
             groups,
@@ -69,6 +73,7 @@ class Trainee:
             world=self.world,
             rehearsal=rehearsal,
         )
+        return replace(result, learning={**result.learning, **measured}), learner
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,8 @@ class Leader:
             lambda: orders.encode(orders.Begin(str(folder), self.own.settings.model_dump(mode="json")))
         )
 
-    def files(self) -> dict[str, bytes]:
-        """As `Trainee.files`."""
+    def files(self) -> dict[str, Content]:
+        """As `Trainee.files`. The others take part while rank 0 writes them, in their order."""
         if self.own.settings.sharding != "none":
             self.own.world.call(lambda: orders.encode(orders.Files()))
         return self.own.files()

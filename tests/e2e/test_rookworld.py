@@ -213,4 +213,4 @@ def test_each_group_has_the_log_probabilities_of_the_version_it_names(seen: Seen
             difference = (policy.score(batch).logprobs_N - batch.behaviour_N).abs()
         assert difference.mean() < 1e-5, group.id
         assert difference.max() < 5e-5, group.id
-    assert seen.metrics[0]["mismatch_age0_max"] < 5e-5
+    assert seen.metrics[0]["mismatch_max"] < 5e-5

@@ -113,3 +113,41 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     steps = second.steps()
     assert steps == list(range(1, len(steps) + 1)), "each step once, none left out"
     assert json.loads((second.run / "settings.json").read_text())["batch_groups"] == 4
+
+
+def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:
+    """With the account, the groups on their way and the served numbers as they are."""
+    sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
+    first = Up(runs, *sizes, "--steps", "3")
+    try:
+        assert first.process.wait(timeout=600) == 0, (runs / "said").read_text()[-3000:]
+    finally:
+        first.close()
+    versions = first.run / "adapters"
+    with (versions / "policy-v000003" / "optimizer.safetensors").open("r+b") as file:
+        file.seek(2000)
+        file.write(b"rotten")
+    refused = Up(runs)
+    try:
+        assert refused.process.wait(timeout=600) == 2
+    finally:
+        refused.close()
+    said = (runs / "said").read_text()
+    assert "policy-v000003/optimizer.safetensors is damaged" in said
+    assert "--from-version 2" in said
+    second = Up(runs, "--from-version", "2", "--steps", "7")
+    try:
+        assert second.process.wait(timeout=600) == 0, (runs / "said").read_text()[-3000:]
+    finally:
+        second.close()
+    assert "goes back to version 2: later versions are given up" in (runs / "said").read_text()
+    weights = [(versions / f"policy-v{n:06d}" / "adapter_model.safetensors").read_bytes() for n in range(8)]
+    assert weights[4] == weights[2]
+    assert len(set(weights)) == 7
+    assert second.steps() == [1, 2, 3, 5, 6, 7]
+    rows = [json.loads(line) for line in (second.run / "metrics.jsonl").read_text().splitlines()]
+    assert all(row["mismatch_mean"] < 1e-5 for row in rows), "every group is of the version it names"
+    assert all(row["age_max"] <= 4 and not row["dropped_stale"] for row in rows)
+    served = (second.run / "logs" / "inference.log").read_text()
+    assert "serving policy-v000004" in served
+    assert "Conflict" not in served

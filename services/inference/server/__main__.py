@@ -5,8 +5,9 @@ The process image is replaced, so signals go straight to vLLM, which ends its en
 
 import os
 import sys
+from contextlib import suppress
 
-from rookery.errors import SetupError
+from rookery.errors import SetupError, Unavailable
 from rookery.settings import fail
 from services.inference.server.settings import ServerSettings
 
@@ -22,11 +23,15 @@ def main(argv: list[str]) -> int:
 
 def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
     from rookery.serving import bind
+    from rookery.streams import RunStreams
     from services.inference.server import launch
 
     cpu = launch.runs_on_cpu(settings.device, cpu_build=launch.vllm_is_cpu_build())
     with bind(settings.host, settings.port, setting="--port or INFERENCE_PORT") as probe:
         port = int(probe.getsockname()[1])
+    if settings.follow:
+        with suppress(Unavailable):  # Redis may come later; one that refuses the password will not
+            RunStreams(settings.redis_url, settings.run).ping(once=True)
     return launch.command(settings, port=port, cpu=cpu), launch.environment(settings, os.environ, cpu=cpu)
 
 

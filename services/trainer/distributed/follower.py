@@ -13,6 +13,7 @@ from services.trainer.learner import Learner
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.trainee import Trainee
+from services.trainer.versions import tensor_file
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,9 @@ def follow(
             trainee.load(Path(order.folder))
             learned = None
         elif isinstance(order, orders.Files):
-            trainee.files()
+            for content in trainee.files().values():
+                for _ in tensor_file.pieces(content):
+                    pass
         else:
             learner = Learner.of(order.learner)
             if learned not in (None, learner):

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from rookery.errors import InvalidInput
 from services.trainer import optimizer as adam
+from services.trainer.versions import tensor_file
 from services.trainer.versions.durable import sync_files, sync_folder
 from services.trainer.versions.json_file import read_object
 
@@ -43,7 +44,7 @@ def save(
     temporary.mkdir()
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
     save_file(tensors, temporary / "model.safetensors")
-    (temporary / adam.FILE).write_bytes(adam.dump(optimizer))
+    tensor_file.write(temporary / adam.FILE, adam.dump(optimizer))
     (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": dict(fingerprint)}))
     sync_files(temporary)
     # A kill between the two leaves the old one under its second name, where `restore` finds it.

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import save
 
 from rookery.errors import SetupError
+from services.trainer.versions.tensor_file import Content, Stored, TensorFile
 
 
 def with_adapter(
@@ -69,10 +69,10 @@ def _is_linear(module: Any) -> bool:
     )  # GPT-2's, in transformers
 
 
-def adapter_files(model: Any, *, base_model: str) -> Mapping[str, bytes]:
+def adapter_files(model: Any, *, base_model: str) -> Mapping[str, Content]:
     """By file name; the same weights give the same bytes."""
     weights = {
-        name: tensor.detach().to("cpu", torch.float32).contiguous()
+        name: Stored.of(tensor, dtype=torch.float32)
         for name, tensor in get_peft_model_state_dict(model).items()
     }
     config = model.peft_config["default"].to_dict()
@@ -80,4 +80,4 @@ def adapter_files(model: Any, *, base_model: str) -> Mapping[str, bytes]:
     config["inference_mode"] = True
     config["target_modules"] = sorted(config["target_modules"])
     text = json.dumps(config, indent=2, sort_keys=True, default=str)
-    return {"adapter_model.safetensors": save(weights), "adapter_config.json": text.encode()}
+    return {"adapter_model.safetensors": TensorFile(weights), "adapter_config.json": text.encode()}

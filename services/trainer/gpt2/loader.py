@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 
 from rookery.errors import InvalidInput
-from services.trainer.distributed.sharding import like, whole
+from services.trainer.distributed.sharding import like
 from services.trainer.gpt2.config import CONFIG_FILE, Gpt2Config
 from services.trainer.gpt2.model import Gpt2
+from services.trainer.versions.tensor_file import Content, Stored, TensorFile
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -80,24 +80,19 @@ def load_weights(model: Gpt2, folder: Path) -> None:
         raise InvalidInput(f"weights of {folder}: {'; '.join(complaints)}")
 
 
-def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, bytes]:
+def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, Content]:
     """The directory that transformers and vLLM load, by file name; the same weights give the same bytes.
 
     `config` is what `config.json` is to say, where the shape is not enough.
     """
     weights = {
-        PREFIX + name if name != HEAD else name: _stored(name, parameter)
+        PREFIX + name if name != HEAD else name: Stored.of(
+            parameter, dtype=torch.float32, transposed=bool(_TRANSPOSED.fullmatch(name))
+        )
         for name, parameter in model.named_parameters()
     }
     text = json.dumps(config or model.config.as_json(), indent=2, sort_keys=True)
-    return {WEIGHTS_FILE: save(weights, metadata={"format": "pt"}), CONFIG_FILE: text.encode()}
-
-
-def _stored(name: str, parameter: torch.Tensor) -> torch.Tensor:
-    tensor = whole(parameter.detach())
-    if _TRANSPOSED.fullmatch(name):
-        tensor = tensor.T
-    return tensor.to("cpu", torch.float32).contiguous()
+    return {WEIGHTS_FILE: TensorFile(weights, {"format": "pt"}), CONFIG_FILE: text.encode()}
 
 
 def _stored_shape(name: str, parameter: torch.Tensor) -> list[int]:

@@ -1,16 +1,17 @@
 """A LoRA adapter over a GPT-2, to which vLLM can add none: a commit holds it merged into its base, too."""
 
+from dataclasses import replace
+
 import torch
 from peft.tuners.lora import LoraLayer
-from safetensors.torch import save
 
 from rookery.errors import SetupError
-from services.trainer.distributed.sharding import whole
 from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.loader import WEIGHTS_FILE
 from services.trainer.gpt2.policy import beside
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
+from services.trainer.versions.tensor_file import Content, Stored, TensorFile
 
 
 class MergedPolicy(Policy):
@@ -22,29 +23,32 @@ class MergedPolicy(Policy):
         self._folder = settings.model
         super()._build(settings)
 
-    def version_files(self) -> dict[str, bytes]:
+    def version_files(self) -> dict[str, Content]:
         """The adapter's weights, from which a run resumes, and a model directory."""
         adapter = super().version_files()
         del adapter["adapter_config.json"]  # finding one, transformers would add the adapter once more
-        merged = {
-            WEIGHTS_FILE: save(self._merged(), metadata={"format": "pt"}),
+        merged: dict[str, Content] = {
+            WEIGHTS_FILE: TensorFile(self._merged(), {"format": "pt"}),
             CONFIG_FILE: (self._folder / CONFIG_FILE).read_bytes(),
         }
         return {**beside(self._folder), **adapter, **merged}
 
-    def _merged(self) -> dict[str, torch.Tensor]:
+    def _merged(self) -> dict[str, Stored]:
         base = self.model.get_base_model()
         weights = {
-            name.replace(".base_layer.", "."): _stored(weight)
+            name.replace(".base_layer.", "."): Stored.of(weight, dtype=torch.float32)
             for name, weight in base.named_parameters()
             if ".lora_" not in name
         }
         for name, module in base.named_modules():
             if isinstance(module, LoraLayer):
-                added = _stored(module.get_delta_weight("default"))
-                weights[f"{name}.weight"] = weights[f"{name}.weight"] + added
+                weights[f"{name}.weight"] = _with_delta(weights[f"{name}.weight"], module)
         return weights
 
 
-def _stored(weight: torch.Tensor) -> torch.Tensor:
-    return whole(weight.detach()).to("cpu", torch.float32).contiguous()
+def _with_delta(weight: Stored, module: LoraLayer) -> Stored:
+    def merged() -> torch.Tensor:
+        delta = Stored.of(module.get_delta_weight("default")).read()
+        return weight.read().to("cpu", torch.float32) + delta.to("cpu", torch.float32)
+
+    return replace(weight, read=merged)

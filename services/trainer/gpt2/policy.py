@@ -18,6 +18,7 @@ from services.trainer.gpt2.model import Gpt2
 from services.trainer.model.logits import Head
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
+from services.trainer.versions.tensor_file import Content
 
 BESIDE = (
     "generation_config.json", "merges.txt", "special_tokens_map.json", "tokenizer.json",
@@ -46,7 +47,7 @@ class Gpt2Policy(Policy):
         model: Gpt2 = place(loader.load(self._folder), self.device, sharding=self._sharding)
         return model
 
-    def version_files(self) -> dict[str, bytes]:
+    def version_files(self) -> dict[str, Content]:
         """What a commit holds of the policy, by file name: a model directory."""
         config: dict[str, Any] = json.loads((self._folder / CONFIG_FILE).read_text())
         return {**beside(self._folder), **loader.files(self.model, config=config)}

@@ -21,7 +21,6 @@ class Measures:
     tokens: int
     loss: float
     ratio_max: float
-    mismatch_max: float
     sums: dict[str, float]
     behaviour_by_age: dict[int, tuple[int, float]]
 
@@ -43,11 +42,11 @@ class Pending:
     tokens: int
     names: tuple[str, ...]
     values: torch.Tensor
-    """loss, largest ratio, largest mismatch, the named sums, tokens by age, k3 by age."""
+    """loss, largest ratio, the named sums, tokens by age, k3 by age."""
 
     def read(self) -> Measures:
         """One transfer for all of them."""
-        loss, ratio_max, mismatch_max, *rest = self.values.tolist()
+        loss, ratio_max, *rest = self.values.tolist()
         sums, by_age = rest[: len(self.names)], rest[len(self.names) :]
         counts, totals = by_age[: len(by_age) // 2], by_age[len(by_age) // 2 :]
         ages = enumerate(zip(counts, totals, strict=True))
@@ -55,7 +54,6 @@ class Pending:
             tokens=self.tokens,
             loss=loss,
             ratio_max=ratio_max,
-            mismatch_max=mismatch_max,
             sums=dict(zip(self.names, sums, strict=True)),
             behaviour_by_age={age: (int(count), total) for age, (count, total) in ages if count},
         )
@@ -78,8 +76,6 @@ def measure(
     `ratio_N` of the surrogate is a completion's for GSPO, else a token's.
     """
     logprobs_N, entropy_N = logprobs_N.detach(), entropy_N.detach()
-    fresh_N = ages_N == 0
-    gap_N = torch.where(fresh_N, (logprobs_N - behaviour_N).abs(), 0.0)
     columns = {
         "ratio": surrogate.ratio_N,
         "ratio_squared": surrogate.ratio_N.square(),
@@ -87,8 +83,6 @@ def measure(
         "high": surrogate.high_N,
         "dual": surrogate.dual_N,
         "entropy": entropy_N,
-        "mismatch": gap_N,
-        "fresh": fresh_N,
     }
     if reference_kl_N is not None:
         columns["reference"] = reference_kl_N
@@ -99,7 +93,7 @@ def measure(
     k3_N = k3(behaviour_N.double(), logprobs_N.double())
     empty_A = k3_N.new_zeros(oldest + 1)
     by_age = [empty_A.index_add(0, ages_N, torch.ones_like(k3_N)), empty_A.index_add(0, ages_N, k3_N)]
-    scalars = [loss.detach(), surrogate.ratio_N.max(), gap_N.max(), *(v.sum() for v in columns.values())]
+    scalars = [loss.detach(), surrogate.ratio_N.max(), *(v.sum() for v in columns.values())]
     values = torch.cat([torch.stack([scalar.double() for scalar in scalars]), *by_age])
     return Pending(len(logprobs_N), tuple(columns), values)
 
@@ -128,9 +122,6 @@ def summary(parts: Sequence[Measures]) -> dict[str, float]:
         "clip_fraction_dual": total("dual") / count,
         "kl_behaviour": sum(value for pairs in seen.values() for _, value in pairs) / count,
     }
-    if total("fresh"):  # else nothing was measured, which is no mismatch of 0
-        row["mismatch_age0_max"] = max(part.mismatch_max for part in parts)
-        row["mismatch_age0_mean"] = total("mismatch") / total("fresh")
     for age, pairs in seen.items():
         row[f"kl_behaviour_age{age}"] = sum(value for _, value in pairs) / sum(n for n, _ in pairs)
     for name in ("reference", "penalty"):

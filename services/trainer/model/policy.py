@@ -23,6 +23,7 @@ from services.trainer.model.head import TokenScores, Wanted, score_tokens
 from services.trainer.model.hf_attention import Sharing
 from services.trainer.model.logits import Head
 from services.trainer.settings import TrainerSettings
+from services.trainer.versions.tensor_file import Content
 
 
 class Policy:
@@ -102,7 +103,7 @@ class Policy:
         with torch.no_grad(), self.model.disable_adapter():
             return self._hidden(batch), self._head()
 
-    def version_files(self) -> dict[str, bytes]:
+    def version_files(self) -> dict[str, Content]:
         """What a commit holds of the policy, by file name: PEFT's files, which vLLM reads."""
         return dict(adapter_files(self.model, base_model=self.base_model))
 

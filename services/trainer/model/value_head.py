@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load, save
+from safetensors.torch import load
 
 from rookery.errors import SetupError
 from rookery.hub import model_folder
@@ -17,6 +17,7 @@ from services.trainer.gpt2.merged import MergedPolicy
 from services.trainer.gpt2.policy import Gpt2Policy
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
+from services.trainer.versions.tensor_file import Content, Stored, TensorFile
 
 FILE = "value_head.safetensors"
 
@@ -53,10 +54,10 @@ class ActorCritic(Policy):
         values_N: torch.Tensor = self.value_head(hidden_ND)
         return values_N
 
-    def version_files(self) -> dict[str, bytes]:
+    def version_files(self) -> dict[str, Content]:
         """The adapter's files, and the head's."""
-        weights = {name: tensor.detach().cpu() for name, tensor in self.value_head.state_dict().items()}
-        return {**super().version_files(), FILE: save(weights)}
+        weights = {name: Stored.of(tensor) for name, tensor in self.value_head.state_dict().items()}
+        return {**super().version_files(), FILE: TensorFile(weights)}
 
     def load_version(self, folder: Path) -> None:
         """Takes the weights of a committed adapter and its head."""

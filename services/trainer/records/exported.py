@@ -1,6 +1,7 @@
 """A step's row as Prometheus metrics. Names of versions and step numbers never become labels."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from rookery.metrics import (
     GROUP_AGE,
@@ -22,11 +23,15 @@ STATISTICS = {
     "reward", "reward_std", "legal_rate", "box_rate", "regret", "loss", "entropy", "grad_norm", "lr",
     "ratio_max", "ess", "kl_behaviour", "kl_reference", "kl_penalty", "kl_coefficient",
     "value_loss", "value_clip_fraction", "explained_variance",
-    "clip_fraction_low", "clip_fraction_high", "clip_fraction_dual", "mismatch_age0_max",
-    "mismatch_age0_mean", "zero_variance_groups", "zero_variance_share", "collapsed_steps",
+    "clip_fraction_low", "clip_fraction_high", "clip_fraction_dual", "mismatch_max", "mismatch_mean",
+    "zero_variance_groups", "zero_variance_share", "collapsed_steps",
     "completion_length", "completion_length_p95", "completion_length_max",
 }  # fmt: skip
 """Exported as `rookery_learning{statistic=...}` where the step has them."""
+
+MEASURED_BY_CHANCE = {"mismatch_max", "mismatch_mean"}
+"""Statistics that a step may lack, of which no old value may stay. (The KL to the base, measured every few
+steps, keeps its last.)"""
 
 BY_AGE = "kl_behaviour_age"
 
@@ -35,7 +40,11 @@ _SPEED = {"tokens_per_s": "trained", "generated_tokens_per_s": "generated"}
 
 
 def export(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
-    """Sets every gauge that `row` has a figure for."""
+    """Sets every gauge that `row` has a figure for; removes the mismatch where nothing was measured."""
+    for name in MEASURED_BY_CHANCE - row.keys():
+        with suppress(KeyError):
+            LEARNING.remove(name)
+    KL_BY_AGE.clear()
     for name, value in row.items():
         _set(name, value)
     for phase, seconds in phases_s.items():

@@ -8,13 +8,14 @@ from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
 from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
+from services.trainer.versions import commits
 
 Artifact: TypeAlias = tuple[Path, str | None]
 """A file and the folder to keep it in."""
 
 _FIGURES = (METRICS_FILE, CURVES_FILE, "report.json", "calibration.png")
 
-_FOR_RESUMING = {"optimizer.safetensors", "state.json"}
+_FOR_RESUMING = {commits.OPTIMIZER, commits.STATE, commits.SUMS}
 
 
 def left_behind(folder: Path) -> list[Artifact]:
@@ -26,7 +27,7 @@ def left_behind(folder: Path) -> list[Artifact]:
     kept: list[Artifact] = [
         (path, None) for path in (*figures, *sorted(folder.glob("*.toml"))) if path.exists()
     ]
-    newest = sorted((folder / "adapters").glob("policy-v*"))[-1:]
+    newest = list(commits.folders(folder / "adapters").values())[-1:]
     for made in (*newest, folder / "model"):
         kept += _served(made)
     return kept

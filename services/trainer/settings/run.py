@@ -52,6 +52,8 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
 
     max_steps: NonNegativeInt = 0
     """Ends the run after so many optimizer steps; 0 goes on."""
+    from_version: NonNegativeInt | None = None
+    """Go back to this version and train on from it, under the next free number; later ones are given up."""
     rest: bool = False
     """After the last step go on answering probes, for a supervisor that starts again whatever ends."""
     batch_groups: PositiveInt = 32
@@ -95,7 +97,8 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     seed: int = 0
     """Of the adapter's first weights."""
     keep: int = Field(default=20, ge=3)
-    """Newest versions kept on disk, at least 8 of adapters; version 0 and every hundredth stay for ever."""
+    """Newest versions kept on disk, at least 8 of adapters, and those that groups may still be of; version 0
+    and every hundredth stay for ever."""
 
     @model_validator(mode="after")
     def _served_adapters_stay(self) -> Self:

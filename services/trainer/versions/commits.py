@@ -5,13 +5,16 @@
         model.safetensors  config.json  tokenizer.json   or a whole model
         optimizer.safetensors                            Adam's moments
         state.json                                       step, ledger, sha256, settings, learner
+        SHA256SUMS                                       of every other file: `sha256sum --check SHA256SUMS`
 
-A version exists once its directory has its final name; everything in it was synced before.
+A version exists once its directory has its final name; everything in it was synced before. Directories of any
+other name are no versions.
 """
 
 import fcntl
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,9 +24,11 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.trace import PolicyVersion, policy_name
+from services.trainer.versions import tensor_file
 from services.trainer.versions.durable import made, sync_files, sync_folder
+from services.trainer.versions.tensor_file import Content
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 _SERVED = ("model.safetensors", "adapter_model.safetensors")
 """Whose SHA-256 is the version's: where a commit has a whole model, that is what is served."""
@@ -34,8 +39,8 @@ _LEDGER_SIZE = 8192
 _MILESTONE = 100
 
 OPTIMIZER = "optimizer.safetensors"
-
-_GO_BACK = "restore it, or move the folder away to go on from the version before, if Redis knows no newer one"
+STATE = "state.json"
+SUMS = "SHA256SUMS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class Commit:
     """What learning remembers beside weights and moments: see `learner`."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """The run's account of dropped groups by reason, as it stood: see `intake`."""
+    went_back_to: int | None = None
+    """The version that the run went back to last, here or before."""
 
 
 @contextmanager
@@ -71,24 +78,32 @@ def sole_writer(root: Path) -> Iterator[None]:
         yield
 
 
+def folders(root: Path) -> dict[int, Path]:
+    """Every version's directory by its number, ascending."""
+    named = ((re.fullmatch(r"policy-v(\d+)", path.name), path) for path in root.glob("policy-v*"))
+    found = {int(name[1]): path for name, path in named if name and path.is_dir()}
+    return {number: path for number, path in sorted(found.items()) if path.name == policy_name(number)}
+
+
 def write(
     root: Path,
     *,
     number: int,
-    files: Mapping[str, bytes],
+    files: Mapping[str, Content],
     ledger: tuple[str, ...],
     fingerprint: Mapping[str, str],
     row: Mapping[str, Any] | None = None,
     learner: Mapping[str, Any] | None = None,
     dropped: Mapping[str, int] | None = None,
+    went_back_to: int | None = None,
 ) -> Commit:
     """Makes version `number` durable: write, sync, rename, sync the parent."""
     final = root / policy_name(number)
     temporary = root / f".{policy_name(number)}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    served = next(files[name] for name in _SERVED if name in files)
-    version = PolicyVersion(number, hashlib.sha256(served).hexdigest())
+    sums = {name: tensor_file.write(temporary / name, content) for name, content in files.items()}
+    version = PolicyVersion(number, next(sums[name] for name in _SERVED if name in sums))
     ledger = ledger[-_LEDGER_SIZE:]
     state = {
         "state_version": STATE_VERSION,
@@ -99,63 +114,121 @@ def write(
         "row": row,
         "learner": learner,
         "dropped": dict(dropped or {}),
+        "went_back_to": went_back_to,
     }
-    for name, data in {**files, "state.json": json.dumps(state, allow_nan=False).encode()}.items():
-        (temporary / name).write_bytes(data)
+    sums[STATE] = tensor_file.write(temporary / STATE, json.dumps(state, allow_nan=False).encode())
+    lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(sums.items()))
+    (temporary / SUMS).write_text(lines)
     sync_files(temporary)
     if final.exists():
-        # A version that was committed but never acknowledged is not made twice: see `latest`.
+        # A version that was committed but never acknowledged is not made twice: see `to_resume`.
         raise SetupError(f"{final} exists already: two trainers write to one run folder")
     temporary.rename(final)
     sync_folder(root)
-    return Commit(version, final, ledger, row, learner, dict(dropped or {}))
+    return Commit(version, final, ledger, row, learner, dict(dropped or {}), went_back_to)
 
 
-def latest(root: Path, *, fingerprint: Mapping[str, str]) -> Commit | None:
-    """The newest committed version.
+def to_resume(
+    root: Path, *, fingerprint: Mapping[str, str], from_version: int | None = None
+) -> Commit | None:
+    """The commit to go on from: the newest, or `from_version`, unless the run has gone back to it already.
+
+    So a trainer that is started again with the same flags goes back once.
 
     Raises:
-        SetupError: it is damaged, or was made with other settings, which are named.
+        SetupError: it is not there, is damaged, or was made with other settings, which are named.
     """
-    folders = sorted(root.glob("policy-v*"))
-    if not folders:
-        return None
-    folder = folders[-1]
-    state = _state(folder)
-    changed = [
-        f"{key} was {state['fingerprint'].get(key)!r}, is {value!r}"
-        for key, value in {**dict.fromkeys(state["fingerprint"]), **fingerprint}.items()
-        if state["fingerprint"].get(key) != value
-    ]
-    if changed:
-        raise SetupError(f"cannot resume {folder}: {'; '.join(changed)}")
-    _check_files(folder, state["sha256"])
-    version = PolicyVersion(state["number"], state["sha256"])
-    return Commit(version, folder, tuple(state["ledger"]), state["row"], state["learner"], state["dropped"])
+    found = folders(root)
+    if from_version is None or (found and _has_gone_back(found, to=from_version)):
+        return _read(found, max(found), fingerprint) if found else None
+    if from_version not in found:
+        there = ", ".join(map(str, found)) or "none"
+        raise SetupError(f"--from-version {from_version}: {root} holds the versions {there}")
+    return _read(found, from_version, fingerprint, without_moments=True)
+
+
+def _has_gone_back(found: Mapping[int, Path], *, to: int) -> bool:
+    """Whether the newest version is sound and comes from `to` already."""
+    folder = found[max(found)]
+    try:
+        _check_files(folder)
+        return bool(_state(folder)["went_back_to"] == to)
+    except SetupError:
+        return False
+
+
+def _read(
+    found: Mapping[int, Path], number: int, fingerprint: Mapping[str, str], *, without_moments: bool = False
+) -> Commit:
+    folder = found[number]
+    try:
+        state = _state(folder)
+        _check_same(folder, state, fingerprint)
+        _check_files(folder, without_moments=without_moments)
+    except _DamagedError as error:
+        before = max((other for other in found if other < number), default=None)
+        instead = "" if before is None else f", or go on from the version before with --from-version {before}"
+        raise SetupError(f"{error}; restore it{instead}") from error
+    if state["number"] != number:
+        raise SetupError(f"{folder / STATE} is of version {state['number']}: the folder was renamed")
+    return Commit(
+        PolicyVersion(number, state["sha256"]),
+        folder,
+        tuple(state["ledger"]),
+        state["row"],
+        state["learner"],
+        state["dropped"],
+        state["went_back_to"],
+    )
+
+
+class _DamagedError(SetupError):
+    """A version is not what was committed."""
 
 
 def _state(folder: Path) -> dict[str, Any]:
-    path = folder / "state.json"
+    path = folder / STATE
     try:
         state: dict[str, Any] = json.loads(path.read_bytes())
         version = state["state_version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SetupError(f"{path}: {error!r}; {_GO_BACK}") from error
+        raise _DamagedError(f"{path}: {error!r}") from error
     if version != STATE_VERSION:
         raise SetupError(f"cannot resume {folder}: its format is {version!r}, this trainer's {STATE_VERSION}")
     return state
 
 
-def _check_files(folder: Path, sha256: str) -> None:
-    served = next((folder / name for name in _SERVED if (folder / name).exists()), None)
-    if served is None:
-        raise SetupError(f"{folder} lacks its weights ({' or '.join(_SERVED)}); {_GO_BACK}")
-    with served.open("rb") as weights:
-        found = hashlib.file_digest(weights, "sha256").hexdigest()
-    if found != sha256:
-        raise SetupError(f"{served} is damaged: its SHA-256 is {found}, committed was {sha256}; {_GO_BACK}")
-    if not (folder / OPTIMIZER).exists():
-        raise SetupError(f"{folder} lacks {OPTIMIZER}; {_GO_BACK}")
+def _check_same(folder: Path, state: Mapping[str, Any], fingerprint: Mapping[str, str]) -> None:
+    then = state["fingerprint"]
+    changed = [
+        f"{key} was {then.get(key)!r}, is {value!r}"
+        for key, value in {**dict.fromkeys(then), **fingerprint}.items()
+        if then.get(key) != value
+    ]
+    if changed:
+        raise SetupError(f"cannot resume {folder}: {'; '.join(changed)}")
+
+
+def _check_files(folder: Path, *, without_moments: bool = False) -> None:
+    """Compares every file with its SHA-256. Old versions have no moments any more: see `prune`."""
+    try:
+        lines = (folder / SUMS).read_text().splitlines()
+        sums = {name: sha256 for sha256, name in (line.split("  ", 1) for line in lines)}
+    except (OSError, ValueError) as error:
+        raise _DamagedError(f"{folder / SUMS}: {error!r}") from error
+    if OPTIMIZER not in sums and not without_moments:
+        raise _DamagedError(f"{folder} was committed without {OPTIMIZER}")
+    for name, committed in sums.items():
+        path = folder / name
+        if without_moments and name == OPTIMIZER and not path.exists():
+            continue
+        try:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise _DamagedError(f"{path}: {error.strerror}") from error
+        if found != committed:
+            raise _DamagedError(f"{path} is damaged: its SHA-256 is {found}, committed was {committed}")
 
 
 def prune(root: Path, *, newest: int, keep: int) -> None:
@@ -165,8 +238,7 @@ def prune(root: Path, *, newest: int, keep: int) -> None:
     `keep` therefore exceeds the servers' slots by far; version 0 and milestones stay. What a kill or a larger
     `keep` left goes too.
     """
-    for folder in root.glob("policy-v*"):
-        number = int(folder.name.removeprefix("policy-v"))
+    for number, folder in folders(root).items():
         if number <= newest - keep and number % _MILESTONE:
             shutil.rmtree(folder, ignore_errors=True)
         elif number <= newest - 2:

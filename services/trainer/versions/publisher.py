@@ -1,25 +1,35 @@
 """Tells the world about a committed version: the `policy` record first, then every server's /reload.
 
-A server that is away is not waited for: it reads the record itself when it returns.
+Training waits for the first server that takes a version, and a moment for the others. A slower one is left
+behind: its reload goes on in the background, and when it ends the server is told the newest version. A server
+that is away reads the record itself when it returns.
 """
 
 import asyncio
 import logging
-from concurrent.futures import Future
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from rookery.clients import InferenceClient
 from rookery.errors import PeerFault, RookeryError
-from rookery.metrics import RELOADS
+from rookery.metrics import RELOADS, SERVER_BEHIND
+from rookery.origins import without_passwords
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
 
 logger = logging.getLogger(__name__)
 
 RELOAD_TIMEOUT_S = 120.0
+FIRST_S = 15.0
+"""How long training waits for any server to take a version."""
+GRACE_S = 1.0
+"""How long it waits for the others after that."""
+
+T = TypeVar("T")
 
 
 class Publisher:
-    """Publishes in order, at most one reload behind: the next version waits for the one before."""
+    """Publishes in order. `publish`, `republish` and `wait` are called from the training thread."""
 
     def __init__(
         self, streams: RunStreams, urls: list[str], *, epoch: int, loop: asyncio.AbstractEventLoop
@@ -27,42 +37,120 @@ class Publisher:
         self._streams = streams
         self._epoch = epoch
         self._loop = loop
-        self._clients = [InferenceClient(url, timeout_s=RELOAD_TIMEOUT_S) for url in urls]
-        self._last: Future[None] | None = None
+        self._servers = [_Server(InferenceClient(url, timeout_s=RELOAD_TIMEOUT_S)) for url in urls]
 
     def publish(self, adapter: Adapter) -> None:
-        """Called from the training thread, after the commit and its acknowledgement."""
+        """Called after the commit and its acknowledgement. Waits for the version before, as `wait` does."""
         self.wait()
         self._streams.publish_policy(adapter, epoch=self._epoch)
-        self._last = asyncio.run_coroutine_threadsafe(self._announce(adapter), self._loop)
+        self._run(self._tell(adapter))
 
     def republish(self, adapter: Adapter) -> None:
-        """Mends a record that Redis has lost: without it, servers fall back to an older version."""
+        """Mends a record that Redis has lost, and tells servers again that did not take the version."""
         published = self._streams.policy()
         if published is None or published.version != adapter.version:
             logger.warning("the policy record says %s: publishing %s again", published, adapter.version.name)
             self.publish(adapter)
+        else:
+            self._run(self._tell(adapter))
 
     def wait(self) -> None:
-        """Returns when every server has answered for the last version, well or ill."""
-        if self._last is not None:
-            self._last.result()
+        """Returns when a server has taken the last version and the others have, or are left behind."""
+        self._run(self._settled())
 
     async def close(self) -> None:
-        for client in self._clients:
-            await client.close()
+        """Ends what is still being told."""
+        for server in self._servers:
+            await server.close()
 
-    async def _announce(self, adapter: Adapter) -> None:
-        await asyncio.gather(*(self._reload(client, adapter) for client in self._clients))
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
-    async def _reload(self, client: InferenceClient, adapter: Adapter) -> None:
+    async def _tell(self, adapter: Adapter) -> None:
+        for server in self._servers:
+            server.tell(adapter)
+
+    async def _settled(self) -> None:
+        deadline = self._loop.time() + FIRST_S
+        while waited_for := {s.task for s in self._servers if s.task and not s.task.done() and not s.late}:
+            if any(server.up_to_date for server in self._servers):
+                deadline = min(deadline, self._loop.time() + GRACE_S)
+            ended, _ = await asyncio.wait(
+                waited_for,
+                timeout=max(0.0, deadline - self._loop.time()),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not ended:
+                for server in self._servers:
+                    server.leave_behind()
+        for server in self._servers:
+            if server.task and server.task.done():
+                server.task.result()  # a fault of ours, which `_Server` does not know
+
+
+class _Server:
+    """One inference server: at most one reload under way, and the newest version to tell it after that."""
+
+    def __init__(self, client: InferenceClient) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.late = False
+        """Whether training waits for it no more, until it has answered."""
+        self._client = client
+        self._newest: Adapter | None = None
+        self._answered: Adapter | None = None
+        self._taken = -1
+        self._behind = SERVER_BEHIND.labels(server=without_passwords(client.url))
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether it has taken the newest version."""
+        return self._newest is not None and self._taken == self._newest.version.number
+
+    def tell(self, adapter: Adapter) -> None:
+        """Has it reload, now or when the reload under way has ended, unless it has answered."""
+        self._newest = adapter
+        self._count()
+        if self._answered != adapter and (self.task is None or self.task.done()):
+            self.task = asyncio.create_task(self._bring_up_to_date())
+
+    def leave_behind(self) -> None:
+        """From now on training does not wait for it."""
+        if self.task and not self.task.done() and not self.late:
+            self.late = True
+            RELOADS.labels(result="late").inc()
+            logger.warning("%s is left behind: its reload goes on", self._client.url)
+
+    async def close(self) -> None:
+        if self.task:
+            self.task.cancel()
+            await asyncio.wait({self.task})
+        await self._client.close()
+
+    async def _bring_up_to_date(self) -> None:
+        told = None
+        while self._newest is not None and self._newest != told:
+            told = self._newest
+            if await self._answers(told):
+                self._answered, self.late = told, False
+
+    async def _answers(self, adapter: Adapter) -> bool:
+        """Whether it takes the version, or refuses it."""
+        name, url = adapter.version.name, self._client.url
         try:
-            stages = await client.reload(adapter)
+            stages = await self._client.reload(adapter)
             RELOADS.labels(result="accepted").inc()
-            logger.debug("%s serves %s: %s", client.url, adapter.version.name, stages)
+            logger.debug("%s serves %s: %s", url, name, stages)
+            self._taken = adapter.version.number
+            self._count()
         except PeerFault as error:
             RELOADS.labels(result="away").inc()
-            logger.warning("%s not told of %s: %s", client.url, adapter.version.name, error)
+            logger.warning("%s not told of %s: %s", url, name, error)
+            return False
         except RookeryError as error:
             RELOADS.labels(result="refused").inc()
-            logger.error("%s refuses %s: %s", client.url, adapter.version.name, error)
+            logger.error("%s refuses %s: %s", url, name, error)
+        return True
+
+    def _count(self) -> None:
+        if self._newest is not None:
+            self._behind.set(self._newest.version.number - self._taken)

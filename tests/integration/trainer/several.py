@@ -17,6 +17,7 @@ from services.trainer.learner import Learner
 from services.trainer.model.value_head import policy_for
 from services.trainer.settings import TrainerSettings
 from services.trainer.trainee import Trainee
+from tests.unit.trainer.contents import contents
 from tests.unit.trainer.groups import make_group
 
 STEPS = 3
@@ -68,7 +69,7 @@ def _held(trainee: Trainee) -> int:
 
 
 def _keep(trainee: Trainee, out: Path, world: World) -> None:
-    files = trainee.files()
+    files = contents(trainee.files())
     if world.rank == 0:
         out.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():

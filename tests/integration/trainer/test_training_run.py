@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import queue
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import redis
 
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.trace import TraceGroup
+from services.inference.rollouts.admission import Admission, Ledger
 from tests.unit.trainer.groups import make_group
 
 pytestmark = [pytest.mark.redis, pytest.mark.torch]
@@ -108,7 +110,7 @@ def test_so_does_a_gpt2(changed: dict[str, Any], run: Run, tmp_path: Path) -> No
     run.train(4, **changed)
     for steps in (1, 2, 4):
         other.train(steps, **changed)
-    files = {path.name for path in run.version(4).iterdir()} - {"state.json"}
+    files = {path.name for path in run.version(4).iterdir()} - {"state.json", "SHA256SUMS"}
     assert {"model.safetensors", "optimizer.safetensors"} <= files
     assert ("value_head.safetensors" in files) == ("objective" in changed)
     for name in files:
@@ -478,6 +480,86 @@ def test_a_trainer_of_another_folder_does_not_fence_the_one_that_runs(run: Run, 
     with pytest.raises(SetupError, match="has published policy-v000001"):
         asyncio.run(process.run(run.settings(2, port=0)))
     assert run.streams.take_over() == epoch + 1, "nobody came in between"
+
+
+def test_a_run_goes_back_to_an_earlier_version(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """By its copy under the next number: nobody ever sees a number with other bytes, or a smaller one."""
+    run.add(_groups(3 * BATCH))
+    run.train(3)
+    (run.version(3) / "optimizer.safetensors").write_bytes(b"rotten")
+    with pytest.raises(
+        SetupError, match=r"policy-v000003/optimizer.safetensors is damaged.*--from-version 2"
+    ):
+        run.train(4)
+    on_their_way = [
+        replace(group, policy=replace(group.policy, number=3)) for group in _groups(BATCH, first=50)
+    ]
+    run.add(on_their_way)
+    moments = (run.version(2) / "optimizer.safetensors").read_bytes()
+    run.train(5, from_version=2)
+    assert run.adapter(4) == run.adapter(2)
+    assert (run.version(4) / "optimizer.safetensors").read_bytes() == moments
+    assert run.adapter(5) != run.adapter(4)
+    said = "goes back to version 2, which is now 4: versions after 2 until 3 are given up"
+    assert caplog.text.count(said) == 1
+    assert "begin anew" not in caplog.text
+    counts = run.streams.counts()
+    assert (counts.trained, counts.dropped) == (4 * BATCH, {})
+    assert run.accounted()
+    policy = run.streams.policy()
+    assert policy is not None
+    assert policy.version.number == 5
+    rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 2, 3, 5]
+    assert rows[-1]["age_max"] == 1, "sampled by 3, trained on at 4"
+
+
+def test_a_trainer_that_is_started_again_does_not_go_back_again(run: Run) -> None:
+    run.add(_groups(5 * BATCH))
+    run.train(2)
+    run.train(4, from_version=1)
+    run.train(5, from_version=1)
+    assert run.adapter(3) == run.adapter(1)
+    assert sorted(commits.folders(run.folder / "adapters")) == list(range(6))
+    assert len({run.adapter(number) for number in range(6)}) == 5
+
+
+def test_going_back_further_than_the_moments_begins_them_anew(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    run.add(_groups(4 * BATCH))
+    run.train(3)
+    assert not (run.version(1) / "optimizer.safetensors").exists()
+    run.train(5, from_version=1)
+    assert "Adam's moments begin anew" in caplog.text
+    assert run.adapter(4) == run.adapter(1) != run.adapter(5)
+
+
+def test_a_lost_end_of_the_run_folder_is_given_up_on_demand(run: Run) -> None:
+    """As after a restored backup: Redis, and servers, know a later version."""
+    run.add(_groups(3 * BATCH))
+    run.train(2)
+    shutil.rmtree(run.version(2))
+    with pytest.raises(SetupError, match=r"newest in .* is policy-v000001: .* --from-version 1"):
+        run.train(3)
+    run.train(4, from_version=1)
+    assert run.adapter(3) == run.adapter(1) != run.adapter(4)
+
+
+def test_after_going_back_generation_runs_ahead_no_further_than_before(run: Run) -> None:
+    """Versions that were given up must not let it run ahead, nor hold it back for ever."""
+    admission = Admission(batch_groups=BATCH, staleness=2, max_inflight=99)
+    run.add(_groups(3 * BATCH))
+
+    def room() -> int:
+        overview, policy = run.streams.overview(), run.streams.policy()
+        assert policy is not None
+        ledger = Ledger(accepted=overview.counts.accepted, untrained=overview.traces, pending=0)
+        return admission.new(ledger, version=policy.version.number, held=0)
+
+    for steps, from_version in ((3, None), (4, 0), (5, 1), (6, 2)):
+        run.train(steps, from_version=from_version)
+        assert room() == 3 * BATCH
 
 
 class Reader:

@@ -1,14 +1,18 @@
+import contextlib
 import io
+import re
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from rich.console import Console
 
 from rookery.local import board
 from rookery.local.child import Command
-from rookery.local.observer import WINDOW, Snapshot, StepLog
+from rookery.local.observer import WINDOW, Observer, Snapshot, StepLog
 from rookery.local.supervisor import Member, State
 from rookery.local.terminal import PlainDisplay, display
 from rookery.streams.account import Counts, Overview
+from tests.conftest import free_port
 
 STEP = {"step": 7, "reward": -0.5, "legal_rate": 0.75, "loss": 0.01, "device": "cpu"}
 
@@ -35,6 +39,29 @@ def test_the_screen_shows_services_groups_and_learning() -> None:
     for part in ("run r", "loading", "dropped: stale", "7 / 6", "75.0%", "-0.500", "12 s"):
         assert part in text
     assert "grad_norm" not in text
+
+
+def test_servers_that_are_left_behind_are_shown() -> None:
+    snapshot = Snapshot(overview=overview(13, 8, 2), behind={"http://a:8000": 1.0, "http://b:8000": 4.0})
+    text = rendered(board.flow(snapshot))
+    assert re.search(r"behind: http://b:8000 +4 versions", text)
+    assert "http://a:8000" not in text, "one is on its way"
+
+
+def test_the_observer_asks_the_trainer_who_is_behind(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    Gauge("rookery_server_behind_versions", "", ["server"], registry=registry).labels("http://a:8000").set(3)
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    probes = {"trainer": f"http://127.0.0.1:{server.server_port}/readyz"}
+    away = f"redis://127.0.0.1:{free_port()}/0"
+    try:
+        with contextlib.closing(Observer(probes, redis_url=away, run="r", run_dir=tmp_path)) as observer:
+            seen = observer.look()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert (seen.behind, seen.idle_s, seen.overview) == ({"http://a:8000": 3.0}, {}, None)
 
 
 def test_groups_that_went_astray_are_counted() -> None:

@@ -54,14 +54,16 @@ def flags(plan: Plan, service: str) -> dict[str, str]:
 
 def test_everyone_agrees(house: Path) -> None:
     made = plan(
-        "--group-size", "4", "--batch-groups", "16", "--staleness", "1", "--steps", "9", "--seed", "5"
-    )
+        "--group-size", "4", "--batch-groups", "16", "--staleness", "1", "--steps", "9", "--seed", "5",
+        "--from-version", "0",
+    )  # fmt: skip
     members = {name: flags(made, name) for name in ("feed", "inference", "trainer", "rollouts")}
     assert {m["--run"] for m in members.values()} == {"r"}
     assert {m["--redis-url"] for m in members.values()} == {made.redis_url}
     rollouts, trainer = members["rollouts"], members["trainer"]
     assert (rollouts["--group-size"], rollouts["--batch-groups"], rollouts["--staleness"]) == ("4", "16", "1")
     assert (trainer["--batch-groups"], trainer["--max-steps"]) == ("16", "9")
+    assert trainer["--from-version"] == "0"
     assert rollouts["--inference-urls"] == trainer["--inference-urls"] == made.url("inference")
     assert rollouts["--reward-target"] == f"dns:///127.0.0.1:{flags(made, 'reward')['--grpc-port']}"
     assert members["inference"]["--adapter-root"] == str(Path(trainer["--run-dir"]) / "adapters")

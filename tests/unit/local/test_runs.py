@@ -30,10 +30,23 @@ def test_a_new_run_gets_a_readable_name(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_keeps_what_it_began_with(tmp_path: Path) -> None:
-    began = begin(tmp_path, "--run", "r", "--group-size", "4", "--set", "trainer.lr=1e-4", "--steps", "5")
+    began = begin(
+        tmp_path,
+        "--run",
+        "r",
+        "--group-size",
+        "4",
+        "--set",
+        "trainer.lr=1e-4",
+        "--steps",
+        "5",
+        "--from-version",
+        "3",
+    )
     resumed = settle_settings(parse(tmp_path, "--run", "r", "--nodes", "50"))
     assert (resumed.group_size, resumed.set, resumed.nodes) == (4, began.set, 50)
     assert resumed.steps is None, "how long to go on is said anew"
+    assert resumed.from_version is None, "and so is where from"
 
 
 def test_assignments_are_kept_until_the_same_setting_is_assigned_anew(tmp_path: Path) -> None:

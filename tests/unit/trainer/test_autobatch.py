@@ -23,6 +23,7 @@ from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+from tests.unit.trainer.contents import contents  # noqa: E402
 
 
 def machine(*, fixed: int, each: int, available: int, kills_above: float = 1.0) -> Callable[[int], Profile]:
@@ -97,9 +98,9 @@ def policy(settings: TrainerSettings) -> Policy:
 def test_weights_gradients_and_random_numbers_are_left_alone(
     policy: Policy, settings: TrainerSettings
 ) -> None:
-    before, state = policy.version_files(), torch.get_rng_state()
+    before, state = contents(policy.version_files()), torch.get_rng_state()
     probe.probe(policy, settings, Shape(4, 10, 8), positions=2)
-    assert policy.version_files() == before
+    assert contents(policy.version_files()) == before
     assert torch.equal(torch.get_rng_state(), state)
     assert all(parameter.grad is None for parameter in policy.parameters)
 
@@ -144,10 +145,10 @@ def test_out_of_memory_is_caught_and_undone(
             policy.parameters[0].add_(1)
         raise error
 
-    before = policy.version_files()
+    before = contents(policy.version_files())
     monkeypatch.setattr(probe, "train_step", dies)
     assert probe.probe(policy, settings, Shape(4, 10, 8), positions=2).result == "out of memory"
-    assert policy.version_files() == before
+    assert contents(policy.version_files()) == before
 
 
 def test_another_fault_is_not_swallowed(

@@ -1,5 +1,6 @@
 import json
 import math
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,12 +20,12 @@ def _write(root: Path, number: int, ledger: tuple[str, ...] = ()) -> commits.Com
 def test_the_latest_commit_is_read_back_whole(tmp_path: Path) -> None:
     _write(tmp_path, 0)
     written = _write(tmp_path, 1, ("a", "b"))
-    assert commits.latest(tmp_path, fingerprint=PRINT) == written
+    assert commits.to_resume(tmp_path, fingerprint=PRINT) == written
     assert written.folder.name == "policy-v000001"
 
 
 def test_no_commit_is_no_error(tmp_path: Path) -> None:
-    assert commits.latest(tmp_path, fingerprint=PRINT) is None
+    assert commits.to_resume(tmp_path, fingerprint=PRINT) is None
 
 
 def test_a_torn_write_is_invisible(tmp_path: Path) -> None:
@@ -32,14 +33,14 @@ def test_a_torn_write_is_invisible(tmp_path: Path) -> None:
     torn = tmp_path / ".policy-v000001.tmp"
     torn.mkdir()
     (torn / "adapter_model.safetensors").write_bytes(b"wei")
-    assert commits.latest(tmp_path, fingerprint=PRINT) == kept
+    assert commits.to_resume(tmp_path, fingerprint=PRINT) == kept
     assert _write(tmp_path, 1).version.number == 1
 
 
 def test_other_settings_are_named(tmp_path: Path) -> None:
     _write(tmp_path, 0)
     with pytest.raises(SetupError, match="lora_rank was '16', is '8'"):
-        commits.latest(tmp_path, fingerprint={**PRINT, "lora_rank": "8"})
+        commits.to_resume(tmp_path, fingerprint={**PRINT, "lora_rank": "8"})
 
 
 def _cut(folder: Path) -> None:
@@ -62,20 +63,93 @@ def _age(folder: Path) -> None:
     (folder / "state.json").write_text('{"state_version": 1}')
 
 
+def _unlist(folder: Path) -> None:
+    (folder / "SHA256SUMS").unlink()
+
+
+def _rot(folder: Path) -> None:
+    (folder / "optimizer.safetensors").write_bytes(b"n")
+
+
+def _reword(folder: Path) -> None:
+    path = folder / "state.json"
+    path.write_text(path.read_text().replace('"ledger": []', '"ledger": ["a"]'))
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
         (_cut, "state.json: JSONDecodeError"),
-        (_flip, "damaged: its SHA-256 is"),
-        (_unweigh, "lacks its weights"),
-        (_forget, "lacks optimizer.safetensors"),
-        (_age, "its format is 1, this trainer's 2"),
+        (_flip, "adapter_model.safetensors is damaged: its SHA-256 is"),
+        (_unweigh, "adapter_model.safetensors: No such file"),
+        (_forget, "optimizer.safetensors: No such file"),
+        (_rot, "optimizer.safetensors is damaged"),
+        (_reword, "state.json is damaged"),
+        (_unlist, "SHA256SUMS: FileNotFoundError"),
+        (_age, "its format is 1, this trainer's 3"),
     ],
 )
 def test_a_damaged_commit_is_not_resumed(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
+    sound = _write(tmp_path, 2)
     damage(_write(tmp_path, 3).folder)
-    with pytest.raises(SetupError, match=said):
-        commits.latest(tmp_path, fingerprint=PRINT)
+    with pytest.raises(SetupError, match=said) as raised:
+        commits.to_resume(tmp_path, fingerprint=PRINT)
+    assert damage is _age or "--from-version 2" in str(raised.value)
+    assert commits.to_resume(tmp_path, fingerprint=PRINT, from_version=2) == sound
+
+
+def test_sha256sum_checks_a_commit(tmp_path: Path) -> None:
+    folder = _write(tmp_path, 1).folder
+    command = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    files = {path.name for path in folder.iterdir()} - {"SHA256SUMS"}
+    assert set(done.stdout.splitlines()) == {f"{name}: OK" for name in files}
+
+
+@pytest.mark.parametrize(
+    "stranger", ["policy-v000002.bad", "policy-v000009 (copy)", "policy-vlast", "policy-v0000009"]
+)
+def test_only_what_is_named_as_a_version_is_one(tmp_path: Path, stranger: str) -> None:
+    """As after `mv policy-v000002 policy-v000002.bad`."""
+    kept = _write(tmp_path, 1)
+    _write(tmp_path, 2).folder.rename(tmp_path / stranger)
+    (tmp_path / "policy-v000003").write_text("a file")
+    assert commits.to_resume(tmp_path, fingerprint=PRINT) == kept
+    commits.prune(tmp_path, newest=50, keep=3)
+    assert {path.name for path in tmp_path.iterdir()} == {stranger, "policy-v000003"}
+
+
+def test_numbers_of_seven_digits_come_after_those_of_six(tmp_path: Path) -> None:
+    for number in (999_999, 1_000_000):
+        _write(tmp_path, number)
+    assert list(commits.folders(tmp_path)) == [999_999, 1_000_000]
+
+
+def test_a_version_to_go_back_to_need_not_have_its_moments(tmp_path: Path) -> None:
+    old = _write(tmp_path, 1)
+    _write(tmp_path, 2)
+    _forget(old.folder)
+    assert commits.to_resume(tmp_path, fingerprint=PRINT, from_version=1) == old
+    _flip(old.folder)
+    with pytest.raises(SetupError, match="damaged"):
+        commits.to_resume(tmp_path, fingerprint=PRINT, from_version=1)
+
+
+def test_a_version_that_is_gone_is_not_gone_back_to(tmp_path: Path) -> None:
+    for number in (0, 7, 8):
+        _write(tmp_path, number)
+    with pytest.raises(SetupError, match=r"--from-version 6: .* holds the versions 0, 7, 8$"):
+        commits.to_resume(tmp_path, fingerprint=PRINT, from_version=6)
+
+
+def test_a_run_goes_back_once_however_often_it_is_started(tmp_path: Path) -> None:
+    source = _write(tmp_path, 1)
+    _write(tmp_path, 2)
+    assert commits.to_resume(tmp_path, fingerprint=PRINT, from_version=1) == source
+    copy = commits.write(tmp_path, number=3, files=FILES, ledger=(), fingerprint=PRINT, went_back_to=1)
+    assert commits.to_resume(tmp_path, fingerprint=PRINT, from_version=1) == copy
+    _rot(copy.folder)
+    assert commits.to_resume(tmp_path, fingerprint=PRINT, from_version=1) == source
 
 
 def test_what_is_no_number_is_never_committed(tmp_path: Path) -> None:
@@ -88,7 +162,7 @@ def test_what_is_no_number_is_never_committed(tmp_path: Path) -> None:
             fingerprint=PRINT,
             learner={"kl_coefficient": math.nan},
         )
-    assert commits.latest(tmp_path, fingerprint=PRINT) is None
+    assert commits.to_resume(tmp_path, fingerprint=PRINT) is None
 
 
 def test_a_version_is_never_overwritten(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_orders_survive_the_wire(order: orders.Order) -> None:
 
 
 def test_measures_survive_the_wire() -> None:
-    part = Measures(3, 0.1 + 0.2, 1.5, 0.0, {"ratio": 3.1}, {0: (2, 0.25), 7: (1, 1e-9)})
+    part = Measures(3, 0.1 + 0.2, 1.5, {"ratio": 3.1}, {0: (2, 0.25), 7: (1, 1e-9)})
     assert Measures.of(part.as_json()) == part
 
 

@@ -82,6 +82,7 @@ def test_it_comes_to_prefer_the_chosen_and_leaves_an_adapter_for_the_servers(
         "adapter_model.safetensors",
         "adapter_config.json",
         "state.json",
+        "SHA256SUMS",
     }
     assert json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == str(
         small_model

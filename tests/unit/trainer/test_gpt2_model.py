@@ -19,6 +19,7 @@ from services.trainer.gpt2 import loader  # noqa: E402
 from services.trainer.gpt2.cache import Cache  # noqa: E402
 from services.trainer.gpt2.config import Gpt2Config  # noqa: E402
 from services.trainer.gpt2.model import Gpt2, positions  # noqa: E402
+from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -141,14 +142,14 @@ def test_a_fresh_model_says_nothing_yet() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_saved_transformers_loads_back(folders: dict[str, Path], tmp_path: Path, shape: str) -> None:
     model = loader.load(folders[shape])
-    for name, data in loader.files(model).items():
+    for name, data in contents(loader.files(model)).items():
         (tmp_path / name).write_bytes(data)
     with torch.no_grad():
         assert (theirs(tmp_path)(tokens(model)).logits - model(tokens(model))).abs().max() < 1e-4
     before, after = (load_file(path / "model.safetensors") for path in (folders[shape], tmp_path))
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert loader.files(loader.load(tmp_path)) == loader.files(model)
+    assert contents(loader.files(loader.load(tmp_path))) == contents(loader.files(model))
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

@@ -20,6 +20,7 @@ from services.trainer.model.head import Wanted  # noqa: E402
 from services.trainer.model.value_head import ActorCritic, policy_for  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
+from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -123,7 +124,7 @@ def test_a_commit_is_a_model_directory_and_the_way_back(folder: Path, tmp_path: 
     with torch.no_grad():
         for weight in policy.parameters:
             weight.add_(0.05)
-    files = policy.version_files()
+    files = contents(policy.version_files())
     assert set(files) == {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"}
     assert json.loads(files["config.json"]) == json.loads((folder / "config.json").read_text())
     for name, data in files.items():
@@ -134,7 +135,7 @@ def test_a_commit_is_a_model_directory_and_the_way_back(folder: Path, tmp_path: 
         assert torch.allclose(policy.model(ids), expected, atol=1e-4)
     again = Gpt2Policy(settings(folder))
     again.load_version(tmp_path)
-    assert again.version_files() == files
+    assert contents(again.version_files()) == files
 
 
 def test_an_adapter_is_committed_merged_too(folder: Path, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_an_adapter_is_committed_merged_too(folder: Path, tmp_path: Path) -> Non
     with torch.no_grad():
         for weight in policy.parameters:
             weight.normal_(std=0.1)
-    files = policy.version_files()
+    files = contents(policy.version_files())
     assert {"adapter_model.safetensors", "config.json", "model.safetensors"} < set(files)
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
@@ -157,4 +158,4 @@ def test_an_adapter_is_committed_merged_too(folder: Path, tmp_path: Path) -> Non
         )
     again = policy_for(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj,c_fc"))
     again.load_version(tmp_path)
-    assert again.version_files() == files
+    assert contents(again.version_files()) == files

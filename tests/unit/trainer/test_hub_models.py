@@ -15,6 +15,7 @@ from services.trainer.gpt2.policy import Gpt2Policy  # noqa: E402
 from services.trainer.model.value_head import MergedActorCritic, policy_for  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from tests.hub import write_snapshot  # noqa: E402
+from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 
 ID = "distilbert/distilgpt2"
@@ -39,7 +40,7 @@ def test_a_gpt2_is_recognised_by_its_id(snapshot: Path, tmp_path: Path) -> None:
     policy = policy_for(_settings(tmp_path))
     assert type(policy) is MergedActorCritic
     assert policy.base_model == ID
-    files = policy.version_files()
+    files = contents(policy.version_files())
     assert {"config.json", "model.safetensors", "adapter_model.safetensors", "vocab.json"} < set(files)
     assert files["config.json"] == (snapshot / "config.json").read_bytes()
     assert type(policy_for(_settings(tmp_path, "--objective", "grpo"))) is MergedPolicy

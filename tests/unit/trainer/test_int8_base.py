@@ -24,6 +24,7 @@ from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
+from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -108,11 +109,11 @@ def test_numbers_and_gradients_are_those_of_the_whole_base_within_rounding(
 
 def test_a_step_moves_the_adapter_alone_and_the_commit_is_the_usual_one(small: Policy, whole: Policy) -> None:
     frozen = {n: p.detach().clone() for n, p in small.model.named_parameters() if not p.requires_grad}
-    before = load(small.version_files()["adapter_model.safetensors"])
+    before = load(contents(small.version_files())["adapter_model.safetensors"])
     given = settings(Path(), row_tokens=64)
     optimizer = adam.build(small.parameters, lr=1e-3)
     train_step(small, optimizer, groups(), step=1, settings=given, learner=Learner())
-    files, usual = small.version_files(), whole.version_files()
+    files, usual = contents(small.version_files()), contents(whole.version_files())
     after, theirs = (load(each["adapter_model.safetensors"]) for each in (files, usual))
     assert all(not torch.equal(after[name], before[name]) for name in after)
     assert {n: (t.shape, t.dtype) for n, t in after.items()} == {

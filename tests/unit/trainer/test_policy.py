@@ -19,6 +19,7 @@ from services.trainer.batches.tensors import collate  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
+from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
 
@@ -141,13 +142,13 @@ def test_by_default_every_linear_layer_is_adapted(tiny_model: Path, tmp_path: Pa
     default = TrainerSettings(model=tiny_model, run_dir=tmp_path, device="cpu")
     assert default.lora_targets == SftSettings(model=tiny_model, data=tmp_path, out=tmp_path).lora_targets
     named = default.model_copy(update={"lora_targets": usual})
-    assert Policy(default).version_files() == Policy(named).version_files()
+    assert contents(Policy(default).version_files()) == contents(Policy(named).version_files())
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     LlamaForCausalLM(LlamaConfig(vocab_size=96, **shape)).save_pretrained(tmp_path / "llama")
     models = {tmp_path / "llama": usual, write_gpt2(tmp_path / "gpt2"): "c_attn,c_proj,c_fc"}
     for model, names in models.items():
         policy = Policy(default.model_copy(update={"model": model}))
-        config = json.loads(policy.version_files()["adapter_config.json"])
+        config = json.loads(contents(policy.version_files())["adapter_config.json"])
         assert set(config["target_modules"]) == set(names.split(","))
 
 

@@ -25,6 +25,7 @@ from services.trainer.step import StepResult, train_step  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
+from tests.unit.trainer.contents import content, contents  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
 REWARDS = (-1.0, -0.3, 0.0, -0.2)
@@ -222,14 +223,14 @@ def test_resuming_gives_the_bytes_of_not_stopping(small_model: Path, tmp_path: P
     again.load_version(commit.folder)
     adam.restore(moments, commit.folder)
     _run(settings, again, moments, range(2, 4))
-    assert again.version_files() == whole.version_files()
-    assert adam.dump(moments) == adam.dump(optimizer)
+    assert contents(again.version_files()) == contents(whole.version_files())
+    assert content(adam.dump(moments)) == content(adam.dump(optimizer))
     assert whole.value_head.weight.abs().max() > 0
 
 
 def test_the_head_lies_outside_of_what_servers_load(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path)
-    files, plain = policy_for(settings).version_files(), Policy(settings).version_files()
+    files, plain = contents(policy_for(settings).version_files()), contents(Policy(settings).version_files())
     assert set(files) - set(plain) == {FILE}
     assert files["adapter_model.safetensors"] == plain["adapter_model.safetensors"]
     assert type(policy_for(_settings(small_model, tmp_path, objective="grpo"))) is Policy
@@ -238,7 +239,7 @@ def test_the_head_lies_outside_of_what_servers_load(small_model: Path, tmp_path:
 def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path)
     policy = ActorCritic(settings)
-    before = policy.version_files()
+    before = contents(policy.version_files())
     groups = [
         replace(group, traces=tuple(trace for trace in group.traces if trace.completion.truncated))
         for group in (make_group(n, finish_reason="length") for n in range(2))
@@ -246,7 +247,7 @@ def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, 
     optimizer = adam.build(policy.parameters, lr=1.0)
     result, _ = train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
     assert result.tokens == result.micro_batches == 0
-    assert policy.version_files() == before
+    assert contents(policy.version_files()) == before
 
 
 class Broken(ActorCritic):
@@ -276,7 +277,7 @@ def test_a_value_that_is_no_number_names_its_own_group(small_model: Path, tmp_pa
     ]
     assert policy.token not in others
     optimizer = adam.build(policy.parameters, lr=settings.lr)
-    before = policy.version_files()
+    before = contents(policy.version_files())
     said = (
         r"group group-2: value of token \d+ is nan"
         if when == "always"
@@ -284,7 +285,7 @@ def test_a_value_that_is_no_number_names_its_own_group(small_model: Path, tmp_pa
     )
     with pytest.raises(ArithmeticError, match=said):
         train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
-    assert policy.version_files() == before
+    assert contents(policy.version_files()) == before
 
 
 @pytest.mark.parametrize(("before", "after"), [("ppo", "grpo"), ("grpo", "ppo")])
@@ -300,4 +301,4 @@ def test_a_critic_does_not_come_or_go_within_a_run(
         fingerprint=made.fingerprint(),
     )
     with pytest.raises(SetupError, match="critic was"):
-        commits.latest(tmp_path / "adapters", fingerprint=resumed.fingerprint())
+        commits.to_resume(tmp_path / "adapters", fingerprint=resumed.fingerprint())

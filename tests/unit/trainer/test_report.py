@@ -17,7 +17,7 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import optimizer as adam  # noqa: E402
+from services.trainer.distributed.world import World  # noqa: E402
 from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.records.diagnostics import Meter, components, lengths  # noqa: E402
@@ -25,7 +25,7 @@ from services.trainer.records.report import Report, describe_step, strict  # noq
 from services.trainer.records.tasks import by_task  # noqa: E402
 from services.trainer.records.tracking import Tracker  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import train_step  # noqa: E402
+from services.trainer.trainee import Trainee  # noqa: E402
 
 PHASES = {"rollout_wait": 0.5, "train": 1.0, "commit": 0.1, "settle": 0.1, "publish": 0.3}
 DROPPED = {"stale": 1, "zero_variance": 0}
@@ -37,11 +37,11 @@ def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     folder = tmp_path_factory.mktemp("run")
     settings = TrainerSettings(model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3")
     policy = Policy(settings)
-    groups = [make_group(0, version=1), make_group(1, version=0)]
+    groups = [make_group(0, version=0), make_group(1, version=1)]
     meter = Meter(policy.model, policy.device)
-    optimizer = adam.build(policy.parameters, lr=1e-3)
+    trainee = Trainee.of(settings, policy, World())
     with meter.step():
-        result, _ = train_step(policy, optimizer, groups, step=1, settings=settings, learner=Learner())
+        result, _ = trainee.learn(groups, step=1, learner=Learner(), dropped_zero_variance=0)
     row = describe_step(groups, result, version=2, dropped=DROPPED)
     row |= meter.row(groups, tokens=result.tokens, train_s=1.0)
     with Report(folder) as report:
@@ -78,6 +78,21 @@ def test_prometheus_has_the_step(written: dict[str, float]) -> None:
     assert sample("rookery_trainer_tokens_per_second", kind="trained") == written["tokens_per_s"]
     assert sample("rookery_trainer_mfu") == written["mfu"]
     assert sample("rookery_trainer_memory_bytes", kind="resident") == written["resident_mib"] * 2**20
+
+
+def test_what_a_step_could_not_measure_vanishes(written: dict[str, float], tmp_path: Path) -> None:
+    def exported() -> list[bool]:
+        names = [("statistic", "mismatch_mean"), ("statistic", "mismatch_max"), ("statistic", "kl_reference")]
+        found = [REGISTRY.get_sample_value("rookery_learning", dict([name])) for name in names]
+        found.append(REGISTRY.get_sample_value("rookery_learning_kl_by_age", {"age": "1"}))
+        return [value is not None for value in found]
+
+    unmeasured = {"mismatch_mean", "mismatch_max", "kl_reference", "kl_behaviour_age1"}
+    less = {key: value for key, value in written.items() if key not in unmeasured}
+    with Report(tmp_path) as report:
+        for row, there in ((written, True), (less, False), (less, False), (written, True)):
+            report.step(row, phases_s=PHASES, ages=[0])
+            assert exported() == [there, there, True, there]
 
 
 def test_speeds_are_of_the_seconds_they_name(written: dict[str, float]) -> None:

@@ -297,7 +297,7 @@ def test_what_a_run_that_goes_on_may_be_told(flags: str, refused: str | None, tm
     commits.write(tmp_path, number=0, files=files, ledger=(), fingerprint=before.fingerprint())
     assert before.fingerprint().keys() | parse("--objective ppo --int8-base").fingerprint().keys() == REFUSED
     if refused is None:
-        assert commits.latest(tmp_path, fingerprint=now.fingerprint()) is not None
+        assert commits.to_resume(tmp_path, fingerprint=now.fingerprint()) is not None
         return
     with pytest.raises(SetupError, match=refused):
-        commits.latest(tmp_path, fingerprint=now.fingerprint())
+        commits.to_resume(tmp_path, fingerprint=now.fingerprint())

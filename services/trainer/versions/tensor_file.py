@@ -1,0 +1,100 @@
+"""Files of a commit, written piece by piece: no copy of a whole model is ever made in memory."""
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Self, TypeAlias
+
+import torch
+
+from services.trainer.distributed.sharding import whole
+
+_DTYPES = {
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int32: "I32",
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.int64: "I64",
+}
+"""By their names in a header, in the order of safetensors, which stores the last of these first."""
+
+_RANK = {dtype: rank for rank, dtype in enumerate(_DTYPES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor to write. `read` gives it, on any device, when it is written and not before."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    read: Callable[[], torch.Tensor]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, *, dtype: torch.dtype | None = None, transposed: bool = False) -> Self:
+        """`tensor` as it is when it is written. A sharded one is gathered then, by all processes at once."""
+        own = tensor.detach()
+        if transposed:
+            return cls(tuple(own.shape[::-1]), dtype or own.dtype, lambda: whole(own).T)
+        return cls(tuple(own.shape), dtype or own.dtype, lambda: whole(own))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFile:
+    """A safetensors file, with the bytes that `safetensors.torch.save` makes of the same tensors.
+
+    Format: https://huggingface.co/docs/safetensors/index#format
+    """
+
+    tensors: Mapping[str, Stored]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        """The header, then each tensor.
+
+        Raises:
+            ValueError: a tensor has another size than its description.
+        """
+        ordered = sorted(self.tensors.items(), key=lambda item: (-_RANK[item[1].dtype], item[0]))
+        header: dict[str, object] = {"__metadata__": dict(self.metadata)} if self.metadata else {}
+        end = 0
+        for name, stored in ordered:
+            start, end = end, end + prod(stored.shape) * stored.dtype.itemsize
+            header[name] = {
+                "dtype": _DTYPES[stored.dtype],
+                "shape": stored.shape,
+                "data_offsets": [start, end],
+            }
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        text += b" " * (-len(text) % 8)
+        yield struct.pack("<Q", len(text)) + text
+        for name, stored in ordered:
+            tensor = stored.read().to("cpu", stored.dtype).contiguous()
+            if tuple(tensor.shape) != stored.shape:
+                raise ValueError(f"tensor {name!r} has shape {list(tensor.shape)}, not {list(stored.shape)}")
+            yield tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+Content: TypeAlias = bytes | TensorFile
+
+
+def pieces(content: Content) -> Iterator[bytes | memoryview]:
+    """What the file holds, in order."""
+    yield from (content,) if isinstance(content, bytes) else content
+
+
+def write(path: Path, content: Content) -> str:
+    """Writes a file; its SHA-256."""
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        for piece in pieces(content):
+            file.write(piece)
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,214 @@
+"""Who is told of a version when, with inference servers that hang, refuse or talk nonsense."""
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from prometheus_client import REGISTRY
+
+from rookery.streams import RunStreams
+from rookery.trace import Adapter, PolicyVersion
+from services.trainer.versions import publisher as module
+from services.trainer.versions.publisher import Publisher
+from tests.integration.trainer.runs import events
+
+pytestmark = pytest.mark.redis
+
+GOOD = (200, "{}")
+
+
+def adapter(number: int) -> Adapter:
+    return Adapter(PolicyVersion(number, f"{number:064x}"), f"/adapters/{number}", "tiny")
+
+
+class Server(ThreadingHTTPServer):
+    """An inference server as the trainer sees it: answers /reload with `answer`, once `open` is set."""
+
+    daemon_threads = False
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+        self.answer: tuple[int, str] = GOOD
+        self.open = threading.Event()
+        self.open.set()
+        super().__init__(("127.0.0.1", 0), _Reload)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self._thread = threading.Thread(target=self.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.open.set()
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+    @property
+    def behind(self) -> float | None:
+        return REGISTRY.get_sample_value("rookery_server_behind_versions", {"server": self.url})
+
+
+class _Reload(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.told.append(json.loads(body)["version"])
+        self.server.open.wait()
+        status, text = self.server.answer
+        with contextlib.suppress(ConnectionError):  # it has hung for too long
+            self.send_response(status)
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Not on the terminal."""
+
+
+class Setting:
+    def __init__(self, redis_url: str, loop: asyncio.AbstractEventLoop, servers: int) -> None:
+        self.streams = RunStreams(redis_url, "r")
+        self.servers = [Server() for _ in range(servers)]
+        urls = [server.url for server in self.servers]
+        self.publisher = Publisher(self.streams, urls, epoch=self.streams.take_over(), loop=loop)
+
+    def publish(self, *numbers: int) -> None:
+        for number in numbers:
+            self.publisher.publish(adapter(number))
+
+
+@pytest.fixture
+def two(redis_url: str) -> Iterator[Setting]:
+    yield from setting(redis_url, 2)
+
+
+@pytest.fixture
+def one(redis_url: str) -> Iterator[Setting]:
+    yield from setting(redis_url, 1)
+
+
+def setting(redis_url: str, servers: int) -> Iterator[Setting]:
+    with events() as loop:
+        made = Setting(redis_url, loop, servers)
+        yield made
+        asyncio.run_coroutine_threadsafe(made.publisher.close(), loop).result(timeout=10)
+        for server in made.servers:
+            server.close()
+
+
+@pytest.fixture(autouse=True)
+def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_S", 0.3)
+    monkeypatch.setattr(module, "GRACE_S", 0.1)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def waits(call: Callable[[], None]) -> list[tuple[int, float]]:
+    """Each wait of the publisher's: for how many servers, and its own limit in seconds."""
+    asked: list[tuple[int, float]] = []
+    wait = asyncio.wait
+
+    async def watched(tasks: set["asyncio.Task[None]"], *, timeout: float, return_when: str) -> object:
+        asked.append((len(tasks), timeout))
+        return await wait(tasks, timeout=timeout, return_when=return_when)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.asyncio, "wait", watched)
+        call()
+    return asked
+
+
+def test_every_server_is_told_every_version_and_the_record_goes_first(two: Setting) -> None:
+    two.publish(0, 1, 2)
+    two.publisher.wait()
+    assert [server.told for server in two.servers] == 2 * [[0, 1, 2]]
+    assert [server.behind for server in two.servers] == [0, 0]
+    assert two.streams.policy() == adapter(2)
+
+
+def test_a_hung_server_is_left_behind_and_told_the_newest_version_later(two: Setting) -> None:
+    hung, good = two.servers
+    hung.open.clear()
+    two.publish(0)
+    assert waits(lambda: two.publish(1))[0][0] == 2, "the first time it is waited for"
+    others = waits(lambda: two.publish(2, 3, 4))
+    assert {servers for servers, _ in others} <= {1}, "and no more, as long as it is silent"
+    until(lambda: good.told == [0, 1, 2, 3, 4])
+    assert hung.told == [0], "one reload is under way, none waits behind it"
+    assert (hung.behind, good.behind) == (5, 0)
+    hung.open.set()
+    until(lambda: hung.told == [0, 4])
+    until(lambda: hung.behind == 0)
+    two.publish(5)
+    two.publisher.wait()
+    assert hung.told == [0, 4, 5], "it is waited for again"
+
+
+def test_a_single_hung_server_is_waited_for_once(one: Setting) -> None:
+    one.servers[0].open.clear()
+    one.publish(0)
+    [(_, limit)] = waits(lambda: one.publish(1))
+    assert limit <= module.FIRST_S
+    assert waits(lambda: one.publish(2, 3)) == []
+    assert one.streams.policy() == adapter(3)
+
+
+def test_the_others_get_a_moment_once_the_first_has_answered(two: Setting) -> None:
+    slow, _ = two.servers
+    slow.open.clear()
+    two.publish(0)
+    until(lambda: two.servers[1].behind == 0)
+    assert max(limit for _, limit in waits(two.publisher.wait)) <= module.GRACE_S
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(200, "<html>welcome</html>"), (200, "[]"), (200, ""), (500, "{}")],
+    ids=["no json", "no object", "nothing", "a fault"],
+)
+def test_an_answer_that_is_none_is_a_failed_reload_that_is_tried_again(
+    one: Setting, answer: tuple[int, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = one.servers[0]
+    server.answer = answer
+    one.publish(0, 1)
+    one.publisher.wait()
+    assert server.behind == 2
+    assert f"{server.url} not told of policy-v000001" in caplog.text
+    server.answer = GOOD
+    one.publisher.republish(adapter(1))
+    until(lambda: server.behind == 0)
+    assert server.told == [0, 1, 1]
+    one.publisher.republish(adapter(1))
+    one.publisher.wait()
+    assert server.told == [0, 1, 1], "who has taken it is not told again"
+
+
+def test_a_refusal_is_an_answer(one: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    server = one.servers[0]
+    server.answer = (409, '{"detail": "older"}')
+    one.publish(0)
+    one.publisher.wait()
+    one.publisher.republish(adapter(0))
+    one.publish(1)
+    one.publisher.wait()
+    assert server.told == [0, 1]
+    assert "refuses policy-v000000" in caplog.text
+
+
+def test_closing_does_not_wait_for_a_hung_server(one: Setting) -> None:
+    one.servers[0].open.clear()
+    one.publish(0)
+    until(lambda: one.servers[0].told == [0])
+    # The fixture closes it within its own limit.
