@@ -1,6 +1,6 @@
 """`python -m services.inference.server`: becomes vLLM's OpenAI server with Rookery's routes.
 
-The process image is replaced, so signals go straight to vLLM, which ends its engine with itself.
+The process image is replaced, so signals go straight to vLLM: see `ending`.
 """
 
 import os
