@@ -46,14 +46,7 @@ def train(
 ) -> None:
     """Trains until `max_steps` or `stopping`."""
     leader = Leader(Trainee.of(settings, policy, world))
-    commit = check_story(settings, streams)
-    if commit is None:
-        commit = _commit(settings, leader, number=0, ledger=(), dropped={})
-    else:
-        leader.own.load(commit.folder)
-        logger.info("resumes from %s", commit.folder)
-        commit = _as_newest(commit, settings, leader, streams)
-    leader.begin(commit.folder)
+    commit = _begin(settings, leader, streams)
     publisher.publish(_adapter(policy, commit))
     intake = _intake(settings, policy, streams, commit, epoch=epoch, stopping=stopping)
     attempts = Attempts(settings.run_dir, leader)
@@ -107,11 +100,24 @@ def train(
                 publisher.publish(_adapter(policy, commit))
             attempts.committed()
             report.step(row, phases_s=phases, ages=ages_of(groups, version=number))
-            # What groups still to come were sampled from stays too: see `rescoring`.
+            # The versions that groups still to come were sampled from stay too: see `rescoring`.
             keep = max(settings.keep, settings.max_staleness + 1)
-            commits.prune(settings.adapters_dir, newest=commit.version.number, keep=keep)
+            commits.prune(settings.adapters_dir, newest=number, keep=keep)
     publisher.wait()
     logger.info("the trainer ends at version %d", commit.version.number)
+
+
+def _begin(settings: TrainerSettings, leader: Leader, streams: RunStreams) -> Commit:
+    """Loads the commit to go on from in every process, or makes version 0."""
+    commit = check_story(settings, streams)
+    if commit is None:
+        commit = _commit(settings, leader, number=0, ledger=(), dropped={})
+    else:
+        leader.own.load(commit.folder)
+        logger.info("resumes from %s", commit.folder)
+        commit = _as_newest(commit, settings, leader, streams)
+    leader.begin(commit.folder)
+    return commit
 
 
 def _intake(

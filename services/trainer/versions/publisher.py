@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from rookery.clients import InferenceClient
 from rookery.errors import PeerFault, RookeryError
+from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
-from rookery.origins import without_passwords
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
 
@@ -99,7 +99,7 @@ class _Server:
         self._newest: Adapter | None = None
         self._answered: Adapter | None = None
         self._taken = -1
-        self._behind = SERVER_BEHIND.labels(server=without_passwords(client.url))
+        self._behind = SERVER_BEHIND.labels(server=mask_text(client.url))
 
     @property
     def up_to_date(self) -> bool:
