@@ -19,7 +19,7 @@ import chess.pgn
 from rookery.trace import Phase, Position
 from services.data.pgn.facts import read_facts
 from services.data.pgn.files import Source
-from services.data.pgn.rawgame import Defect, RawGame
+from services.data.pgn.rawgame import Defect, RawGame, without_en_passant
 
 Split = Literal["train", "heldout", "all"]
 
@@ -151,6 +151,7 @@ def parse(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | Ski
     raw = raw.judged()
     if raw.defect:
         return skip(raw, source, raw.defect, raw.detail)
+    raw = raw._replace(data=without_en_passant(raw.data))
     text = _ENDLESS_NAG.sub(lambda found: found[1] or " ", raw.text)
     visitor = chess.pgn.read_game(io.StringIO(text), Visitor=partial(_Recorder, chess960))
     if visitor is None:

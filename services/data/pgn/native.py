@@ -22,7 +22,7 @@ from services.data.pgn.files import Source
 from services.data.pgn.games import STANDARD_NAMES, Game, SkippedGame, parse
 from services.data.pgn.native_chunk import Chunk
 from services.data.pgn.played import FromMoves, Played
-from services.data.pgn.rawgame import RawGame, id_of, without_comments
+from services.data.pgn.rawgame import RawGame, id_of, without_comments, without_en_passant
 
 MODULE = "rust_pgn_reader_python_binding"
 PACKAGE = "rust-pgn-reader-python-binding"
@@ -76,7 +76,7 @@ def ordinary_moves(raw: RawGame) -> bytes | None:
     tags, moves = raw.sections()
     if _START.search(tags) or (b"Variant" in tags and not read_facts(raw).variant):
         return None
-    lineless = moves.translate(_NO_LINES)
+    lineless = without_en_passant(moves).translate(_NO_LINES)
     moves = (without_comments(lineless) or b"").strip()
     if lineless.count(b"{") != lineless.count(b" {") + lineless.startswith(b"{"):
         return None  # a comment within a word

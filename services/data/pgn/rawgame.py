@@ -24,6 +24,8 @@ _NOT_MOVES = re.compile(rb"\{[^}]*\}|;[^\n]*|^\[[^\n]*$", re.MULTILINE)
 _BRACES = b"{}"
 _ALL_BUT_BRACES = bytes(set(range(256)) - set(_BRACES))
 _START = re.compile(rb'^\[FEN\s+"([^"\r\n]*)"', re.MULTILINE)
+# "e.p." or "ep" after a capture, apart or not: it says nothing that the move does not.
+_EN_PASSANT = re.compile(rb"(x[a-h][36][+#!?]*)\s*e\.?p\b\.?")
 # A move without its check and annotation marks.
 _MOVE_WORD = re.compile(rb"[a-hKQRBNO][a-h1-8xKQRBNO=-]+")
 
@@ -94,6 +96,15 @@ def without_comments(moves: bytes) -> bytes | None:
     return b"".join(moves.replace(b"}", b"{").split(b"{")[::2])
 
 
+def without_en_passant(moves: bytes) -> bytes:
+    """The moves without the mark of an en passant capture.
+
+    >>> without_en_passant(b"5. exf6ep gxf6 6. bxa6 e.p.")
+    b'5. exf6 gxf6 6. bxa6'
+    """
+    return _EN_PASSANT.sub(rb"\1", moves) if b"p" in moves else moves
+
+
 def tickets_of(beginnings: Iterable[bytes]) -> Iterator[int]:
     """The tickets of games by their first `TICKET_BYTES`, or all there is."""
     return map(zlib.crc32, map(bytes.rstrip, beginnings))
@@ -101,7 +112,8 @@ def tickets_of(beginnings: Iterable[bytes]) -> Iterator[int]:
 
 def id_of(start: list[bytes], moves: bytes) -> str:
     """The id of a game by the FEN it starts from, if any, and its moves without comments."""
-    return hashlib.sha256(b" ".join(start + _MOVE_WORD.findall(moves))).hexdigest()[:16]
+    words = _MOVE_WORD.findall(without_en_passant(moves))
+    return hashlib.sha256(b" ".join(start + words)).hexdigest()[:16]
 
 
 def decode(data: bytes) -> str:

@@ -26,8 +26,9 @@ from services.data.store.storage import Folder, open_file, open_folder
 from services.data.store.tables import describe, first_rows
 from services.data.traces.vault import Vault
 
-_TAG_PAIR = re.compile(rb'\[[A-Za-z]\w*\s+"')
-_FIRST_MOVE = re.compile(rb"1\s*\.")
+# A tag or a first move, after blank lines, comments, escaped lines and words in brackets that are no tag.
+_PGN = re.compile(rb'(?:\s|\xef\xbb\xbf|\{[^}]*\}|[;%][^\n]*+|\[[^\]"\n]*\])*+(?:\[[A-Za-z]\w*\s+"|1\s*\.)')
+_JSON = re.compile(rb'[\[{]\s*(?:["\[\]{}0-9-]|true|false|null|\Z)')
 _COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"BZh": "bzip2"}
 
 
@@ -152,9 +153,11 @@ def format_of(folder: Folder, name: str) -> Format:
         if file.read(4) == b"PAR1":
             return Format.PARQUET
     start = _start_of(folder, name)
-    if start.startswith((b"{", b"[")) and not _TAG_PAIR.match(start):
-        return Format.JSONL if start.startswith(b"{") and _parses(start.partition(b"\n")[0]) else Format.JSON
-    return Format.PGN if _TAG_PAIR.match(start) or _FIRST_MOVE.match(start) else Format.TEXT
+    if _PGN.match(start):
+        return Format.PGN
+    if not _JSON.match(start):
+        return Format.TEXT
+    return Format.JSONL if start.startswith(b"{") and _parses(start.partition(b"\n")[0]) else Format.JSON
 
 
 def _file(folder: Folder, name: str, *, items: int, count: bool) -> Inspection:

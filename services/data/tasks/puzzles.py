@@ -220,10 +220,11 @@ def _playable(puzzle: Puzzle) -> Puzzle:
         board = chess.Board(puzzle.fen)
         if not board.is_valid():
             raise _Unsound("bad_position", f"{puzzle.id}: {puzzle.fen!r}: {board.status()!r}")
-        board.push_uci(puzzle.opponent_move)
+        moves = iter((puzzle.opponent_move, *puzzle.solution))
+        _push(board, next(moves))
         fen = board.fen()
-        for move in puzzle.solution:
-            board.push_uci(move)
+        for move in moves:
+            _push(board, move)
     except ValueError as error:
         raise _Unsound("bad_move", f"{puzzle.id}: {error}") from error
     if len(puzzle.solution) % 2 == 0:
@@ -231,6 +232,11 @@ def _playable(puzzle: Puzzle) -> Puzzle:
             "no_last_move", f"{puzzle.id}: {len(puzzle.solution)} moves do not end with the solver's"
         )
     return dataclasses.replace(puzzle, fen=fen)
+
+
+def _push(board: chess.Board, uci: str) -> None:
+    if not board.push_uci(uci):
+        raise ValueError(f"null move {uci!r} in {board.fen()!r}")
 
 
 def _lines(location: str | Path, report: Report) -> Iterator[str]:

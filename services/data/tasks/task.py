@@ -59,8 +59,9 @@ class Example:
 
     @property
     def text(self) -> str:
-        """Prompt and answer without a break: of `P` and `A`, the line."""
-        return "".join(turn["content"] for turn in self.messages)
+        """Prompt and answer: of `P` and `A` one line; of others each message on its own, then a blank line."""
+        end = "" if self.task in (POLICY, STATE) else "\n"
+        return "".join(f"{turn['content']}{end}" for turn in self.messages)
 
 
 def policy_example(position: Position, line: PolicyLine, *, layout: str = "published") -> Example:

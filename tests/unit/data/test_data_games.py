@@ -76,7 +76,14 @@ def test_absurd_numbers_stop_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    "moves", ["1. e4 c6 2. e5 d5 3. exd6 e.p. *", "1. a4 b5 2. axb5 a6 3. bxa6 c6 4. a7 c5 5. axb8=N"]
+    "moves",
+    [
+        *(
+            f"1. e4 c6 2. e5 d5 3. exd6{mark} Nf6 *"
+            for mark in (" e.p.", "e.p.", "ep", " ep", "!e.p.", " {x} e.p.")
+        ),
+        "1. a4 b5 2. axb5 a6 3. bxa6 c6 4. a7 c5 5. axb8=N",
+    ],
 )
 def test_rare_moves(moves: str) -> None:
     parsed = sound(game(moves))
@@ -185,3 +192,8 @@ def test_a_twentieth_is_held_out() -> None:
 
 def test_ruy_is_an_opening() -> None:
     assert sound(game(RUY)).plies(Phase.OPENING) == list(range(10))
+
+
+def test_marks_of_en_passant_change_no_id() -> None:
+    moves = "1. e4 c6 2. e5 d5 3. exd6{} Nf6 *"
+    assert len({sound(game(moves.format(mark))).id for mark in ("", "ep", "e.p.", " e.p.", "!ep")}) == 1

@@ -103,6 +103,8 @@ def test_filters(tmp_path: Path, wanted: Wanted, taken: list[str]) -> None:
         (row("x", fen="8/8 w - - 0 1"), "bad_move"),
         (row("x", fen="8/8/8/8/8/8/8/8 w - - 0 1"), "bad_position"),
         (row("x", moves="a2a3 b1b9"), "bad_move"),
+        (row("x", moves="a2a3 0000"), "bad_move"),
+        (row("x", moves="0000 b1b8"), "bad_move"),
         (row("x", moves="a2a3 b1c3"), "bad_move"),
         (row("x", moves="a2a3"), "no_last_move"),
         (row("x", moves="a2a3 b1b8 g8h8"), "bad_move"),

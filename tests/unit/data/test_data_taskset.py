@@ -48,7 +48,8 @@ def test_a_data_set_and_what_stands_beside_it(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().err == "5 examples: {'next-fen': 5}\n"
     assert [example.id for example in examples] == [f"generated:3:{number}" for number in range(5)]
     lines = (tmp_path / "one" / "lines.txt").read_text()
-    assert lines == "".join(f"{example.text}\n" for example in examples)
+    texts = ["\n".join(turn["content"] for turn in example.messages) for example in examples]
+    assert lines == "".join(f"{text}\n\n" for text in texts)
     chats = [json.loads(line) for line in (tmp_path / "one" / "chat.jsonl").read_text().splitlines()]
     assert chats == [{"messages": example.messages} for example in examples]
     assert (manifest["kind"], manifest["examples"], manifest["by_task"]) == ("examples", 5, {"next-fen": 5})
