@@ -16,7 +16,7 @@ from rookery import metrics
 from rookery.engines import EnginePool, Lane, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.trace import EngineStamp, Outcome, Verdict
-from services.reward import graded, tasks
+from services.reward import graded, notation, tasks
 from services.reward.cache import AnalysisCache
 from services.reward.judge import Judge, MoveAnswer, Result
 from services.reward.learned import LearnedReward
@@ -131,11 +131,12 @@ class Scorer:
             InvalidInput: it depends on a reward model, and there is none.
             PeerFault: the reward model has not said yet which it is.
         """
+        version = f"{scheme.id}/parser-{notation.VERSION}/{self._searched}"
         if not scheme.needs_model:
-            return f"{scheme.id}/{self._searched}"
+            return version
         if self._learned is None:
             raise InvalidInput(f"scheme {scheme.text!r} asks a reward model: start with --model-url")
-        return f"{scheme.id}/{self._searched}/model-{self._learned.sha256}"
+        return f"{version}/model-{self._learned.sha256}"
 
     async def score(self, item: Item) -> Verdict:
         """The verdict of one answer.
