@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
 from pydantic import ValidationError
 
@@ -90,7 +90,7 @@ def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
 
 def _score_file(scorer: LocalScorer, path: Path) -> int:
     failed = done = 0
-    with sys.stdin if str(path) == "-" else _open(path) as lines:
+    with sys.stdin.buffer if str(path) == "-" else _open(path) as lines:
         for items in _chunks(_items(lines)):
             sound = iter(scorer.score_batch([item for item in items if isinstance(item, Item)]))
             for item in items:
@@ -104,21 +104,22 @@ def _score_file(scorer: LocalScorer, path: Path) -> int:
     return 1 if failed else 0
 
 
-def _open(path: Path) -> TextIO:
+def _open(path: Path) -> BinaryIO:
     try:
-        return path.open(encoding="utf-8")
+        return path.open("rb")
     except OSError as error:
         raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
 
 
-def _items(lines: Iterable[str]) -> Iterator[Item | InvalidInput]:
+def _items(lines: Iterable[bytes]) -> Iterator[Item | InvalidInput]:
     for number, line in enumerate(lines, start=1):
         try:
             yield ScoreRequest.model_validate_json(line).item()
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"])) or "line"
-            yield InvalidInput(f"line {number}: {place}: {first['msg']} (got {str(first['input'])[:200]!r})")
+            got = first["input"] if first["loc"] else line.decode(errors="backslashreplace")
+            yield InvalidInput(f"line {number}: {place}: {first['msg']} (got {str(got)[:200]!r})")
 
 
 def _chunks(items: Iterator[Item | InvalidInput]) -> Iterator[list[Item | InvalidInput]]:
