@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -48,6 +49,9 @@ def score(argv: list[str], *, prog: str) -> int:
             return _score_file(scorer, options.file) if options.file else _score_one(scorer, options)
         finally:
             scorer.close()
+    except BrokenPipeError:  # whoever reads has enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+        return 0
     except RookeryError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

@@ -40,6 +40,9 @@ SLOWEST_NODES_PER_S = 20_000
 MOST_MOVES = 218
 """Legal moves of R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1 (N. Petrovic): no position has more."""
 
+QUOTED = 200
+"""Characters of a value that an error repeats."""
+
 _BREATH = 8
 """Items read before engines and other requests get a turn: a thousand would take a tenth of a second."""
 
@@ -224,9 +227,11 @@ class Scorer:
 
     def _understand(self, item: Item) -> MoveAnswer | str | Verdict:
         if item.task not in ("", *TASKS):
-            raise InvalidInput(f"no task {item.task!r}: choose from {', '.join(TASKS)}")
+            raise InvalidInput(f"no task {item.task[:QUOTED]!r}: choose from {', '.join(TASKS)}")
         if item.move and item.task != "A":
-            raise InvalidInput(f"move {item.move!r} goes with task 'A', not with {item.task or MOVE!r}")
+            raise InvalidInput(
+                f"move {item.move[:QUOTED]!r} goes with task 'A', not with {item.task or MOVE!r}"
+            )
         position = read_position(item.fen)
         if item.task in graded.TASKS:
             tasks.check_scheme(item.task, item.scheme)

@@ -106,6 +106,19 @@ async def test_a_batch_keeps_order_and_gives_each_problem_its_slot(http: httpx.A
     assert no_box["outcome"] == "no_box"
 
 
+LONG = "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    "fields", [{"task": LONG}, {"move": LONG}, {"task": "P", "scheme": LONG}, {"fen": LONG}, {LONG: ""}]
+)
+async def test_what_is_quoted_is_short(http: httpx.AsyncClient, fields: dict[str, str]) -> None:
+    response = await http.post("/v1/score/batch", json={"items": [MATE | fields]})
+    (refusal,) = response.json()["verdicts"]
+    assert refusal["status"] == 422
+    assert len(refusal["detail"]) < 1000
+
+
 async def test_batches_have_bounds(http: httpx.AsyncClient) -> None:
     assert (await http.post("/v1/score/batch", json={"items": []})).json() == {"verdicts": []}
     response = await http.post("/v1/score/batch", json={"items": [MATE] * (MAX_ITEMS + 1)})
