@@ -20,7 +20,7 @@ from services.reward.bodies import (
 )
 from services.reward.callers import while_connected
 from services.reward.counting import counted
-from services.reward.scorer import Item, Scorer
+from services.reward.scorer import QUOTED, Item, Scorer
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
 
@@ -72,7 +72,7 @@ def _item(raw: object) -> Item | InvalidInput:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "item"
-        return InvalidInput(f"{place}: {first['msg']} (got {repr(first['input'])[:200]})")
+        return InvalidInput(f"{place[:QUOTED]}: {first['msg']} (got {repr(first['input'])[:QUOTED]})")
 
 
 def _json(body: bytes) -> Response:

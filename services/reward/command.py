@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
 from pydantic import ValidationError
 
@@ -48,6 +49,9 @@ def score(argv: list[str], *, prog: str) -> int:
             return _score_file(scorer, options.file) if options.file else _score_one(scorer, options)
         finally:
             scorer.close()
+    except BrokenPipeError:  # whoever reads has enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+        return 0
     except RookeryError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -90,7 +94,7 @@ def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
 
 def _score_file(scorer: LocalScorer, path: Path) -> int:
     failed = done = 0
-    with sys.stdin if str(path) == "-" else _open(path) as lines:
+    with sys.stdin.buffer if str(path) == "-" else _open(path) as lines:
         for items in _chunks(_items(lines)):
             sound = iter(scorer.score_batch([item for item in items if isinstance(item, Item)]))
             for item in items:
@@ -104,21 +108,22 @@ def _score_file(scorer: LocalScorer, path: Path) -> int:
     return 1 if failed else 0
 
 
-def _open(path: Path) -> TextIO:
+def _open(path: Path) -> BinaryIO:
     try:
-        return path.open(encoding="utf-8")
+        return path.open("rb")
     except OSError as error:
         raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
 
 
-def _items(lines: Iterable[str]) -> Iterator[Item | InvalidInput]:
+def _items(lines: Iterable[bytes]) -> Iterator[Item | InvalidInput]:
     for number, line in enumerate(lines, start=1):
         try:
             yield ScoreRequest.model_validate_json(line).item()
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"])) or "line"
-            yield InvalidInput(f"line {number}: {place}: {first['msg']} (got {str(first['input'])[:200]!r})")
+            got = first["input"] if first["loc"] else line.decode(errors="backslashreplace")
+            yield InvalidInput(f"line {number}: {place}: {first['msg']} (got {str(got)[:200]!r})")
 
 
 def _chunks(items: Iterator[Item | InvalidInput]) -> Iterator[list[Item | InvalidInput]]:

@@ -2,21 +2,32 @@
 
 Strict where leniency would pay luck: an ambiguous move, a promotion without its piece, two moves in
 one box and the null move are refused, each with an outcome of its own. Case decides between a pawn
-of the b-file (`bxc3`) and a bishop (`Bxc3`). Check signs never matter, nor does a piece's "x".
+of the b-file (`bxc3`) and a bishop (`Bxc3`). Check signs never matter, nor does a piece's "x". A text
+that could be UCI with one character wrong or missing is never read as a SAN that nobody writes.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import chess
 
 from rookery.trace import Outcome
 
+VERSION = 2
+"""Of what is read as which move, by this module and `parse`; stands in `reward_version`."""
+
 _NULL_MOVES = frozenset({"--", "Z0", "z0", "0000", "@@@@"})  # python-chess reads most of them as moves
 
 _COORDINATES = re.compile(r"([a-h][1-8])[-x]?([a-h][1-8])=?\(?([qrbnQRBN]?)\)?")
+
+# UCI with one character wrong or missing, which python-chess would take for SAN: "q3a4" for a queen of the
+# third rank, "2e4", "ee4" and "e-e4" for a pawn, whose rank SAN never names, and whose file only if it takes.
+_MISTYPED_UCI = re.compile(r"(?:[knqr][1-8]|P?(?:[1-8]|[a-h]-|([a-h])(?=\1)))[-x:]?[a-h][1-8].*")
+
 _CASTLING = re.compile(r"[0Oo]-[0Oo](-[0Oo])?")
 _PROMOTION = re.compile(r"(.*[a-h][18])[=/]?\(?([qrbnQRBN])\)?")
+_DESTINATION = re.compile(r"[a-h][1-8](?:=[QRBN])?\Z")
 _PAWN_TO_LAST_RANK = re.compile(r"P?(?:[a-h][1-8]?[x-]?)?[a-h][18]")
 
 # "+", "#", "!", "?" and their doublings, "$1", "e.p.", a full stop: none of them says which move it is.
@@ -33,7 +44,7 @@ _SPACED_PROMOTION = re.compile(r"([a-h][18])\s*([=/])\s*|([a-h][18])\s+(?=\(?[QR
 _SPACED_EN_PASSANT = re.compile(r"\s+(?=\(?e\.?p\b)")
 _SPACED_ARROW = re.compile(r"(?<=[a-h][1-8])\s*(?:->|[\u2192\u21d2\u27f6])\s*(?=[a-h][1-8])")
 _SEPARATORS = re.compile(r"[\s,;|()/]+|\bor\b|\band\b")
-_LEADING_NUMBER = re.compile(r"\d{0,3}\.+")
+_LEADING_NUMBER = re.compile(r"\A\d{0,3}\.+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +66,10 @@ def read_move(text: str, board: chess.Board) -> Reading:
     """
     text = _SPACED_ARROW.sub("-", text.translate(_GLYPHS))
     text = _SPACED_EN_PASSANT.sub("", _SPACED_PROMOTION.sub(r"\1\2\3", text))
-    readings = [_read_one(text, board)]
-    if readings[0].outcome is Outcome.UNPARSABLE:
-        readings = [_read_one(part, board) for part in _parts(text)] or readings
-    return _agree(readings)
+    reading = _read_one(text, board)
+    if reading.outcome is not Outcome.UNPARSABLE:
+        return reading
+    return _agree({part: _read_one(part, board) for part in _parts(text)}, board)
 
 
 def _parts(text: str) -> list[str]:
@@ -66,14 +77,37 @@ def _parts(text: str) -> list[str]:
     return [part for part in parts if part and _SUFFIX.sub("", part)]
 
 
-def _agree(readings: list[Reading]) -> Reading:
+def _agree(readings: dict[str, Reading], board: chess.Board) -> Reading:
     """One reading of all parts: words beside a move spoil it, a second move makes it ambiguous."""
-    said = [reading for reading in readings if reading.outcome is not Outcome.UNPARSABLE]
-    if len(said) > 1 and any(other != said[0] or other.move is None for other in said[1:]):
+    said = {part: reading for part, reading in readings.items() if reading.outcome is not Outcome.UNPARSABLE}
+    first, *others = said.values() or [Reading(Outcome.UNPARSABLE)]
+    if any(other != first for other in others) or (first.outcome is Outcome.ILLEGAL and _differ(said, board)):
         return Reading(Outcome.AMBIGUOUS)
-    if len(said) < len(readings):
-        return Reading(Outcome.UNPARSABLE)
-    return said[0]
+    return first if len(said) == len(readings) else Reading(Outcome.UNPARSABLE)
+
+
+def _differ(illegal: Iterable[str], board: chess.Board) -> bool:
+    """Whether illegal moves are several, by what each names."""
+    fields = zip(*(_named(text, board) for text in illegal), strict=True)
+    return any(len({*field} - {None}) > 1 for field in fields)
+
+
+def _named(text: str, board: chess.Board) -> tuple[str | None, str | None, str]:
+    """The piece, origin and destination that `text` names, None for what it leaves open.
+
+    >>> _named("d5d6", chess.Board()), _named("Nbd6", chess.Board())
+    ((None, 'd5', 'd6'), ('N', None, 'd6'))
+    """
+    text = _without_suffixes(text)
+    if match := _COORDINATES.fullmatch(text):
+        piece = board.piece_at(chess.parse_square(match[1]))
+        promotion = match[3] and f"={match[3].upper()}"
+        return piece.symbol().upper() if piece else None, match[1], match[2] + promotion
+    san = _canonical_san(text)
+    if _CASTLING.fullmatch(san):
+        return "K", None, ("g" if san == "O-O" else "c") + ("1" if board.turn else "8")
+    destination = _DESTINATION.search(san)
+    return san[0] if san[0] in "KQRBN" else "P", None, destination[0] if destination else san
 
 
 def _read_one(text: str, board: chess.Board) -> Reading:
@@ -82,6 +116,8 @@ def _read_one(text: str, board: chess.Board) -> Reading:
         return Reading(Outcome.NULL_MOVE)
     if match := _COORDINATES.fullmatch(text):
         return _read_coordinates("".join(match.groups()).lower(), board)
+    if _MISTYPED_UCI.fullmatch(text):
+        return Reading(Outcome.UNPARSABLE)
     return _read_san(_canonical_san(text), board)
 
 

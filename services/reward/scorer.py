@@ -16,7 +16,7 @@ from rookery import metrics
 from rookery.engines import EnginePool, Lane, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.trace import EngineStamp, Outcome, Verdict
-from services.reward import graded, tasks
+from services.reward import graded, notation, tasks
 from services.reward.cache import AnalysisCache
 from services.reward.judge import Judge, MoveAnswer, Result
 from services.reward.learned import LearnedReward
@@ -39,6 +39,9 @@ SLOWEST_NODES_PER_S = 20_000
 
 MOST_MOVES = 218
 """Legal moves of R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1 (N. Petrovic): no position has more."""
+
+QUOTED = 200
+"""Characters of a value that an error repeats."""
 
 _BREATH = 8
 """Items read before engines and other requests get a turn: a thousand would take a tenth of a second."""
@@ -131,11 +134,12 @@ class Scorer:
             InvalidInput: it depends on a reward model, and there is none.
             PeerFault: the reward model has not said yet which it is.
         """
+        version = f"{scheme.id}/parser-{notation.VERSION}/{self._searched}"
         if not scheme.needs_model:
-            return f"{scheme.id}/{self._searched}"
+            return version
         if self._learned is None:
             raise InvalidInput(f"scheme {scheme.text!r} asks a reward model: start with --model-url")
-        return f"{scheme.id}/{self._searched}/model-{self._learned.sha256}"
+        return f"{version}/model-{self._learned.sha256}"
 
     async def score(self, item: Item) -> Verdict:
         """The verdict of one answer.
@@ -223,9 +227,11 @@ class Scorer:
 
     def _understand(self, item: Item) -> MoveAnswer | str | Verdict:
         if item.task not in ("", *TASKS):
-            raise InvalidInput(f"no task {item.task!r}: choose from {', '.join(TASKS)}")
+            raise InvalidInput(f"no task {item.task[:QUOTED]!r}: choose from {', '.join(TASKS)}")
         if item.move and item.task != "A":
-            raise InvalidInput(f"move {item.move!r} goes with task 'A', not with {item.task or MOVE!r}")
+            raise InvalidInput(
+                f"move {item.move[:QUOTED]!r} goes with task 'A', not with {item.task or MOVE!r}"
+            )
         position = read_position(item.fen)
         if item.task in graded.TASKS:
             tasks.check_scheme(item.task, item.scheme)

@@ -16,6 +16,7 @@ from services.reward import graded
 from services.reward.graded import Grade, PolicyAnswer, PolicyTruth
 from services.reward.judge import Judge, Result, Worth
 from services.reward.position import Position
+from services.reward.schemes import MAX_SCHEME_CHARS
 from services.reward.winprob import win_probability
 
 LINES = 5
@@ -32,7 +33,9 @@ def check_scheme(task: str, scheme: str) -> None:
         InvalidInput: it is another.
     """
     if scheme not in ("", SCHEME):
-        raise InvalidInput(f"scheme {scheme!r} judges moves: task {task!r} takes {SCHEME!r} alone")
+        raise InvalidInput(
+            f"scheme {scheme[:MAX_SCHEME_CHARS]!r} judges moves: task {task!r} takes {SCHEME!r} alone"
+        )
 
 
 class TaskJudge:

@@ -184,7 +184,7 @@ def _manner(options: argparse.Namespace) -> Manner:
 
 
 def _effort(options: argparse.Namespace) -> Effort:
-    return Effort(nodes=options.nodes, lines=options.lines, side_nodes=options.nodes // 4)
+    return Effort.of(options.nodes, lines=options.lines)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -217,7 +217,7 @@ def _add_manner(command: argparse.ArgumentParser) -> None:
     command.add_argument("--box", choices=("san", "uci"), default="san")
     command.add_argument("--style", choices=sorted(STYLES), default="fen", help="of the prompt")
     command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--nodes", type=int, default=20_000, help="of the search for the best lines")
+    command.add_argument("--nodes", type=int, default=100_000, help="of the search for the best move")
     command.add_argument("--lines", type=int, default=3, help="best moves looked at")
     command.add_argument("--engines", type=int, default=1)
     command.add_argument("--engine-path", type=Path, default=None)

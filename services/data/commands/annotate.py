@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
 
 async def _run(options: argparse.Namespace) -> dict[str, Any]:
     manner = Manner(options.voice, options.length, options.box, options.seed)
-    effort = Effort(nodes=options.nodes, lines=options.lines, side_nodes=max(1, options.nodes // 4))
+    effort = Effort.of(options.nodes, lines=options.lines)
     folder = open_folder(options.out)
     with supply(options) as (positions, origin), _writers(options.jobs) as writers, Progress() as progress:
         async with _engines(options) as engines:
@@ -116,7 +116,12 @@ def _add_manner(parsed: argparse.ArgumentParser) -> None:
 
 def _add_effort(parsed: argparse.ArgumentParser) -> None:
     group = parsed.add_argument_group("the work")
-    group.add_argument("--nodes", type=positive, default=20_000, help="of the search for the lines (20000)")
+    group.add_argument(
+        "--nodes",
+        type=positive,
+        default=100_000,
+        help="of the search for the best move; half for each other move (100000)",
+    )
     group.add_argument("--lines", type=positive, default=3, help="best moves looked at (3)")
     group.add_argument("--engines", type=positive, default=1, help="Stockfish processes (1)")
     group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")

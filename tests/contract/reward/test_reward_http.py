@@ -21,7 +21,7 @@ async def test_a_legal_move(http: httpx.AsyncClient) -> None:
     assert response.headers["content-type"] == "application/json"
     body = response.json()
     assert body.pop("engine")["nodes"] >= 1000
-    assert body.pop("reward_version").startswith("delta-1/lichess-k0.00368208/nodes-1000/hash-1/")
+    assert body.pop("reward_version").startswith("delta-1/parser-2/lichess-k0.00368208/nodes-1000/hash-1/")
     assert body == {
         "reward": 0.0,
         "outcome": "legal",
@@ -105,6 +105,19 @@ async def test_a_batch_keeps_order_and_gives_each_problem_its_slot(http: httpx.A
     assert incomplete["status"] == no_object["status"] == 422
     assert "response: Field required" in incomplete["detail"]
     assert no_box["outcome"] == "no_box"
+
+
+LONG = "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    "fields", [{"task": LONG}, {"move": LONG}, {"task": "P", "scheme": LONG}, {"fen": LONG}, {LONG: ""}]
+)
+async def test_what_is_quoted_is_short(http: httpx.AsyncClient, fields: dict[str, str]) -> None:
+    response = await http.post("/v1/score/batch", json={"items": [MATE | fields]})
+    (refusal,) = response.json()["verdicts"]
+    assert refusal["status"] == 422
+    assert len(refusal["detail"]) < 1000
 
 
 async def test_batches_have_bounds(http: httpx.AsyncClient) -> None:

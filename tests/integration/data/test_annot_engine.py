@@ -16,8 +16,10 @@ import pytest
 
 from rookery.engines import EnginePool
 from rookery.trace import Phase, Position
+from rookery.uci import Query
 from services.data.annotate import Annotator, Effort, Manner
 from services.data.annotate.campaign import Campaign
+from services.data.annotate.standing import chance
 from services.data.pgn.sources import find_sources
 from services.data.positions.archive import Archive
 from services.data.positions.order import Order
@@ -26,7 +28,7 @@ from tests.conftest import ROOT
 
 pytestmark = pytest.mark.stockfish
 
-EFFORT = Effort(nodes=1500, lines=3, tempting=2, side_nodes=500)
+EFFORT = Effort(nodes=1500, screen_nodes=1500, side_nodes=500)
 SPECIAL = (
     "8/P3k3/8/8/8/8/4K3/8 w - - 0 1",  # promotion
     "rnbqkbnr/ppp1p1pp/8/3pPp2/8/8/PPPP1PPP/RNBQKBNR w KQkq f6 0 3",  # en passant
@@ -64,6 +66,20 @@ async def test_no_first_draft_says_anything_false(stockfish_path: str, tmp_path:
     assert tally.texts == len(fens)
     assert (tally.false, tally.unread) == (0, 0)
     assert tally.claims > 20 * len(fens)
+
+
+async def test_no_blunder_is_recommended(stockfish_path: str) -> None:
+    # 44...g4, which 50,000 nodes still call best, loses the queen to 45.Rxg4+.
+    fen = "6k1/8/2p5/6p1/P1P1q2p/8/1P4RK/5R2 b - - 5 44"
+    async with engines(stockfish_path) as pool:
+        annotation = await Annotator(pool).annotate(Position("b", fen, 87, Phase.ENDGAME, "g"))
+        assert annotation is not None
+        best, chosen = [
+            (await pool.search(Query(fen, 100_000, move=move))).evaluation
+            for move in (None, annotation.move.uci)
+        ]
+    assert annotation.move.san != "g4"
+    assert chance(best) - chance(chosen) < 0.1
 
 
 @pytest.mark.shared_data

@@ -44,6 +44,8 @@ def test_one_set_in_three_forms(tmp_path: Path) -> None:
         assert chess.Board(one.fen).parse_san(one.move.san).uci() == one.move.uci
         assert one.claims > 0
     manifest = json.loads((tmp_path / "manifest.json").read_text())
+    effort = manifest["terms"]["effort"]
+    assert (effort["nodes"], effort["screen_nodes"], effort["side_nodes"]) == (300, 30, 150)
     assert manifest["claims"] == sum(one.claims for one in annotations)
     for output in manifest["outputs"]:
         assert open_folder(tmp_path).sha256(output["path"]) == output["sha256"]
@@ -86,7 +88,7 @@ def test_stopped_work_goes_on(tmp_path: Path, stockfish_path: str, few_a_part: N
         async with asyncio.timeout(120):
             await pool.start()
             try:
-                annotator = Annotator(pool, "fen", Manner(), Effort(nodes=300, side_nodes=75))
+                annotator = Annotator(pool, "fen", Manner(), Effort.of(300, lines=3))
                 annotating = Annotating(supply, annotator, parts, wanted)
                 await annotating.run(ahead=3, advance=advance)
                 return list(annotating.annotations())

@@ -102,18 +102,32 @@ async def test_an_engine_that_cheats_is_a_fault() -> None:
         await study(MATE, Cheat(), Effort())
 
 
-async def test_the_engine_is_asked_for_lines_threat_and_refutations() -> None:
-    engine = Engine()
-    found = await study(MATE, engine, Effort(nodes=100, lines=2, tempting=1, side_nodes=10))
+class Doubtful(Engine):
+    """Likes the first legal moves best, but not when it looks long enough."""
+
+    async def search(self, query: Query) -> Analysis:
+        found = await super().search(query)
+        if query.nodes < 1000 or query.move:
+            return found
+        return Analysis((Line(Evaluation(cp=20), ("g1f1",)),), query.nodes)
+
+
+async def test_the_longest_search_decides_and_every_other_move_has_its_own() -> None:
+    engine = Doubtful()
+    effort = Effort(nodes=1000, lines=2, tempting=1, screen_nodes=100, side_nodes=10)
+    found = await study(MATE, engine, effort)
+    first = min(move.uci() for move in chess.Board(MATE).legal_moves)
     assert [(query.nodes, query.lines, query.move) for query in engine.queries] == [
         (100, 2, None),
-        (10, 1, None),
+        (1000, 1, None),
+        (100, 1, None),
+        (10, 1, first),
         (10, 1, "d1d8"),
     ]
-    assert engine.queries[1].fen.split()[1] == "b"
-    assert len(found.lines) == 2
+    assert engine.queries[2].fen.split()[1] == "b"
+    assert [line.pv[0] for line in found.lines] == ["g1f1", first]
+    assert [line.pv[0] for line in found.refuted] == ["d1d8"]
     assert found.threat is not None
-    assert found.line_of("d1d8") is not None
 
 
 async def test_nobody_threatens_while_the_mover_is_in_check() -> None:

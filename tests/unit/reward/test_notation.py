@@ -1,5 +1,7 @@
 """Move text: what is read as which move, and what is refused as what."""
 
+import re
+
 import chess
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,8 @@ PROMOTE = "3n3k/4P3/8/8/8/8/8/4K3 w - - 0 1"
 B_PAWN_OR_BISHOP = "4k3/8/8/8/8/2n5/1P1B4/4K3 w - - 0 1"
 TWO_KNIGHTS = "4k3/8/8/8/8/5N2/8/1N2K3 w - - 0 1"
 EN_PASSANT = "4k3/8/8/4Pp2/8/8/8/4K3 w - f6 0 1"
+QUEEN = "4k3/8/8/8/8/Q7/8/4K3 w - - 0 1"
+BLOCKED = "4k3/3n4/3P4/8/8/8/8/4K3 w - - 0 1"
 MATE = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
 
 
@@ -62,6 +66,10 @@ MATE = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
         (EN_PASSANT, "exf6 e.p.", "e5f6"),
         (EN_PASSANT, "exf6e.p", "e5f6"),
         (TWO_KNIGHTS, "Nbd2", "b1d2"),
+        (TWO_KNIGHTS, "nbd2", "b1d2"),
+        (TWO_KNIGHTS, "nb1d2", "b1d2"),
+        (QUEEN, "Q3a4", "a3a4"),
+        (QUEEN, "qa3a4", "a3a4"),
     ],
 )
 def test_reads(fen: str, text: str, uci: str) -> None:
@@ -89,7 +97,19 @@ def test_reads(fen: str, text: str, uci: str) -> None:
         (START, "e4 1... e5", Outcome.AMBIGUOUS),
         (START, "Nf3 Nc6 Bb5", Outcome.AMBIGUOUS),
         (START, "d3(d2d4)", Outcome.AMBIGUOUS),
-        *((START, text, Outcome.NULL_MOVE) for text in ("--", "Z0", "0000", "@@@@")),
+        *((START, text, Outcome.NULL_MOVE) for text in ("--", "Z0", "0000", "@@@@", "-- (0000)")),
+        (START, "d7(d6d7)", Outcome.ILLEGAL),  # one move, written twice
+        (BLOCKED, "d7(d6d7)", Outcome.ILLEGAL),
+        (START, "O-O (e1g1)", Outcome.ILLEGAL),
+        (START, "Ke3 Ke3", Outcome.ILLEGAL),
+        (START, "Ke3 (Ne3)", Outcome.AMBIGUOUS),
+        (START, "Ke3 (d1e3)", Outcome.AMBIGUOUS),
+        (START, "e5 d5", Outcome.AMBIGUOUS),
+        (START, "d5e6 f5e6", Outcome.AMBIGUOUS),
+        (START, "e8=Q e8=R", Outcome.AMBIGUOUS),
+        *((QUEEN, text, Outcome.UNPARSABLE) for text in ("q3a4", "q3-a4", "q3xa4", "q3a4+")),
+        *((START, text, Outcome.UNPARSABLE) for text in ("2e4", "P2e4", "ee4", "e-e4", "b2.4", "b2.b4")),
+        (B_PAWN_OR_BISHOP, "b-c3", Outcome.UNPARSABLE),
         (START, "N@f3", Outcome.UNPARSABLE),
         (START, "Sf3", Outcome.UNPARSABLE),
         (START, "Cf3", Outcome.UNPARSABLE),
@@ -123,3 +143,21 @@ def test_whatever_is_read_is_legal_and_names_its_square(text: str) -> None:
         assert board.is_legal(reading.move)
         castles = board.is_castling(reading.move)
         assert castles or chess.square_name(reading.move.to_square) in text
+
+
+SAN = re.compile(r"[KQRBN][a-h]?[1-8]?[x:]?[a-h][1-8]|(?:[a-h][x:]?)?[a-h][1-8](?:=?[QRBNqrbn])?")
+UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
+
+
+@settings(max_examples=1000)
+@given(st.data())
+def test_uci_with_one_wrong_character_is_never_another_move(data: st.DataObject) -> None:
+    board = chess.Board(data.draw(st.sampled_from((START, CASTLE, PROMOTE, B_PAWN_OR_BISHOP, QUEEN, MATE))))
+    move = data.draw(st.sampled_from(list(board.legal_moves)))
+    uci = move.uci()
+    place = data.draw(st.integers(0, len(uci)))
+    wrong = data.draw(st.sampled_from(["", *"abcdefgh12345678knqrKNQRBPx-:.=+#"]))
+    text = uci[:place] + wrong + uci[place + data.draw(st.integers(0, 1)) :]
+    reading = read_move(text, board)
+    if reading.move not in (None, move):
+        assert UCI.fullmatch(text.strip("+#.:")) or SAN.fullmatch(text.strip("+#.:")), (text, reading)

@@ -106,6 +106,16 @@ def test_one_move_twice_is_that_move() -> None:
     assert_reads("g1f3", START, r"\boxed{Nf3 (g1f3)}", r"\boxed{g1f3, Nf3}", r"\boxed{Nf3 Nf3}")
 
 
+def test_one_illegal_move_twice_is_illegal() -> None:
+    assert_refuses(Outcome.ILLEGAL, START, r"\boxed{d7(d6d7)}", r"\boxed{e5 (e2e5)}", r"\boxed{O-O, e1g1}")
+
+
+def test_a_mistyped_uci_move_is_no_algebraic_notation() -> None:
+    fen = "4k3/8/8/8/8/Q7/8/4K3 w - - 0 1"
+    assert_refuses(Outcome.UNPARSABLE, fen, r"\boxed{q3a4}", r"\boxed{**q3a4**}", r"\boxed{q3a4 (Qa4)}")
+    assert_reads("a3a4", fen, r"\boxed{Q3a4}", r"\boxed{a3a4}", r"\boxed{qa4}")
+
+
 def test_a_line_of_moves_is_ambiguous() -> None:
     lines = ("Nf3 Nc6 Bb5", "1. e4 e5 2. Nf3", "e4 e5", "1.e4 e5", "e2e4 e7e5")
     assert_refuses(Outcome.AMBIGUOUS, START, *(rf"\boxed{{{text}}}" for text in lines))
