@@ -45,7 +45,7 @@ class Example:
 
     @property
     def text(self) -> str:
-        """Prompt and answer: of `P` and `A` one line; of others each message on its own, then a blank line."""
+        """Prompt and answer: of `P` and `A` one line; of others a line or more each, and a blank one."""
         end = "" if self.task in (POLICY, STATE) else "\n"
         return "".join(f"{turn['content']}{end}" for turn in self.messages)
 
