@@ -10,8 +10,11 @@ from services.data.pgn.rawgame import RawGame, decode
 MAX_ELO = 5000
 """Nobody is rated so high; a larger number is no rating."""
 
-# As python-chess has it: other lines in brackets say nothing.
-_TAG_PAIR = re.compile(rb'^\[([A-Za-z0-9][A-Za-z0-9_+#=:-]*)[ \t]+"([^\r\n]*)"\][ \t\r]*$', re.MULTILINE)
+# As python-chess has it: other lines in brackets say nothing. A pattern that begins with a character and then
+# asks whether a line begins with it is found several times as fast as one that begins with "^".
+_TAG_PAIR = re.compile(
+    rb'\[(?<![^\n]\[)([A-Za-z0-9][A-Za-z0-9_+#=:-]*)[ \t]+"([^\r\n]*)"\][ \t\r]*$', re.MULTILINE
+)
 _CLOCK = re.compile(r"(\d{1,6})(?:\+(\d{1,4}))?")
 _MOVES_OF_A_GAME = 40
 _REMEMBERED = 1024

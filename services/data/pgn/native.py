@@ -32,7 +32,7 @@ REFEREED = 256
 """Of so many accepted games python-chess reads one as well."""
 
 _NO_LINES = bytes.maketrans(b"\t\r\n", b"   ")  # a blank line would end the game
-_START = re.compile(rb"^\[FEN\s", re.MULTILINE)
+_START = re.compile(rb"\[(?<![^\n]\[)FEN\s")
 # What ordinary moves are spelled with, results and annotation marks included.
 _ORDINARY = b"abcdefghxKQRBNO0123456789=+#!?$.-/* "
 _RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")

@@ -7,6 +7,7 @@ passant) is left to python-chess, position by position.
 from array import array
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import compress, product
 from typing import Any
 
@@ -27,6 +28,7 @@ _WEIGHTS = bytes((chr(s) in "NBRQnbrq") + 16 * (chr(s) in "PRQprq") for s in _PI
 _FACTORS = np.arange(1, 17, 2, np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 _LOW_HALVES = np.uint64(0x0F0F0F0F0F0F0F0F)
 _CASTLING = {bytes(held): "".join(compress("KQkq", held)) or "-" for held in product((False, True), repeat=4)}
+_RANKS = range(56, -1, -8)
 _RUNS = tuple(("." * length, str(length)) for length in range(8, 0, -1))
 
 # More than these and a game must be looked at move by move: 75 moves, five repetitions.
@@ -47,7 +49,8 @@ class Chunk:
         self._first_move = parsed.move_offsets.tolist()
         self._first_position = parsed.position_offsets.tolist()
         self._boards = parsed.boards.reshape(-1, 64)
-        self._castling = parsed.castling
+        self._squares = parsed.boards.tobytes().translate(_SYMBOLS).decode()
+        self._castling = parsed.castling.tobytes()
         self._en_passant = parsed.en_passant
         self._clocks = parsed.halfmove_clock
         promotions = np.maximum(parsed.promotions, 0).astype(np.uint16)
@@ -109,13 +112,11 @@ class Chunk:
 
     def fen(self, position: int, ply: int) -> str:
         """A position as python-chess spells it."""
-        squares = self._boards[position].tobytes().translate(_SYMBOLS).decode()
-        placement = "/".join(squares[rank : rank + 8] for rank in range(56, -1, -8))
-        for run, length in _RUNS:
-            placement = placement.replace(run, length)
-        castling = _CASTLING[self._castling[position].tobytes()]
+        squares = self._squares[64 * position : 64 * position + 64]
+        placement = "/".join([_rank(squares[rank : rank + 8]) for rank in _RANKS])
+        castling = _CASTLING[self._castling[4 * position : 4 * position + 4]]
         fen = f"{placement} {'bw'[ply % 2 == 0]} {castling}"
-        rest = f"{self._clocks[position]} {ply // 2 + 1}"
+        rest = f"{int(self._clocks[position])} {ply // 2 + 1}"
         file = int(self._en_passant[position])
         if file < 0 or not _pawn_beside(squares, file, white=ply % 2 == 0):
             return f"{fen} - {rest}"
@@ -136,6 +137,14 @@ class _InChunk:
 
     def choices(self, ply: int) -> int:
         return chess.Board(self.fen(ply)).legal_moves.count()
+
+
+@lru_cache(1 << 16)
+def _rank(squares: str) -> str:
+    """A rank as a FEN has it."""
+    for run, length in _RUNS:
+        squares = squares.replace(run, length)
+    return squares
 
 
 def _pawn_beside(squares: str, file: int, *, white: bool) -> bool:

@@ -23,7 +23,7 @@ _TAG_SECTION = re.compile(rb"(?:\[[^\n]*(?:\n|\Z))*\s*")
 _NOT_MOVES = re.compile(rb"\{[^}]*\}|;[^\n]*|^\[[^\n]*$", re.MULTILINE)
 _BRACES = b"{}"
 _ALL_BUT_BRACES = bytes(set(range(256)) - set(_BRACES))
-_START = re.compile(rb'^\[FEN\s+"([^"\r\n]*)"', re.MULTILINE)
+_START = re.compile(rb'\[(?<![^\n]\[)FEN\s+"([^"\r\n]*)"')
 # "e.p." or "ep" after a capture, apart or not: it says nothing that the move does not.
 _EN_PASSANT = re.compile(rb"(x[a-h][36][+#!?]*)\s*e\.?p\b\.?")
 # A move without its check and annotation marks.

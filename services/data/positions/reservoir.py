@@ -6,6 +6,7 @@ whatever their order and however often each comes (a bottom-k sketch). Texts wai
 is 32 bytes for each record wanted, or fewer where there are not so many.
 """
 
+import os
 import tempfile
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 _NO_LIMIT = 1 << 64
 _FIRST_ROOM = 1 << 12
+_SIZE_BYTES = 4
+_READ_BYTES = 512  # at once: a position with its game is shorter
 
 
 class Reservoir:
@@ -37,7 +40,7 @@ class Reservoir:
             return
         self._ranks[self._held] = rank
         self._places[self._held] = self._spool.tell()
-        self._spool.write(len(text).to_bytes(4, "little") + text)
+        self._spool.write(len(text).to_bytes(_SIZE_BYTES, "little") + text)
         self._held += 1
         if self._held == len(self._ranks):
             self._prune()
@@ -46,13 +49,18 @@ class Reservoir:
     def settle(self) -> NDArray[np.uint64]:
         """The ranks kept, in order. Nothing can be added after it."""
         self._prune()
+        self._spool.flush()
         return self._ranks[: self._held]
 
     def text(self, index: int) -> bytes:
         """The record of a rank, by its place among the settled ones."""
-        self._spool.seek(int(self._places[index]))
-        size = int.from_bytes(self._spool.read(4), "little")
-        return self._spool.read(size)
+        place = int(self._places[index])
+        start = os.pread(self._spool.fileno(), _READ_BYTES, place)
+        end = _SIZE_BYTES + int.from_bytes(start[:_SIZE_BYTES], "little")
+        rest = (
+            os.pread(self._spool.fileno(), end - len(start), place + len(start)) if end > len(start) else b""
+        )
+        return (start + rest)[_SIZE_BYTES:end]
 
     def close(self) -> None:
         self._spool.close()
