@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from bench.reward import report
+from bench.reward.agreement import agreement_tables, run_agreement
 from bench.reward.cached import Cached, run_cached
 from bench.reward.memory import REMEMBERED, run_memory
 from bench.reward.outcome import Case, Outcome
@@ -29,6 +30,9 @@ from rookery.engines import find_engine
 from services.reward.settings import RewardSettings
 
 SECTIONS = ("throughput", "growth", "latency", "cached", "memory")
+AGREEMENT = "agreement"
+"""A section of its own: it needs a table of action values."""
+
 MAX_POSITIONS = 60_000
 MIN_POSITIONS = 1000 + REMEMBERED
 SEARCHES_PER_S = 800
@@ -66,8 +70,10 @@ class _Bench:
         self._effort = Effort(
             options.rounds, options.seconds, options.batch, options.in_flight, options.callers
         )
-        with console.status("positions"):
-            self._workloads = _workloads(options)
+        self._workloads: dict[str, Workload] = {}
+        if options.profile or set(options.sections) != {AGREEMENT}:
+            with console.status("positions"):
+                self._workloads = _workloads(options)
         self._outcomes: list[Outcome] = []
         self._cached: list[Cached] = []
         self._document: dict[str, Any] = {"machine": report.machine()}
@@ -116,6 +122,21 @@ class _Bench:
         self._document["memory"] = asdict(memory)
         self._console.print(report.memory_table(memory))
 
+    def agreement(self) -> None:
+        """Our rewards beside those of a table of action values."""
+        options = self._options
+        rows = []
+        for nodes in options.nodes:
+            with self._console.status(f"agreement, {nodes} nodes"):
+                rows.append(
+                    run_agreement(
+                        options.reference, positions=options.positions, nodes=nodes, engine=self._engine
+                    )
+                )
+        self._document["agreement"] = [asdict(row) for row in rows]
+        for table in agreement_tables(rows):
+            self._console.print(table)
+
     def profile(self) -> None:
         """The server's Python on the first workload, nodes and route."""
         options = self._options
@@ -149,7 +170,15 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="what to measure; default: all")
+    add(
+        "--sections",
+        nargs="+",
+        choices=(*SECTIONS, AGREEMENT),
+        default=SECTIONS,
+        help=f"what to measure; default: all but {AGREEMENT}, which needs --reference",
+    )
+    add("--reference", type=Path, metavar="CSV", help="action values: FEN, Move, Win Probability")
+    add("--positions", type=int, default=500, help="of the reference")
     add("--nodes", nargs="+", type=int, default=[1_000, 10_000], help="nodes of a search")
     add("--engines", nargs="+", type=int, default=list(range(1, cores + 1)), help="default: 1 to the cores")
     add("--workloads", nargs="+", choices=KINDS, default=KINDS, help="one answer a position, or eight")
@@ -165,7 +194,10 @@ def _arguments() -> argparse.Namespace:
     add("--source", type=Path, default=SOURCE, help="games to take positions from")
     add("--json", type=Path, metavar="FILE", help="write the figures there too")
     add("--profile", type=int, metavar="POSITIONS", help="profile the server over so many instead")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if AGREEMENT in options.sections and options.reference is None:
+        parser.error(f"--sections {AGREEMENT} needs --reference, a table of action values")
+    return options
 
 
 def _workloads(options: argparse.Namespace) -> dict[str, Workload]:
