@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rookery import __version__, cli
-from rookery.cli import COMMANDS, EXTRAS, SERVICES, main
+from launcher import command as cli
+from launcher.command import COMMANDS, EXTRAS, SERVICES, main
+from rookery import __version__
 from tests.conftest import ROOT
 
 
@@ -104,7 +105,7 @@ def test_status_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("command", ["up", "demo", "status"])
 def test_help_of_the_own_commands_is_light(command: str) -> None:
     code = (
-        "import sys\nfrom rookery.cli import main\n"
+        "import sys\nfrom launcher.command import main\n"
         f"try: main(['{command}', '--help'])\nexcept SystemExit: pass\n"
         "print([m for m in ('torch', 'vllm', 'transformers', 'fastapi', 'matplotlib') if m in sys.modules])"
     )

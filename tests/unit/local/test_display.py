@@ -3,11 +3,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rookery.local import board
-from rookery.local.child import Command
-from rookery.local.observer import Snapshot, StepLog
-from rookery.local.supervisor import Member, State
-from rookery.local.terminal import PlainDisplay, display
+from launcher import dashboard as board
+from launcher.observer import Snapshot, StepLog
+from launcher.supervisor import Member, State
+from launcher.terminal import PlainDisplay, display
+from rookery.processes.child import Command
 from rookery.streams.account import Counts, Overview
 
 STEP = {"step": 7, "reward": -0.5, "legal_rate": 0.75, "loss": 0.01, "device": "cpu"}

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from launcher import plan as plan_module
+from launcher.plan import HOST, Plan, make_plan
+from launcher.session import Session
+from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.local import plan as plan_module
-from rookery.local.plan import HOST, Plan, make_plan
-from rookery.local.ports import Ports
-from rookery.local.session import Session
-from rookery.local.settings import UpSettings
+from rookery.processes.ports import Ports
 from tests.conftest import free_port
 from tests.hub import write_snapshot
 

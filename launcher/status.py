@@ -12,11 +12,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from launcher import dashboard as board
+from launcher.observer import Observer, Snapshot
+from launcher.plan import HOST, PORTS
+from launcher.runs import ENDPOINTS_FILE, latest_endpoints
 from rookery.errors import SetupError
-from rookery.local import board
-from rookery.local.observer import Observer, Snapshot
-from rookery.local.plan import HOST, PORTS
-from rookery.local.runs import ENDPOINTS_FILE, latest_endpoints
 from rookery.origins import without_passwords
 from rookery.settings import Settings
 

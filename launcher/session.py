@@ -15,16 +15,16 @@ from typing import Self
 
 from rich.console import Console
 
+from launcher import dashboard as board
+from launcher.observer import Observer
+from launcher.plan import HOST, Plan, make_plan
+from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
+from launcher.settings import UpSettings
+from launcher.supervisor import Supervisor
+from launcher.terminal import Display, display
 from rookery.hub import model_folder
-from rookery.local import board
-from rookery.local.child import Watchdog
-from rookery.local.observer import Observer
-from rookery.local.plan import HOST, Plan, make_plan
-from rookery.local.ports import Ports
-from rookery.local.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
-from rookery.local.settings import UpSettings
-from rookery.local.supervisor import Supervisor
-from rookery.local.terminal import Display, display
+from rookery.processes.child import Watchdog
+from rookery.processes.ports import Ports
 
 TICK_S = 0.2
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

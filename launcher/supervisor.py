@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rookery.errors import RookeryError, SetupError
-from rookery.local.child import Child, Command, Watchdog, last_lines
+from rookery.processes.child import Child, Command, Watchdog, last_lines
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Protocol, Self
 from rich.console import Console
 from rich.live import Live
 
-from rookery.local import board
-from rookery.local.observer import Snapshot
-from rookery.local.supervisor import Member, State
+from launcher import dashboard as board
+from launcher.observer import Snapshot
+from launcher.supervisor import Member, State
 
 LINE_EVERY_S = 5.0
 """Between two step lines of the plain display."""

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.local.settings import UpSettings
 
 S = TypeVar("S", bound=UpSettings)
 

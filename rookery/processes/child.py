@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rookery.local import watchdog
+from rookery.processes import watchdog
 
 logger = logging.getLogger(__name__)
 

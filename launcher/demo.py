@@ -12,13 +12,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from launcher.plan import Plan
+from launcher.runs import settle_settings
+from launcher.session import End, Session
+from launcher.settings import DemoSettings
+from launcher.up import INTERRUPTED
 from rookery.clients import InferenceClient
 from rookery.errors import RookeryError, SetupError
-from rookery.local.plan import Plan
-from rookery.local.runs import settle_settings
-from rookery.local.session import End, Session
-from rookery.local.settings import DemoSettings
-from rookery.local.up import INTERRUPTED
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, policy_name
 

@@ -1,9 +1,5 @@
-"""Presets: TOML files that set a whole run, for everything that is not set otherwise.
+"""Presets: TOML files beside this module that set a whole run. Any other source of a setting wins over them."""
 
-They lie in the trainer's package, whose files are looked up without importing it.
-"""
-
-import importlib.util
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,15 +9,8 @@ from rookery.errors import SetupError
 
 
 def presets_dir() -> Path:
-    """Where the presets lie.
-
-    Raises:
-        SetupError: the trainer's package is not installed.
-    """
-    spec = importlib.util.find_spec("services.trainer")
-    if spec is None or not spec.submodule_search_locations:
-        raise SetupError("no presets: services.trainer is not installed")
-    return Path(next(iter(spec.submodule_search_locations))) / "presets"
+    """The folder of the preset files."""
+    return Path(__file__).parent
 
 
 def preset_names() -> list[str]:
