@@ -10,7 +10,7 @@ from typing import Any, Self
 import httpx
 
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
-from rookery.lanes import Lanes
+from rookery.http_pool import HttpPool
 from rookery.prompt import LINES
 from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling
 
@@ -31,7 +31,7 @@ class InferenceClient:
 
     def __init__(self, url: str, *, timeout_s: float = 600.0) -> None:
         self.url = url.rstrip("/")
-        self._http = Lanes(self.url, timeout_s=timeout_s)
+        self._http = HttpPool(self.url, timeout_s=timeout_s)
 
     async def __aenter__(self) -> Self:
         return self

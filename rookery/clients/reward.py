@@ -9,9 +9,9 @@ from typing import TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rookery.clients.asked import Asked, ScoreItem
+from rookery.clients.retries import BACKOFF_S, REFUSALS, TRIES, reason_of
+from rookery.clients.score_items import PendingScores, ScoreItem
 from rookery.clients.score_stream import Groups, ScoreStream
-from rookery.clients.tries import BACKOFF_S, REFUSALS, TRIES, reason_of
 from rookery.errors import InvalidInput, PeerFault, RookeryError
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
@@ -56,14 +56,14 @@ class RewardClient:
             InvalidInput: the service refuses an item, quoting it.
             PeerFault: it did not answer after several tries.
         """
-        asked = Asked(items, scheme=scheme)
+        pending = PendingScores(items, scheme=scheme)
         for attempt in range(TRIES):
             try:
-                await self._ask(asked)
+                await self._ask(pending)
             except (grpc.aio.AioRpcError, PeerFault) as error:
                 reason = reason_of(error)
             else:
-                return asked.verdicts()
+                return pending.verdicts()
             if attempt + 1 < TRIES:
                 logger.warning("reward: %s; try %d of %d failed", reason, attempt + 1, TRIES)
                 await asyncio.sleep(BACKOFF_S[attempt])
@@ -91,8 +91,8 @@ class RewardClient:
         )
         return stream.run(groups, scheme=scheme)
 
-    async def _ask(self, asked: Asked) -> None:
-        request = reward_pb2.ScoreBatchRequest(items=asked.open)
+    async def _ask(self, pending: PendingScores) -> None:
+        request = reward_pb2.ScoreBatchRequest(items=pending.open)
         try:
             response = await self._stub.ScoreBatch(
                 request, timeout=self._timeout_s, wait_for_ready=self._wait_for_ready
@@ -101,8 +101,8 @@ class RewardClient:
             if error.code() in REFUSALS:
                 raise InvalidInput(reason_of(error)) from error
             raise
-        asked.take(response.items)
-        asked.verdicts()
+        pending.take(response.items)
+        pending.verdicts()
 
     async def ready(self) -> bool:
         """Whether a replica says now that it is serving."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
-from rookery.clients.tries import BACKOFF_S, TRIES
+from rookery.clients.retries import BACKOFF_S, TRIES
 from rookery.errors import PeerFault
-from rookery.lanes import Lanes
+from rookery.http_pool import HttpPool
 from rookery.trace import Message
 
 TIMEOUT_S = 30.0
@@ -37,7 +37,7 @@ class RewardModelClient:
 
     def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
-        self._http = Lanes(self.url, timeout_s=timeout_s)
+        self._http = HttpPool(self.url, timeout_s=timeout_s)
 
     async def card(self) -> ModelCard:
         """The model behind the address.

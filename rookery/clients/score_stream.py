@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from rookery.clients.asked import Asked, ScoreItem
-from rookery.clients.tries import BACKOFF_S, REFUSALS, TRIES, reason_of
+from rookery.clients.retries import BACKOFF_S, REFUSALS, TRIES, reason_of
+from rookery.clients.score_items import PendingScores, ScoreItem
 from rookery.errors import InvalidInput, PeerFault, RookeryError
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2
@@ -35,7 +35,7 @@ Rpc = grpc.aio.StreamStreamCall[reward_pb2.ScoreStreamRequest, reward_pb2.ScoreS
 class _Group(Generic[Key]):
     id: int
     key: Key
-    asked: Asked
+    pending: PendingScores
     size: int
     tries: int = 0
     overdue: float = 0.0
@@ -68,7 +68,7 @@ class ScoreStream(Generic[Key]):
                 if group is not None:
                     self._items -= group.size
                     self._room.set()
-                    yield group.key, group.asked.slots
+                    yield group.key, group.pending.slots
                 elif self._failure:
                     raise self._failure
         finally:
@@ -91,7 +91,7 @@ class ScoreStream(Generic[Key]):
                 await self._room.wait()
             number += 1
             self._items += size
-            self._todo.put_nowait(_Group(number, key, Asked(items, scheme=scheme), size))
+            self._todo.put_nowait(_Group(number, key, PendingScores(items, scheme=scheme), size))
         self._fed = True
 
     async def _keep_calling(self) -> None:
@@ -109,7 +109,7 @@ class ScoreStream(Generic[Key]):
     def _settle(self, group: _Group[Key]) -> None:
         """Hands over a group that is complete or out of tries; asks again for the items that met a fault."""
         group.tries += 1
-        if group.asked.complete or group.tries >= TRIES:
+        if group.pending.complete or group.tries >= TRIES:
             self._done.put_nowait(group)
         else:
             self._ask_again(group)
@@ -174,7 +174,7 @@ class _Call(Generic[Key]):
         with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):  # see _receive
             while True:
                 self._hold(group)
-                await self._rpc.write(reward_pb2.ScoreStreamRequest(id=group.id, items=group.asked.open))
+                await self._rpc.write(reward_pb2.ScoreStreamRequest(id=group.id, items=group.pending.open))
                 while self._items >= share:
                     self._room.clear()
                     await self._room.wait()
@@ -197,7 +197,7 @@ class _Call(Generic[Key]):
         group = self.unanswered.get(response.id)
         if group is None:
             raise PeerFault(f"reward service: an answer to {response.id}, which nobody asked")
-        group.asked.take(response.items)
+        group.pending.take(response.items)
         del self.unanswered[group.id]
         self._items -= group.size
         self._room.set()

@@ -16,8 +16,7 @@ from typing import Self
 
 from rookery import metrics
 from rookery.engines.engine import Engine
-from rookery.engines.job import Call, Job, Slot
-from rookery.engines.lane import Lane
+from rookery.engines.fair_queue import Call, Job, RequestQueue, Slot
 from rookery.engines.quarantine import Quarantine
 from rookery.errors import EngineFault, RookeryError, Unavailable
 from rookery.uci import Analysis, Query
@@ -43,7 +42,7 @@ class EnginePool:
         self._limit = queue
         self._deadline_s = deadline_s
         self._jobs: dict[Query, Job] = {}
-        self._turns: deque[Lane] = deque()
+        self._turns: deque[RequestQueue] = deque()
         self._queued = 0
         self._slots = [Slot(number) for number in range(engines)]
         self._quarantine = Quarantine()
@@ -72,19 +71,19 @@ class EnginePool:
         metrics.REWARD_QUEUE.set_function(lambda: self._queued)
         return self
 
-    def lane(self) -> Lane:
+    def queue(self) -> RequestQueue:
         """A turn at the engines for one request."""
-        return Lane(self.answer)
+        return RequestQueue(self.answer)
 
     async def search(self, query: Query) -> Analysis:
-        """As `Lane.search`, for a request of a single search."""
-        return await Lane(self.answer).search(query)
+        """As `RequestQueue.search`, for a request of a single search."""
+        return await RequestQueue(self.answer).search(query)
 
-    async def answer(self, queries: Sequence[Query], lane: Lane) -> list[Analysis | RookeryError]:
-        """What `Lane.search_all` says, for `lane`."""
+    async def answer(self, queries: Sequence[Query], queue: RequestQueue) -> list[Analysis | RookeryError]:
+        """What `RequestQueue.search_all` says, for `queue`."""
         call = Call([_UNANSWERED] * len(queries), asyncio.get_running_loop().create_future())
         for place, query in enumerate(queries):
-            self._join(query, lane, call, place)
+            self._join(query, queue, call, place)
         try:
             if call.missing:
                 await call.done
@@ -115,7 +114,7 @@ class EnginePool:
 
     # From request to engine.
 
-    def _join(self, query: Query, lane: Lane, call: Call, place: int) -> None:
+    def _join(self, query: Query, queue: RequestQueue, call: Call, place: int) -> None:
         job = self._jobs.get(query)
         if job is None:
             if (error := self._refusal(query)) is not None:
@@ -126,10 +125,10 @@ class EnginePool:
         job.waiters.append((call, place))
         call.jobs.append(job)
         call.missing += 1
-        if job.slot is None:  # also where another lane has queued it: whose turn comes first takes it
-            if not lane.jobs:
-                self._turns.append(lane)
-            lane.jobs.append(job)
+        if job.slot is None:  # also where another queue has queued it: whose turn comes first takes it
+            if not queue.jobs:
+                self._turns.append(queue)
+            queue.jobs.append(job)
             self._dispatch()
 
     def _refusal(self, query: Query) -> RookeryError | None:
@@ -168,10 +167,10 @@ class EnginePool:
 
     def _next_job(self) -> Job | None:
         while self._turns:
-            lane = self._turns.popleft()
-            job = lane.jobs.popleft()
-            if lane.jobs:
-                self._turns.append(lane)
+            queue = self._turns.popleft()
+            job = queue.jobs.popleft()
+            if queue.jobs:
+                self._turns.append(queue)
             if self._jobs.get(job.query) is job and job.slot is None:
                 self._queued -= 1
                 metrics.REWARD_WAIT.observe(time.monotonic() - job.since)
@@ -209,9 +208,9 @@ class EnginePool:
 
     def _again(self, job: Job) -> None:
         """Queues `job` before all others: it has waited already."""
-        lane = Lane(self.answer)
-        lane.jobs.append(job)
-        self._turns.appendleft(lane)
+        queue = RequestQueue(self.answer)
+        queue.jobs.append(job)
+        self._turns.appendleft(queue)
         self._queued += 1
 
     # Engines that fail.

@@ -1,4 +1,4 @@
-"""Presets: TOML files beside this module that set a whole run. Any other source of a setting wins over them."""
+"""Presets: TOML files beside this module that set a whole run; any other source of a setting wins."""
 
 import tomllib
 from collections.abc import Sequence

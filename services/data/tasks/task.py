@@ -5,7 +5,7 @@
 * `next-fen`: a position and a legal move; the position after it.
 * `puzzle`: a position from the Lichess puzzles; the one good move (`services.data.tasks.puzzles`).
 
-What a prompt says is `rookery.prompt`'s business, and what is true `rookery.arbiter`'s.
+What a prompt says is `rookery.prompt`'s business, and what is true `rookery.rookworld_env`'s.
 """
 
 import random
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import chess
 
-from rookery import arbiter, rookworld
+from rookery import rookworld, rookworld_env
 from rookery.prompt import ask
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Message, Position, Prompt
@@ -86,7 +86,7 @@ def next_fen(positions: Iterable[Position], *, seed: int = 0, form: str = "fen")
         moves = list(chess.Board(position.fen).legal_moves)
         move = moves[int(rng.random() * len(moves))].uci()
         prompt = ask(position, task=NEXT_FEN, form=form, move=move)
-        yield _example(position, prompt, arbiter.step(position.fen, move).next_fen, move)
+        yield _example(position, prompt, rookworld_env.step(position.fen, move).next_fen, move)
 
 
 def _example(position: Position, prompt: Prompt, answer: str, move: str = "") -> Example:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 
-class Lanes:
+class HttpPool:
     """Connections to the server at `url`, opened when needed and kept."""
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
@@ -21,18 +21,18 @@ class Lanes:
 
     async def request(self, method: str, path: str, **how: Any) -> httpx.Response:
         """As `httpx.AsyncClient.request`."""
-        lane = self._idle.pop() if self._idle else self._open()
+        client = self._idle.pop() if self._idle else self._open()
         try:
-            return await lane.request(method, path, **how)
+            return await client.request(method, path, **how)
         finally:
-            self._idle.append(lane)
+            self._idle.append(client)
 
     def _open(self) -> httpx.AsyncClient:
         # uvicorn closes an idle connection after 5 s: never be the one who finds out by using it.
         limits = httpx.Limits(max_connections=1, keepalive_expiry=4.0)
-        lane = httpx.AsyncClient(base_url=self._url, timeout=self._timeout, limits=limits, verify=self._tls)
-        self._all.append(lane)
-        return lane
+        client = httpx.AsyncClient(base_url=self._url, timeout=self._timeout, limits=limits, verify=self._tls)
+        self._all.append(client)
+        return client
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(lane.aclose() for lane in self._all))
+        await asyncio.gather(*(client.aclose() for client in self._all))

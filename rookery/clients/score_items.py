@@ -28,7 +28,7 @@ class ScoreItem:
     move: str = ""
 
 
-class Asked:
+class PendingScores:
     """Items and what is known of each so far."""
 
     def __init__(self, items: Sequence[ScoreItem], *, scheme: str = "") -> None:

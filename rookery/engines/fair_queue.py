@@ -1,8 +1,10 @@
-"""A search on its way: who waits for it, and the place of the engine that makes it."""
+"""Searches that wait for an engine of the pool: one queue for each request, so that requests take turns."""
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from rookery.engines.engine import Engine
 from rookery.errors import EngineFault, RookeryError
@@ -55,3 +57,37 @@ class Call:
         self.missing -= 1
         if not self.missing and not self.done.done():
             self.done.set_result(None)
+
+
+Answer: TypeAlias = (
+    "Callable[[Sequence[Query], RequestQueue], Coroutine[Any, Any, list[Analysis | RookeryError]]]"
+)
+"""The pool's method that searches queries when it is the queue's turn."""
+
+
+class RequestQueue:
+    """The searches of one request. Queues with work take turns at the engines."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.jobs: deque[Job] = deque()
+
+    async def search(self, query: Query) -> Analysis:
+        """The engine's answer to `query`.
+
+        Raises:
+            Unavailable: the queue is full, or the search waited too long in it.
+            Quarantined: the position has killed two engines.
+            EngineFault: no engine can be started, or the engine answered nonsense.
+        """
+        (result,) = await self.search_all([query])
+        if isinstance(result, Analysis):
+            return result
+        raise result
+
+    async def search_all(self, queries: Sequence[Query]) -> list[Analysis | RookeryError]:
+        """The answers to `queries` in their order, an error in the place of one that `search` would raise.
+
+        Whoever cancels this gives up all of them.
+        """
+        return await self._answer(queries, self)
