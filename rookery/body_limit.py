@@ -1,4 +1,4 @@
-"""A bound on request bodies, whether or not they say how long they are."""
+"""A limit on the size of request bodies, with or without a Content-Length header."""
 
 from typing import TYPE_CHECKING
 

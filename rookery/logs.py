@@ -1,4 +1,4 @@
-"""Logging set-up: JSON lines in containers, short text in a terminal. Nothing else logs differently."""
+"""Logging set-up for all processes: short text in a terminal, JSON lines elsewhere."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "ta
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; `extra` fields beside the message."""
+    """Formats a record as one JSON object on one line, `extra` fields included."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(service: str, *, level: str = "INFO") -> None:
-    """Sends the root logger to stderr; `ROOKERY_LOGS=json|text` overrides the choice by terminal."""
+    """Logs to stderr: text in a terminal, JSON elsewhere; `ROOKERY_LOGS=json|text` overrides this."""
     choice = os.environ.get("ROOKERY_LOGS", "text" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler()
     if choice == "json":

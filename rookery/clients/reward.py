@@ -54,7 +54,7 @@ class RewardClient:
 
         Raises:
             InvalidInput: the service refuses an item, quoting it.
-            PeerFault: it did not answer after several tries.
+            PeerFault: no answer after several attempts.
         """
         pending = PendingScores(items, scheme=scheme)
         for attempt in range(TRIES):
@@ -72,16 +72,15 @@ class RewardClient:
     def stream(
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048, calls: int = 4
     ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
-        """Judges `groups`, pairs of a key and its items, and yields each key with what became of its items.
+        """Scores `groups`, pairs of a key and its items, and yields each key with the results of its items.
 
-        For callers with thousands of answers: groups are taken while less than `items` of their items
-        are in flight or not yet yielded, and come back as soon as they are judged, in any order. A
-        verdict, or the `InvalidInput` or `PeerFault` in its place, stands for each item. Every group
-        comes back once, also when a replica dies: then its groups go to another. More `calls` than
-        replicas keep them all busy. Close the iterator (`contextlib.aclosing`) to leave before its end.
+        For callers with thousands of answers. At most `items` items are in flight or not yet yielded.
+        Groups are yielded as soon as they are scored, in any order, each exactly once, even if a replica
+        dies. The result of an item is a verdict, `InvalidInput` or `PeerFault`. Use more `calls` than there
+        are replicas to keep all of them busy. Close the iterator (`contextlib.aclosing`) to stop early.
 
         Raises:
-            PeerFault: a group found no service after several tries.
+            PeerFault: no replica answered for a group after several attempts.
         """
         stream = ScoreStream[Key](
             lambda: self._stub.ScoreStream(wait_for_ready=self._wait_for_ready),
@@ -105,7 +104,7 @@ class RewardClient:
         pending.verdicts()
 
     async def ready(self) -> bool:
-        """Whether a replica says now that it is serving."""
+        """Whether a replica reports that it is serving."""
         try:
             answer = await self._health.Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_TIMEOUT_S)
         except grpc.aio.AioRpcError:

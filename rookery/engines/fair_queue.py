@@ -13,7 +13,7 @@ from rookery.uci import Analysis, Query
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """Where an engine works; empty while it is started again."""
+    """The place of one engine in the pool; empty while the engine restarts."""
 
     number: int
     engine: Engine | None = None
@@ -28,12 +28,12 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A search that somebody waits for: first queued, then in the engine of `slot`."""
+    """A search with callers waiting for it: first queued, then running in the engine of `slot`."""
 
     query: Query
     since: float
     settle: "Callable[[Job, Analysis | EngineFault | None], None]"
-    """What becomes of an engine's answer."""
+    """Called with the engine's answer."""
     waiters: "list[tuple[Call, int]]" = field(default_factory=list)
     slot: Slot | None = None
 
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """Somebody who waits for several searches; `done` when the last of them is."""
+    """A caller that waits for several searches. `done` resolves with the last of them."""
 
     results: list[Analysis | RookeryError]
     done: asyncio.Future[None]
@@ -88,6 +88,6 @@ class RequestQueue:
     async def search_all(self, queries: Sequence[Query]) -> list[Analysis | RookeryError]:
         """The answers to `queries` in their order, an error in the place of one that `search` would raise.
 
-        Whoever cancels this gives up all of them.
+        Cancelling this call abandons all of them.
         """
         return await self._answer(queries, self)

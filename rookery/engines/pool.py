@@ -1,8 +1,8 @@
-"""The engines and the bounded, fair queue before them.
+"""A pool of engines behind a bounded, fair queue.
 
-Requests take turns, however many searches each of them brings; the same search wanted twice is made
-once. A search that kills its engine is tried once more on another; if that dies too, the position is
-quarantined. Engines are started again with back-off, and the others go on. Nothing here knows chess.
+Requests take turns, however many searches each of them has. Identical searches run once. A search whose
+engine dies is retried once on another engine; if that dies too, the position is quarantined. Dead engines
+restart with back-off while the others go on.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from rookery.uci import Analysis, Query
 logger = logging.getLogger(__name__)
 
 BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
-"""Pauses before an engine is started again, by the faults since its last answer; the last one repeats."""
+"""Pauses before an engine restarts, by its number of faults since its last answer; the last one repeats."""
 
 MAX_WAIT_S = 60.0
-"""How long a search may wait for an engine before its caller is told to come back."""
+"""How long a search may wait for an engine before its caller gets `Unavailable`."""
 
 _STOPS = "the engines stop"
 _UNANSWERED = Unavailable("not answered yet")
@@ -72,15 +72,15 @@ class EnginePool:
         return self
 
     def queue(self) -> RequestQueue:
-        """A turn at the engines for one request."""
+        """A new queue for the searches of one request."""
         return RequestQueue(self.answer)
 
     async def search(self, query: Query) -> Analysis:
-        """As `RequestQueue.search`, for a request of a single search."""
+        """Like `RequestQueue.search`, for a request with a single search."""
         return await RequestQueue(self.answer).search(query)
 
     async def answer(self, queries: Sequence[Query], queue: RequestQueue) -> list[Analysis | RookeryError]:
-        """What `RequestQueue.search_all` says, for `queue`."""
+        """Implements `RequestQueue.search_all`."""
         call = Call([_UNANSWERED] * len(queries), asyncio.get_running_loop().create_future())
         for place, query in enumerate(queries):
             self._join(query, queue, call, place)
@@ -94,7 +94,7 @@ class EnginePool:
 
     @property
     def ready(self) -> bool:
-        """Whether a search has a chance."""
+        """Whether at least one engine can search."""
         return not self._stopped and not all(slot.failing for slot in self._slots)
 
     @property
@@ -125,7 +125,7 @@ class EnginePool:
         job.waiters.append((call, place))
         call.jobs.append(job)
         call.missing += 1
-        if job.slot is None:  # also where another queue has queued it: whose turn comes first takes it
+        if job.slot is None:  # also if it is in another queue: the queue whose turn comes first runs it
             if not queue.jobs:
                 self._turns.append(queue)
             queue.jobs.append(job)
@@ -180,7 +180,7 @@ class EnginePool:
     # From engine to request.
 
     def _settle(self, job: Job, result: Analysis | EngineFault | None) -> None:
-        """Takes what an engine says of `job`: see `Search.done`."""
+        """Handles the engine's answer to `job`: see `Search.done`."""
         slot, job.slot = job.slot, None
         if isinstance(result, Analysis):
             metrics.ENGINE_NODES.inc(result.nodes)
@@ -207,7 +207,7 @@ class EnginePool:
             call.take(place, result)
 
     def _again(self, job: Job) -> None:
-        """Queues `job` before all others: it has waited already."""
+        """Puts `job` before all others: it has waited already."""
         queue = RequestQueue(self.answer)
         queue.jobs.append(job)
         self._turns.appendleft(queue)
@@ -228,7 +228,7 @@ class EnginePool:
             self._spawn(self._revive(slot, engine))
 
     async def _revive(self, slot: Slot, dead: Engine) -> None:
-        """Starts an engine in `slot` again, however often that takes."""
+        """Restarts the engine of `slot`, with as many attempts as it takes."""
         await dead.close()
         for pause_s in chain(BACKOFF_S[slot.faults :], repeat(BACKOFF_S[-1])):
             slot.faults += 1
@@ -252,7 +252,7 @@ class EnginePool:
             self._finish(job, fault)
 
     async def _watch(self) -> None:
-        """Ends engines that hang, and waits that have become too long."""
+        """Kills engines that hang, and fails searches that waited too long."""
         while True:
             await asyncio.sleep(min(0.25, self._deadline_s / 4))
             for slot in self._slots:

@@ -14,15 +14,15 @@ def presets_dir() -> Path:
 
 
 def preset_names() -> list[str]:
-    """All there are, in alphabetical order."""
+    """The names of all presets, sorted."""
     return sorted(path.stem for path in presets_dir().glob("*.toml"))
 
 
 def read_preset(name: str) -> dict[str, dict[str, Any]]:
-    """Its tables, one a service.
+    """The tables of a preset, one for each service.
 
     Raises:
-        SetupError: there is no such preset; the message lists them.
+        SetupError: there is no such preset; the message lists all.
     """
     if name not in preset_names():
         raise SetupError(f"no preset {name!r}: choose from {', '.join(preset_names())}")
@@ -30,13 +30,13 @@ def read_preset(name: str) -> dict[str, dict[str, Any]]:
 
 
 def preset_table(name: str, wanted: Sequence[str]) -> dict[str, Any]:
-    """What a preset sets for the first of the `wanted` tables that it has.
+    """The settings of a preset in the first of the `wanted` tables that it has.
 
     Raises:
-        SetupError: no such preset, or it is of other services.
+        SetupError: there is no such preset, or it has none of these tables.
     """
     tables = read_preset(name)
     for table in wanted:
         if table in tables:
             return tables[table]
-    raise SetupError(f"preset {name!r} says nothing of {wanted[0]}: it sets {', '.join(sorted(tables))}")
+    raise SetupError(f"preset {name!r} has no settings for {wanted[0]}: it has {', '.join(sorted(tables))}")

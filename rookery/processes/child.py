@@ -1,4 +1,4 @@
-"""One child process in a group of its own: started, watched, ended with all its descendants."""
+"""A child process in its own process group, ended together with all its descendants."""
 
 import contextlib
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Command:
-    """How a service is started; `probe_url` answers 200 when it is ready (none: ready at once)."""
+    """How to start a service. It is ready when `probe_url` answers 200, or at once if that is None."""
 
     name: str
     argv: tuple[str, ...]
