@@ -1,7 +1,7 @@
-"""Records to protobuf and back. The only place that knows both shapes.
+"""Converts records to protobuf and back.
 
-Decoding checks what the type system cannot: the trace version, known enum values, and that every
-sampled token has its log-probability.
+Decoding also checks the trace version, that enum values are known, and that every sampled token has a
+log-probability.
 """
 
 import math

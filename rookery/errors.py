@@ -1,17 +1,17 @@
-"""Every fault Rookery raises on purpose, and how loud each one is.
+"""The exceptions that Rookery raises on purpose, each with its HTTP status and log level.
 
-A bad completion is data (an `Outcome` in a `Verdict`), never one of these.
+A bad completion is data (an `Outcome` in a `Verdict`), never an exception.
 
 * RookeryError                500, ERROR
   x InvalidInput              422, WARNING   the caller's FEN, PGN, adapter or request
-    x Quarantined             422, ERROR     a position that engines died over: do not ask again
+    x Quarantined             422, ERROR     engines died on this position: do not retry
   x NotFound                  404, WARNING
-  x Conflict                  409, WARNING   the same policy version with other bytes, a version of the past
-  x Unavailable               503, WARNING   overrun, or about to stop: retry, never a reward
+  x Conflict                  409, WARNING   the same policy version with other bytes, or an older version
+  x Unavailable               503, WARNING   overloaded or stopping: retry later; never a reward
     x EngineFault             503, ERROR
     x PeerFault               503, ERROR
   x SetupError                500, CRITICAL  the process cannot start: a port taken, no Stockfish
-  x WireError                 500, ERROR     an entry of a stream that is not what it claims to be
+  x WireError                 500, ERROR     a stream entry that does not decode
 """
 
 import logging
@@ -53,7 +53,7 @@ class InvalidInput(RookeryError):
 
 
 class Quarantined(InvalidInput):
-    """A position that has cost two engines; asking again would cost the next."""
+    """Two engines died on this position. It is refused so that it does not kill more."""
 
     log_level = logging.ERROR
     title = "Quarantined position"
@@ -78,7 +78,7 @@ class Conflict(RookeryError):
 
 
 class Unavailable(RookeryError):
-    """This process is overrun or stops, or something that it needs is away: retry later."""
+    """This process is overloaded or stopping, or a service it needs is down. Retry later."""
 
     http_status = 503
     grpc_code = "UNAVAILABLE"
@@ -110,6 +110,6 @@ class SetupError(RookeryError):
 
 
 class WireError(RookeryError):
-    """Bytes that do not decode to the record they claim to be."""
+    """Bytes that do not decode to the expected record."""
 
     title = "Wire error"

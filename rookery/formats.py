@@ -1,11 +1,11 @@
-"""A position as text, in the notations a model may be shown, each by name and each readable back.
+"""Text notations of a position. Each has a name, a writer and a reader.
 
-Whatever the notation, nothing of the position is left out: `read` gives back the board that `write` was
-given, clocks included. How a text becomes a prompt is `rookery.prompt`'s business.
+No notation loses information: `read` returns the board that `write` was given, clocks included.
+`rookery.prompt` turns the text into a prompt.
 
-`pgn`, `san` and `uci` show the whole game where the moves at hand reach back to its start; a `Position`
-carries ten of them. Further on the moves cannot be written in SAN (what did f3d5 capture?): then the
-position is given by its FEN, and the moves at hand beside it in UCI.
+`pgn`, `san` and `uci` show the whole game if the known moves reach back to its start (a `Position` carries
+at most ten). Otherwise the moves cannot be written in SAN, because the board before them is unknown: the
+position is then given as FEN, with the known moves in UCI.
 """
 
 import re
@@ -28,9 +28,9 @@ _SIDES = {"White": chess.WHITE, "Black": chess.BLACK}
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A notation: `write` takes a FEN and the moves before it, in UCI; `read` is its inverse.
+    """A notation. `write` takes a FEN and the moves before it in UCI; `read` is its inverse.
 
-    `read` raises ValueError on what `write` never wrote.
+    `read` raises ValueError for text that `write` cannot produce.
     """
 
     write: Callable[[str, Sequence[str]], str]
@@ -44,7 +44,7 @@ def find_format(name: str) -> Format:
     'Position (FEN): 4k3/8/8/8/8/8/4P3/4K3 w - - 0 1'
 
     Raises:
-        InvalidInput: there is none.
+        InvalidInput: there is no format of that name.
     """
     try:
         return FORMATS[name]
@@ -53,7 +53,7 @@ def find_format(name: str) -> Format:
 
 
 def spelled(board: chess.Board) -> str:
-    """The FEN with every square spelled out: each is a token of its own, and nothing is to be counted.
+    """The FEN with one symbol for each square, so that a model need not count empty squares.
 
     >>> for rank in spelled(chess.Board()).split(" / "):
     ...     print(rank)
@@ -90,7 +90,7 @@ def diagram(board: chess.Board) -> str:
 
 
 def pieces(board: chess.Board) -> str:
-    """Who has what where, the king first; a pawn is its square.
+    """The pieces of both sides with their squares, king first. A pawn is written as its square.
 
     >>> print(pieces(chess.Board("4k3/8/8/8/8/5N2/4P3/R3K3 b Q - 3 40")))
     White: Ke1 Ra1 Nf3 e2
@@ -102,7 +102,7 @@ def pieces(board: chess.Board) -> str:
 
 
 def pgn(fen: str, moves: Sequence[str]) -> str:
-    """The game as PGN; without its beginning a set-up position, the moves at hand in a comment.
+    """The game as PGN. If its beginning is unknown: a set-up position, with the known moves in a comment.
 
     >>> pgn("rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2", ["e2e4", "e7e5"])
     '1. e4 e5 *'

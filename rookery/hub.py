@@ -1,6 +1,6 @@
-"""Where the files of a model are: a directory, or what the Hugging Face Hub has for an id.
+"""Finds the files of a model: a directory, or a snapshot of a Hugging Face id.
 
-The Hub's cache is read here, so that whoever only asks needs no package of the Hub's.
+The Hub's cache is read directly. `huggingface_hub` is needed only to download.
 """
 
 import hashlib
@@ -19,17 +19,17 @@ _INDEX = "model.safetensors.index.json"
 
 _FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.safetensors")
 _OTHERS = ("*/*", "consolidated*")
-"""The same weights once more, for other programs."""
+"""Copies of the same weights in formats of other programs."""
 
 DIGEST = "sha256:"
 _BLOCK = 1 << 14
 
 
 def model_folder(model: str) -> Path:
-    """The directory of a model: `model` itself, or the snapshot of that id, fetched where it is not here.
+    """The directory of `model`: the path itself, or the snapshot of that id, downloaded if needed.
 
     Raises:
-        SetupError: it is no model directory, and nothing that can be fetched; the message says how to.
+        SetupError: it is neither a model directory nor an id that can be downloaded.
     """
     folder = Path(model)
     if (folder / CONFIG_FILE).is_file():
@@ -40,7 +40,7 @@ def model_folder(model: str) -> Path:
 
 
 def cached(model: str) -> Path | None:
-    """The snapshot of an id's main revision, if its configuration and all its weights are here."""
+    """The cached snapshot of the id's main revision; None if its configuration or a weight is missing."""
     repository = cache_dir() / f"models--{model.replace('/', '--')}"
     try:
         revision = (repository / "refs" / "main").read_text().strip()
@@ -109,13 +109,13 @@ def _fetched(model: str) -> Path:
     except (ImportError, OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise SetupError(
-            f"no model {model!r} (--model): no directory, not in {cache_dir()}, and not to be had from "
-            f"Hugging Face ({why}); where there is a network: hf download {model}"
+            f"no model {model!r} (--model): it is no directory, it is not in {cache_dir()}, and Hugging Face "
+            f"did not provide it ({why}); on a machine with a network: hf download {model}"
         ) from error
 
 
 def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where huggingface_hub keeps models: its own variables, the strongest first."""
+    """The cache directory of huggingface_hub, from its environment variables in their order of precedence."""
     if own := environment.get("HF_HUB_CACHE") or environment.get("HUGGINGFACE_HUB_CACHE"):
         return Path(own).expanduser()
     general = environment.get("XDG_CACHE_HOME") or "~/.cache"
@@ -124,13 +124,13 @@ def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _is_id(model: str) -> bool:
-    """As opposed to a path that leads nowhere."""
+    """Whether `model` looks like an `owner/name` id and not like a path."""
     path = Path(model)
     return not (path.is_absolute() or path.exists() or path.parent.is_dir()) and model.count("/") == 1
 
 
 def _weights(snapshot: Path) -> list[str]:
-    """Names of its files of weights: one, or those of an index."""
+    """The names of the weight files: one file, or those that the index lists."""
     try:
         return sorted(set(json.loads((snapshot / _INDEX).read_text())["weight_map"].values()))
     except FileNotFoundError:

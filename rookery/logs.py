@@ -12,7 +12,7 @@ _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "ta
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; `extra` fields beside the message."""
+    """Formats a record as one JSON object on one line, `extra` fields included."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class TextFormatter(logging.Formatter):
 
 
 def configure(service: str, *, level: str = "INFO") -> None:
-    """Sends the root logger to stderr; `ROOKERY_LOGS=json|text` overrides the choice by terminal."""
+    """Logs to stderr: text in a terminal, JSON elsewhere; `ROOKERY_LOGS=json|text` overrides this."""
     choice = os.environ.get("ROOKERY_LOGS", "text" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler()
     if choice == "json":

@@ -1,6 +1,6 @@
-"""Every Prometheus metric of Rookery, declared once.
+"""All Prometheus metrics of Rookery.
 
-Names carry the unit; labels are bounded sets: never a step number, a FEN or an adapter name.
+Names carry the unit. Labels take a few values only: never a step number, a FEN or an adapter name.
 """
 
 from prometheus_client import Counter, Gauge, Histogram

@@ -1,10 +1,9 @@
-"""From a position to the messages a model reads: the only place that knows prompts.
+"""Renders positions as prompts. No other module builds prompts.
 
-A style is a pure function of the position, chosen by name: a notation of `rookery.formats`, alone or
-with the legal moves (`pgn`, `pgn-legal-san`, `pgn-legal-uci`), or one of a few more. `mover` styles show
-every position from the side to move: with Black to move the board is mirrored, so White is always the
-one to play. The answer is then read on that mirrored board (`Prompt.fen`), which changes no reward
-because the reward is colour-blind.
+A style is a function of the position, chosen by name: a notation of `rookery.formats`, alone or with the
+legal moves (`pgn`, `pgn-legal-san`, `pgn-legal-uci`), or one of those below. The `mover` styles mirror the
+board if Black is to move, so that White always moves. The answer is then read on the mirrored board
+(`Prompt.fen`). This changes no reward, because a mirrored move on a mirrored board has the same reward.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,10 +28,10 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "next-fen": "The move {move} is played. Give the FEN of the position after it.",
     }
 )
-"""What the auxiliary tasks ask about a position, by the name of the task."""
+"""The questions of the auxiliary tasks, by task name."""
 
 POLICY_TASK, STATE_TASK = "P", "A"
-"""RookWorld's tasks, by the names that the reward service has for them."""
+"""The names of RookWorld's tasks in the reward service."""
 
 
 def render(position: Position, *, style: str) -> Prompt:
@@ -90,7 +89,7 @@ def _en_passant(board: chess.Board) -> str:
 
 
 def squares(board: chess.Board) -> str:
-    """The board spelled out, one character a square, a1 to h8, `.` for an empty one.
+    """The board as 64 characters, a1 to h8, with `.` for an empty square.
 
     >>> squares(chess.Board())[:16]
     'RNBQKBNRPPPPPPPP'
@@ -158,7 +157,7 @@ def _line(position: Position, style: str, text: str) -> Prompt:
 
 
 def mover_board(fen: str) -> chess.Board:
-    """The board with White to move: mirrored top to bottom, colours swapped, when Black is.
+    """The board with White to move: if Black is, it is flipped vertically and the colours are swapped.
 
     >>> mover_board("4k3/4p3/8/8/8/8/8/4K3 b - - 0 1").fen()
     '4k3/8/8/8/8/8/4P3/4K3 w - - 0 1'
@@ -181,15 +180,15 @@ STYLES: dict[str, Callable[[Position], Prompt]] = {
     "rookworld": _rookworld,
     "rookworld-p": _rookworld_p,
 }
-"""Prompt styles by name. `mover-*` are terse, for small models with their own tokenizer; `rookworld` is
-the beginning of a `P:` or `A:` line, after the position's task; `rookworld-p` is that of a `P:` line."""
+"""Prompt styles by name. The `mover-*` styles are terse, for small models with a tokenizer of their own.
+`rookworld` begins a `P:` or `A:` line, depending on the position's task; `rookworld-p` always a `P:` line."""
 
 LINES = frozenset({"rookworld", "rookworld-p"})
-"""Styles of raw text that the model goes on with: no chat, no template."""
+"""Styles of plain text that the model continues, without chat messages or template."""
 
 
 def task_of(position: Position, *, style: str) -> str:
-    """The reward service's task for answers to `render(position, style=style)`; empty means a move.
+    """The reward service's task for answers to `render(position, style=style)`; empty means "choose a move".
 
     >>> from rookery.trace import Phase
     >>> asked = Position("p", chess.STARTING_FEN, 0, Phase.OPENING, "g", task="A", move="e2e4")

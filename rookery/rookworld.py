@@ -2,7 +2,7 @@
 
 One place for the exact bytes, shared by those who write training lines and those who read what a model
 wrote. Padding is part of the published text, but no reader depends on it. Only the text is judged here:
-what is true on the board is `rookery.arbiter`'s to say.
+what is true on the board is `rookery.rookworld_env`'s to say.
 """
 
 import re

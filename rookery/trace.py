@@ -1,6 +1,6 @@
-"""The records that flow through Rookery, from a position to a scored group of completions.
+"""The records that pass between services, from a position to a scored group of completions.
 
-Frozen and free of any wire format: `rookery.codec` turns them into protobuf and back.
+They are frozen dataclasses. `rookery.codec` converts them to protobuf and back.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 TRACE_VERSION = 1
-"""Raised on every incompatible change of `TraceGroup`; readers refuse other versions."""
+"""Incremented with every incompatible change of `TraceGroup`. Readers refuse other versions."""
 
 
 class Phase(StrEnum):
@@ -20,7 +20,7 @@ class Phase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of a completion. Every value but LEGAL scores strictly below every legal move."""
+    """How a completion was read. Every outcome but LEGAL has a lower reward than any legal move."""
 
     LEGAL = "legal"
     NO_BOX = "no_box"
@@ -35,10 +35,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A board from a real game, and what is to be asked about it.
+    """A position of a game, and the task to solve on it.
 
-    `ply` counts half-moves played before it; `last_moves` are UCI, oldest first, at most ten. `task` is
-    one of the reward service's, empty for a move; `move`, in UCI, is what the task `A` asks about.
+    `ply` is the number of half-moves played before it. `last_moves` are at most ten, in UCI, oldest
+    first. `task` names a task of the reward service; empty means "choose a move". `move` (UCI) is the
+    move that the task `A` is about.
     """
 
     id: str
@@ -63,10 +64,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A position as a model is shown it.
+    """A position as the model sees it.
 
-    `fen` is the board on which the answer is to be read; it differs from the position's own when
-    the style mirrors the board to the mover's side.
+    `fen` is the board on which the answer is read. It differs from the position's FEN if the style
+    mirrors the board so that the side to move is White.
     """
 
     style: str
@@ -76,7 +77,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """An immutable adapter: its number and the SHA-256 of its weights."""
+    """Identifies an immutable adapter: its number and the SHA-256 of its weights."""
 
     number: int
     sha256: str
@@ -110,7 +111,7 @@ class Adapter:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How completions are drawn. For RL rollouts nothing is truncated, so that importance ratios exist."""
+    """Sampling parameters. RL rollouts use no top-p or top-k, so that importance ratios are defined."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -120,7 +121,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the policy wrote: `logprobs[i]` is log p(token_ids[i]) under the policy that sampled it."""
+    """A completion. `logprobs[i]` is log p(token_ids[i]) under the policy that sampled it."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -152,7 +153,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class EngineStamp:
-    """Which engine judged, and how many nodes it searched for this verdict."""
+    """The engine behind a verdict, and the nodes it searched for it."""
 
     id: str
     nodes: int

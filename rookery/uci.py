@@ -1,7 +1,7 @@
-"""What is said to a UCI engine and what it answers: questions, analyses, and the text between them.
+"""The UCI protocol as text: queries to an engine, and the analyses parsed from its output.
 
-Questions are searches limited by nodes on a cleared hash, which give the same bits whatever was
-searched before. Running the engine is for `rookery.engines`.
+A query is limited by nodes and runs on a cleared hash, so its result does not depend on earlier
+searches. `rookery.engines` runs the engine.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _INFO = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A position to search, all of it or only `move`, for a number of nodes.
+    """A search of `nodes` nodes from `fen`, restricted to `move` if it is given.
 
-    `lines` best moves are wanted (MultiPV); with `chess960` castling is the king taking its rook.
+    `lines` is MultiPV. With `chess960`, castling is written as the king capturing its rook.
     """
 
     fen: str
@@ -33,13 +33,13 @@ class Query:
 
     @property
     def go(self) -> str:
-        """The commands that ask it, once the options are set."""
+        """The UCI commands of the search."""
         only = f" searchmoves {self.move}" if self.move else ""
         return f"position fen {self.fen}\ngo nodes {self.nodes}{only}\n"
 
     @property
     def options(self) -> str:
-        """The commands that set what `lines` and `chess960` want."""
+        """The UCI commands that set the options for `lines` and `chess960`."""
         chess960 = str(self.chess960).lower()
         return f"setoption name MultiPV value {self.lines}\nsetoption name UCI_Chess960 value {chess960}\n"
 
@@ -48,7 +48,7 @@ class Query:
 class Line:
     """A line of play in UCI and its score for the side to move.
 
-    `wdl` is the engine's own estimate of wins, draws and losses per mille, where it gives one.
+    `wdl` is the engine's estimate of wins, draws and losses per mille, if it reports one.
     """
 
     evaluation: Evaluation
@@ -58,7 +58,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the last finished iteration found, best line first. `nodes` is what the whole search took."""
+    """The lines of the last finished iteration, best first. `nodes` counts the whole search."""
 
     lines: tuple[Line, ...]
     nodes: int
@@ -75,11 +75,14 @@ class Analysis:
 
 
 def analysis_of(output: bytes, query: Query) -> Analysis:
-    """The lines of the last finished iteration.
+    """Parses the lines of the last finished iteration.
 
-    A search that runs out of nodes ends on lines with a bound instead of a score, or of two depths: the
-    last block without counts, and its own moves, because `bestmove` may already be another one without
-    a score. A handful of nodes may not finish even the first iteration; then that block is all there is.
+    A search that runs out of nodes may end on lines that carry a bound instead of a score, or on lines
+    of two depths. Those are skipped, and `bestmove` is not used, because it may name a move without a
+    score. If not even the first iteration finished, its incomplete lines are returned.
+
+    Raises:
+        EngineFault: the output holds no score.
     """
     nodes = 0
     block: list[re.Match[bytes]] = []

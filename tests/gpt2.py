@@ -6,7 +6,7 @@ from typing import Any
 
 import chess
 
-from rookery import arbiter, rookworld
+from rookery import rookworld, rookworld_env
 from rookery.rookworld import PolicyAnswer, PolicyLine
 
 END = rookworld.END_OF_TEXT
@@ -60,7 +60,7 @@ def rookworld_lines(count: int, *, seed: int = 0) -> list[str]:
         chosen = rng.choice(moves)
         if len(lines) % 2:
             recent = [move.uci() for move in board.move_stack]
-            lines.append(rookworld.state_line(arbiter.step(board.fen(), chosen, recent=recent)))
+            lines.append(rookworld.state_line(rookworld_env.step(board.fen(), chosen, recent=recent)))
         else:
             named = tuple(rng.sample(moves, min(5, len(moves))))
             evals = tuple(round(rng.uniform(-2, 2), 2) for _ in named)

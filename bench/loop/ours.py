@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 
 from bench.loop.workload import STYLE, Workload
-from rookery.local.child import Watchdog
-from rookery.local.observer import Observer
-from rookery.local.plan import HOST, Plan, make_plan
-from rookery.local.ports import Ports
-from rookery.local.settings import UpSettings
-from rookery.local.supervisor import Supervisor
+from launcher.observer import Observer
+from launcher.plan import HOST, Plan, make_plan
+from launcher.settings import UpSettings
+from launcher.supervisor import Supervisor
 from rookery.plots.steps import METRICS_FILE, read_metrics
+from rookery.processes.child import Watchdog
+from rookery.processes.ports import Ports
 
 PHASES = ("rollout_wait", "train", "commit", "settle", "publish")
 """Parts of the trainer's step, as metrics.jsonl names them; the rest is reading and reporting."""

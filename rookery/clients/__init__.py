@@ -4,8 +4,8 @@ Every call has a timeout and a bounded number of tries. A peer's fault surfaces 
 refusal of our input as `InvalidInput`; nothing here turns either into a reward.
 """
 
-from rookery.clients.asked import ScoreItem
 from rookery.clients.inference import Generation, InferenceClient
 from rookery.clients.reward import RewardClient
+from rookery.clients.score_items import ScoreItem
 
 __all__ = ["Generation", "InferenceClient", "RewardClient", "ScoreItem"]

@@ -1,4 +1,4 @@
-"""The client of one inference server, over HTTP: completions, the policy in service, reloads."""
+"""HTTP client of one inference server: completions, the served policy, reloads."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,17 +11,17 @@ from typing import Any, Self
 import httpx
 
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
-from rookery.lanes import Lanes
+from rookery.http_pool import HttpPool
 from rookery.prompt import LINES
 from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling
 
 POLICY_TIMEOUT_S = 5.0
-"""`GET /policy` is one dictionary look-up: a server slower than this is as good as away."""
+"""`GET /policy` is one dictionary look-up: a server that is slower than this counts as down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The completions of one prompt, with the token ids the server made of it."""
+    """The completions of one prompt, with the prompt's token ids as the server tokenised it."""
 
     prompt_token_ids: tuple[int, ...]
     completions: tuple[Completion, ...]
@@ -32,7 +32,7 @@ class InferenceClient:
 
     def __init__(self, url: str, *, timeout_s: float = 600.0) -> None:
         self.url = url.rstrip("/")
-        self._http = Lanes(self.url, timeout_s=timeout_s)
+        self._http = HttpPool(self.url, timeout_s=timeout_s)
 
     async def __aenter__(self) -> Self:
         return self
@@ -46,33 +46,33 @@ class InferenceClient:
         await self._http.aclose()
 
     async def adapter(self) -> Adapter | None:
-        """The adapter served now, None while the server is not ready.
+        """The served adapter, or None while the server is not ready.
 
         Raises:
-            PeerFault: it does not answer within `POLICY_TIMEOUT_S`.
+            PeerFault: no answer within `POLICY_TIMEOUT_S`.
         """
         response = await self._request("GET", "/policy", timeout_s=POLICY_TIMEOUT_S)
         if response.status_code == 503:
             return None
-        with _understanding(response):
+        with _parsing(response):
             body = _body(response)
             version = PolicyVersion(int(body["version"]), str(body["sha256"]))
             return Adapter(version, str(body["path"]), str(body["base_model"]))
 
     async def policy(self) -> PolicyVersion | None:
-        """The version served now, None while the server is not ready.
+        """The served version, or None while the server is not ready.
 
         Raises:
-            PeerFault: it does not answer within `POLICY_TIMEOUT_S`.
+            PeerFault: no answer within `POLICY_TIMEOUT_S`.
         """
         adapter = await self.adapter()
         return adapter.version if adapter else None
 
     async def served(self) -> dict[str, Path]:
-        """Every model name the server answers to, and where it was loaded from.
+        """The model names that the server knows, with the directory of each.
 
         Raises:
-            PeerFault: it does not answer.
+            PeerFault: no answer.
         """
         body = _body(await self._request("GET", "/v1/models"))
         return {str(card["id"]): Path(card.get("root") or "") for card in body["data"]}
@@ -80,7 +80,7 @@ class InferenceClient:
     async def complete(
         self, prompt: Prompt, *, model: str, count: int, sampling: Sampling, seed: int
     ) -> Generation:
-        """`count` completions, number i drawn with seed `seed + i`, with token ids and logprobs.
+        """Samples `count` completions with token ids and log-probabilities; number i has seed `seed + i`.
 
         Raises:
             NotFound: the server no longer knows `model` (a retired version).
@@ -104,7 +104,7 @@ class InferenceClient:
             "skip_special_tokens": False,
         }
         response = await self._request("POST", kind.path, request)
-        with _understanding(response):
+        with _parsing(response):
             body = _body(response)
             choices = sorted(body["choices"], key=lambda choice: int(choice["index"]))
             indices = [int(choice["index"]) for choice in choices]
@@ -116,12 +116,12 @@ class InferenceClient:
             )
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> dict[str, Any]:
-        """Makes the server answer with `adapter`; its stage timings in seconds.
+        """Makes the server serve `adapter`; returns the timings of the stages in seconds.
 
         Raises:
-            InvalidInput: it refuses the adapter and keeps its policy.
-            Conflict: it serves other bytes under this version, or a newer one.
-            PeerFault: it does not answer.
+            InvalidInput: the server refuses the adapter and keeps its policy.
+            Conflict: it serves this version with other bytes, or a newer version.
+            PeerFault: no answer.
         """
         request = {
             "version": adapter.version.number,
@@ -146,8 +146,8 @@ _ERRORS: dict[int, type[RookeryError]] = {400: InvalidInput, 404: NotFound, 409:
 
 
 @contextmanager
-def _understanding(response: httpx.Response) -> Iterator[None]:
-    """An answer of another shape than agreed is the peer's fault."""
+def _parsing(response: httpx.Response) -> Iterator[None]:
+    """Turns errors from parsing an unexpected answer into a `PeerFault`."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
@@ -157,7 +157,7 @@ def _understanding(response: httpx.Response) -> Iterator[None]:
 
 def _body(response: httpx.Response) -> dict[str, Any]:
     if response.is_success:
-        with _understanding(response):
+        with _parsing(response):
             body = response.json()
             if not isinstance(body, dict):
                 raise TypeError(f"no JSON object: {response.text[:100]!r}")
@@ -168,7 +168,7 @@ def _body(response: httpx.Response) -> dict[str, Any]:
 
 
 class _Chat:
-    """A question that is answered."""
+    """The chat completions API."""
 
     path = "/v1/chat/completions"
 
@@ -185,7 +185,7 @@ class _Chat:
 
 
 class _Line:
-    """A text that is gone on with."""
+    """The plain completions API."""
 
     path = "/v1/completions"
 

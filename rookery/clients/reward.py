@@ -9,9 +9,9 @@ from typing import TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rookery.clients.asked import Asked, ScoreItem
+from rookery.clients.retries import BACKOFF_S, REFUSALS, TRIES, reason_of
+from rookery.clients.score_items import PendingScores, ScoreItem
 from rookery.clients.score_stream import Groups, ScoreStream
-from rookery.clients.tries import BACKOFF_S, REFUSALS, TRIES, reason_of
 from rookery.errors import InvalidInput, PeerFault, RookeryError
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
@@ -54,16 +54,16 @@ class RewardClient:
 
         Raises:
             InvalidInput: the service refuses an item, quoting it.
-            PeerFault: it did not answer after several tries.
+            PeerFault: no answer after several attempts.
         """
-        asked = Asked(items, scheme=scheme)
+        pending = PendingScores(items, scheme=scheme)
         for attempt in range(TRIES):
             try:
-                await self._ask(asked)
+                await self._ask(pending)
             except (grpc.aio.AioRpcError, PeerFault) as error:
                 reason = reason_of(error)
             else:
-                return asked.verdicts()
+                return pending.verdicts()
             if attempt + 1 < TRIES:
                 logger.warning("reward: %s; try %d of %d failed", reason, attempt + 1, TRIES)
                 await asyncio.sleep(BACKOFF_S[attempt])
@@ -72,16 +72,15 @@ class RewardClient:
     def stream(
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048, calls: int = 4
     ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
-        """Judges `groups`, pairs of a key and its items, and yields each key with what became of its items.
+        """Scores `groups`, pairs of a key and its items, and yields each key with the results of its items.
 
-        For callers with thousands of answers: groups are taken while less than `items` of their items
-        are in flight or not yet yielded, and come back as soon as they are judged, in any order. A
-        verdict, or the `InvalidInput` or `PeerFault` in its place, stands for each item. Every group
-        comes back once, also when a replica dies: then its groups go to another. More `calls` than
-        replicas keep them all busy. Close the iterator (`contextlib.aclosing`) to leave before its end.
+        For callers with thousands of answers. At most `items` items are in flight or not yet yielded.
+        Groups are yielded as soon as they are scored, in any order, each exactly once, even if a replica
+        dies. The result of an item is a verdict, `InvalidInput` or `PeerFault`. Use more `calls` than there
+        are replicas to keep all of them busy. Close the iterator (`contextlib.aclosing`) to stop early.
 
         Raises:
-            PeerFault: a group found no service after several tries.
+            PeerFault: no replica answered for a group after several attempts.
         """
         stream = ScoreStream[Key](
             lambda: self._stub.ScoreStream(wait_for_ready=self._wait_for_ready),
@@ -91,8 +90,8 @@ class RewardClient:
         )
         return stream.run(groups, scheme=scheme)
 
-    async def _ask(self, asked: Asked) -> None:
-        request = reward_pb2.ScoreBatchRequest(items=asked.open)
+    async def _ask(self, pending: PendingScores) -> None:
+        request = reward_pb2.ScoreBatchRequest(items=pending.open)
         try:
             response = await self._stub.ScoreBatch(
                 request, timeout=self._timeout_s, wait_for_ready=self._wait_for_ready
@@ -101,11 +100,11 @@ class RewardClient:
             if error.code() in REFUSALS:
                 raise InvalidInput(reason_of(error)) from error
             raise
-        asked.take(response.items)
-        asked.verdicts()
+        pending.take(response.items)
+        pending.verdicts()
 
     async def ready(self) -> bool:
-        """Whether a replica says now that it is serving."""
+        """Whether a replica reports that it is serving."""
         try:
             answer = await self._health.Check(health_pb2.HealthCheckRequest(), timeout=_HEALTH_TIMEOUT_S)
         except grpc.aio.AioRpcError:

@@ -1,4 +1,4 @@
-"""The client of a reward model's server, over HTTP. Whatever it says but rewards is the peer's fault."""
+"""HTTP client of a reward model's server. Any answer other than rewards is a `PeerFault`."""
 
 import asyncio
 import math
@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
-from rookery.clients.tries import BACKOFF_S, TRIES
+from rookery.clients.retries import BACKOFF_S, TRIES
 from rookery.errors import PeerFault
-from rookery.lanes import Lanes
+from rookery.http_pool import HttpPool
 from rookery.trace import Message
 
 TIMEOUT_S = 30.0
@@ -18,7 +18,7 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """Which model answers, and the prompt style it was trained on."""
+    """The SHA-256 of the model, and the prompt style it was trained on."""
 
     sha256: str
     style: str
@@ -26,7 +26,7 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class ModelRewards:
-    """Rewards in the order of the chats, and the model that gave them."""
+    """Rewards in the order of the chats, and the SHA-256 of the model that computed them."""
 
     sha256: str
     rewards: tuple[float, ...]
@@ -37,13 +37,13 @@ class RewardModelClient:
 
     def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
-        self._http = Lanes(self.url, timeout_s=timeout_s)
+        self._http = HttpPool(self.url, timeout_s=timeout_s)
 
     async def card(self) -> ModelCard:
-        """The model behind the address.
+        """The model that the server runs.
 
         Raises:
-            PeerFault: it does not answer; it is asked once.
+            PeerFault: the server does not answer. There is no retry.
         """
         body = await self._ask("GET", "/v1/model")
         return ModelCard(_text(body, "sha256"), _text(body, "style"))
@@ -52,7 +52,7 @@ class RewardModelClient:
         """Rewards of chats that end with the answer.
 
         Raises:
-            PeerFault: it did not answer after several tries, or not with so many numbers.
+            PeerFault: no answer after several attempts, or not one finite number for each chat.
         """
         items = [
             {"messages": [{"role": turn.role, "content": turn.content} for turn in chat]} for chat in chats

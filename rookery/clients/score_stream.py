@@ -1,8 +1,8 @@
-"""Groups to their verdicts over several ScoreStream calls at once: bounded, renewed, mended.
+"""Scores groups over several concurrent ScoreStream calls, with bounded memory and retries.
 
-gRPC picks a replica for each call, not for each message. So there are several calls; each takes new
-groups for a while only, ends in good order, and the next goes to the replica whose turn it is. What a
-call that breaks had not answered is asked again by whichever call is free.
+gRPC chooses a replica for each call, not for each message. To use all replicas there are several calls,
+and each is replaced after a while by a new one, which goes to the next replica. Groups that a broken call
+had not answered are sent again by another call.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from rookery.clients.asked import Asked, ScoreItem
-from rookery.clients.tries import BACKOFF_S, REFUSALS, TRIES, reason_of
+from rookery.clients.retries import BACKOFF_S, REFUSALS, TRIES, reason_of
+from rookery.clients.score_items import PendingScores, ScoreItem
 from rookery.errors import InvalidInput, PeerFault, RookeryError
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_LIFE_S = 1.0
 LIFE_S = 30.0
-"""How long a call takes new groups: briefly at first, when perhaps not every replica is connected."""
+"""How long a call takes new groups. The first calls are short, because not all replicas may be connected."""
 
 Key = TypeVar("Key")
 Groups = Iterable[tuple[Key, Sequence[ScoreItem]]] | AsyncIterable[tuple[Key, Sequence[ScoreItem]]]
@@ -35,29 +35,29 @@ Rpc = grpc.aio.StreamStreamCall[reward_pb2.ScoreStreamRequest, reward_pb2.ScoreS
 class _Group(Generic[Key]):
     id: int
     key: Key
-    asked: Asked
+    pending: PendingScores
     size: int
     tries: int = 0
     overdue: float = 0.0
-    """When its answer is, by the loop's clock."""
+    """The deadline of its answer, by the event loop's clock."""
 
 
 class ScoreStream(Generic[Key]):
-    """One pass over some groups: `calls` calls share `items` items in flight."""
+    """Scores groups once, with `calls` concurrent calls and at most `items` items in flight."""
 
     def __init__(self, call: Callable[[], Rpc], *, items: int, calls: int, timeout_s: float) -> None:
         self._call, self._limit, self._calls, self._timeout_s = call, items, calls, timeout_s
         self._todo: asyncio.Queue[_Group[Key]] = asyncio.Queue()
         self._done: asyncio.Queue[_Group[Key] | None] = asyncio.Queue()
         self._room = asyncio.Event()
-        self._items = 0  # of groups taken and not yet handed over
+        self._items = 0  # of groups taken from the caller and not yet yielded
         self._fed = False
         self._failure: BaseException | None = None
 
     async def run(
         self, groups: Groups[Key], *, scheme: str
     ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
-        """Each key with the slots of its items, in the order in which they are known."""
+        """Yields each key with the verdicts or errors of its items, as they arrive."""
         tasks = [asyncio.create_task(self._feed(groups, scheme))]
         tasks += [asyncio.create_task(self._keep_calling()) for _ in range(self._calls)]
         for task in tasks:
@@ -68,7 +68,7 @@ class ScoreStream(Generic[Key]):
                 if group is not None:
                     self._items -= group.size
                     self._room.set()
-                    yield group.key, group.asked.slots
+                    yield group.key, group.pending.slots
                 elif self._failure:
                     raise self._failure
         finally:
@@ -77,7 +77,7 @@ class ScoreStream(Generic[Key]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Wakes `run`: all groups are taken, or something failed."""
+        """Wakes `run` when all groups are taken or a task failed."""
         if not task.cancelled():
             self._failure = self._failure or task.exception()
             self._done.put_nowait(None)
@@ -91,7 +91,7 @@ class ScoreStream(Generic[Key]):
                 await self._room.wait()
             number += 1
             self._items += size
-            self._todo.put_nowait(_Group(number, key, Asked(items, scheme=scheme), size))
+            self._todo.put_nowait(_Group(number, key, PendingScores(items, scheme=scheme), size))
         self._fed = True
 
     async def _keep_calling(self) -> None:
@@ -102,14 +102,14 @@ class ScoreStream(Generic[Key]):
             fault = await call.run(group, life_s=life_s, share=self._limit // self._calls)
             life_s = min(LIFE_S, 2 * life_s)
             if call.unanswered:
-                logger.warning("reward: %s; %d groups are asked again", fault, len(call.unanswered))
+                logger.warning("reward: %s; %d groups are sent again", fault, len(call.unanswered))
             for group in call.unanswered.values():
                 self._lose(group, fault)
 
     def _settle(self, group: _Group[Key]) -> None:
-        """Hands over a group that is complete or out of tries; asks again for the items that met a fault."""
+        """Yields a group that is complete or out of attempts; else retries the items that met a fault."""
         group.tries += 1
-        if group.asked.complete or group.tries >= TRIES:
+        if group.pending.complete or group.tries >= TRIES:
             self._done.put_nowait(group)
         else:
             self._ask_again(group)
@@ -126,7 +126,7 @@ class ScoreStream(Generic[Key]):
 
 
 class _Call(Generic[Key]):
-    """One ScoreStream call, and the groups it has not answered."""
+    """One ScoreStream call and its unanswered groups."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class _Call(Generic[Key]):
         with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):  # see _receive
             while True:
                 self._hold(group)
-                await self._rpc.write(reward_pb2.ScoreStreamRequest(id=group.id, items=group.asked.open))
+                await self._rpc.write(reward_pb2.ScoreStreamRequest(id=group.id, items=group.pending.open))
                 while self._items >= share:
                     self._room.clear()
                     await self._room.wait()
@@ -196,8 +196,8 @@ class _Call(Generic[Key]):
     def _take(self, response: Any) -> None:
         group = self.unanswered.get(response.id)
         if group is None:
-            raise PeerFault(f"reward service: an answer to {response.id}, which nobody asked")
-        group.asked.take(response.items)
+            raise PeerFault(f"reward service: an answer to the unknown request {response.id}")
+        group.pending.take(response.items)
         del self.unanswered[group.id]
         self._items -= group.size
         self._room.set()

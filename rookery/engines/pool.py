@@ -1,8 +1,8 @@
-"""The engines and the bounded, fair queue before them.
+"""A pool of engines behind a bounded, fair queue.
 
-Requests take turns, however many searches each of them brings; the same search wanted twice is made
-once. A search that kills its engine is tried once more on another; if that dies too, the position is
-quarantined. Engines are started again with back-off, and the others go on. Nothing here knows chess.
+Requests take turns, however many searches each of them has. Identical searches run once. A search whose
+engine dies is retried once on another engine; if that dies too, the position is quarantined. Dead engines
+restart with back-off while the others go on.
 """
 
 import asyncio
@@ -16,8 +16,7 @@ from typing import Self
 
 from rookery import metrics
 from rookery.engines.engine import Engine
-from rookery.engines.job import Call, Job, Slot
-from rookery.engines.lane import Lane
+from rookery.engines.fair_queue import Call, Job, RequestQueue, Slot
 from rookery.engines.quarantine import Quarantine
 from rookery.errors import EngineFault, RookeryError, Unavailable
 from rookery.uci import Analysis, Query
@@ -25,10 +24,10 @@ from rookery.uci import Analysis, Query
 logger = logging.getLogger(__name__)
 
 BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
-"""Pauses before an engine is started again, by the faults since its last answer; the last one repeats."""
+"""Pauses before an engine restarts, by its number of faults since its last answer; the last one repeats."""
 
 MAX_WAIT_S = 60.0
-"""How long a search may wait for an engine before its caller is told to come back."""
+"""How long a search may wait for an engine before its caller gets `Unavailable`."""
 
 _STOPS = "the engines stop"
 _UNANSWERED = Unavailable("not answered yet")
@@ -43,7 +42,7 @@ class EnginePool:
         self._limit = queue
         self._deadline_s = deadline_s
         self._jobs: dict[Query, Job] = {}
-        self._turns: deque[Lane] = deque()
+        self._turns: deque[RequestQueue] = deque()
         self._queued = 0
         self._slots = [Slot(number) for number in range(engines)]
         self._quarantine = Quarantine()
@@ -72,19 +71,19 @@ class EnginePool:
         metrics.REWARD_QUEUE.set_function(lambda: self._queued)
         return self
 
-    def lane(self) -> Lane:
-        """A turn at the engines for one request."""
-        return Lane(self.answer)
+    def queue(self) -> RequestQueue:
+        """A new queue for the searches of one request."""
+        return RequestQueue(self.answer)
 
     async def search(self, query: Query) -> Analysis:
-        """As `Lane.search`, for a request of a single search."""
-        return await Lane(self.answer).search(query)
+        """Like `RequestQueue.search`, for a request with a single search."""
+        return await RequestQueue(self.answer).search(query)
 
-    async def answer(self, queries: Sequence[Query], lane: Lane) -> list[Analysis | RookeryError]:
-        """What `Lane.search_all` says, for `lane`."""
+    async def answer(self, queries: Sequence[Query], queue: RequestQueue) -> list[Analysis | RookeryError]:
+        """Implements `RequestQueue.search_all`."""
         call = Call([_UNANSWERED] * len(queries), asyncio.get_running_loop().create_future())
         for place, query in enumerate(queries):
-            self._join(query, lane, call, place)
+            self._join(query, queue, call, place)
         try:
             if call.missing:
                 await call.done
@@ -95,7 +94,7 @@ class EnginePool:
 
     @property
     def ready(self) -> bool:
-        """Whether a search has a chance."""
+        """Whether at least one engine can search."""
         return not self._stopped and not all(slot.failing for slot in self._slots)
 
     @property
@@ -115,7 +114,7 @@ class EnginePool:
 
     # From request to engine.
 
-    def _join(self, query: Query, lane: Lane, call: Call, place: int) -> None:
+    def _join(self, query: Query, queue: RequestQueue, call: Call, place: int) -> None:
         job = self._jobs.get(query)
         if job is None:
             if (error := self._refusal(query)) is not None:
@@ -126,10 +125,10 @@ class EnginePool:
         job.waiters.append((call, place))
         call.jobs.append(job)
         call.missing += 1
-        if job.slot is None:  # also where another lane has queued it: whose turn comes first takes it
-            if not lane.jobs:
-                self._turns.append(lane)
-            lane.jobs.append(job)
+        if job.slot is None:  # also if it is in another queue: the queue whose turn comes first runs it
+            if not queue.jobs:
+                self._turns.append(queue)
+            queue.jobs.append(job)
             self._dispatch()
 
     def _refusal(self, query: Query) -> RookeryError | None:
@@ -168,10 +167,10 @@ class EnginePool:
 
     def _next_job(self) -> Job | None:
         while self._turns:
-            lane = self._turns.popleft()
-            job = lane.jobs.popleft()
-            if lane.jobs:
-                self._turns.append(lane)
+            queue = self._turns.popleft()
+            job = queue.jobs.popleft()
+            if queue.jobs:
+                self._turns.append(queue)
             if self._jobs.get(job.query) is job and job.slot is None:
                 self._queued -= 1
                 metrics.REWARD_WAIT.observe(time.monotonic() - job.since)
@@ -181,7 +180,7 @@ class EnginePool:
     # From engine to request.
 
     def _settle(self, job: Job, result: Analysis | EngineFault | None) -> None:
-        """Takes what an engine says of `job`: see `Search.done`."""
+        """Handles the engine's answer to `job`: see `Search.done`."""
         slot, job.slot = job.slot, None
         if isinstance(result, Analysis):
             metrics.ENGINE_NODES.inc(result.nodes)
@@ -208,10 +207,10 @@ class EnginePool:
             call.take(place, result)
 
     def _again(self, job: Job) -> None:
-        """Queues `job` before all others: it has waited already."""
-        lane = Lane(self.answer)
-        lane.jobs.append(job)
-        self._turns.appendleft(lane)
+        """Puts `job` before all others: it has waited already."""
+        queue = RequestQueue(self.answer)
+        queue.jobs.append(job)
+        self._turns.appendleft(queue)
         self._queued += 1
 
     # Engines that fail.
@@ -229,7 +228,7 @@ class EnginePool:
             self._spawn(self._revive(slot, engine))
 
     async def _revive(self, slot: Slot, dead: Engine) -> None:
-        """Starts an engine in `slot` again, however often that takes."""
+        """Restarts the engine of `slot`, with as many attempts as it takes."""
         await dead.close()
         for pause_s in chain(BACKOFF_S[slot.faults :], repeat(BACKOFF_S[-1])):
             slot.faults += 1
@@ -253,7 +252,7 @@ class EnginePool:
             self._finish(job, fault)
 
     async def _watch(self) -> None:
-        """Ends engines that hang, and waits that have become too long."""
+        """Kills engines that hang, and fails searches that waited too long."""
         while True:
             await asyncio.sleep(min(0.25, self._deadline_s / 4))
             for slot in self._slots:

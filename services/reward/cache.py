@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import ConfigDict, TypeAdapter
 
 from rookery import metrics
-from rookery.engines import Lane
+from rookery.engines import RequestQueue
 from rookery.errors import RookeryError
 from rookery.trace import Evaluation
 from rookery.uci import Analysis, Line, Query
@@ -58,8 +58,8 @@ class AnalysisCache:
             _HITS.inc()
         return analysis
 
-    async def find_all(self, queries: Sequence[Query], lane: Lane) -> list[Analysis | RookeryError]:
-        """The analyses of `queries`, in their order: remembered here, by a replica, or made now in `lane`.
+    async def find_all(self, queries: Sequence[Query], queue: RequestQueue) -> list[Analysis | RookeryError]:
+        """The analyses of `queries`, in their order: remembered here, by a replica, or made now in `queue`.
 
         Errors stand in the places of those that could not be made.
         """
@@ -72,7 +72,7 @@ class AnalysisCache:
         missing = [query for query in dict.fromkeys(queries) if query not in found]
         if missing:
             _MISSES.inc(len(missing))
-            for query, result in zip(missing, await lane.search_all(missing), strict=True):
+            for query, result in zip(missing, await queue.search_all(missing), strict=True):
                 found[query] = self._keep(query, result) if isinstance(result, Analysis) else result
         return [found[query] for query in queries]
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 import chess
 
-from rookery import arbiter, rookworld
+from rookery import rookworld, rookworld_env
 from rookery.trace import Evaluation, Outcome
 from services.reward.parse import after_reasoning
 
@@ -159,7 +159,7 @@ def grade_state(fen: str, move: str, response: str) -> Grade:
     Raises:
         InvalidInput: `fen` is no FEN, or `move` is not written in UCI.
     """
-    truth = arbiter.step(fen, move).answer
+    truth = rookworld_env.step(fen, move).answer
     answer = rookworld.read_state_answer(after_reasoning(response))
     if answer is None:
         return Grade(INVALID, Outcome.UNPARSABLE, {"format": 0.0})

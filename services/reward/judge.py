@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import chess
 
-from rookery.engines import Lane
+from rookery.engines import RequestQueue
 from rookery.errors import EngineFault, PeerFault, RookeryError
 from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from rookery.uci import Analysis, Line, Query
@@ -60,25 +60,29 @@ class Judge:
         self._nodes = nodes
         self._engine_id = engine_id
 
-    async def judge(self, position: Position, answers: Sequence[MoveAnswer], lane: Lane) -> list[Result]:
+    async def judge(
+        self, position: Position, answers: Sequence[MoveAnswer], queue: RequestQueue
+    ) -> list[Result]:
         """The verdicts of `answers`, all of `position`, in their order; an error where the engine failed."""
-        root = await self.root(position, lane)
+        root = await self.root(position, queue)
         if not isinstance(root, Analysis):
             return [root] * len(answers)
         best_move = position.from_engine(root.best)
         best = position.play(best_move)
         top = self.worth(best, root.lines[0], nodes=root.nodes)
         worths, opinion = await asyncio.gather(
-            self.worths(position, self._asked(position, answers, best_move), lane),
+            self.worths(position, self._asked(position, answers, best_move), queue),
             self._opinion(position, answers),
         )
         worths[best_move] = Worth(top.evaluation, top.win)
         return [self._verdict(answer, best, top, root.nodes, worths, opinion) for answer in answers]
 
-    async def root(self, position: Position, lane: Lane, *, lines: int = 1) -> Analysis | RookeryError:
+    async def root(
+        self, position: Position, queue: RequestQueue, *, lines: int = 1
+    ) -> Analysis | RookeryError:
         """The search of the whole position, for its best `lines` moves, all of them legal."""
         query = Query(position.key, self._nodes, lines=lines, chess960=position.chess960)
-        (root,) = await self._cache.find_all([query], lane)
+        (root,) = await self._cache.find_all([query], queue)
         if isinstance(root, Analysis):
             try:
                 for line in root.lines:
@@ -92,7 +96,7 @@ class Judge:
         return _settled(play) or Worth(line.evaluation, self.model.win(line), nodes)
 
     async def worths(
-        self, position: Position, moves: Sequence[chess.Move], lane: Lane
+        self, position: Position, moves: Sequence[chess.Move], queue: RequestQueue
     ) -> dict[chess.Move, Worth | RookeryError]:
         """What each of `moves` is worth: by the rules if it ends the game, else by a search of it alone."""
         found: dict[chess.Move, Worth | RookeryError] = {}
@@ -104,7 +108,7 @@ class Judge:
             Query(position.key, self._nodes, position.to_engine(move), chess960=position.chess960)
             for move in unsettled
         ]
-        for move, analysis in zip(unsettled, await self._cache.find_all(queries, lane), strict=True):
+        for move, analysis in zip(unsettled, await self._cache.find_all(queries, queue), strict=True):
             if isinstance(analysis, Analysis):
                 found[move] = self.worth(position.play(move), analysis.lines[0], nodes=analysis.nodes)
             else:

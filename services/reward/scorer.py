@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rookery import metrics
-from rookery.engines import EnginePool, Lane, find_engine
+from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.trace import EngineStamp, Outcome, Verdict
 from services.reward import graded, notation, tasks
@@ -167,13 +167,13 @@ class Scorer:
         for number, item in enumerate(items):
             groups.setdefault((item.fen, item.task), []).append(number)
         results: list[Result] = [_NOT_YET] * len(items)
-        lane = self.pool.lane()
+        queue = self.pool.queue()
         # One request alone, of positions with many moves to search, must not overrun the queue.
         broad = asyncio.Semaphore(max(1, self._settings.queue // (2 * MOST_MOVES)))
         unheard = 0
         async with asyncio.TaskGroup() as group_tasks:
             for numbers in groups.values():
-                group_tasks.create_task(self._score_group(items, numbers, results, lane, broad))
+                group_tasks.create_task(self._score_group(items, numbers, results, queue, broad))
                 unheard += len(numbers)
                 if unheard >= _BREATH:
                     unheard = 0
@@ -185,7 +185,7 @@ class Scorer:
         items: Sequence[Item],
         numbers: Sequence[int],
         results: list[Result],
-        lane: Lane,
+        queue: RequestQueue,
         broad: asyncio.Semaphore,
     ) -> None:
         """Fills the slots `numbers`, whose items share a position, and so its searches."""
@@ -206,9 +206,9 @@ class Scorer:
         try:
             async with broad if is_broad else nullcontext():
                 if moves:
-                    judged = await self._judge.judge(position, moves, lane)
+                    judged = await self._judge.judge(position, moves, queue)
                 else:
-                    judged = await self._tasks.policy(position, texts, lane)
+                    judged = await self._tasks.policy(position, texts, queue)
         except RookeryError as error:  # of these items alone: raised here, it would end the whole batch
             judged = [error] * len(asked)
         for number, verdict in zip(asked, judged, strict=True):

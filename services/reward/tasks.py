@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import chess
 
-from rookery.engines import Lane
+from rookery.engines import RequestQueue
 from rookery.errors import InvalidInput, RookeryError
 from rookery.trace import EngineStamp, Verdict
 from rookery.uci import Analysis
@@ -54,18 +54,18 @@ class TaskJudge:
         """
         return self._verdict(graded.grade_state(fen, move, response), nodes=0)
 
-    async def policy(self, position: Position, responses: Sequence[str], lane: Lane) -> list[Result]:
+    async def policy(self, position: Position, responses: Sequence[str], queue: RequestQueue) -> list[Result]:
         """The verdicts of `P:` answers to one position, in their order; an error where the engine failed."""
         answers = [graded.read_policy(response, position.board) for response in responses]
         sound = [answer for answer in answers if answer is not None and answer.best is not None]
         if not sound:
             return [self._refusal(answer) for answer in answers]
-        root = await self._judge.root(position, lane, lines=LINES)
+        root = await self._judge.root(position, queue, lines=LINES)
         if not isinstance(root, Analysis):
             return [root if answer in sound else self._refusal(answer) for answer in answers]
         top = self._top(position, root)
         named = dict.fromkeys(move for answer in sound for move in answer.named if move not in top)
-        worths = {**top, **await self._judge.worths(position, list(named), lane)}
+        worths = {**top, **await self._judge.worths(position, list(named), queue)}
         return [
             self._graded(position, answer, top, worths, root.nodes)
             if answer is not None and answer.best is not None

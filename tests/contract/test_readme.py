@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from bench.noise_adapter import write_adapter
+from launcher.settings import UpSettings
 from rookery.clients import InferenceClient
-from rookery.local.settings import UpSettings
 from rookery.settings import Settings
 from services.inference.rollouts.settings import RolloutsSettings
 from services.inference.server.settings import ServerSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.local.settings import DemoSettings
+from launcher.settings import DemoSettings
 from tests.conftest import ROOT
 from tests.gpt2 import write_rookworld_model
 
@@ -23,7 +23,7 @@ METRICS = ("legal_rate", "legal_rate_greedy", "reward", "regret_legal", "box_rat
 
 
 def test_a_short_demo_leaves_a_report(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rookery.cli", "demo", "--runs-dir", str(tmp_path), "--run", "d"]
+    command = [sys.executable, "-m", "launcher", "demo", "--runs-dir", str(tmp_path), "--run", "d"]
     command += ["--steps", "2", "--batch-groups", "4", "--nodes", "100", "--seed", "3"]
     command += ["--eval-positions", "12", "--eval-samples", "2"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=850, check=False)
@@ -50,7 +50,17 @@ def test_what_the_arena_cannot_compare_is_reported_by_its_steps(
     tmp_path: Path, flags: list[str], reason: str
 ) -> None:
     model = write_rookworld_model(tmp_path / "tiny-gpt2")
-    command = [sys.executable, "-m", "rookery.cli", "demo", "--runs-dir", str(tmp_path), "--run", "d", *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "launcher",
+        "demo",
+        "--runs-dir",
+        str(tmp_path),
+        "--run",
+        "d",
+        *flags,
+    ]
     command += ["--model", str(model), "--steps", "2", "--batch-groups", "4", "--group-size", "2"]
     command += ["--nodes", "100"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=850, check=False)

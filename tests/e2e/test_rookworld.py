@@ -16,7 +16,7 @@ import httpx
 import pytest
 import redis
 
-from rookery import arbiter, rookworld
+from rookery import rookworld, rookworld_env
 from rookery.codec import decode_group
 from rookery.trace import Outcome, TraceGroup
 from tests.conftest import ROOT, RedisServer, free_port
@@ -62,7 +62,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     server = RedisServer(folder)
     server.start()
     port = free_port()
-    command = [sys.executable, "-m", "rookery.cli", "up", "--run", "rw", "--runs-dir", str(folder)]
+    command = [sys.executable, "-m", "launcher", "up", "--run", "rw", "--runs-dir", str(folder)]
     command += ["--redis-url", server.url, "--task", "rookworld", "--model", str(model), "--nodes", "200"]
     command += ["--batch-groups", str(GROUPS), "--group-size", str(GROUP_SIZE)]
     command += ["--max-tokens", str(POLICY_TOKENS)]
@@ -141,7 +141,7 @@ def test_each_is_judged_by_its_own_task(seen: Seen) -> None:
 def test_the_truth_is_the_boards(seen: Seen) -> None:
     """No label travels with a question: what an answer is worth follows from the rules alone."""
     for group in seen.of("A"):
-        truth = arbiter.step(group.position.fen, group.position.move).answer
+        truth = rookworld_env.step(group.position.fen, group.position.move).answer
         for trace in group.traces:
             answer = rookworld.read_state_answer(trace.completion.text)
             right = answer is not None and answer.next_fen == truth.next_fen

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-ROOKERY = (sys.executable, "-m", "rookery.cli")
+ROOKERY = (sys.executable, "-m", "launcher")
 
 
 class Up:

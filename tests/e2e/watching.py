@@ -24,7 +24,7 @@ def watched(run_dir: Path, folder: Path) -> Iterator[PrometheusServer]:
     targets = {name: urlsplit(url).netloc for name, url in endpoints["probes"].items() if name != "redis"}
     port = free_port()
     targets["exporter"] = f"127.0.0.1:{port}"
-    command = [sys.executable, "-m", "rookery.cli", "exporter", "--port", str(port)]
+    command = [sys.executable, "-m", "launcher", "exporter", "--port", str(port)]
     command += ["--redis-url", endpoints["redis_url"], "--run", endpoints["run"], "--every-s", "0.5"]
     with (run_dir / "logs" / "exporter.log").open("wb") as log:
         exporter = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)

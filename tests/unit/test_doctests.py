@@ -10,7 +10,7 @@ from tests.conftest import ROOT, require
 
 WITH_EXAMPLES = sorted(
     path
-    for package in ("rookery", "services")
+    for package in ("launcher", "rookery", "services")
     for path in (ROOT / package).rglob("*.py")
     if ">>> " in path.read_text()
 )

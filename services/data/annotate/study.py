@@ -19,7 +19,7 @@ from services.data.annotate.tempting import tempting_moves
 
 
 class Engines(Protocol):
-    """Whoever searches: a `rookery.engines.EnginePool`, one of its lanes, or a test's own."""
+    """Whoever searches: a `rookery.engines.EnginePool`, one of its request queues, or a test's own."""
 
     async def search(self, query: Query) -> Analysis:
         """The engine's answer to `query`."""

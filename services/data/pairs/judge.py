@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rookery.clients import RewardClient
 from rookery.errors import SetupError
-from rookery.local.child import Child, Command, Watchdog, last_lines
-from rookery.local.ports import Ports
+from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.ports import Ports
 
 _HOST = "127.0.0.1"
 _START_S = 60.0

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import chess
 
-from rookery import arbiter, rookworld
+from rookery import rookworld, rookworld_env
 from rookery.errors import EngineFault, Quarantined
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Position
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Engines(Protocol):
-    """Whoever searches: a `rookery.engines.EnginePool`, or one of its lanes."""
+    """Whoever searches: a `rookery.engines.EnginePool`, or one of its request queues."""
 
     async def search(self, query: Query) -> Analysis:
         """The engine's answer to `query`."""
@@ -100,7 +100,7 @@ def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
 def state_line(position: Position, rng: random.Random, *, mix: Mix = MIX) -> StateLine:
     """The `A:` line of a move in `position`, legal or not."""
     move = state_move(chess.Board(position.fen), rng, mix=mix)
-    return arbiter.step(position.fen, move, recent=position.last_moves)
+    return rookworld_env.step(position.fen, move, recent=position.last_moves)
 
 
 def seen_by(board: chess.Board, uci: str) -> str:

@@ -6,7 +6,7 @@
 * `engine-moves`: a position; candidate moves and the best of them (`services.data.tasks.engine_moves`).
 * `puzzle`: a position from the Lichess puzzles; the one good move (`services.data.tasks.puzzles`).
 
-What a prompt says is `rookery.prompt`'s business, and what is true `rookery.arbiter`'s.
+What a prompt says is `rookery.prompt`'s business, and what is true `rookery.rookworld_env`'s.
 """
 
 import random
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import chess
 
-from rookery import arbiter, rookworld
+from rookery import rookworld, rookworld_env
 from rookery.prompt import ask
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Message, Position, Prompt
@@ -101,7 +101,7 @@ def next_fen(positions: Iterable[Position], *, seed: int = 0, form: str = "fen")
         moves = list(chess.Board(position.fen).legal_moves)
         move = moves[int(rng.random() * len(moves))].uci()
         prompt = ask(position, task=NEXT_FEN, form=form, move=move)
-        yield _example(position, prompt, arbiter.step(position.fen, move).next_fen, move)
+        yield _example(position, prompt, rookworld_env.step(position.fen, move).next_fen, move)
 
 
 def _example(position: Position, prompt: Prompt, answer: str, move: str = "") -> Example:

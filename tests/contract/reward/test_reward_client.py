@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from rookery.clients import RewardClient, ScoreItem, reward, score_stream
-from rookery.clients.tries import TRIES
+from rookery.clients.retries import TRIES
 from rookery.errors import EngineFault, InvalidInput, PeerFault, RookeryError
 from rookery.trace import Verdict
 from services.reward.scorer import Item

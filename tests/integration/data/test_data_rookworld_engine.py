@@ -7,9 +7,9 @@ from pathlib import Path
 import chess
 import pytest
 
-from rookery.arbiter import step
 from rookery.engines import EnginePool
 from rookery.rookworld import PolicyLine, parse_policy_line, parse_state_line
+from rookery.rookworld_env import step
 from rookery.trace import Position
 from services.data.__main__ import main
 from services.data.positions.generator import Generator

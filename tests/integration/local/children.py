@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from rookery.local.child import Command
+from rookery.processes.child import Command
 
 SERVICE = """
 import http.server, os, signal, subprocess, sys, time

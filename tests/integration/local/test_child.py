@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.local.child import Child, Watchdog, last_lines
+from rookery.processes.child import Child, Watchdog, last_lines
 from tests.conftest import ROOT
 from tests.integration.local.children import WITH_WORKER, script
 
@@ -71,7 +71,7 @@ def test_logs_are_kept_and_their_end_is_found(tmp_path: Path, watchdog: Watchdog
 ORPHAN_MAKER = """
 import sys, time
 from pathlib import Path
-from rookery.local.child import Child, Watchdog
+from rookery.processes.child import Child, Watchdog
 from tests.integration.local.children import STUBBORN, WITH_WORKER, script
 folder, dog = Path(sys.argv[1]), Watchdog()
 for name, code in (("worker", WITH_WORKER), ("stubborn", STUBBORN)):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from rookery.local.redis_server import redis_argv
+from launcher.redis_server import redis_argv
 from rookery.streams import RunStreams
 from tests.conftest import REDIS_START_S, free_port
 from tests.integration.streams.test_streams import position

@@ -11,12 +11,12 @@ import pytest
 import redis
 from rich.console import Console
 
+from launcher import plan as plan_module
+from launcher.plan import HOST
+from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE
+from launcher.session import End, Session
+from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.local import plan as plan_module
-from rookery.local.plan import HOST
-from rookery.local.runs import ENDPOINTS_FILE, SETTINGS_FILE
-from rookery.local.session import End, Session
-from rookery.local.settings import UpSettings
 from tests.conftest import ROOT, RedisServer, free_port
 
 SECRET = "p@ss-sesame"

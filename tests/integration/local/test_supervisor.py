@@ -5,11 +5,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from launcher import supervisor as supervisor_module
+from launcher.probes import probe
+from launcher.supervisor import RESTARTS, State, Supervisor
 from rookery.errors import RookeryError, SetupError
-from rookery.local import supervisor as supervisor_module
-from rookery.local.child import Command, Watchdog
-from rookery.local.probes import probe
-from rookery.local.supervisor import RESTARTS, State, Supervisor
+from rookery.processes.child import Command, Watchdog
 from tests.conftest import free_port
 from tests.integration.local.children import STUBBORN, script, service
 

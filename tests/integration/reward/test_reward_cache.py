@@ -20,13 +20,13 @@ async def test_what_was_searched_is_not_searched_again(stockfish_path: str) -> N
     pool = await EnginePool(Path(stockfish_path), engines=1, hash_mb=1, queue=99, deadline_s=60.0).start()
     cache = AnalysisCache(engine="e", size=10)
     try:
-        first = await cache.find_all([*QUERIES[:6], QUERIES[0]], pool.lane())
+        first = await cache.find_all([*QUERIES[:6], QUERIES[0]], pool.queue())
         nodes = metrics.ENGINE_NODES._value.get()
-        again = await cache.find_all(QUERIES[:6], pool.lane())
+        again = await cache.find_all(QUERIES[:6], pool.queue())
         assert again == first[:6]
         assert first[6] == first[0]
         assert metrics.ENGINE_NODES._value.get() == nodes
-        await cache.find_all([QUERIES[0], *QUERIES[6:14]], pool.lane())
+        await cache.find_all([QUERIES[0], *QUERIES[6:14]], pool.queue())
         assert len(cache) == 10
         assert cache.get(QUERIES[0]) is not None
         assert cache.get(QUERIES[1]) is None
@@ -37,7 +37,7 @@ async def test_what_was_searched_is_not_searched_again(stockfish_path: str) -> N
 async def test_an_analysis_survives_the_wire_and_nonsense_does_not(stockfish_path: str) -> None:
     pool = await EnginePool(Path(stockfish_path), engines=1, hash_mb=1, queue=99, deadline_s=60.0).start()
     try:
-        analyses = await pool.lane().search_all(
+        analyses = await pool.queue().search_all(
             [QUERIES[0], Query("6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1", 500, lines=4)]
         )
     finally:

@@ -61,10 +61,10 @@ async def test_a_position_that_costs_two_engines_is_quarantined_and_harms_no_oth
     poison = "8/8/8/8/8/2k5/2q5/K7 w - - 0 1"
     path = script(tmp_path, f"""sed -u '/2k5.2q5.K7/q' | exec "{stockfish_path}" """)
     pool = await pool_of(path).start()
-    lane = pool.lane()
+    queue = pool.queue()
     good = [Query(SHORT.fen, nodes=500 + i) for i in range(6)]
     try:
-        results = await lane.search_all([*good[:3], Query(poison, 500), *good[3:]])
+        results = await queue.search_all([*good[:3], Query(poison, 500), *good[3:]])
         assert isinstance(results[3], Quarantined) and poison in str(results[3])
         assert [type(result) for i, result in enumerate(results) if i != 3] == [Analysis] * 6
         with pytest.raises(Quarantined, match="2 engines died over"):
@@ -83,7 +83,7 @@ async def test_moves_queued_with_a_poison_position_cost_no_more_engines(
     restarts = metrics.ENGINE_RESTARTS._value.get()
     moves = [move.uci() for move in chess.Board(poison).legal_moves]
     try:
-        results = await pool.lane().search_all([Query(poison, 500, move) for move in moves])
+        results = await pool.queue().search_all([Query(poison, 500, move) for move in moves])
         assert [type(result) for result in results] == [Quarantined] * len(moves)
         assert (await pool.search(SHORT)).nodes >= 500
         assert metrics.ENGINE_RESTARTS._value.get() - restarts == MAX_CRASHES
@@ -155,10 +155,10 @@ async def test_answers_are_the_same_bits_in_any_order_on_any_engine(stockfish_pa
     queries = [Query(fen, nodes=1000, lines=1 + i % 3) for i, fen in enumerate(fens)]
     one, two = await pool_of(stockfish_path).start(), await pool_of(stockfish_path, engines=2).start()
     try:
-        expected = dict(zip(queries, await one.lane().search_all(queries), strict=True))
+        expected = dict(zip(queries, await one.queue().search_all(queries), strict=True))
         for _ in range(3):
             moves.shuffle(queries)
-            assert await two.lane().search_all(queries) == [expected[query] for query in queries]
+            assert await two.queue().search_all(queries) == [expected[query] for query in queries]
     finally:
         await one.close()
         await two.close()
@@ -167,7 +167,7 @@ async def test_answers_are_the_same_bits_in_any_order_on_any_engine(stockfish_pa
 async def test_several_lines_come_best_first_and_all_different(stockfish_path: str) -> None:
     pool = await pool_of(stockfish_path).start()
     try:
-        three, all_moves = await pool.lane().search_all(
+        three, all_moves = await pool.queue().search_all(
             [Query(SHORT.fen, nodes=5000, lines=3), Query("8/8/8/8/8/2k5/8/K6Q w - - 0 1", 5000, lines=200)]
         )
         assert isinstance(three, Analysis) and isinstance(all_moves, Analysis)
@@ -185,7 +185,7 @@ async def test_requests_take_turns(stockfish_path: str) -> None:
     pool = await pool_of(stockfish_path).start()
     try:
         big = asyncio.create_task(
-            pool.lane().search_all([Query(SHORT.fen, nodes=20_000 + i) for i in range(60)])
+            pool.queue().search_all([Query(SHORT.fen, nodes=20_000 + i) for i in range(60)])
         )
         await asyncio.sleep(0)
         await pool.search(SHORT)
@@ -200,7 +200,7 @@ async def test_a_search_wanted_by_two_is_made_once_and_by_whose_turn_comes_first
     made = metrics.ENGINE_NODES._value.get()
     try:
         crowd = [Query(SHORT.fen, nodes=20_000 + i) for i in range(40)]
-        big = asyncio.create_task(pool.lane().search_all(crowd))
+        big = asyncio.create_task(pool.queue().search_all(crowd))
         await asyncio.sleep(0)
         last = await pool.search(crowd[-1])
         assert not big.done()
@@ -343,7 +343,7 @@ async def test_an_answer_without_a_score_is_a_fault_that_no_reward_comes_of(tmp_
     path = script(tmp_path, f"while read line; do {answers}; done")
     pool = await pool_of(path).start()
     try:
-        (result,) = await pool.lane().search_all([SHORT])
+        (result,) = await pool.queue().search_all([SHORT])
         assert isinstance(result, RookeryError) and "no score from the engine" in str(result)
     finally:
         await pool.close()

@@ -181,9 +181,9 @@ async def test_a_batch_asks_each_question_once(engine_settings: RewardSettings) 
     asked: list[Query] = []
     answer = scorer.pool.answer
 
-    async def counting(queries, lane):
+    async def counting(queries, queue):
         asked.extend(queries)
-        return await answer(queries, lane)
+        return await answer(queries, queue)
 
     scorer.pool.answer = counting
     moves = ["Nxg5", "h3", "h3", "g2g3", "g3", "Bxg5", "Ke7", "Nxg5"]

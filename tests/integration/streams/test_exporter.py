@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import REGISTRY
 
-from rookery.cli.exporter import Exporter
+from launcher.exporter import Exporter
 from rookery.streams import RunStreams
 from rookery.streams.backlog import Backlog
 from tests.integration.streams.test_archive_reader import ARCHIVE, join, make, settle, write

@@ -63,8 +63,8 @@ PROCESSES = {
     "rollouts": ["services.inference.rollouts", "--style", "mover-squares"],
     "trainer": ["services.trainer", "--model", "models/rook-tiny", "--run-dir", "OUT", "--device", "cpu"],
     "inference": ["services.inference.server", "--model", "models/rook-tiny", "--adapter-root", "OUT"],
-    "exporter": ["rookery.cli", "exporter"],
-    "status": ["rookery.cli", "status"],
+    "exporter": ["launcher", "exporter"],
+    "status": ["launcher", "status"],
 }
 
 

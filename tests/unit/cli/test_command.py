@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rookery import __version__, cli
-from rookery.cli import COMMANDS, EXTRAS, SERVICES, main
+from launcher import command as cli
+from launcher.command import COMMANDS, EXTRAS, SERVICES, main
+from rookery import __version__
 from tests.conftest import ROOT
 
 
@@ -103,7 +104,7 @@ class Interrupt:
         if name == sys.argv[1]:
             sys.meta_path.remove(self)
             os.kill(os.getpid(), signal.SIGINT)
-from rookery.cli import main
+from launcher.command import main
 sys.meta_path.insert(0, Interrupt())
 sys.exit(main(sys.argv[2:]))
 """
@@ -111,7 +112,7 @@ sys.exit(main(sys.argv[2:]))
 
 @pytest.mark.parametrize(
     "module",
-    ["rookery.settings", "pydantic_settings.sources", "rich.console", "rookery.local.session", "redis"],
+    ["rookery.settings", "pydantic_settings.sources", "rich.console", "launcher.session", "redis"],
 )
 def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, tmp_path: Path) -> None:
     command = [
@@ -137,7 +138,7 @@ def test_status_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("command", ["up", "demo", "status"])
 def test_help_of_the_own_commands_is_light(command: str) -> None:
     code = (
-        "import sys\nfrom rookery.cli import main\n"
+        "import sys\nfrom launcher.command import main\n"
         f"try: main(['{command}', '--help'])\nexcept SystemExit: pass\n"
         "print([m for m in ('torch', 'vllm', 'transformers', 'fastapi', 'matplotlib') if m in sys.modules])"
     )

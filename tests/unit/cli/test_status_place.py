@@ -2,8 +2,8 @@
 
 import pytest
 
-from rookery.cli.status import StatusSettings, _place
-from rookery.local.plan import PORTS
+from launcher.plan import PORTS
+from launcher.status import StatusSettings, _place
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ DOCKERFILES = [ROOT / path for path in (*OURS, "deploy/mlflow/Dockerfile")]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 CACHE = "/home/rookery/.cache"
-SHARED = {"rookery", "services/__init__.py", "services/inference/__init__.py"}
+SHARED = {"launcher", "rookery", "services/__init__.py", "services/inference/__init__.py"}
 
 
 def instructions(path: Path) -> list[tuple[str, str]]:
@@ -89,7 +89,7 @@ def test_an_image_holds_its_own_service_and_its_own_lock(path: str, name: str) -
     for instruction, arguments in instructions(ROOT / path):
         if instruction == "COPY" and not arguments.startswith("--from"):
             copied |= set(arguments.split()[:-1])
-    code = {source for source in copied if source.startswith(("rookery", "services"))}
+    code = {source for source in copied if source.startswith(("launcher", "rookery", "services"))}
     assert code - SHARED == {str(Path(path).parent)}
     assert {s for s in copied if s.startswith("requirements")} == {f"requirements/{name}.txt"}
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from rich.console import Console
 
-from rookery.local import board
-from rookery.local.child import Command
-from rookery.local.observer import WINDOW, Observer, Snapshot, StepLog
-from rookery.local.supervisor import Member, State
-from rookery.local.terminal import PlainDisplay, display
+from launcher import dashboard
+from launcher.observer import WINDOW, Observer, Snapshot, StepLog
+from launcher.supervisor import Member, State
+from launcher.terminal import PlainDisplay, display
+from rookery.processes.child import Command
 from rookery.streams.account import Counts, Overview
 from tests.conftest import free_port
 
@@ -35,7 +35,7 @@ def rendered(renderable: object) -> str:
 def test_the_screen_shows_services_groups_and_learning() -> None:
     snapshot = Snapshot(overview=overview(13, 8, 2), served=6, steps=(STEP,), idle_s={"backpressure": 12.4})
     members = [member("reward", State.READY), member("inference", State.STARTING, "loading")]
-    text = rendered(board.screen("run r", members, snapshot))
+    text = rendered(dashboard.screen("run r", members, snapshot))
     for part in ("run r", "loading", "dropped: stale", "7 / 6", "75.0%", "-0.500", "12 s"):
         assert part in text
     assert "grad_norm" not in text
@@ -43,7 +43,7 @@ def test_the_screen_shows_services_groups_and_learning() -> None:
 
 def test_servers_that_are_left_behind_are_shown() -> None:
     snapshot = Snapshot(overview=overview(13, 8, 2), behind={"http://a:8000": 1.0, "http://b:8000": 4.0})
-    text = rendered(board.flow(snapshot))
+    text = rendered(dashboard.flow(snapshot))
     assert re.search(r"behind: http://b:8000 +4 versions", text)
     assert "http://a:8000" not in text, "one is on its way"
 
@@ -70,16 +70,16 @@ def test_groups_that_went_astray_are_counted() -> None:
 
 
 def test_before_the_first_group_only_services_are_shown() -> None:
-    assert "groups" not in rendered(board.screen("run r", [member("reward", State.STARTING)], Snapshot()))
+    assert "groups" not in rendered(dashboard.screen("run r", [member("reward", State.STARTING)], Snapshot()))
 
 
 def test_an_absent_redis_is_said() -> None:
-    assert "redis does not answer" in rendered(board.flow(Snapshot()))
+    assert "redis does not answer" in rendered(dashboard.flow(Snapshot()))
 
 
 def test_learning_compares_the_first_with_the_last_steps() -> None:
     steps = [{"reward": -1.0}] * WINDOW + [{"reward": -0.2}] * WINDOW
-    row = next(line for line in rendered(board.learning(steps)).splitlines() if "mean reward" in line)
+    row = next(line for line in rendered(dashboard.learning(steps)).splitlines() if "mean reward" in line)
     assert row.split()[-2:] == ["-1.000", "-0.200"]
 
 

@@ -10,12 +10,12 @@ import pytest
 import redis
 from rich.console import Console
 
+from launcher import plan as plan_module
+from launcher.plan import HOST, Plan, make_plan
+from launcher.session import Session
+from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.local import plan as plan_module
-from rookery.local.plan import HOST, Plan, make_plan
-from rookery.local.ports import Ports, somebody_listens
-from rookery.local.session import Session
-from rookery.local.settings import UpSettings
+from rookery.processes.ports import Ports, somebody_listens
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.hub import write_snapshot
 

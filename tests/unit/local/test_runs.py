@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.dry_run import print_services
+from launcher.runs import SETTINGS_FILE, locked, new_run_id, settle_settings, write_json
+from launcher.settings import DemoSettings, UpSettings
 from rookery.errors import SetupError
-from rookery.local.resolved import print_services
-from rookery.local.runs import SETTINGS_FILE, locked, new_run_id, settle_settings, write_json
-from rookery.local.settings import DemoSettings, UpSettings
 
 
 def parse(tmp_path: Path, *argv: str) -> UpSettings:

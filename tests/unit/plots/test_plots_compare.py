@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cli import main
+from launcher.command import main
+from launcher.plots.comparison import compare
+from launcher.plots.intervals import Interval, block_means, over_blocks, over_seeds
+from launcher.plots.runs import alone, find_runs, group_seeds
 from rookery.errors import InvalidInput, NotFound
-from rookery.plots.comparison import compare
-from rookery.plots.intervals import Interval, block_means, over_blocks, over_seeds
-from rookery.plots.runs import alone, find_runs, group_seeds
 
 
 def make_run(

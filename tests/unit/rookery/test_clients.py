@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from rookery.clients import InferenceClient, RewardClient, ScoreItem, reward
-from rookery.clients.tries import TRIES
+from rookery.clients.retries import TRIES
 from rookery.codec import verdict_to_proto
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
 from rookery.trace import Adapter, Completion, Message, Outcome, PolicyVersion, Prompt, Sampling, Verdict

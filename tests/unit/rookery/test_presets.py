@@ -72,7 +72,7 @@ def test_an_unknown_preset_lists_them() -> None:
 
 
 def test_a_preset_of_others_says_so() -> None:
-    with pytest.raises(SetupError, match="preset 'cakes' says nothing of bakery: it sets cafe"):
+    with pytest.raises(SetupError, match="preset 'cakes' has no settings for bakery: it has cafe"):
         parse("--preset", "cakes")
 
 

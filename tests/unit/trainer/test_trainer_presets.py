@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.local.settings import UpSettings
+from launcher.settings import UpSettings
 from rookery.presets import preset_names, presets_dir, read_preset
 from rookery.settings import PresetSettings
 from services.inference.rollouts.settings import RolloutsSettings
@@ -69,7 +69,7 @@ def test_up_shows_what_the_services_resolve(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "rookery.cli",
+        "launcher",
         "up",
         "--preset",
         "tiny-cpu",

@@ -1,7 +1,7 @@
-"""A group of answers on its way to its verdicts, whichever way it travels.
+"""Answers to score, and the state of a request for them, for both gRPC calls.
 
-A refused item is settled: asked again it would be refused again. An item that met a fault stays open,
-and it alone is asked again.
+An item that the service refuses is final: a retry would be refused again. Only items that met a fault are
+retried.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from rookery.v1 import reward_pb2
 
 @dataclass(frozen=True, slots=True)
 class ScoreItem:
-    """One answer to judge: `truncated` says that the server cut it at its token limit.
+    """One answer to score. `truncated` means that it was cut at the token limit.
 
-    Empty `task` and `scheme` mean the service's own; `move` is what task `A` asks about.
+    Empty `task` and `scheme` mean the service's defaults. `move` is the move that task `A` is about.
     """
 
     fen: str
@@ -28,8 +28,8 @@ class ScoreItem:
     move: str = ""
 
 
-class Asked:
-    """Items and what is known of each so far."""
+class PendingScores:
+    """Items with their verdicts and faults so far."""
 
     def __init__(self, items: Sequence[ScoreItem], *, scheme: str = "") -> None:
         self._requests = [_request(item, scheme) for item in items]
@@ -38,21 +38,21 @@ class Asked:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to ask."""
+        """Whether every item has a verdict or a refusal."""
         return not self._open
 
     @property
     def open(self) -> list[reward_pb2.ScoreRequest]:
-        """What is left to ask."""
+        """The requests that still need an answer."""
         return [self._requests[place] for place in self._open]
 
     @property
     def slots(self) -> list[Verdict | RookeryError]:
-        """In the order of the items; an open one has its last fault."""
+        """Verdicts or errors in the order of the items; an open item has its last fault."""
         return [self._slots[place] for place in range(len(self._requests))]
 
     def verdicts(self) -> list[Verdict]:
-        """In the order of the items; raises the first refusal, else the first fault."""
+        """The verdicts in the order of the items; raises the first refusal, else the first fault."""
         slots = self.slots
         for kind in (InvalidInput, RookeryError):
             for slot in slots:
@@ -61,10 +61,10 @@ class Asked:
         return [slot for slot in slots if isinstance(slot, Verdict)]
 
     def take(self, answers: Sequence[reward_pb2.ScoreBatchItem]) -> None:
-        """Takes the answers to what was open.
+        """Records the answers to the open items.
 
         Raises:
-            PeerFault: they are not as many.
+            PeerFault: their number differs.
         """
         if len(answers) != len(self._open):
             raise PeerFault(f"reward service: {len(answers)} answers to {len(self._open)} items")

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from rookery.lanes import Lanes
+from rookery.http_pool import HttpPool
 
 
 class Server:
@@ -25,34 +25,34 @@ class Server:
         writer.close()
 
     @asynccontextmanager
-    async def lanes(self) -> AsyncIterator[Lanes]:
+    async def pool(self) -> AsyncIterator[HttpPool]:
         server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
-        lanes = Lanes(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_s=10.0)
-        yield lanes
-        await lanes.aclose()
+        pool = HttpPool(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_s=10.0)
+        yield pool
+        await pool.aclose()
         server.close()
         await server.wait_closed()
 
 
 async def test_one_after_the_other_shares_a_connection() -> None:
     server = Server()
-    async with server.lanes() as lanes:
+    async with server.pool() as pool:
         for _ in range(3):
-            assert (await lanes.request("GET", "/")).text == "ok"
+            assert (await pool.request("GET", "/")).text == "ok"
     assert server.connections == 1
 
 
 async def test_requests_at_once_do_not_wait_for_each_other() -> None:
     server = Server()
-    async with server.lanes() as lanes:
+    async with server.pool() as pool:
         for _ in range(2):
-            await asyncio.gather(*(lanes.request("GET", "/") for _ in range(20)))
+            await asyncio.gather(*(pool.request("GET", "/") for _ in range(20)))
     assert server.connections == 20
 
 
 async def test_a_failed_request_leaves_its_lane_usable() -> None:
     server = Server()
-    async with server.lanes() as lanes:
+    async with server.pool() as pool:
         with pytest.raises(httpx.TimeoutException):
-            await lanes.request("GET", "/", timeout=0.01)
-        assert (await lanes.request("GET", "/")).text == "ok"
+            await pool.request("GET", "/", timeout=0.01)
+        assert (await pool.request("GET", "/")).text == "ok"

@@ -126,37 +126,37 @@ def _become(module: str, *arguments: str) -> int:
 
 
 def _up(rest: list[str]) -> int:
-    from rookery.local.resolved import print_services
-    from rookery.local.settings import UpSettings
+    from launcher.dry_run import print_services
+    from launcher.settings import UpSettings
 
     settings = UpSettings.parse(rest, prog="rookery up", show=print_services)
     from rich.console import Console
 
-    from rookery.local.up import up
+    from launcher.up import up
 
     return up(settings, Console())
 
 
 def _demo(rest: list[str]) -> int:
-    from rookery.local.resolved import print_services
-    from rookery.local.settings import DemoSettings
+    from launcher.dry_run import print_services
+    from launcher.settings import DemoSettings
 
     settings = DemoSettings.parse(rest, prog="rookery demo", show=print_services)
     from rich.console import Console
 
-    from rookery.local.demo import demo
+    from launcher.demo import demo
 
     return demo(settings, Console())
 
 
 def _status(rest: list[str]) -> int:
-    from rookery.cli.status import StatusSettings, status
+    from launcher.status import StatusSettings, status
 
     return status(StatusSettings.parse(rest, prog="rookery status"))
 
 
 def _exporter(rest: list[str]) -> int:
-    from rookery.cli.exporter import ExporterSettings, export
+    from launcher.exporter import ExporterSettings, export
     from rookery.errors import SetupError
 
     settings = ExporterSettings.parse(rest, prog="rookery exporter")
@@ -166,23 +166,23 @@ def _exporter(rest: list[str]) -> int:
 
 
 def _plot(rest: list[str]) -> int:
-    from rookery.plots.settings import PlotSettings
+    from launcher.plots.settings import PlotSettings
 
     settings = PlotSettings.parse(rest, prog="rookery plot")
     from rich.console import Console
 
-    from rookery.plots.command import plot
+    from launcher.plots.command import plot
 
     return plot(settings, Console())
 
 
 def _compare(rest: list[str]) -> int:
-    from rookery.plots.settings import CompareSettings
+    from launcher.plots.settings import CompareSettings
 
     settings = CompareSettings.parse(rest, prog="rookery compare")
     from rich.console import Console
 
-    from rookery.plots.command import compare_runs
+    from launcher.plots.command import compare_runs
 
     return compare_runs(settings, Console())
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.local.settings import UpSettings
 from rookery.origins import Origins
 
 S = TypeVar("S", bound=UpSettings)

@@ -15,17 +15,17 @@ from typing import Self
 
 from rich.console import Console
 
+from launcher import dashboard
+from launcher.observer import Observer, Snapshot
+from launcher.plan import HOST, Plan, make_plan
+from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
+from launcher.settings import UpSettings
+from launcher.supervisor import Supervisor
+from launcher.terminal import Display, display
 from rookery.hub import model_folder
-from rookery.local import board
-from rookery.local.child import Watchdog
-from rookery.local.observer import Observer, Snapshot
-from rookery.local.plan import HOST, Plan, make_plan
-from rookery.local.ports import Ports, PortTaken
-from rookery.local.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
-from rookery.local.settings import UpSettings
-from rookery.local.supervisor import Supervisor
-from rookery.local.terminal import Display, display
 from rookery.logs import TextFormatter
+from rookery.processes.child import Watchdog
+from rookery.processes.ports import Ports, PortTaken
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ class Session:
         goal = f" of {self.settings.steps}" if self.settings.steps else ""
         parts.append(f"step {self.steps_done}{goal}")
         if self._training_since is not None:
-            parts.append(board.duration(time.monotonic() - self._training_since))
+            parts.append(dashboard.duration(time.monotonic() - self._training_since))
         self._display.show("  ".join(parts), self._supervisor.members, self._observer.snapshot)
 
     def _remember(self) -> None:

@@ -5,12 +5,12 @@ import subprocess
 import sys
 from contextlib import suppress
 
+from launcher.plan import HOST, make_plan
+from launcher.runs import kept_origins, settle_settings
+from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.local.plan import HOST, make_plan
-from rookery.local.ports import Ports
-from rookery.local.runs import kept_origins, settle_settings
-from rookery.local.settings import UpSettings
 from rookery.origins import last_origins
+from rookery.processes.ports import Ports
 
 LEARNING = ("rollouts", "trainer")
 

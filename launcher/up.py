@@ -2,9 +2,9 @@
 
 from rich.console import Console
 
-from rookery.local.runs import settle_settings
-from rookery.local.session import End, Session
-from rookery.local.settings import UpSettings
+from launcher.runs import settle_settings
+from launcher.session import End, Session
+from launcher.settings import UpSettings
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells expect it."""

@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from launcher.plots.comparison import Comparison, compare
+from launcher.plots.intervals import Interval
+from launcher.plots.runs import Run, alone, find_runs, group_seeds
+from launcher.plots.settings import CompareSettings, PlotSettings
 from rookery.errors import InvalidInput, SetupError
 from rookery.plots import CURVES_FILE
-from rookery.plots.comparison import Comparison, compare
-from rookery.plots.intervals import Interval
 from rookery.plots.panels import choose
 from rookery.plots.picture import FORMATS, Curve, draw
-from rookery.plots.runs import Run, alone, find_runs, group_seeds
-from rookery.plots.settings import CompareSettings, PlotSettings
 from rookery.plots.steps import keys_of
 
 

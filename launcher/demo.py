@@ -16,15 +16,15 @@ from statistics import fmean
 
 from rich.console import Console
 
+from launcher import dashboard
+from launcher.observer import METRICS_FILE, WINDOW
+from launcher.plan import Plan, is_gpt2
+from launcher.runs import settle_settings
+from launcher.session import End, Session
+from launcher.settings import DemoSettings
+from launcher.up import INTERRUPTED
 from rookery.clients import InferenceClient
 from rookery.errors import RookeryError, SetupError
-from rookery.local import board
-from rookery.local.observer import METRICS_FILE, WINDOW
-from rookery.local.plan import Plan, is_gpt2
-from rookery.local.runs import settle_settings
-from rookery.local.session import End, Session
-from rookery.local.settings import DemoSettings
-from rookery.local.up import INTERRUPTED
 from rookery.plots.steps import read_metrics
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, policy_name
@@ -107,7 +107,7 @@ def report_training(settings: DemoSettings, session: Session, reason: str, conso
         "account": {**asdict(run), "astray": run.astray} if run else None,
     }
     (run_dir / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n")
-    console.print(board.side_by_side(board.flow(snapshot), board.learning(steps, window=window)))
+    console.print(dashboard.side_by_side(dashboard.flow(snapshot), dashboard.learning(steps, window=window)))
     status = subprocess.run(
         [sys.executable, "-m", "services.arena", "curve", str(run_dir)], check=False
     ).returncode

@@ -8,9 +8,9 @@ from typing import Protocol, Self
 from rich.console import Console
 from rich.live import Live
 
-from rookery.local import board
-from rookery.local.observer import Snapshot
-from rookery.local.supervisor import Member, State
+from launcher import dashboard
+from launcher.observer import Snapshot
+from launcher.supervisor import Member, State
 
 LINE_EVERY_S = 5.0
 """Between two step lines of the plain display."""
@@ -54,7 +54,7 @@ class LiveDisplay:
 
     def show(self, title: str, members: Sequence[Member], snapshot: Snapshot) -> None:
         if self._live.is_started:
-            self._live.update(board.screen(title, members, snapshot), refresh=True)
+            self._live.update(dashboard.screen(title, members, snapshot), refresh=True)
 
     def say(self, text: str) -> None:
         self._live.console.print(text, soft_wrap=True, highlight=False)
@@ -89,7 +89,7 @@ class PlainDisplay:
         last = snapshot.steps[-1] if snapshot.steps else {}
         if last.get("step") != self._step and time.monotonic() - self._line_at >= LINE_EVERY_S:
             self._step, self._line_at = last.get("step"), time.monotonic()
-            self.say(board.step_line(last))
+            self.say(dashboard.step_line(last))
 
     def say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, highlight=False)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from launcher.devices import count_gpus, place
+from launcher.overrides import Overrides, as_flag
+from launcher.probes import probe_redis
+from launcher.redis_server import redis_argv
+from launcher.settings import UpSettings
 from rookery.errors import SetupError
 from rookery.hub import cached
-from rookery.local.child import Command
-from rookery.local.devices import count_gpus, place
-from rookery.local.overrides import Overrides, as_flag
-from rookery.local.ports import Ports
-from rookery.local.probes import probe_redis
-from rookery.local.redis_server import redis_argv
-from rookery.local.settings import UpSettings
 from rookery.masking import mask_setting
 from rookery.presets import read_preset
+from rookery.processes.child import Command
+from rookery.processes.ports import Ports
 
 HOST = "127.0.0.1"
 

@@ -12,11 +12,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from launcher import dashboard
+from launcher.observer import Observer, Snapshot
+from launcher.plan import HOST, PORTS
+from launcher.runs import ENDPOINTS_FILE, latest_endpoints
 from rookery.errors import SetupError
-from rookery.local import board
-from rookery.local.observer import Observer, Snapshot
-from rookery.local.plan import HOST, PORTS
-from rookery.local.runs import ENDPOINTS_FILE, latest_endpoints
 from rookery.masking import mask_setting
 from rookery.settings import RedisUrl, Settings
 
@@ -77,8 +77,8 @@ def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every
 
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
     title = Text(f"run {place['run']} at {mask_setting(place['redis_url'])}", "bold")
-    tables = board.side_by_side(board.probes(snapshot.probes), board.flow(snapshot))
-    return Group(title, tables, board.learning(snapshot.steps))
+    tables = dashboard.side_by_side(dashboard.probes(snapshot.probes), dashboard.flow(snapshot))
+    return Group(title, tables, dashboard.learning(snapshot.steps))
 
 
 def _place(settings: StatusSettings) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from rookery.errors import RookeryError, SetupError
-from rookery.local.child import Child, Command, Watchdog, last_lines
-from rookery.local.ports import PortTaken, somebody_listens
+from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.ports import PortTaken, somebody_listens
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery import arbiter
+from rookery import rookworld_env
 from rookery.errors import InvalidInput
 
 QUIET = (0.001, False, False)
@@ -69,7 +69,7 @@ DRAWN = (0.5, True, False)
     ],
 )
 def test_legal_moves(fen: str, move: str, next_fen: str, result: tuple[float, bool, bool]) -> None:
-    line = arbiter.step(fen, move)
+    line = rookworld_env.step(fen, move)
     assert line.next_fen == next_fen
     assert (line.reward, line.terminated, line.truncated) == result
 
@@ -89,19 +89,19 @@ def test_legal_moves(fen: str, move: str, next_fen: str, result: tuple[float, bo
     ],
 )
 def test_illegal_moves_leave_the_board_and_truncate(fen: str, move: str) -> None:
-    line = arbiter.step(fen, move)
+    line = rookworld_env.step(fen, move)
     assert (line.next_fen, line.reward, line.terminated, line.truncated) == (fen, -1.0, False, True)
 
 
 def test_after_the_end_every_move_is_illegal_and_the_game_still_over() -> None:
-    line = arbiter.step("R5k1/5ppp/8/8/8/8/8/6K1 b - - 1 1", "g8h8")
+    line = rookworld_env.step("R5k1/5ppp/8/8/8/8/8/6K1 b - - 1 1", "g8h8")
     assert (line.next_fen, line.reward, line.terminated, line.truncated) == (line.fen, -1.0, True, True)
 
 
 def test_history_keeps_ten_moves_the_last_one_included() -> None:
     recent = tuple(f"a{n % 8 + 1}b1" for n in range(10))
-    assert arbiter.step(chess.STARTING_FEN, "e2e4", recent=recent).recent == (*recent[1:], "e2e4")
-    assert arbiter.step(chess.STARTING_FEN, "e2e4").recent == ("e2e4",)
+    assert rookworld_env.step(chess.STARTING_FEN, "e2e4", recent=recent).recent == (*recent[1:], "e2e4")
+    assert rookworld_env.step(chess.STARTING_FEN, "e2e4").recent == ("e2e4",)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_history_keeps_ten_moves_the_last_one_included() -> None:
 )
 def test_a_question_that_is_none_is_refused(fen: str, move: str) -> None:
     with pytest.raises(InvalidInput):
-        arbiter.step(fen, move)
+        rookworld_env.step(fen, move)
 
 
 @given(st.data())
@@ -118,7 +118,7 @@ def test_agrees_with_a_replayed_game(data: st.DataObject) -> None:
     board = chess.Board()
     for _ in range(data.draw(st.integers(1, 30))):
         move = data.draw(st.sampled_from(sorted(board.legal_moves, key=chess.Move.uci)))
-        line = arbiter.step(board.fen(), move.uci())
+        line = rookworld_env.step(board.fen(), move.uci())
         board.push(move)
         assert (line.next_fen, line.truncated) == (board.fen(), False)
         if board.outcome():
@@ -134,11 +134,11 @@ def test_legality_is_exactly_python_chess(start: int, end: int, promotion: str) 
     legal = {legal.uci() for legal in chess.Board(fen).legal_moves} | {
         "e1h1"
     }  # castling, as python-chess reads it
-    assert arbiter.step(fen, move).truncated == (move not in legal)
+    assert rookworld_env.step(fen, move).truncated == (move not in legal)
 
 
 @pytest.mark.shared_data
 def test_agrees_with_the_published_openings(shared_data: Path) -> None:
     for row in json.loads((shared_data / "rookworld/trl/opening_dataset_train.json").read_text()):
         fen = row["prompt"].removeprefix("A: ").split("+")[0]
-        assert arbiter.step(fen, row["move"]).next_fen == row["expected_fen"]
+        assert rookworld_env.step(fen, row["move"]).next_fen == row["expected_fen"]

@@ -1,4 +1,4 @@
-"""What of the reward service is tried again, how often, and how its faults are told."""
+"""Which reward-service calls are retried, and how failures are reported."""
 
 import grpc
 
@@ -7,10 +7,10 @@ from rookery.errors import PeerFault
 TRIES = 4
 
 BACKOFF_S = (0.2, 0.5, 1.0)
-"""Pauses between the tries."""
+"""Pauses between the attempts."""
 
 REFUSALS = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED})
-"""Asked again, it would be refused again."""
+"""Status codes that a retry cannot change."""
 
 
 def reason_of(error: grpc.aio.AioRpcError | PeerFault) -> str:

@@ -17,8 +17,8 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from launcher.probes import TIMEOUT_S, probe
 from rookery.errors import Unavailable
-from rookery.local.probes import TIMEOUT_S, probe
 from rookery.streams import RunStreams
 from rookery.streams.account import Overview
 

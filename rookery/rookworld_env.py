@@ -1,7 +1,7 @@
-"""The environment that RookWorld's `A:` task describes: a board, a move, and what comes of it.
+"""The environment of RookWorld's `A:` task: a board and a move in, the next state and reward out.
 
-Played by python-chess, with true legality: the published lines call a move illegal only when it starts
-from an empty square. A FEN shows no repetition, so none ever ends a game here.
+python-chess decides legality. (The published data set calls a move illegal only if it starts from an empty
+square.) Repetitions are not visible in a FEN, so they never end a game here.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ ILLEGAL_REWARD = -1.0
 
 
 def step(fen: str, move: str, *, recent: Sequence[str] = ()) -> rookworld.StateLine:
-    """The environment: `move` played on `fen`, after the moves `recent`.
+    """Plays `move` on `fen`, after the moves `recent`; returns the `A:` line of the step.
 
-    An illegal move leaves the board as it was, costs `ILLEGAL_REWARD` and truncates the game. The reward
-    of a legal one is its mover's. A repetition cannot be seen in a FEN and never ends a game here.
+    An illegal move leaves the board unchanged, gets `ILLEGAL_REWARD` and truncates the game. The reward of
+    a legal move is from the view of the side that played it.
 
     >>> line = step("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "a1a8")
     >>> line.next_fen, line.reward, line.terminated, line.truncated
     ('R5k1/5ppp/8/8/8/8/8/6K1 b - - 1 1', 1.0, True, False)
 
     Raises:
-        InvalidInput: `fen` is no FEN, or `move` is not written in UCI.
+        InvalidInput: `fen` is not a FEN, or `move` is not in UCI.
     """
     if not rookworld.is_fen(fen):
         raise InvalidInput(f"not a FEN: {fen[: rookworld.MAX_ANSWER_CHARS]!r}")

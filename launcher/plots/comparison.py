@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rookery.errors import InvalidInput
-from rookery.plots.intervals import (
+from launcher.plots.intervals import (
     LEVEL,
     RESAMPLES,
     Floats,
@@ -17,7 +16,8 @@ from rookery.plots.intervals import (
     over_blocks,
     over_seeds,
 )
-from rookery.plots.runs import Configuration, Run
+from launcher.plots.runs import Configuration, Run
+from rookery.errors import InvalidInput
 from rookery.plots.steps import Step, keys_of, matching, series
 
 KEYS = (

@@ -1,4 +1,4 @@
-"""One child process in a group of its own: started, watched, ended with all its descendants."""
+"""A child process in its own process group, ended together with all its descendants."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rookery.local import watchdog
+from rookery.processes import watchdog
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rookery.local.observer import WINDOW, Snapshot
-from rookery.local.supervisor import Member, State
+from launcher.observer import WINDOW, Snapshot
+from launcher.supervisor import Member, State
 from rookery.streams.account import Overview
 
 _COLOURS = {

@@ -1,0 +1,7 @@
+"""`python -m launcher`: the `rookery` command where it is not on the PATH."""
+
+import sys
+
+from launcher.command import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Child processes: started, given ports, ended with all their descendants."""
