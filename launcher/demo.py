@@ -135,7 +135,7 @@ def write_held_out(settings: DemoSettings, run_dir: Path) -> Path:
 
 
 def serve_both(plan: Plan, run: str) -> tuple[str, str]:
-    """Makes the server answer under the first and the last version's names; the names.
+    """Makes the server serve the first and the last version at once; returns their names.
 
     Raises:
         RookeryError: there is no second version, or the server refuses one of them.
@@ -145,13 +145,13 @@ def serve_both(plan: Plan, run: str) -> tuple[str, str]:
         raise RookeryError(f"run {run!r} has no policy")
     first = Path(last.path).parent / policy_name(0)
     weights = hashlib.sha256((first / _WEIGHTS).read_bytes()).hexdigest()
-    both = last, Adapter(PolicyVersion(0, weights), str(first), last.base_model)
+    both = Adapter(PolicyVersion(0, weights), str(first), last.base_model), last
     asyncio.run(_reload(plan.url("inference"), both))
     return policy_name(0), last.version.name
 
 
 async def _reload(url: str, adapters: Iterable[Adapter]) -> None:
-    # The newest few loaded stay served, so the last version does not leave when the first comes back.
+    # Going back ends the names of all later versions, so the last version comes after the first.
     async with InferenceClient(url, timeout_s=_RELOAD_TIMEOUT_S) as inference:
         for adapter in adapters:
             await inference.reload(adapter, rollback=True)

@@ -38,8 +38,8 @@ async def judge(target: str | None, *, nodes: int = 1000) -> AsyncIterator[Rewar
             await client.close()
         return
     with tempfile.TemporaryDirectory() as folder, Ports(_HOST) as ports:
-        log, port, grpc_port = Path(folder) / "reward.log", ports.choose(0), ports.choose(0)
-        flags = ("--port", port, "--grpc-port", grpc_port, "--nodes", nodes)
+        log, grpc_port = Path(folder) / "reward.log", ports.choose(0)
+        flags = ("--port", 0, "--grpc-port", grpc_port, "--nodes", nodes)
         argv = (sys.executable, "-m", "services.reward", *map(str, flags))
         guard = Watchdog()
         child = Child(Command("reward", argv, log), guard)
