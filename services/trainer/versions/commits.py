@@ -149,7 +149,7 @@ def to_resume(
 
 def _has_gone_back(found: Mapping[int, Path], *, to: int) -> bool:
     """Whether the newest sound version comes from `to` already."""
-    for folder in reversed(found.values()):
+    for folder in reversed(list(found.values())):
         try:
             _check_files(folder)
             return bool(_state(folder)["went_back_to"] == to)
