@@ -99,6 +99,7 @@ class Attempts:
             else:
                 self._write({name: count for name, count in self._counts.items() if name != group.id})
         if len(groups) == len(reasons) > 1:
+            self._write({})  # the next start, with the fault mended, tries them anew
             raise ArithmeticError(f"no group of the batch can be trained on: {'; '.join(reasons.values())}")
         return reasons
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from rookery.errors import SetupError
@@ -47,7 +48,7 @@ def train(
     """Trains until `max_steps` or `stopping`."""
     leader = Leader(Trainee.of(settings, policy, world))
     commit = _begin(settings, leader, streams)
-    publisher.publish(_adapter(policy, commit))
+    publisher.publish(_adapter(settings, commit))
     intake = _intake(settings, policy, streams, commit, epoch=epoch, stopping=stopping)
     attempts = Attempts(settings.run_dir, leader)
     meter = Meter(policy.model, policy.device, devices=world.size)
@@ -58,7 +59,7 @@ def train(
     ):
         report.recover(commit.row)
         while not settings.max_steps or commit.version.number < settings.max_steps:
-            adapter = _adapter(policy, commit)
+            adapter = _adapter(settings, commit)
             batch = intake.next_batch(
                 version=commit.version.number,
                 while_waiting=lambda adapter=adapter: publisher.republish(adapter),  # type: ignore[misc]
@@ -97,7 +98,7 @@ def train(
             with _timed(phases, "settle"):
                 intake.settle(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
-                publisher.publish(_adapter(policy, commit))
+                publisher.publish(_adapter(settings, commit))
             attempts.committed()
             report.step(row, phases_s=phases, ages=ages_of(groups, version=number))
             # The versions that groups still to come were sampled from stay too: see `rescoring`.
@@ -115,6 +116,8 @@ def _begin(settings: TrainerSettings, leader: Leader, streams: RunStreams) -> Co
     else:
         leader.own.load(commit.folder)
         logger.info("resumes from %s", commit.folder)
+        if settings.from_version not in (None, commit.version.number):
+            logger.warning("the run has gone back to version %d before: not again", settings.from_version)
         commit = _as_newest(commit, settings, leader, streams)
     leader.begin(commit.folder)
     return commit
@@ -192,7 +195,9 @@ def _as_newest(commit: Commit, settings: TrainerSettings, leader: Leader, stream
     if published and published.version.number >= newest.number:
         newest = published.version
     if commit.version == newest:
-        return commit
+        # Nothing is given up now, and nothing must be when the trainer is started again with the same flag.
+        back = commit.went_back_to if settings.from_version is None else settings.from_version
+        return replace(commit, went_back_to=back)
     leader.begin(commit.folder)
     copy = _commit(
         settings,
@@ -236,8 +241,8 @@ def _commit(
     )
 
 
-def _adapter(policy: Policy, commit: Commit) -> Adapter:
-    return Adapter(commit.version, str(commit.folder), policy.base_identity)
+def _adapter(settings: TrainerSettings, commit: Commit) -> Adapter:
+    return Adapter(commit.version, str(commit.folder), settings.base_identity)
 
 
 @contextmanager

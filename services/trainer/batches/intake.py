@@ -170,12 +170,12 @@ class Intake:
         return None
 
     def _settle_known(self, held: Held, known: str) -> None:
-        """A group whose id is in the ledger, which has `known` of it (commits of before: the id alone).
+        """A group whose id is in the ledger, which has `known` of it.
 
         Committed before a crash and never acknowledged, its effect is in the weights. Made again, with other
         answers, because Redis had lost it, it is not.
         """
-        if known in (held.group.id, ledger_entry(held.group)):
+        if known == ledger_entry(held.group):
             self._settle([held.entry_id], "trained", label="redelivered")
         else:
             self._settle([held.entry_id], "dropped:remade", label="remade")

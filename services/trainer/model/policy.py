@@ -3,7 +3,6 @@
 Other policies differ in what learns and what a commit holds of it; see `gpt2.policy`, `value_head`.
 """
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
-from rookery.hub import identity
 from services.trainer.batches.tensors import MicroBatch
 from services.trainer.distributed.sharding import place
 from services.trainer.fitting.backbone import load_causal_lm
@@ -54,11 +52,6 @@ class Policy:
         )
         self.model = place(adapted, self.device, sharding=settings.sharding).train()
         self._body: Any = self.model.get_base_model().base_model
-
-    @cached_property
-    def base_identity(self) -> str:
-        """The base model by name and content, as servers compare it."""
-        return identity(self.base_model)
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:

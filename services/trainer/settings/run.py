@@ -1,6 +1,7 @@
 """Settings of the trainer of a run."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
@@ -133,9 +134,17 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
         """Where versions are committed; the inference servers' adapter root."""
         return (self.run_dir / "adapters").absolute()
 
+    @cached_property
+    def base_identity(self) -> str:
+        """The base model by name and content, as servers compare it.
+
+        Read once: what is written there later is not what this process trains on.
+        """
+        return identity(str(self.model))
+
     def fingerprint(self) -> dict[str, str]:
         """What must not change when a run resumes."""
         fields = ("lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
-        own = {"model": identity(str(self.model)), **{name: str(getattr(self, name)) for name in fields}}
+        own = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
         critic = {"critic": "value head"} if self.objective == "ppo" else {}
         return {**own, **critic, **({"base": "int8"} if self.int8_base else {})}

@@ -148,13 +148,14 @@ def to_resume(
 
 
 def _has_gone_back(found: Mapping[int, Path], *, to: int) -> bool:
-    """Whether the newest version is sound and comes from `to` already."""
-    folder = found[max(found)]
-    try:
-        _check_files(folder)
-        return bool(_state(folder)["went_back_to"] == to)
-    except SetupError:
-        return False
+    """Whether the newest sound version comes from `to` already."""
+    for folder in reversed(list(found.values())):
+        try:
+            _check_files(folder)
+            return bool(_state(folder)["went_back_to"] == to)
+        except SetupError:
+            continue
+    return False
 
 
 def _read(

@@ -152,6 +152,17 @@ def test_a_run_goes_back_once_however_often_it_is_started(tmp_path: Path) -> Non
     assert commits.to_resume(tmp_path, fingerprint=PRINT, from_version=1) == source
 
 
+def test_damage_after_a_run_went_back_does_not_send_it_back_again(tmp_path: Path) -> None:
+    """A supervisor starts the trainer with the flags of before: the versions made since are sound but one."""
+    for number, back in ((1, None), (2, None), (3, 1), (4, 1)):
+        newest = commits.write(
+            tmp_path, number=number, files=FILES, ledger=(), fingerprint=PRINT, went_back_to=back
+        )
+    _rot(newest.folder)
+    with pytest.raises(SetupError, match=r"policy-v000004/.* is damaged.* --from-version 3$"):
+        commits.to_resume(tmp_path, fingerprint=PRINT, from_version=1)
+
+
 def test_what_is_no_number_is_never_committed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         commits.write(

@@ -84,12 +84,16 @@ def test_a_resume_that_is_refused_leaves_the_kept_settings(
 
 
 def test_other_weights_under_the_name_of_its_model_are_no_model_to_resume_with(tmp_path: Path) -> None:
-    settings = TrainerSettings(model=tmp_path, run_dir=tmp_path)
-    known = []
+    known, first = [], None
     for value in (1.0, 1.0, 2.0):
         save_file({"w": torch.full((4,), value)}, tmp_path / "model.safetensors")
+        settings = TrainerSettings(model=tmp_path, run_dir=tmp_path)
+        first = first or settings
         known.append(settings.fingerprint()["model"])
     assert known[0] == known[1] != known[2]
+    assert first is not None
+    assert first.fingerprint()["model"] == known[0], "a trainer that runs has the weights it began with"
+    assert first.model_dump() == settings.model_dump()
     assert all(name.startswith(f"{tmp_path}@sha256:") for name in known)
 
 
