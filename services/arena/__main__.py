@@ -1,4 +1,4 @@
-"""`python -m services.arena evaluate | curve`: parses flags first, loads the heavy parts after."""
+"""`python -m services.arena evaluate | curve`. Flags are parsed first, so that `--help` imports nothing heavy."""
 
 import asyncio
 import sys
