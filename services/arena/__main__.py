@@ -1,4 +1,4 @@
-"""`python -m services.arena evaluate | curve`. Flags are parsed first, so that `--help` imports nothing heavy."""
+"""`python -m services.arena evaluate | curve`. Flags are parsed before the large packages are imported."""
 
 import asyncio
 import sys

@@ -1,8 +1,8 @@
 """Asks a policy about every position and has its answers judged by the reward service.
 
-Two policies are asked one after the other, so that a server with few adapter slots need not swap between them.
-Sample i of a position has the same seed for both. If a request fails for good, the evaluation stops: no answer
-is made up, and no position is left out silently.
+Two policies are asked one after the other, so that a server with few adapter slots need not swap between
+them. Sample i of a position has the same seed for both. If a request fails for good, the evaluation stops: no
+answer is made up, and no position is left out silently.
 """
 
 import asyncio

@@ -47,7 +47,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The metrics over all positions, or over those of one phase or colour, and how many positions these are."""
+    """The metrics over all positions or those of one phase or colour, and the number of these positions."""
 
     positions: int
     comparisons: Mapping[str, Comparison]

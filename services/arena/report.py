@@ -95,7 +95,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _curves(folder: Path) -> dict[Theme, bytes]:
-    """The learning curve in both themes. If the run has no metrics, logs a warning and returns an empty dict."""
+    """The learning curve in both themes. Empty, with a warning in the log, if the run has no metrics."""
     try:
         steps = read_metrics(folder / METRICS_FILE)
         return {"light": overview(steps, theme="light"), "dark": overview(steps, theme="dark")}

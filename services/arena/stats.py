@@ -30,7 +30,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A mean as the sums and counts of its positions: entry i has position i's sum over its answers, and their number.
+    """A mean as sums and counts: entry i has the sum over position i's answers, and their number.
 
     >>> Ratio.of([3.0, 1.0], [4, 4]).mean
     0.5
@@ -60,8 +60,8 @@ class Ratio:
 class Estimate:
     """A mean and its percentile interval. Each is None if there are no answers, or too few.
 
-    An interval of width zero means that all positions in the sample have the same value, not that the truth is
-    known exactly: of other positions, up to about 3 in n may still differ.
+    An interval of width zero means that all n positions have the same value, not that the truth is known
+    exactly: of other positions, up to about 3 in n may still differ.
     """
 
     mean: float | None
