@@ -58,7 +58,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean and its percentile interval. Each is None if there are no answers, or too few.
+    """A mean and its percentile interval. `mean` is None without answers, `ci95` with none or too few.
 
     An interval of width zero means that all n positions have the same value, not that the truth is known
     exactly: of other positions, up to about 3 in n may still differ.

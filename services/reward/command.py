@@ -33,6 +33,7 @@ examples:
 
 Each line of the file is the body of a POST /v1/score: {"fen": ..., "response": ...}. The output has one
 verdict per line. A line that cannot be judged has a problem in its place, and the exit status is then 1.
+With --file, the flags --scheme, --task, --move and --truncated are ignored: each line has its own fields.
 Engine settings are read from REWARD_* variables.
 """
 
