@@ -48,8 +48,8 @@ NEAR = 0.8
 PERFECT = 1.0
 
 TOLERANCE = 0.05
-"""In win probability. Lichess calls a loss below it not even an inaccuracy (lichess-org/lila, Advice.scala:
-a tenth of the range [-1, 1])."""
+"""In win probability. Lichess does not call a smaller loss an inaccuracy (lichess-org/lila, Advice.scala: a
+tenth on its scale of [-1, 1])."""
 
 SOUND_SHARE = 0.8
 """The share of evaluations that must be right: one in five may be wrong."""
@@ -134,6 +134,7 @@ def grade_policy(answer: PolicyAnswer, truth: PolicyTruth) -> Grade:
 def _step(regret: float, loss: float, sound: float) -> float:
     if regret <= EXACT and loss <= EXACT and sound == 1.0:
         return PERFECT
+    # With no field right the step is still SOME, because the best move is legal.
     right = (regret <= TOLERANCE) + (loss <= TOLERANCE) + (sound >= SOUND_SHARE)
     return (SOME, SOME, MOST, NEAR)[right]
 
