@@ -1,5 +1,4 @@
-"""Compares two policies on held-out positions and says how sure it is.
+"""Compares two policies on held-out positions, with confidence intervals.
 
-Asks the inference server and the reward service over the wire, like anyone else would; it trains
-nothing and serves nothing.
+It is a client of the inference server and the reward service. It trains nothing and serves nothing.
 """

@@ -1,4 +1,4 @@
-"""`python -m services.arena evaluate | curve`: parses flags first, loads the heavy parts after."""
+"""`python -m services.arena evaluate | curve`. Flags are parsed before the large packages are imported."""
 
 import asyncio
 import sys

@@ -1,8 +1,8 @@
-"""Asks two policies the same questions and has every answer judged.
+"""Asks a policy about every position and has its answers judged by the reward service.
 
-One side after the other, so that a server with few adapter slots never drains one policy for the
-other. Both sides draw sample i of a position with the same seed. A policy that answers with a fault
-stops the evaluation: nothing is guessed, no position silently left out.
+Two policies are asked one after the other, so that a server with few adapter slots need not swap between
+them. Sample i of a position has the same seed for both. If a request fails for good, the evaluation stops: no
+answer is made up, and no position is left out silently.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A served policy: `sha256` of its adapter, None where this process cannot know it."""
+    """A served policy. `sha256` is that of its adapter, None if this process cannot know it."""
 
     name: str
     sha256: str | None
@@ -45,16 +45,16 @@ class Questions:
 
     @property
     def greedy(self) -> Sampling:
-        """The same at temperature 0."""
+        """The same sampling settings at temperature 0."""
         return replace(self.sampling, temperature=0.0)
 
 
 async def find_policy(inference: InferenceClient, name: str) -> Policy:
-    """The served policy of that name.
+    """The served policy `name`. The name `policy` is resolved to the current version.
 
     Raises:
-        NotFound: the server does not serve it; the message lists what it does serve.
-        PeerFault: it does not answer.
+        NotFound: the server does not serve it. The message lists what it serves.
+        PeerFault: the server does not answer.
     """
     served = await inference.served()
     if name not in served:
@@ -75,12 +75,13 @@ async def ask(
     concurrency: int,
     answered: Callable[[], None] = lambda: None,
 ) -> list[Answers]:
-    """The judged answers of `policy` in the order of `positions`; `answered` is called after each.
+    """The judged answers of `policy` in the order of `positions`. `answered` is called after each position.
 
     Raises:
         NotFound: the server no longer serves the policy.
-        InvalidInput: it or the reward service refuses a position.
-        PeerFault: one of them is away for good.
+        InvalidInput: the server or the reward service refuses a position.
+        PeerFault: the server or the reward service did not answer after several attempts.
+        WireError: a verdict has no finite reward or regret.
     """
     slots = asyncio.Semaphore(concurrency)
 
@@ -126,16 +127,20 @@ async def _answers(
 
 
 def position_seed(position: Position, *, seed: int) -> int:
-    """Seed of the position's first sample: the same for every policy, whatever else is asked.
+    """The seed of the position's first sample. It depends only on the position and `seed`.
 
-    31 bits less room for the samples that count on from it.
+    It has 30 bits, so that the seeds of the further samples, which count up from it, fit into 31.
     """
     digest = hashlib.sha256(f"{seed}:{position.id}:{position.fen}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 2
 
 
 def _sound(verdict: Verdict, *, fen: str) -> Verdict:
-    """Refuses what would poison a mean without a sound."""
+    """Returns `verdict`.
+
+    Raises:
+        WireError: its reward or regret is missing or not finite, which would silently spoil every mean.
+    """
     judged = (verdict.reward, verdict.regret if verdict.outcome is Outcome.LEGAL else 0.0)
     if any(value is None or not math.isfinite(value) for value in judged):
         raise WireError(f"verdict on {fen!r} without a finite reward and regret: {verdict!r}")
@@ -152,7 +157,7 @@ async def _patiently(call: Callable[[], Awaitable[Result]]) -> Result:
 
 
 def _sha256(path: Path) -> str | None:
-    """None when the adapter lies on another machine."""
+    """The SHA-256 of the file, or None if it is not on this machine."""
     if not path.is_absolute() or not path.is_file():
         return None
     return hashlib.sha256(path.read_bytes()).hexdigest()

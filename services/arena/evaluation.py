@@ -1,4 +1,4 @@
-"""Two policies on the same positions: all that a report of them is made of."""
+"""The result of an evaluation, from which the report is made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from services.arena.positions import Chosen
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The answers of both, and what they were asked."""
+    """The questions, the answers of both policies and the metrics. `seconds` is the time that it took."""
 
     chosen: Chosen
     questions: Questions

@@ -1,18 +1,19 @@
-"""What is measured: from scored answers to the metrics of a report.
+"""Computes the metrics of a report from judged answers.
 
-A policy gives each position one greedy answer and several sampled ones (temperature 1, nothing
-truncated: the distribution that was trained). Unless a metric says greedy, it is over the sampled.
+A policy gives one greedy answer and several sampled ones to each position. Samples are at temperature 1
+without truncation of the distribution, as in training. A metric is over the sampled answers unless its name
+says greedy.
 
 * legal_rate          share of sampled answers whose move is legal
 * legal_rate_greedy   the same for the greedy answer
-* reward              mean reward, in the units of the reward version; illegal answers count
+* reward              mean reward, in the units of the reward version, including illegal answers
 * regret_legal        regret summed over legal answers / number of legal answers, in win probability
-* box_rate            share of answers that end in a closed box holding the notation of a move,
-                      legal or not: every outcome but no_box, truncated, empty_box, too_long, unparsable
+* box_rate            share of answers that end in a closed box with the notation of a move, legal or not:
+                      all outcomes but no_box, truncated, empty_box, too_long, unparsable
 
-`regret_legal` compares different sets of answers: moves that were illegal before and are legal now
-enter on one side only, and they are the hard ones. `regret_both_legal` takes that effect out: only
-positions where both policies have a legal sample count, each with the mean over its legal samples.
+`regret_legal` compares different sets of answers: a move that was illegal before and is legal now counts for
+one policy only, and these are the hard positions. `regret_both_legal` removes this effect: only positions
+where both policies have a legal sample count, each with the mean over its legal samples.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from rookery.trace import Outcome, Phase, Position, Prompt, Trace
 from services.arena.stats import Comparison, Ratio, compare
 
 READABLE = frozenset({Outcome.LEGAL, Outcome.ILLEGAL, Outcome.AMBIGUOUS, Outcome.NULL_MOVE})
-"""Outcomes of an answer whose box was found, closed, and held the notation of a move."""
+"""The outcomes of answers with a closed box that has the notation of a move."""
 
 METRICS = ("legal_rate", "legal_rate_greedy", "reward", "regret_legal", "box_rate")
 FURTHER = ("regret_both_legal", "regret_legal_greedy", "reward_greedy", "best_move_rate")
@@ -36,7 +37,7 @@ COLOURS = ("white", "black")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one policy wrote for one position, judged."""
+    """The judged answers of one policy to one position."""
 
     position: Position
     prompt: Prompt
@@ -46,17 +47,17 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """All positions, or those of one phase or colour: how many, and every metric over them."""
+    """The metrics over all positions or those of one phase or colour, and the number of these positions."""
 
     positions: int
     comparisons: Mapping[str, Comparison]
 
 
 def measure(before: Sequence[Answers], after: Sequence[Answers], *, seed: int) -> dict[str, Part]:
-    """Every metric with its interval by part: `all`, the phases, `white` and `black` to move.
+    """Every metric with its interval, for each part: `all`, the phases, `white` and `black` to move.
 
     Raises:
-        ValueError: `before[i]` and `after[i]` do not answer the same position.
+        ValueError: `before` and `after` do not answer the same positions in the same order.
     """
     positions = [answers.position for answers in before]
     if positions != [answers.position for answers in after]:
@@ -79,7 +80,7 @@ def measure(before: Sequence[Answers], after: Sequence[Answers], *, seed: int) -
 
 
 def _parts(positions: Sequence[Position]) -> dict[str, NDArray[np.bool_]]:
-    """Which positions belong to each part; parts without any are left out."""
+    """A mask of the positions of each part. Parts without positions are left out."""
     members = {ALL: [True] * len(positions)}
     members |= {phase.value: [p.phase is phase for p in positions] for phase in Phase}
     members |= {colour: [mover(p) == colour for p in positions] for colour in COLOURS}
@@ -87,17 +88,17 @@ def _parts(positions: Sequence[Position]) -> dict[str, NDArray[np.bool_]]:
 
 
 def mover(position: Position) -> str:
-    """Whose turn it is: `white` or `black`."""
+    """The side to move: `white` or `black`."""
     return "white" if position.fen.split()[1] == "w" else "black"
 
 
 def readable(trace: Trace) -> bool:
-    """Whether its box held the notation of a move."""
+    """Whether the answer's box has the notation of a move."""
     return trace.verdict.outcome in READABLE
 
 
 def legal(trace: Trace) -> bool:
-    """Whether its move is legal."""
+    """Whether the answer is a legal move."""
     return trace.verdict.outcome is Outcome.LEGAL
 
 

@@ -1,6 +1,6 @@
-"""The evaluation as one HTML page that needs nothing else: no script, no network, light and dark.
+"""Renders the evaluation as one self-contained HTML page, without scripts or network, in light and dark.
 
-Every text that a model, a file or a flag supplied is escaped here; page.html holds the layout.
+The layout is in page.html. Every text from a model, a file or a flag is escaped here.
 """
 
 import base64
@@ -39,7 +39,7 @@ _EXAMPLES_NOTE = (
 
 
 def render_page(evaluation: Evaluation, report: Mapping[str, Any], curves: Mapping[Theme, bytes]) -> str:
-    """The page of `evaluation`, whose report.json is `report`."""
+    """The page of `evaluation`. `report` is the content of its report.json, `curves` has PNGs by theme."""
     before, after = evaluation.policies
     count, samples = len(evaluation.chosen.positions), evaluation.questions.samples
     template = Template(files(__package__).joinpath("page.html").read_text())
@@ -80,7 +80,7 @@ def _estimate(name: str, estimate: Estimate, *, signed: bool = False) -> str:
 
 
 def _whiskers(comparison: Comparison) -> str:
-    """Both intervals on one axis, before above after."""
+    """An SVG of both intervals on one axis, before above after; empty if there is none."""
     sides = [("before", comparison.before, 9), ("after", comparison.after, 23)]
     drawn = [(css, side.mean, side.ci95, y) for css, side, y in sides if side.mean is not None and side.ci95]
     if not drawn:

@@ -1,7 +1,7 @@
-"""The positions of an evaluation: read, cleaned of doubles and of seen ones, drawn by seed.
+"""Reads the positions of an evaluation, removes duplicates and excluded ones, and draws some by seed.
 
-Two positions are the same when their first four FEN fields are, seen from the mover: a mirrored
-board with colours swapped asks the same question.
+Two positions are the same if their first four FEN fields agree after the board is mirrored so that White is
+to move.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The positions asked about and where from; the hash is None when a service gave them."""
+    """The positions of an evaluation and their source. `file_sha256` is None if they come from a service."""
 
     positions: tuple[Position, ...]
     source: str
@@ -33,7 +33,7 @@ class Chosen:
 
 
 def same_question(fen: str) -> str:
-    """What two positions share when they pose the same question.
+    """A text that is equal for two positions that ask the same question.
 
     >>> same_question("4k3/4p3/8/8/8/8/8/4K3 b - - 0 1") == same_question("4k3/8/8/8/8/8/4P3/4K3 w - - 9 40")
     True
@@ -42,10 +42,10 @@ def same_question(fen: str) -> str:
 
 
 def read_jsonl(path: Path) -> list[Position]:
-    """One position a line, as `python -m services.data sample` writes them.
+    """The positions of a file with one per line, as `python -m services.data sample` writes them.
 
     Raises:
-        InvalidInput: the file cannot be read, or a line is no position; the message names the line.
+        InvalidInput: the file cannot be read, or a line is not a position. The message names the line.
     """
     try:
         lines = path.read_text().splitlines()
@@ -59,11 +59,11 @@ def read_jsonl(path: Path) -> list[Position]:
 
 
 async def fetch(url: str, *, count: int, seed: int) -> list[Position]:
-    """The first `count` held-out positions of a data service's order; it may repeat itself.
+    """The first `count` held-out positions in a data service's order for `seed`. They may have duplicates.
 
     Raises:
-        PeerFault: it does not answer.
-        InvalidInput: it refuses, or answers with something else than positions.
+        PeerFault: the service does not answer, or answers with a status of 500 or more.
+        InvalidInput: the service refuses the request, or one of its positions is not valid.
     """
     async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S) as http:
         pages = [
@@ -89,10 +89,10 @@ async def _page(http: httpx.AsyncClient, *, count: int, offset: int, seed: int) 
 def choose(
     pool: Sequence[Position], *, count: int, seed: int, seen: Iterable[Position] = ()
 ) -> list[Position]:
-    """`count` different positions of `pool`, none of them in `seen`; the same seed draws the same.
+    """`count` different positions of `pool`, none of them in `seen`. The same seed draws the same ones.
 
     Raises:
-        InvalidInput: so many are not there.
+        InvalidInput: there are fewer.
     """
     taken = {same_question(position.fen) for position in seen}
     fresh = []
@@ -111,7 +111,7 @@ def choose(
 
 
 def fens_sha256(positions: Iterable[Position]) -> str:
-    """SHA-256 of the FENs in order, one a line: equal for two evaluations that asked the same."""
+    """SHA-256 of the FENs in order, one per line. It is equal for two evaluations of the same positions."""
     return hashlib.sha256("".join(f"{p.fen}\n" for p in positions).encode()).hexdigest()
 
 

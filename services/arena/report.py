@@ -1,6 +1,6 @@
-"""The evaluation as files of a run folder: report.json, answers.jsonl, report.html, learning_curve.png.
+"""Writes an evaluation to a run folder: report.json, answers.jsonl, report.html and learning_curve.png.
 
-Each file is replaced whole, so that a reader never meets half of one.
+Each file is replaced atomically, so that nobody reads an incomplete one.
 """
 
 import importlib.metadata
@@ -36,7 +36,7 @@ _PACKAGES = ("chess", "matplotlib", "numpy")
 
 
 def report_json(evaluation: Evaluation) -> dict[str, Any]:
-    """The report as JSON: `metrics` by name, side and figure; beside it what they are figures of."""
+    """The content of report.json: the metrics of both policies, and everything needed to evaluate again."""
     parts, questions = evaluation.parts, evaluation.questions
     verdicts = [t.verdict for side in (evaluation.before, evaluation.after) for a in side for t in _traces(a)]
     return {
@@ -72,7 +72,7 @@ def report_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def write(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
-    """Writes every file of the report into `folder`; report.json's content comes back."""
+    """Writes every file of the report into `folder` and returns the content of report.json."""
     folder.mkdir(parents=True, exist_ok=True)
     report = report_json(evaluation)
     curves = _curves(folder)
@@ -85,7 +85,7 @@ def write(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes beside `path`, then renames: the old file or the new one, never a mixture."""
+    """Replaces the file atomically: writes `content` to a temporary file beside `path`, then renames it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(content)
@@ -95,7 +95,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _curves(folder: Path) -> dict[Theme, bytes]:
-    """The learning curve in both themes; none, with a warning, where the run has no metrics."""
+    """The learning curve in both themes. Empty, with a warning in the log, if the run has no metrics."""
     try:
         steps = read_metrics(folder / METRICS_FILE)
         return {"light": overview(steps, theme="light"), "dark": overview(steps, theme="dark")}
@@ -125,7 +125,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
 
 
 def _outcomes(side: Sequence[Answers]) -> dict[str, int]:
-    """How many sampled answers came to each outcome."""
+    """The number of sampled answers with each outcome, largest first."""
     counts: dict[str, int] = {}
     for answers in side:
         for trace in answers.samples:
@@ -142,7 +142,10 @@ def _traces(answers: Answers) -> tuple[Trace, ...]:
 
 
 def _answer_lines(evaluation: Evaluation) -> str:
-    """Every answer with its verdict, a line for each position: enough to compute the report again."""
+    """The content of answers.jsonl: one line per position, with all answers and their verdicts.
+
+    This is enough to compute the metrics again.
+    """
     return "".join(
         json.dumps(
             {

@@ -1,4 +1,4 @@
-"""One evaluation from settings to files, with progress in the terminal."""
+"""Runs one evaluation, from settings to report files, with progress bars in the terminal."""
 
 import hashlib
 import time
@@ -33,10 +33,11 @@ _COLOURS = {"better": "green", "worse": "red", "unclear": "dim"}
 
 
 async def run(settings: EvaluateSettings, *, console: Console | None = None) -> dict[str, Any]:
-    """Evaluates and writes; report.json's content comes back.
+    """Evaluates, writes the report and returns the content of report.json.
 
     Raises:
-        RookeryError: see `find_policy`, `choose` and `ask`.
+        InvalidInput: there is no such prompt style, or the positions cannot be used.
+        RookeryError: see also `find_policy`, `choose` and `ask`.
     """
     console = console or Console()
     if settings.style not in STYLES:
@@ -74,7 +75,7 @@ async def _positions(settings: EvaluateSettings) -> Chosen:
         source, digest = settings.positions.name, hashlib.sha256(settings.positions.read_bytes()).hexdigest()
     else:
         url = str(settings.data_url)
-        # Doubles and excluded ones leave: ask for room.
+        # Twice as many as needed, because duplicates and excluded positions are removed.
         pool = await fetch(url, count=2 * settings.count, seed=settings.seed)
         source, digest = mask_setting(url), None
     positions = choose(pool, count=settings.count, seed=settings.seed, seen=seen)
@@ -124,7 +125,7 @@ def _progress(console: Console) -> Progress:
 
 
 def table(policies: tuple[Policy, Policy], part: Part) -> Table:
-    """Before, after and difference of every shown metric."""
+    """The terminal's table: before, after and difference of each metric in `NAMES`."""
     made = Table(
         title=f"{part.positions:,} held-out positions, 95% intervals",
         title_justify="left",

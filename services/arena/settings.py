@@ -1,4 +1,4 @@
-"""Settings of the arena's two commands."""
+"""Settings of `evaluate` and `curve`."""
 
 from pathlib import Path
 
@@ -9,38 +9,38 @@ from rookery.settings import Settings
 
 
 class EvaluateSettings(Settings):
-    """Compare two policies on held-out positions; writes report.json, report.html, learning_curve.png."""
+    """Compare two policies on held-out positions and write report.json, report.html, learning_curve.png."""
 
     model_config = SettingsConfigDict(env_prefix="ARENA_")
 
     inference_url: str = "http://127.0.0.1:8000"
-    """Server that serves both policies."""
+    """URL of the inference server that serves both policies."""
     reward_target: str = "dns:///127.0.0.1:50051"
     """gRPC address of the reward service."""
     data_url: str | None = None
-    """Data service to take held-out positions from; or give --positions."""
+    """URL of a data service with held-out positions. Give either this or --positions."""
     positions: Path | None = None
-    """JSONL of positions, one a line."""
+    """JSONL file with one position per line."""
     exclude: Path | None = None
-    """JSONL of positions the policies were trained on: never asked."""
+    """JSONL file of positions to leave out, such as those the policies were trained on."""
     before: str
-    """Served name of the earlier policy, as in policy-v000000."""
+    """Name under which the earlier policy is served, such as policy-v000000."""
     after: str
-    """Served name of the later policy."""
+    """Name under which the later policy is served."""
     style: str = "mover-squares"
-    """Prompt style, by name."""
+    """Name of the prompt style."""
     count: int = Field(default=500, ge=1)
-    """Positions to ask about."""
+    """Number of positions."""
     samples: int = Field(default=4, ge=1, le=64)
-    """Sampled answers to each position, beside the greedy one."""
+    """Sampled answers per position, in addition to the greedy one."""
     max_tokens: int = Field(default=32, ge=1)
-    """Longest answer, in tokens."""
+    """Most tokens of an answer."""
     seed: int = Field(default=0, ge=0)
-    """Draws positions, answers and resamples."""
+    """Seed of the drawn positions, the sampled answers and the bootstrap."""
     concurrency: int = Field(default=32, ge=1, le=1024)
-    """Positions in flight."""
+    """Positions asked at the same time."""
     out: Path
-    """Run folder: its metrics.jsonl is drawn, the reports are written there."""
+    """Run folder. The reports are written there; its metrics.jsonl, if any, gives the learning curve."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "EvaluateSettings":
@@ -55,4 +55,4 @@ class CurveSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="ARENA_CURVE_")
 
     run_dir: CliPositionalArg[Path]
-    """Run folder; learning_curve.png is written there."""
+    """Run folder with a metrics.jsonl. learning_curve.png is written there."""

@@ -1,13 +1,13 @@
-"""Means with honest intervals: a bootstrap over positions, paired between two policies.
+"""Means with confidence intervals, by a bootstrap over positions that is paired between two policies.
 
-Several answers to one position share its difficulty, so they are not independent draws: treated as
-such, a rate over 500 positions x 4 samples would claim the precision of 2,000. Positions are what
-was drawn at random, so positions are what gets drawn again. Both policies answer the same
-positions and every resample takes the same ones on both sides, so the difficulty that they share
-cancels out of the difference.
+The answers to one position are not independent, because they share its difficulty. If they were resampled as
+independent, a rate over 500 positions x 4 samples would seem as precise as 2,000 independent answers.
+Therefore whole positions are resampled, as they were what was drawn at random. Both policies answer the same
+positions, and every resample takes the same ones for both, so their common difficulty cancels out of the
+difference.
 
-Every figure here is a ratio of two sums over positions (legal answers / answers, regret / legal
-answers), numerator and denominator resampled together. This module knows no chess.
+Every figure here is a ratio of two sums over positions (legal answers / answers, regret / legal answers),
+whose numerator and denominator are resampled together. This module knows no chess.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -22,7 +22,7 @@ LEVEL = 0.95
 
 _CHUNK = 1_000
 _MOST_UNDEFINED = 0.05
-"""More resamples than this without a single answer to average, and there is no interval."""
+"""There is no interval if more than this share of the resamples has no answer to average."""
 
 Floats: TypeAlias = NDArray[np.float64]
 Key = TypeVar("Key", bound=Hashable)
@@ -30,7 +30,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A mean kept open: entry i holds position i's sum, and the number of answers it is a sum of.
+    """A mean as sums and counts: entry i has the sum over position i's answers, and their number.
 
     >>> Ratio.of([3.0, 1.0], [4, 4]).mean
     0.5
@@ -47,21 +47,21 @@ class Ratio:
 
     @property
     def mean(self) -> float | None:
-        """None where there is nothing to average."""
+        """The mean over all answers, or None if there are none."""
         total = float(self.counts.sum())
         return float(self.sums.sum()) / total if total else None
 
     def within(self, mask: NDArray[np.bool_]) -> "Ratio":
-        """The same, over the positions of `mask` alone."""
+        """The ratio over only the positions in `mask`."""
         return Ratio(np.where(mask, self.sums, 0.0), np.where(mask, self.counts, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean and its percentile interval. None: nothing to average, or too little for an interval.
+    """A mean and its percentile interval. `mean` is None without answers, `ci95` with none or too few.
 
-    An interval of width zero says that every position answered alike, not that the truth is known
-    exactly: up to about 3 in n of the other positions may still answer otherwise.
+    An interval of width zero means that all n positions have the same value, not that the truth is known
+    exactly: of other positions, up to about 3 in n may still differ.
     """
 
     mean: float | None
@@ -70,7 +70,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One metric on both sides; `difference` is after - before."""
+    """One metric of both policies. `difference` is after - before."""
 
     before: Estimate
     after: Estimate
@@ -80,10 +80,10 @@ class Comparison:
 def compare(
     pairs: Mapping[Key, tuple[Ratio, Ratio]], *, seed: int, resamples: int = RESAMPLES
 ) -> dict[Key, Comparison]:
-    """Before and after of every named pair, all over the same resamples of the same positions.
+    """Compares before and after of every named pair, all with the same resamples of the same positions.
 
     Raises:
-        ValueError: the pairs are not about the same number of positions, or about none.
+        ValueError: the pairs have different numbers of positions, or none.
 
     >>> half = Ratio.of([1.0, 0.0, 1.0, 0.0], [1, 1, 1, 1])
     >>> compare({"rate": (half, half)}, seed=0, resamples=100)["rate"].difference
@@ -101,7 +101,7 @@ def compare(
 
 
 def _resampled(sides: Sequence[Ratio], *, seed: int, resamples: int) -> Floats:
-    """Means by resample (row) and side (column); NaN where a resample holds nothing to average."""
+    """Means by resample (row) and side (column); NaN if a resample has no answer to average."""
     rng = np.random.default_rng(seed)
     sums = np.stack([side.sums for side in sides], axis=1)
     counts = np.stack([side.counts for side in sides], axis=1)
@@ -109,7 +109,7 @@ def _resampled(sides: Sequence[Ratio], *, seed: int, resamples: int) -> Floats:
     chunks = []
     for start in range(0, resamples, _CHUNK):
         size = min(_CHUNK, resamples - start)
-        # How often each position is drawn, instead of which: a resample is then one row of a product.
+        # Only how often each position is drawn matters, so all resamples of a chunk are one matrix product.
         weights = rng.multinomial(positions, np.full(positions, 1 / positions), size=size).astype(np.float64)
         drawn_counts = weights @ counts
         means = np.full_like(drawn_counts, np.nan)

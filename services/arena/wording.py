@@ -1,4 +1,4 @@
-"""How a metric is named and printed, for the page and the terminal alike."""
+"""Names and formats of the metrics, for the page and the terminal."""
 
 from services.arena.stats import Comparison, Estimate
 
@@ -10,14 +10,14 @@ NAMES = {
     "regret_both_legal": ("Regret, paired", "positions where both have a legal sample"),
     "box_rate": ("Readable box", "share of sampled answers with a move in a closed box"),
 }
-"""Title and explanation of each metric that is shown."""
+"""Title and explanation of each metric in the tables, by name."""
 
 _SHARES = frozenset({"legal_rate", "legal_rate_greedy", "box_rate"})
 _LOWER_IS_BETTER = frozenset({"regret_legal", "regret_both_legal"})
 
 
 def figure(name: str, value: float | None, *, signed: bool = False) -> str:
-    """One value in the metric's own form.
+    """The value as text, in the metric's unit; `-` for None.
 
     >>> figure("legal_rate", 0.875), figure("legal_rate", 0.25, signed=True), figure("reward", None)
     ('87.5%', '+25.0 pts', '-')
@@ -31,7 +31,7 @@ def figure(name: str, value: float | None, *, signed: bool = False) -> str:
 
 
 def interval(name: str, estimate: Estimate, *, signed: bool = False) -> str:
-    """The interval in brackets, or that there is none.
+    """The interval in brackets, or `no interval`.
 
     >>> interval("legal_rate", Estimate(0.5, (0.45, 0.55)))
     '[45.0, 55.0]'
@@ -44,12 +44,12 @@ def interval(name: str, estimate: Estimate, *, signed: bool = False) -> str:
 
 def _number(name: str, value: float, *, signed: bool) -> str:
     scale, digits = (100, 1) if name in _SHARES else (1, 3)
-    # z: what rounds to zero carries no minus.
+    # "z" prints a negative value that rounds to zero without its minus.
     return f"{scale * value:{'+' if signed else ''}z.{digits}f}"
 
 
 def judgement(name: str, comparison: Comparison) -> str:
-    """Whether the difference is settled: its interval lies on one side of zero."""
+    """`better` or `worse` if the interval of the difference lies on one side of zero, else `unclear`."""
     ci95 = comparison.difference.ci95
     if ci95 is None or ci95[0] <= 0 <= ci95[1]:
         return "unclear"

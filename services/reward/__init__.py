@@ -1,9 +1,9 @@
-"""(fen, response) to Verdict: parser, win probability, Stockfish pool, HTTP and gRPC.
+"""The reward: judges a model's answer to a chess position with Stockfish. In Python, over HTTP or over gRPC.
 
     from services.reward import reward
-    reward("6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1", r"\\boxed{Ra8#}")  # 0.0: nothing is better
+    reward("6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1", r"\\boxed{Ra8#}")  # 0.0: no move is better
 
-Importing this costs nothing; the first call starts Stockfish.
+The import is cheap. The first call starts Stockfish.
 """
 
 from typing import TYPE_CHECKING
@@ -21,12 +21,13 @@ __all__ = ["reward", "verdict", "verdicts"]
 def reward(board_state: str, model_response: str, *, scheme: str = "", truncated: bool = False) -> float:
     """The reward of `model_response` as an answer to the position `board_state`, a FEN.
 
-    Under the default scheme the change in win probability, in [-1, 0]; below -1 without a legal move.
+    With the default scheme, this is the change in win probability, in [-1, 0]. It is below -1 if the answer
+    is not a legal move. `truncated` means that the completion was cut at its token limit.
 
     Raises:
-        InvalidInput: no FEN, or a position without a legal move.
-        EngineFault: Stockfish died; call again.
-        SetupError: there is no Stockfish.
+        InvalidInput: the FEN or the scheme is not valid, or the position has no legal move.
+        EngineFault: Stockfish died. Call again.
+        SetupError: Stockfish was not found.
     """
     return verdict(board_state, model_response, scheme=scheme, truncated=truncated).reward
 
@@ -40,7 +41,7 @@ def verdict(
     task: str = "",
     move: str = "",
 ) -> "Verdict":
-    """The whole judgement behind `reward`; raises the same."""
+    """The full verdict behind `reward`. Raises the same exceptions."""
     from services.reward.local import shared
     from services.reward.scorer import Item
 
@@ -48,7 +49,13 @@ def verdict(
 
 
 def verdicts(items: "Sequence[Item]") -> "list[Verdict | RookeryError]":
-    """The judgements of many answers, on all engines at once; an error in the slot of one without."""
+    """The verdicts of many answers, in the order of `items`. Uses all engines in parallel.
+
+    An item that cannot be judged gets an error in its place, which is returned, not raised.
+
+    Raises:
+        SetupError: Stockfish was not found.
+    """
     from services.reward.local import shared
 
     return shared().score_batch(items)

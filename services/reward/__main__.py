@@ -1,4 +1,4 @@
-"""`python -m services.reward` serves; `python -m services.reward score FEN RESPONSE` judges answers."""
+"""`python -m services.reward` starts the service; `python -m services.reward score` needs no service."""
 
 import asyncio
 import sys

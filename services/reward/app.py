@@ -1,4 +1,4 @@
-"""The HTTP face of the reward: `/v1/score`, `/v1/score/batch`, probes. Wraps the scorer, decides nothing."""
+"""The HTTP API of the reward service: `/v1/score`, `/v1/score/batch` and the probes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,17 +27,17 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schema
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"content": _PROBLEM, "description": "The body is not UTF-8"},
     413: {"content": _PROBLEM, "description": "The body is too large"},
-    422: {"content": _PROBLEM, "description": "A FEN or field that cannot be judged, quoted"},
-    503: {"content": _PROBLEM, "description": "Engines away or overrun: come back after `Retry-After` s"},
+    422: {"content": _PROBLEM, "description": "A FEN or field is not valid; the detail quotes it"},
+    503: {"content": _PROBLEM, "description": "Overloaded or no engine: retry after `Retry-After` s"},
 }
 
 
 def create_app(scorer: Scorer) -> FastAPI:
-    """The app around a running scorer."""
+    """The FastAPI app that judges answers with `scorer`, which must be running."""
     app = FastAPI(
         title="Rookery reward",
         version=__version__,
-        summary="A position and an answer in, a verdict by Stockfish out.",
+        summary="Judges a model's answer to a chess position with Stockfish.",
     )
     add_problem_handlers(app)
     add_probes(app, ready=readiness(scorer))
@@ -51,7 +51,7 @@ def create_app(scorer: Scorer) -> FastAPI:
 
     @app.post("/v1/score/batch", response_model=BatchResponse, responses=_PROBLEMS, tags=["reward"])
     async def score_batch(body: BatchRequest, request: Request) -> Response:
-        """Judges many answers; verdicts come in the order of the items."""
+        """Judges many answers. The verdicts are in the order of the items."""
         with counted("http"):
             work = _score_all(scorer, [_item(raw) for raw in body.items])
             verdicts = await while_connected(request, work)
@@ -61,7 +61,7 @@ def create_app(scorer: Scorer) -> FastAPI:
 
 
 async def _score_all(scorer: Scorer, items: Sequence[Item | InvalidInput]) -> list[Verdict | RookeryError]:
-    """Scores the well-formed items; the malformed keep their places."""
+    """Scores the well-formed items. The errors of malformed ones stay in their places."""
     verdicts = iter(await scorer.score_batch([item for item in items if isinstance(item, Item)]))
     return [next(verdicts) if isinstance(item, Item) else item for item in items]
 
@@ -80,7 +80,7 @@ def _json(body: bytes) -> Response:
 
 
 def readiness(scorer: Scorer) -> ReadyCheck:
-    """Whether an answer has a chance of being judged."""
+    """The check behind `/readyz`: why answers cannot be judged now, or None if they can."""
 
     async def ready() -> str | None:
         return await scorer.away()

@@ -1,4 +1,4 @@
-"""The JSON of the reward service: pydantic at the edge, frozen records inside."""
+"""The JSON bodies of the reward service's HTTP API, as pydantic models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.trace import Outcome, Verdict
 from services.reward.scorer import Item
 
 MAX_ITEMS = 1024
-"""Answers in one batch."""
+"""The most answers in one batch."""
 
 _FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
 
@@ -27,27 +27,27 @@ class ScoreRequest(_Strict):
     """A position and what a model answered."""
 
     fen: str = Field(examples=[_FEN])
-    """The position, of chess or Chess960; it must be possible and have a legal move."""
+    """The position, of chess or Chess960. It must be possible and have a legal move."""
     response: str = Field(examples=[r"<think>f7 is weak.</think> \boxed{Qxf7#}"])
-    """The completion alone, never the prompt."""
+    """The completion only, without the prompt."""
     task: str = Field(default="move", examples=["move"])
     """What was asked: `move`, or RookWorld's `P` or `A`."""
     scheme: str = Field(default="", examples=["delta"])
-    """`delta`, `best`, `accuracy`, `minmax`, or a sum as in `delta+0.1*format`; empty is the default."""
+    """`delta`, `best`, `accuracy`, `minmax`, `model`, or a sum: `delta+0.1*format`. Empty: the default."""
     truncated: bool = False
     """The completion was cut at its token limit."""
     move: str = Field(default="", examples=["e2e4"])
-    """Task `A` only: the move whose outcome was asked for, in UCI."""
+    """Task `A` only: the move that the model was asked about, in UCI."""
 
     def item(self) -> Item:
-        """The request as the domain knows it."""
+        """The request as the scorer's `Item`."""
         return Item(self.fen, self.response, self.task, self.scheme, self.truncated, self.move)
 
 
 class BatchRequest(_Strict):
-    """Up to 1024 answers. Items of one position share its search."""
+    """Up to 1024 answers. Answers to the same position share its search."""
 
-    # Any: an item of the wrong shape becomes a problem in its own slot, not the refusal of them all.
+    # Any, because a malformed item must become a problem in its own slot, not a 422 for the whole batch.
     items: list[Annotated[Any, WithJsonSchema({"$ref": "#/components/schemas/ScoreRequest"})]] = Field(
         max_length=MAX_ITEMS
     )
@@ -66,46 +66,46 @@ class MoveBody(_Answer):
 
 
 class EvaluationBody(_Answer):
-    """An engine score for the side to move: `cp` or `mate`, the other null."""
+    """An engine score for the side to move. Either `cp` or `mate` is null."""
 
     cp: int | None
     mate: int | None
 
 
 class EngineBody(_Answer):
-    """Who judged."""
+    """The engine that judged the answer."""
 
     id: str
     nodes: int
-    """Searched for this verdict; 0 when no search was needed."""
+    """Nodes searched for this verdict; 0 if it needed no search."""
 
 
 class VerdictBody(_Answer):
-    """The judgement of one answer."""
+    """The verdict of one answer."""
 
     reward: float
     """The sum of the components."""
     outcome: Outcome
     move: MoveBody | None
-    """The answer, when it is a legal move."""
+    """The answer; null unless it is a legal move."""
     best: MoveBody | None
-    """The engine's choice."""
+    """The engine's best move; null unless the answer is a legal move."""
     win_before: float | None
-    """Win probability of the side to move with the engine's choice."""
+    """Win probability of the side to move after the engine's best move."""
     win_after: float | None
-    """The same with the answer."""
+    """Win probability of the side to move after the answer."""
     regret: float | None
-    """`win_before - win_after`, never negative."""
+    """`win_before - win_after`, at least 0."""
     eval_before: EvaluationBody | None
     eval_after: EvaluationBody | None
     components: dict[str, float]
     engine: EngineBody | None
     reward_version: str
-    """Everything the number depends on beside the question; compare rewards only where it is equal."""
+    """Names all that the reward depends on besides the request. Compare rewards only if it is equal."""
 
 
 class ProblemBody(_Answer):
-    """RFC 9457: why there is no verdict."""
+    """Why there is no verdict, as an RFC 9457 problem."""
 
     type: str
     title: str
@@ -114,23 +114,24 @@ class ProblemBody(_Answer):
 
 
 class BatchResponse(_Answer):
-    """Verdicts in the order of the items; a problem where an item could not be judged."""
+    """Verdicts in the order of the items. An item that could not be judged has a problem in its place."""
 
     verdicts: list[VerdictBody | ProblemBody]
 
 
-# The bodies above are the contract. Answers are written straight from the records, whose fields are the
-# same: through the bodies a verdict took 10 us, half of what a remembered one costs over HTTP.
+# `VerdictBody` and `BatchResponse` only describe the JSON for OpenAPI. Responses are written directly from
+# `Verdict`, which has the same fields, because converting to a `VerdictBody` first took 10 us for each
+# verdict, half of what a cached verdict costs over HTTP.
 _VERDICT = TypeAdapter(Verdict)
 _VERDICTS = TypeAdapter(dict[str, list[Verdict | dict[str, object]]])
 
 
 def verdict_json(verdict: Verdict) -> bytes:
-    """A `VerdictBody`."""
+    """The JSON of a `VerdictBody`."""
     return _VERDICT.dump_json(verdict)
 
 
 def batch_json(results: Sequence[Verdict | RookeryError]) -> bytes:
-    """A `BatchResponse`."""
+    """The JSON of a `BatchResponse`."""
     slots = [problem(result) if isinstance(result, RookeryError) else result for result in results]
     return _VERDICTS.dump_json({"verdicts": slots})

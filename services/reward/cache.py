@@ -1,8 +1,8 @@
-"""Analyses remembered: in this process, and where there is one in the Redis that replicas share.
+"""Caches analyses in this process and, if it is set, in the Redis that replicas share.
 
-Searches are deterministic, so an entry never grows stale; in this process the least recently used goes
-first. The key in Redis names everything an analysis depends on, so replicas of different engines, nodes
-or hash sizes can share one Redis.
+Searches are deterministic, so an entry never becomes stale. In this process, the least recently used entry
+is dropped first. The key in Redis names everything that an analysis depends on, so replicas with different
+engines, nodes or hash sizes can share one Redis.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rookery.shared_cache import SharedCache
 
 SIZE = 200_000
-"""About 120 MB when full."""
+"""Entries of the cache in this process; about 120 MB when full."""
 
 _HITS = metrics.REWARD_CACHE.labels("hit")
 _SHARED = metrics.REWARD_CACHE.labels("shared")
@@ -35,11 +35,11 @@ _WIRE = TypeAdapter(
     tuple[int, list[tuple[int | None, int | None, tuple[int, int, int] | None, str]]],
     config=ConfigDict(strict=True),
 )
-"""Of an analysis in Redis: its nodes, and of each line cp, mate, wdl and moves."""
+"""The form of an analysis in Redis: its nodes, then cp, mate, wdl and moves of each line."""
 
 
 class AnalysisCache:
-    """Up to `size` analyses of the engine that `engine` names: its id and hash size."""
+    """Caches up to `size` analyses of one engine. `engine` names the engine's id and hash size."""
 
     def __init__(self, *, engine: str, shared: SharedCache | None = None, size: int = SIZE) -> None:
         self._engine = engine
@@ -51,7 +51,7 @@ class AnalysisCache:
         return len(self._known)
 
     def get(self, query: Query) -> Analysis | None:
-        """What this process remembers."""
+        """The analysis from this process's cache, or None."""
         analysis = self._known.get(query)
         if analysis is not None:
             self._known.move_to_end(query)
@@ -59,9 +59,10 @@ class AnalysisCache:
         return analysis
 
     async def find_all(self, queries: Sequence[Query], queue: RequestQueue) -> list[Analysis | RookeryError]:
-        """The analyses of `queries`, in their order: remembered here, by a replica, or made now in `queue`.
+        """The analyses of `queries`, in their order.
 
-        Errors stand in the places of those that could not be made.
+        Looks in this process, then in Redis, and searches the rest with `queue`. If a search fails, its error
+        is in the place of the analysis.
         """
         found: dict[Query, Analysis | RookeryError] = {}
         for query in queries:
@@ -86,7 +87,7 @@ class AnalysisCache:
                 found[query] = self._remember(query, analysis)
 
     def _keep(self, query: Query, analysis: Analysis) -> Analysis:
-        # Nobody here asks for more of a line than its first move, and the rest is most of it.
+        # Only the first move of a line is ever used, and the others are most of its size.
         lines = tuple(Line(line.evaluation, line.pv[:1], line.wdl) for line in analysis.lines)
         analysis = self._remember(query, Analysis(lines, analysis.nodes))
         if self._shared is not None:
@@ -112,7 +113,7 @@ def _encode(analysis: Analysis) -> bytes:
 
 
 def _decode(value: bytes) -> Analysis | None:
-    """None for what no replica wrote: then the search is made."""
+    """The analysis in `value`, or None if it is not one. The search is then made anew."""
     try:
         nodes, lines = _WIRE.validate_json(value)
         return Analysis(tuple(_line(*line) for line in lines), nodes) if lines else None

@@ -1,6 +1,6 @@
-"""HTTP callers that hang up: their work is cancelled, as gRPC does by itself and Starlette does not.
+"""Cancels the work of HTTP callers that disconnect. gRPC does this by itself, Starlette does not.
 
-And those whom a stopping service can wait for no longer: they are told to come back.
+Callers whose requests cannot finish before the service stops get a 503.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ Result = TypeVar("Result")
 
 
 class CallerLeft(HTTPException):
-    """Nobody reads this answer; 499 is what nginx calls it."""
+    """The caller disconnected. 499 is nginx's status for this; nobody reads the response."""
 
     def __init__(self) -> None:
         super().__init__(499, "the caller left")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of `work`, which is cancelled when the caller of `request` hangs up.
+    """The result of `work`, which is cancelled if the caller of `request` disconnects.
 
-    The body must have been read: what comes after it is the caller's leaving.
+    The body of `request` must have been read, because the next message is taken for the disconnect.
 
     Raises:
-        CallerLeft: the caller was faster.
-        Unavailable: uvicorn was; it cancels what it cannot drain in time.
+        CallerLeft: the caller disconnected before `work` was done.
+        Unavailable: the service stops, and uvicorn cancelled a request that it could not drain in time.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_left(request))

@@ -1,4 +1,4 @@
-"""`rookery score`: judges one answer, or a file of them, without any service running."""
+"""`rookery score`: judges one answer, or a file of answers, without a running service."""
 
 import argparse
 import json
@@ -31,13 +31,15 @@ examples:
   rookery score FEN 'M: e2e4 d2d4 g1f3 c2c4 b1c3 E: 0.3 0.3 0.2 0.2 0.1 B: e2e4' --task P
   rookery score --file answers.jsonl > verdicts.jsonl
 
-A line of the file is what POST /v1/score takes: {"fen": ..., "response": ...}. A line that cannot be
-judged gives a problem in its place, and the exit status is 1. Engine settings come from REWARD_*.
+Each line of the file is the body of a POST /v1/score: {"fen": ..., "response": ...}. The output has one
+verdict per line. A line that cannot be judged has a problem in its place, and the exit status is then 1.
+With --file, the flags --scheme, --task, --move and --truncated are ignored: each line has its own fields.
+Engine settings are read from REWARD_* variables.
 """
 
 
 def score(argv: list[str], *, prog: str) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command and returns its exit status."""
     parser = _parser(prog)
     options = parser.parse_args(argv)
     if (options.file is None) == (options.fen is None or options.response is None):
@@ -49,8 +51,8 @@ def score(argv: list[str], *, prog: str) -> int:
             return _score_file(scorer, options.file) if options.file else _score_one(scorer, options)
         finally:
             scorer.close()
-    except BrokenPipeError:  # whoever reads has enough, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python can flush at exit
         return 0
     except RookeryError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -60,18 +62,18 @@ def score(argv: list[str], *, prog: str) -> int:
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        description="Judges answers by Stockfish; no service needed.",
+        description="Judges answers with Stockfish, without a running service.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("fen", nargs="?", help="the position")
-    parser.add_argument("response", nargs="?", help=r"the completion, such as '\boxed{Nf3}'; - reads it")
-    parser.add_argument("--file", type=Path, help="JSON lines of answers; - reads standard input")
-    parser.add_argument("--scheme", default="", help="delta, best, accuracy, minmax, model, or a sum")
+    parser.add_argument("response", nargs="?", help=r"the completion, such as '\boxed{Nf3}'; -: from stdin")
+    parser.add_argument("--file", type=Path, help="a file with one answer per line, as JSON; -: from stdin")
+    parser.add_argument("--scheme", default="", help="delta, best, accuracy, minmax, model, or a sum of them")
     parser.add_argument("--task", default="", help="move (the default), P or A")
-    parser.add_argument("--move", default="", help="task A: the move that was asked about, in UCI")
-    parser.add_argument("--truncated", action="store_true", help="the completion was cut at its limit")
-    parser.add_argument("--nodes", type=int, help="of a search (REWARD_NODES)")
+    parser.add_argument("--move", default="", help="task A: the move that the model was asked about, in UCI")
+    parser.add_argument("--truncated", action="store_true", help="the completion was cut at its token limit")
+    parser.add_argument("--nodes", type=int, help="nodes per search (REWARD_NODES)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 

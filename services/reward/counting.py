@@ -1,4 +1,4 @@
-"""Counts requests by transport and by how they ended."""
+"""Counts requests by transport and result."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from services.reward.callers import CallerLeft
 
 @contextmanager
 def counted(transport: str) -> Iterator[None]:
-    """Counts one request of `transport` as `ok`, `cancelled`, `internal` or the kind of its error."""
+    """Counts the request that the block handles as `ok`, `cancelled`, `internal` or the kind of its error."""
     result = "internal"
     try:
         yield

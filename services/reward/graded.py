@@ -1,25 +1,29 @@
-"""The RookWorld tasks on a scale of six steps, against the rules and the engine, never against labels.
+"""Grades answers to the RookWorld tasks in six steps, by the rules and the engine, never by labels.
 
-* -0.3  no answer in the task's format
-*  0.2  the format and nothing else
-*  0.4  some of it is right
-*  0.6  most of it
-*  0.8  all of it, nearly
+* -0.3  the answer is not in the task's format
+*  0.2  only the format is right
+*  0.4  some fields are right
+*  0.6  most fields are right
+*  0.8  nearly everything is right
 *  1.0  perfect
 
-Nothing is searched here: whoever grades a `P:` answer brings the engine's opinion as a `PolicyTruth`.
+Nothing is searched here. To grade a `P:` answer, the caller passes the engine's results as a `PolicyTruth`.
 
-`P:` has three fields, each right or wrong, and its best move must be legal, or the format is all there
-is to pay for. The best move and the candidates are judged by regret, so that a move as good as the
-engine's own is as good: recall of the engine's list would pay for guessing which of two equal moves
-came fifth. Candidates are compared rank by rank with the engine's five, and a place left empty, or
-filled with an illegal move or one named already, counts as lost outright: one safe move is a fifth of
-the field. An evaluation is right within `TOLERANCE` of win probability, which near equality is half a
-pawn.
+A `P:` answer has three fields: best move, candidates and evaluations. Each is right or wrong. If the best
+move is not legal, the grade is 0.2. If it is legal, the grade is 0.4 with at most one field right, 0.6 with
+two and 0.8 with three. It is 1.0 if every evaluation is right and neither the best move nor the candidates
+lose more than `EXACT`.
 
-`A:` is worth its FEN. A board that is wrong by one character is wrong, whatever the flags say, which
-are the same in 99 lines of 100. Where the move is illegal and the board stays as it was, the flag that
-says so takes the FEN's place.
+The best move and the candidates are judged by regret, so a move as good as the engine's own counts as much.
+Counting how many of the engine's moves were named would instead reward guessing which of two equal moves
+the engine ranked fifth. Candidates are compared rank by rank with the engine's five. A place that is empty,
+or holds an illegal or a repeated move, counts as a loss of 1.0, so an answer that names only one good move
+gets a fifth of the field. An evaluation is right if it is within `TOLERANCE` of win probability, which near
+equality is half a pawn.
+
+An `A:` answer must have the right FEN: with one wrong character the grade is 0.2, whatever the other fields
+say, because those are the same in 99 lines of 100. The grade then falls by 0.2 with each wrong field. After
+an illegal move the FEN does not change and could be copied, so the `truncated` flag must be right too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +36,7 @@ from rookery.trace import Evaluation, Outcome
 from services.reward.parse import after_reasoning
 
 VERSION = 1
-"""Raised whenever a number changes."""
+"""Increased whenever a grade changes."""
 
 TASKS = ("P", "A")
 
@@ -44,18 +48,19 @@ NEAR = 0.8
 PERFECT = 1.0
 
 TOLERANCE = 0.05
-"""Of win probability: less is not even an inaccuracy (lichess-org/lila, Advice.scala: a tenth of [-1, 1])."""
+"""In win probability. Lichess does not call a smaller loss an inaccuracy (lichess-org/lila, Advice.scala: a
+tenth on its scale of [-1, 1])."""
 
 SOUND_SHARE = 0.8
-"""Of the evaluations: one in five may be off."""
+"""The share of evaluations that must be right: one in five may be wrong."""
 
 EXACT = 0.01
-"""Of win probability: ten centipawns near equality, as sure as some thousand nodes are."""
+"""In win probability: ten centipawns near equality, about the accuracy of a search of some thousand nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What an answer earns and why. `components` are shares in [0, 1], for weighing and for watching."""
+    """An answer's reward and the reasons. `components` has a number in [0, 1] for each field."""
 
     reward: float
     outcome: Outcome
@@ -72,16 +77,16 @@ class PolicyAnswer:
 
     @property
     def named(self) -> tuple[chess.Move, ...]:
-        """The distinct legal moves in it, in order: what the engine must be asked about."""
+        """The distinct legal moves in the answer, in order. The engine must search each of them."""
         return tuple(_distinct((*self.moves, self.best)))
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyTruth:
-    """The engine's opinion in win probabilities of the side to move, all from one engine and limit.
+    """The engine's results as win probabilities of the side to move, all from one engine and node limit.
 
-    `top` is its own list: five moves, or all that are legal. `wins` holds at least the moves an answer
-    names beside them. `win` reads an evaluation that the answer claims.
+    `top` has the engine's five best moves, or all legal moves if there are fewer. `wins` has at least the
+    other moves that the answer names. `win` converts an evaluation in the answer to a win probability.
     """
 
     top: Mapping[chess.Move, float]
@@ -90,7 +95,7 @@ class PolicyTruth:
 
 
 def read_policy(response: str, board: chess.Board) -> PolicyAnswer | None:
-    """The `P:` answer in what a model wrote, without its reasoning; None when it is not one."""
+    """The `P:` answer in `response`, after its reasoning, or None if there is no well-formed one."""
     answer = rookworld.read_policy_answer(after_reasoning(response))
     if answer is None:
         return None
@@ -102,7 +107,7 @@ def read_policy(response: str, board: chess.Board) -> PolicyAnswer | None:
 
 
 def refuse_policy(answer: PolicyAnswer | None) -> Grade | None:
-    """The grade of an answer that no engine need be asked about; None when one must."""
+    """The grade of an answer that needs no search, or None if it needs one."""
     if answer is None:
         return Grade(INVALID, Outcome.UNPARSABLE, {"format": 0.0})
     if answer.best is None:
@@ -114,11 +119,11 @@ def grade_policy(answer: PolicyAnswer, truth: PolicyTruth) -> Grade:
     """The grade of a `P:` answer whose best move is legal.
 
     Raises:
-        ValueError: it is not; `refuse_policy` has its grade.
+        ValueError: the best move is not legal. Use `refuse_policy`.
     """
     if answer.best is None:
         raise ValueError(f"an answer without a legal best move: {answer!r}")
-    wins = {**truth.wins, **truth.top}  # one move, one opinion: the engine's own moves regret nothing
+    wins = {**truth.wins, **truth.top}  # `top` wins over `wins`, so that the engine's best move has no regret
     regret = max(0.0, max(truth.top.values()) - wins[answer.best])
     loss = _candidates_loss(answer, truth.top, wins)
     sound = _sound_evaluations(answer, truth, wins)
@@ -129,6 +134,7 @@ def grade_policy(answer: PolicyAnswer, truth: PolicyTruth) -> Grade:
 def _step(regret: float, loss: float, sound: float) -> float:
     if regret <= EXACT and loss <= EXACT and sound == 1.0:
         return PERFECT
+    # With no field right the step is still SOME, because the best move is legal.
     right = (regret <= TOLERANCE) + (loss <= TOLERANCE) + (sound >= SOUND_SHARE)
     return (SOME, SOME, MOST, NEAR)[right]
 
@@ -136,7 +142,7 @@ def _step(regret: float, loss: float, sound: float) -> float:
 def _candidates_loss(
     answer: PolicyAnswer, top: Mapping[chess.Move, float], wins: Mapping[chess.Move, float]
 ) -> float:
-    """Win probability lost against the engine's list, in the mean over the places of either."""
+    """The mean loss of win probability against the engine's list, over the places of the longer list."""
     ranked = sorted(top.values(), reverse=True)
     named = sorted((wins[move] for move in _distinct(answer.moves)), reverse=True)
     losses = [max(0.0, win - mine) for win, mine in zip(ranked, named, strict=False)]
@@ -145,7 +151,7 @@ def _candidates_loss(
 
 
 def _sound_evaluations(answer: PolicyAnswer, truth: PolicyTruth, wins: Mapping[chess.Move, float]) -> float:
-    """The share of those same places with a move and an evaluation that is right."""
+    """The share of the same places that have a legal move with a right evaluation."""
     first = dict(zip(reversed(answer.moves), reversed(answer.evals), strict=True))
     sound = [
         move for move in _distinct(answer.moves) if abs(truth.win(first[move]) - wins[move]) <= TOLERANCE
@@ -157,7 +163,7 @@ def grade_state(fen: str, move: str, response: str) -> Grade:
     """The grade of an `A:` answer about `move`, legal or not, on `fen`.
 
     Raises:
-        InvalidInput: `fen` is no FEN, or `move` is not written in UCI.
+        InvalidInput: `fen` is not a valid FEN, or `move` is not written in UCI.
     """
     truth = rookworld_env.step(fen, move).answer
     answer = rookworld.read_state_answer(after_reasoning(response))

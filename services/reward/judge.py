@@ -1,6 +1,6 @@
-"""What the legal moves of one position are worth: asks the engine, weighs the answers, states verdicts.
+"""Judges the legal moves of one position: searches them, applies the scheme and makes the verdicts.
 
-It is given moves that are known to be legal; which text said them is for the scorer.
+The moves it is given are known to be legal. The scorer has read them from the answers.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Result = Verdict | RookeryError
 
 @dataclass(frozen=True, slots=True)
 class MoveAnswer:
-    """A legal move that was answered, with the text around it and the scheme that prices it."""
+    """An answer with a legal move: the move, the full text and the scheme that turns it into a reward."""
 
     play: Play
     move: chess.Move
@@ -35,7 +35,7 @@ class MoveAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """A move's score and win probability for the side to move, and the nodes searched for it alone."""
+    """A move's score and win probability for the side to move, and the nodes of the search of this move."""
 
     evaluation: Evaluation
     win: float
@@ -43,7 +43,7 @@ class Worth:
 
 
 class Judge:
-    """Prices moves by `nodes` of search each and a win model."""
+    """Judges moves by a search of `nodes` nodes each and a win model."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Judge:
     async def judge(
         self, position: Position, answers: Sequence[MoveAnswer], queue: RequestQueue
     ) -> list[Result]:
-        """The verdicts of `answers`, all of `position`, in their order; an error where the engine failed."""
+        """The verdicts of `answers` to `position`, in their order. A failed search gives an error instead."""
         root = await self.root(position, queue)
         if not isinstance(root, Analysis):
             return [root] * len(answers)
@@ -80,7 +80,10 @@ class Judge:
     async def root(
         self, position: Position, queue: RequestQueue, *, lines: int = 1
     ) -> Analysis | RookeryError:
-        """The search of the whole position, for its best `lines` moves, all of them legal."""
+        """The search of the whole position for its best `lines` moves.
+
+        Returns an error if the search failed or the engine answered with an illegal move.
+        """
         query = Query(position.key, self._nodes, lines=lines, chess960=position.chess960)
         (root,) = await self._cache.find_all([query], queue)
         if isinstance(root, Analysis):
@@ -92,13 +95,13 @@ class Judge:
         return root
 
     def worth(self, play: Play, line: Line, *, nodes: int = 0) -> Worth:
-        """What `play` is worth where the engine expects `line` of it."""
+        """The worth of `play`: by the rules if it ends the game, else by the engine's `line` for it."""
         return _settled(play) or Worth(line.evaluation, self.model.win(line), nodes)
 
     async def worths(
         self, position: Position, moves: Sequence[chess.Move], queue: RequestQueue
     ) -> dict[chess.Move, Worth | RookeryError]:
-        """What each of `moves` is worth: by the rules if it ends the game, else by a search of it alone."""
+        """The worth of each of `moves`: by the rules if it ends the game, else by a search of it alone."""
         found: dict[chess.Move, Worth | RookeryError] = {}
         for move in moves:
             if (worth := _settled(position.play(move))) is not None:

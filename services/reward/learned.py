@@ -1,7 +1,8 @@
-"""The learned reward: what a reward model, served elsewhere, thinks of moves. Never a guess where it is away.
+"""The learned reward: asks a reward model, served elsewhere, how good moves are.
 
-It is shown the engine's board, on which White moves, in the prompt style it was trained on, and the bare
-move as the answer: so it judges moves and not manners, and a mirrored position is the same question.
+If the model does not answer, there is an error and no reward. The model sees the engine's board, on which
+White is to move, in the prompt style that it was trained on. The answer it sees is the bare move, so that it
+judges the move and not the text around it, and a position gets the same rewards as its mirror image.
 """
 
 import math
@@ -20,14 +21,17 @@ from services.reward.position import Position
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """The model's probability that each move is better than an ordinary answer: sigmoid of its reward."""
+    """The model's rewards of moves, through a sigmoid: the probability that a move beats an ordinary answer.
+
+    `sha256` is that of the model which answered.
+    """
 
     sha256: str
     of: Mapping[chess.Move, float]
 
 
 class LearnedReward:
-    """One reward model. It is known once it has answered; until then there are no rewards by it."""
+    """One reward model. Call `meet` first: it asks the model for its identity and prompt style."""
 
     def __init__(self, client: RewardModelClient) -> None:
         self._client = client
@@ -40,14 +44,17 @@ class LearnedReward:
         """The model's identity.
 
         Raises:
-            PeerFault: it is not known yet.
+            PeerFault: the identity is not known, because the model has not answered yet.
         """
         if not self._sha256:
             raise PeerFault(f"the reward model does not answer: {self._why}")
         return self._sha256
 
     async def meet(self) -> str | None:
-        """Gets to know the model if it is not known; None then, else why not."""
+        """Asks for the model's identity and prompt style, unless they are known.
+
+        Returns None if they are known now, else the reason why not.
+        """
         if self._sha256:
             return None
         try:
@@ -62,16 +69,16 @@ class LearnedReward:
         return None
 
     async def opinion(self, position: Position, moves: Sequence[chess.Move]) -> Opinion | PeerFault:
-        """What it thinks of `moves`; the fault where it is away.
+        """The model's opinion of `moves`. Returns a PeerFault if it does not answer.
 
-        It may be another model than the one that was known when the question was read: look at its `sha256`.
+        The server may have loaded another model since `meet`. Callers must compare the opinion's `sha256`.
         """
         try:
             answered = await self._client.rewards([self._chat(position, move) for move in moves])
         except PeerFault as error:
             return error
         if answered.sha256 != self._sha256:
-            self._sha256 = ""  # to be met again, its prompt style may be another
+            self._sha256 = ""  # so that `meet` asks again: the new model may have another prompt style
         rewards = zip(moves, map(_sigmoid, answered.rewards), strict=True)
         return Opinion(answered.sha256, dict(rewards))
 
@@ -88,7 +95,7 @@ class LearnedReward:
 
 
 def _sigmoid(x: float) -> float:
-    """Without overflow at either end."""
+    """The sigmoid of `x`, without overflow for large or small values."""
     if x < 0:
         return math.exp(max(x, -700.0)) / (1.0 + math.exp(max(x, -700.0)))
     return 1.0 / (1.0 + math.exp(-x))

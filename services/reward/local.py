@@ -1,7 +1,7 @@
-"""The reward as a plain function: no service, no event loop of the caller's.
+"""The reward as plain functions, without a service or an event loop.
 
-The first call starts the engines on a thread of their own; they end with the process. A forked child
-starts its own.
+The first call starts the engines and a background thread, which end with the process. A forked child starts
+its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class LocalScorer:
-    """A `Scorer` on a background thread, callable from any other."""
+    """A `Scorer` on a background thread. It can be called from any other thread."""
 
     def __init__(self, settings: RewardSettings) -> None:
         self.pid = os.getpid()
@@ -38,20 +38,20 @@ class LocalScorer:
             raise
 
     def score(self, item: Item) -> Verdict:
-        """The verdict of one answer; raises what `Scorer.score` raises."""
+        """The verdict of one answer. Raises the same exceptions as `Scorer.score`."""
         return self._run(self._scorer.score(item))
 
     def score_batch(self, items: Sequence[Item]) -> list[Verdict | RookeryError]:
-        """Verdicts in the order of `items`, an error in the slot of an item that cannot be judged."""
+        """Verdicts in the order of `items`. An item that cannot be judged gets an error in its place."""
         return self._run(self._scorer.score_batch(items))
 
     @property
     def alive(self) -> bool:
-        """Whether it can judge: not closed, and in the process that started it."""
+        """Whether it can be used: it is not closed, and this is the process that started it."""
         return self.pid == os.getpid() and not self._loop.is_closed()
 
     def close(self) -> None:
-        """Ends the engines and the thread."""
+        """Stops the engines and the thread."""
         if self._loop.is_running():
             self._run(self._scorer.close())
             self._stop()
@@ -70,10 +70,12 @@ _shared: LocalScorer | None = None
 
 
 def shared() -> LocalScorer:
-    """The scorer of this process, started with the settings of the environment; again where it was closed.
+    """The scorer of this process. It is started if there is none or it was closed.
+
+    Settings come from `REWARD_*` variables.
 
     Raises:
-        SetupError: there is no Stockfish.
+        SetupError: Stockfish was not found or does not work.
     """
     global _shared
     with _lock:

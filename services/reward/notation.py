@@ -1,9 +1,9 @@
-"""From the text of an answer to one legal move: UCI first, then SAN, both as people and models write them.
+"""Reads the text of an answer as one legal move: first as UCI, then as SAN, as people and models write them.
 
-Strict where leniency would pay luck: an ambiguous move, a promotion without its piece, two moves in
-one box and the null move are refused, each with an outcome of its own. Case decides between a pawn
-of the b-file (`bxc3`) and a bishop (`Bxc3`). Check signs never matter, nor does a piece's "x". A text
-that could be UCI with one character wrong or missing is never read as a SAN that nobody writes.
+What could earn a reward by luck is refused: an ambiguous move, a promotion without its piece and two moves in
+one box are `ambiguous`, the null move is `null_move`. A lower-case `b` is a pawn of the b-file (`bxc3`), a
+capital one a bishop (`Bxc3`). Check signs are ignored, and so is the "x" of a piece's move. A text that is
+UCI with one character wrong or missing is not read as SAN, even if python-chess would accept it.
 """
 
 import re
@@ -15,14 +15,15 @@ import chess
 from rookery.trace import Outcome
 
 VERSION = 2
-"""Of what is read as which move, by this module and `parse`; stands in `reward_version`."""
+"""Increased whenever this module or `parse` reads a text differently. It is a part of `reward_version`."""
 
 _NULL_MOVES = frozenset({"--", "Z0", "z0", "0000", "@@@@"})  # python-chess reads most of them as moves
 
 _COORDINATES = re.compile(r"([a-h][1-8])[-x]?([a-h][1-8])=?\(?([qrbnQRBN]?)\)?")
 
-# UCI with one character wrong or missing, which python-chess would take for SAN: "q3a4" for a queen of the
-# third rank, "2e4", "ee4" and "e-e4" for a pawn, whose rank SAN never names, and whose file only if it takes.
+# UCI with one character wrong or missing, which python-chess would read as SAN: "q3a4" as a queen on the
+# third rank; "2e4", "ee4" and "e-e4" as pawn moves, though SAN never names a pawn's rank, and its file only
+# in captures.
 _MISTYPED_UCI = re.compile(r"(?:[knqr][1-8]|P?(?:[1-8]|[a-h]-|([a-h])(?=\1)))[-x:]?[a-h][1-8].*")
 
 _CASTLING = re.compile(r"[0Oo]-[0Oo](-[0Oo])?")
@@ -30,7 +31,7 @@ _PROMOTION = re.compile(r"(.*[a-h][18])[=/]?\(?([qrbnQRBN])\)?")
 _DESTINATION = re.compile(r"[a-h][1-8](?:=[QRBN])?\Z")
 _PAWN_TO_LAST_RANK = re.compile(r"P?(?:[a-h][1-8]?[x-]?)?[a-h][18]")
 
-# "+", "#", "!", "?" and their doublings, "$1", "e.p.", a full stop: none of them says which move it is.
+# "+", "#", "!", "?" and their doublings, "$1", "e.p.", a full stop: none of them changes which move is meant.
 _SUFFIX = re.compile(r"(?:[+#!?.,;:]|\$\d{0,3}|\(?e\.?p\.?\)?)\Z")
 
 _GLYPHS = str.maketrans(
@@ -49,14 +50,14 @@ _LEADING_NUMBER = re.compile(r"\A\d{0,3}\.+")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an answer says on a board: a legal `move`, or the `outcome` that says why it is none."""
+    """What an answer says on a board: a legal `move`, or no move and the `outcome` that says why."""
 
     outcome: Outcome
     move: chess.Move | None = None
 
 
 def read_move(text: str, board: chess.Board) -> Reading:
-    """Reads `text`, stripped of wrappers, as one move on `board`.
+    """Reads `text` as one move on `board`. `parse.peel` has taken off its wrappers.
 
     >>> board = chess.Board()
     >>> read_move("g1f3", board) == read_move("Nf3!?", board)
@@ -78,7 +79,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _agree(readings: dict[str, Reading], board: chess.Board) -> Reading:
-    """One reading of all parts: words beside a move spoil it, a second move makes it ambiguous."""
+    """The reading of all parts together: UNPARSABLE with other words, AMBIGUOUS with a second move."""
     said = {part: reading for part, reading in readings.items() if reading.outcome is not Outcome.UNPARSABLE}
     first, *others = said.values() or [Reading(Outcome.UNPARSABLE)]
     if any(other != first for other in others) or (first.outcome is Outcome.ILLEGAL and _differ(said, board)):
@@ -87,13 +88,13 @@ def _agree(readings: dict[str, Reading], board: chess.Board) -> Reading:
 
 
 def _differ(illegal: Iterable[str], board: chess.Board) -> bool:
-    """Whether illegal moves are several, by what each names."""
+    """Whether the illegal moves are different moves: they name different pieces, origins or destinations."""
     fields = zip(*(_named(text, board) for text in illegal), strict=True)
     return any(len({*field} - {None}) > 1 for field in fields)
 
 
 def _named(text: str, board: chess.Board) -> tuple[str | None, str | None, str]:
-    """The piece, origin and destination that `text` names, None for what it leaves open.
+    """The piece, origin and destination that `text` names. What it does not name is None.
 
     >>> _named("d5d6", chess.Board()), _named("Nbd6", chess.Board())
     ((None, 'd5', 'd6'), ('N', None, 'd6'))
@@ -147,7 +148,7 @@ def _read_castling(uci: str, board: chess.Board) -> Reading:
 
 
 def _canonical_san(text: str) -> str:
-    """SAN as python-chess wants it: O-O, =Q, capital piece letters, x for takes."""
+    """SAN in python-chess's form: O-O, =Q, capital piece letters, x for captures."""
     if match := _CASTLING.fullmatch(text):
         return "O-O-O" if match[1] else "O-O"
     if match := _PROMOTION.fullmatch(text):
@@ -170,7 +171,7 @@ def _read_san(san: str, board: chess.Board) -> Reading:
 
 
 def _contradicts(san: str, move: chess.Move, board: chess.Board) -> bool:
-    """Whether `san` calls a piece a pawn, or lets a pawn take nothing; python-chess overlooks both."""
+    """Whether `san` calls a piece a pawn, or has a pawn capture nothing. python-chess accepts both."""
     if board.piece_type_at(move.from_square) != chess.PAWN:
         return san.startswith("P")
     return "x" in san and not board.is_capture(move)

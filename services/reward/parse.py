@@ -1,7 +1,7 @@
-r"""From what a model wrote to the text of its answer: the last closed `\boxed{...}` after its reasoning.
+r"""Finds the answer in a completion: the content of the last closed `\boxed{...}` after the reasoning.
 
-Only the completion is read, never the prompt. Whether the text is a move is for `notation`; this
-module knows no board. All of it takes time linear in the length of the completion.
+Only the completion is read, never the prompt. Whether the text is a move is decided in `notation`; this
+module knows no board. Its time is linear in the length of the completion.
 """
 
 import re
@@ -11,26 +11,29 @@ from dataclasses import dataclass
 from rookery.trace import Outcome
 
 MAX_BOX_CHARS = 100
-"""The longest move with all its wrapping needs a third of it."""
+"""The longest content of a box. The longest move with all its LaTeX needs a third of it."""
 
 MAX_BRACE_DEPTH = 6
-r"""`\boxed{$\text{\mathrm{Nf3}}$}` has two levels inside; deeper nesting than this is no closed box."""
+r"""The deepest nesting of braces in a box. `\boxed{$\text{\mathrm{Nf3}}$}` has two levels inside.
+
+A box with deeper nesting does not count as closed."""
 
 
 def _balanced(depth: int) -> str:
-    # Possessive quantifiers: each character is looked at once per level, however many boxes never close.
+    # Possessive quantifiers do not backtrack, so each character is read once per level, however many boxes
+    # never close.
     if depth == 0:
         return r"[^{}]*+"
     return rf"[^{{}}]*+(?:\{{{_balanced(depth - 1)}\}}[^{{}}]*+)*+"
 
 
-_BOX = r"(?:\\b|\x08)oxed\s{0,8}+\{"  # "\b" of "\boxed" becomes a backspace in a string written without care
+_BOX = r"(?:\\b|\x08)oxed\s{0,8}+\{"  # in a string that is not raw, "\b" of "\boxed" is a backspace
 _CLOSED_BOX = re.compile(rf"{_BOX}({_balanced(MAX_BRACE_DEPTH)})\}}")
 _OPEN_BOX = re.compile(_BOX)
 
 _PLAIN = re.compile(r"[A-Za-z0-9+#=-]*")
 
-# "\b", "\t" and "\f" of a command that somebody's JSON or Python took for control characters.
+# "\b", "\t" and "\f" of a LaTeX command that JSON or Python turned into control characters.
 _MANGLED = re.compile(r"[\b\t\f](?=oxed|ext|box)")
 _MANGLED_LETTERS = {"\b": r"\b", "\t": r"\t", "\f": r"\f"}
 
@@ -44,7 +47,7 @@ _FONT = (
     r"displaystyle|textstyle|tiny|small|large|Large|huge|Huge"
 )
 
-# Only what cannot change which move is meant goes: `\cancel{e4}` and `\frac{e4}{d4}` stay what they are.
+# Removes only what cannot change which move is meant: `\cancel{e4}` and `\frac{e4}{d4}` are kept.
 _MARKUP = tuple(
     (re.compile(pattern, re.IGNORECASE if "answer" in pattern else 0), plain)
     for pattern, plain in (
@@ -70,14 +73,14 @@ _MOVE_NUMBER = re.compile(r"(?:\d{1,3}\s*)?\.+\s*")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text of the answer, or `missing`: why there is none."""
+    """The text of the answer. If there is none, `missing` says why."""
 
     text: str = ""
     missing: Outcome | None = None
 
 
 def extract(response: str, *, truncated: bool = False) -> Answer:
-    r"""The answer in `response`; `truncated` says that the completion was cut at its token limit.
+    r"""The answer in `response`. `truncated` means that the completion was cut at its token limit.
 
     >>> extract(r"<think>\boxed{e4}?</think> I play \boxed{\text{Nf3}}.")
     Answer(text='Nf3', missing=None)
@@ -99,7 +102,7 @@ def extract(response: str, *, truncated: bool = False) -> Answer:
 
 
 def after_reasoning(response: str) -> str:
-    """What follows the last `</think>`, up to a `<think>` that never closes.
+    """The text after the last `</think>`, up to a `<think>` that is not closed.
 
     >>> after_reasoning("a<think>b</think>c<think>d")
     'c'
@@ -109,7 +112,7 @@ def after_reasoning(response: str) -> str:
 
 
 def peel(text: str) -> str:
-    r"""Takes off LaTeX, Markdown, quotes, move numbers and stray whitespace.
+    r"""Removes LaTeX, Markdown, quotes, move numbers and stray whitespace.
 
     >>> peel(r"**$\text{12... Qxf7\#}$**")
     'Qxf7#'

@@ -1,8 +1,8 @@
-"""A FEN, validated and turned into the question an engine may be asked.
+"""Validates a FEN and turns it into the FEN that the engine searches.
 
-Stockfish is never fed a position it could choke on. It is also never shown Black to move: the board
-is mirrored first, so that a position and its mirror image are one question with one answer, which no
-engine promises by itself (its move ordering depends on the numbering of the squares).
+Impossible positions are refused, because Stockfish could crash on them. If Black is to move, the engine gets
+the mirrored board, so that a position and its mirror image have the same verdicts. Engines do not guarantee
+this by themselves, because their move ordering depends on the numbering of the squares.
 """
 
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from rookery.errors import InvalidInput
 from rookery.trace import Evaluation, Move
 
 MAX_FEN_CHARS = 128
-"""The longest legal FEN has about 90."""
+"""The longest FEN that is read. The longest legal one has about 90 characters."""
 
 DRAWN_CLOCK = 100
-"""Half-moves without progress after which every engine scores a draw; larger clocks say no more."""
+"""The half-move clock at which every engine scores a draw. The engine is given no larger one."""
 
 PAWNS = 8
-"""Of each side at the start: no side has more pawns and promoted pieces together."""
+"""Pawns of each side at the start. No side can have more pawns and promoted pieces together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A board that may be scored. `key` is its engine FEN: White to move, no move number."""
+    """A position that can be judged. `key` is the engine's FEN: White to move, move number 1."""
 
     board: chess.Board
     key: str
@@ -41,14 +41,16 @@ class Position:
 
     @property
     def chess960(self) -> bool:
-        """Whether its castling rights exist in Chess960 only; then castling is king takes rook in UCI."""
+        """Whether the castling rights exist only in Chess960. Castling is then king takes rook in UCI."""
         return self.board.chess960
 
     def play(self, move: chess.Move) -> Play:
-        """What `move` is and whether it ends the game. Asked again and again for the moves of a group.
+        """`move` in UCI and SAN, and its score if it ends the game.
+
+        The result is cached, because the answers of a group often repeat a move.
 
         Raises:
-            chess.IllegalMoveError: it is not legal here.
+            chess.IllegalMoveError: the move is not legal here.
         """
         if (play := self._plays.get(move)) is None:
             if not self.board.is_legal(move):
@@ -63,17 +65,17 @@ class Position:
         return (move if self.board.turn else _mirrored(move)).uci()
 
     def from_engine(self, uci: str) -> chess.Move:
-        """The caller's move for the engine's `uci`."""
+        """The move on the caller's board for `uci` on the engine's board."""
         move = chess.Move.from_uci(uci)
         return move if self.board.turn else _mirrored(move)
 
 
 @lru_cache(maxsize=16_384)
 def read_position(fen: str) -> Position:
-    """The position of `fen`, of standard chess or, where only that explains its castling rights, Chess960.
+    """The position of `fen`. It is Chess960 only if the castling rights are impossible in standard chess.
 
     Raises:
-        InvalidInput: no FEN, an impossible position, or one without legal moves.
+        InvalidInput: `fen` is not a FEN, or the position is impossible or has no legal move.
     """
     board = _board(fen)
     if not any(board.generate_legal_moves()):
@@ -85,20 +87,23 @@ def read_position(fen: str) -> Position:
 def _board(fen: str) -> chess.Board:
     if len(fen) > MAX_FEN_CHARS:
         raise InvalidInput(f"no FEN is {len(fen)} characters long: {fen[:MAX_FEN_CHARS]!r}...")
-    if not fen.isascii():  # python-chess would take U+212A, the Kelvin sign, for a king
+    if not fen.isascii():  # python-chess would read U+212A, the Kelvin sign, as a king
         raise InvalidInput(f"not a FEN: {fen!r}: characters beyond ASCII")
     try:
         board = _Board(fen)
     except ValueError as error:
         raise InvalidInput(f"not a FEN: {fen!r}: {error}") from error
-    board.promoted = chess.BB_EMPTY  # or a king marked "~" would be exempt from check
+    board.promoted = chess.BB_EMPTY  # python-chess finds no king, so no check, if it is marked "~"
     if flaws := _flaws(board):
         raise InvalidInput(f"impossible position {fen!r}: {', '.join(flaws)}")
     return board
 
 
 class _Board(chess.Board):
-    """Reads a sound placement in one pass: piece by piece, python-chess takes as long as all else here."""
+    """A board that reads a valid piece placement in one pass.
+
+    python-chess sets each piece by itself, which takes as long as everything else in this module together.
+    """
 
     def _set_board_fen(self, fen: str) -> None:
         pieces = _bitboards(fen)
@@ -123,7 +128,7 @@ class _Board(chess.Board):
 
 
 def _bitboards(placement: str) -> dict[str, chess.Bitboard] | None:
-    """The squares of each piece symbol; None where python-chess should say what is wrong."""
+    """The squares of each piece symbol, or None if `placement` is not valid; python-chess then says why."""
     ranks = placement.split("/")
     if len(ranks) != len(chess.RANK_NAMES):
         return None
@@ -146,7 +151,7 @@ def _bitboards(placement: str) -> dict[str, chess.Bitboard] | None:
 
 
 def _flaws(board: chess.Board) -> list[str]:
-    """Why no game can come to `board`, which becomes one of Chess960 where that is the reason."""
+    """The reasons why `board` is impossible, if any. Sets `board.chess960` if its castling rights need it."""
     status = board.status()
     if status == chess.STATUS_BAD_CASTLING_RIGHTS:
         board.chess960 = True
@@ -158,7 +163,7 @@ def _flaws(board: chess.Board) -> list[str]:
 
 
 def _promotable(board: chess.Board, own: chess.Bitboard) -> int:
-    """How many of the men `own` are pawns, or were."""
+    """The least number of the pieces `own` that are pawns or promoted pawns."""
     spare = max(0, chess.popcount(own & board.queens) - 1)
     for pieces in (board.rooks, board.bishops, board.knights):
         spare += max(0, chess.popcount(own & pieces) - 2)
@@ -166,7 +171,7 @@ def _promotable(board: chess.Board, own: chess.Bitboard) -> int:
 
 
 def _from_one_array(board: chess.Board) -> bool:
-    """Whether one game of Chess960 can have begun with these castling rights: on the same files for both."""
+    """Whether one Chess960 starting position explains all castling rights: both sides on the same files."""
     white = board.castling_rights & chess.BB_RANK_1
     black = (board.castling_rights & chess.BB_RANK_8) >> 56
     if not white or not black:
@@ -180,7 +185,7 @@ def _from_one_array(board: chess.Board) -> bool:
 
 
 def _key(board: chess.Board, placement: str) -> str:
-    """The engine FEN. `placement`, the text just read, is cheaper to turn around than the board to spell."""
+    """The engine's FEN. Mirroring the text `placement` is cheaper than writing out the mirrored board."""
     placement = placement.replace("~", "")
     if not board.turn:
         board = board.mirror()

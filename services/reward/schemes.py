@@ -1,8 +1,8 @@
-r"""How a judged answer becomes a number: the schemes, by name, and weighted sums of them.
+r"""The schemes, which turn a judged answer into a reward.
 
-A scheme is a sum of terms. One or more say how good the move is; `format` and `length` look at the
-text around it. Only a legal move earns any of them: an answer without one costs more than the worst
-legal move can, by a margin in proportion to the scheme's range, so no text pays for a missing move.
+A scheme is a weighted sum of terms. At least one term says how good the move is; `format` and `length` look
+at the text around it. Only a legal move earns terms. Without one, the reward is below that of the worst legal
+move, by a margin in proportion to the scheme's range, so no text makes up for a missing move.
 """
 
 import math
@@ -18,10 +18,12 @@ from rookery.trace import Outcome
 DEFAULT = "delta"
 
 WRONG_MOVE = 0.2
-"""Below the worst legal move, in ranges of the scheme: a move was named, but it is not one legal move."""
+"""How far below the worst legal move an answer is that names a move, but not one legal move.
+
+The unit is the scheme's range, from its lowest to its highest reward."""
 
 NO_MOVE = 0.5
-"""The same where no move was named, so naming an illegal one is already progress."""
+"""The same for an answer that names no move. It is larger, so that naming an illegal move is progress."""
 
 _SHORTFALL: Mapping[Outcome, float] = MappingProxyType(
     {
@@ -39,15 +41,15 @@ _SHORTFALL: Mapping[Outcome, float] = MappingProxyType(
 MAX_SCHEME_CHARS = 200
 
 LENGTH_CHARS = 4000
-"""What `length` allows when no number is given: about a thousand tokens."""
+"""The characters that `length` allows if no number is given: about a thousand tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a term may look at: win probabilities of the side to move, and the answer's text.
+    """The input of a term: win probabilities of the side to move, and the answer's text.
 
-    `win_worst` is of the worst legal move, `model` the reward model's opinion of the move in [0, 1]; both
-    are only there for terms that ask for them.
+    `win_worst` is that of the worst legal move, `model` the reward model's opinion of the move, in [0, 1].
+    Both are set only for terms that need them.
     """
 
     win_best: float
@@ -58,13 +60,19 @@ class Evidence:
 
     @property
     def regret(self) -> float:
-        """What the move gave away, in [0, 1]: noise between two searches is never a gain."""
+        """The win probability that the move loses, in [0, 1].
+
+        Never negative: if the move scores above the best one, that is noise between two searches.
+        """
         return max(0.0, self.win_best - self.win_played)
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A named number in [`low`, `high`]. `version` rises whenever a number it gives changes."""
+    """A named function of the evidence, with values in [`low`, `high`].
+
+    `version` is increased whenever a value changes.
+    """
 
     name: str
     version: int
@@ -78,14 +86,14 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A weighted sum of terms. `text` is how it was asked for, without spaces."""
+    """A weighted sum of terms. `text` is the scheme as the caller wrote it, without spaces."""
 
     text: str
     terms: tuple[tuple[float, Term], ...]
 
     @property
     def id(self) -> str:
-        """As it stands in `reward_version`: `delta-1`, or `1*delta-1+0.1*format-1`."""
+        """The scheme's part of `reward_version`: `delta-1`, or `1*delta-1+0.1*format-1`."""
         (weight, first), *rest = self.terms
         if not rest and weight == 1.0:
             return f"{first.name}-{first.version}"
@@ -93,12 +101,12 @@ class Scheme:
 
     @property
     def low(self) -> float:
-        """The least that a legal move can earn."""
+        """The lowest reward of a legal move."""
         return sum(weight * term.low for weight, term in self.terms)
 
     @property
     def high(self) -> float:
-        """The most that can be earned."""
+        """The highest reward."""
         return sum(weight * term.high for weight, term in self.terms)
 
     @property
@@ -112,7 +120,7 @@ class Scheme:
         return any(term.needs_model for _, term in self.terms)
 
     def components(self, evidence: Evidence) -> dict[str, float]:
-        """The terms of a legal move, weighted: their sum is the reward."""
+        """The weighted terms of a legal move, by name. Their sum is the reward."""
         return {term.name: weight * term.value(evidence) for weight, term in self.terms}
 
     def penalty(self, outcome: Outcome) -> float:
@@ -121,7 +129,9 @@ class Scheme:
 
 
 def _exact(weight: float) -> str:
-    return repr(weight).removesuffix(".0")  # all its digits: other weights are other rewards
+    return repr(weight).removesuffix(
+        ".0"
+    )  # with all digits, because different weights give different rewards
 
 
 def _delta(evidence: Evidence) -> float:
@@ -135,7 +145,7 @@ def _best(evidence: Evidence) -> float:
 def _accuracy(evidence: Evidence) -> float:
     """Lichess's accuracy of a move, as a fraction (lila, `AccuracyPercent.scala`, with its bonus of 1).
 
-    The bonus forgives the noise of an analysis; the loss is in percent.
+    The bonus makes up for the noise of an analysis. In the formula, the loss is in percent.
     """
     if evidence.regret == 0.0:
         return 1.0
@@ -144,14 +154,14 @@ def _accuracy(evidence: Evidence) -> float:
 
 
 def _minmax(evidence: Evidence) -> float:
-    """Where the move stands between the worst and the best legal move; 1 where all are equal."""
+    """The place of the move between the worst legal move (0) and the best (1); 1 if all are equal."""
     worst = evidence.win_played if evidence.win_worst is None else evidence.win_worst
     span = evidence.win_best - worst
     return 1.0 if span <= 0.0 else 1.0 - min(1.0, evidence.regret / span)
 
 
 def _model(evidence: Evidence) -> float:
-    """What the reward model thinks of the move."""
+    """The reward model's opinion of the move."""
     if evidence.model is None:
         raise ValueError("the reward model was not asked")
     return evidence.model
@@ -162,7 +172,7 @@ _BOX = re.compile(r"\\boxed\s*\{")
 
 
 def _format(evidence: Evidence) -> float:
-    """1 for one `<think>` with something in it, then an end with one box and no other tag; else 0."""
+    """1 for one `<think>` that is not empty, then text with one box and no other tag; else 0."""
     if _THOUGHT.fullmatch(evidence.response) is None:
         return 0.0
     return 1.0 if len(_BOX.findall(evidence.response)) == 1 else 0.0
@@ -188,17 +198,17 @@ TERMS: Mapping[str, Term] = MappingProxyType(
         )
     }
 )
-"""By name; `length` stands apart because it takes a number."""
+"""The terms by name, except `length`, which takes a number."""
 
 _TERM = re.compile(r"(?:(\d+(?:\.\d+)?|\.\d+)\*)?([a-z]+)(?:\((\d{1,7})\))?")
 
 
 @lru_cache(maxsize=256)
 def find_scheme(text: str) -> Scheme:
-    """The scheme that `text` names: a term, or a weighted sum such as `delta+0.1*format+0.2*length(2000)`.
+    """The scheme of `text`: a term, or a weighted sum such as `delta+0.1*format+0.2*length(2000)`.
 
     Raises:
-        InvalidInput: no such term, or a sum that judges no move.
+        InvalidInput: `text` is not a scheme, names a term twice, or has no term that judges the move.
     """
     if len(text) > MAX_SCHEME_CHARS:
         raise InvalidInput(f"no scheme is {len(text)} characters long: {text[:MAX_SCHEME_CHARS]!r}...")

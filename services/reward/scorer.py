@@ -1,7 +1,7 @@
-"""(FEN, response) to Verdict: reads the answer, asks the engines, applies the scheme.
+"""Turns an `Item` (FEN, response) into a `Verdict`: reads the answer, asks the engines, applies the scheme.
 
-A bad answer is a Verdict; a bad question raises `InvalidInput`; a bad engine raises `EngineFault`.
-An answer without a legal move costs no search: its verdict names the engine and zero nodes.
+A bad answer gets a verdict. A bad FEN, task or scheme raises `InvalidInput`, a failed engine `EngineFault`.
+An answer without a legal move needs no search: its verdict names the engine and zero nodes.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ MOVE = "move"
 TASKS = (MOVE, *graded.TASKS)
 
 SLOWEST_NODES_PER_S = 20_000
-"""What is slower has hung; a deadline in seconds alone would call every search of many nodes that."""
+"""A search that is slower has hung. `deadline_s` alone would be too short for searches of many nodes."""
 
 MOST_MOVES = 218
-"""Legal moves of R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1 (N. Petrovic): no position has more."""
+"""Most legal moves of a position: R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1 (N. Petrovic)."""
 
 QUOTED = 200
-"""Characters of a value that an error repeats."""
+"""Characters of a value that an error message quotes."""
 
 _BREATH = 8
-"""Items read before engines and other requests get a turn: a thousand would take a tenth of a second."""
+"""Items read before the event loop runs other tasks. Reading a thousand takes a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One answer to judge. Empty `task` and `scheme` mean the defaults; `move` is what task A asks about."""
+    """One answer to judge. Empty `task` and `scheme` mean the defaults. `move` is for task A only."""
 
     fen: str
     response: str
@@ -63,7 +63,7 @@ _OUTCOMES = {outcome: metrics.REWARD_OUTCOMES.labels(outcome) for outcome in Out
 
 
 class Scorer:
-    """Judges answers with one pool of engines. Use it from one event loop."""
+    """Judges answers with one pool of engines. Use it from one event loop only."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Scorer:
         self._judge = Judge(cache, model, nodes=settings.nodes, engine_id=pool.engine_id, learned=learned)
         searched = f"nodes-{settings.nodes}/hash-{settings.hash_mb}/{engine}"
         self._searched = f"{model.id}/{searched}"
-        # An evaluation in an answer is in centipawns, which only Lichess's formula can weigh.
+        # Task P's answers have evaluations in pawns, which `wdl` cannot turn into win probabilities.
         cp_model = WinModel(k=settings.k)
         self._tasks = TaskJudge(
             Judge(cache, cp_model, nodes=settings.nodes, engine_id=pool.engine_id),
@@ -92,10 +92,10 @@ class Scorer:
 
     @classmethod
     async def start(cls, settings: RewardSettings) -> Self:
-        """A scorer with its engines running.
+        """Starts the engines and returns a scorer with them.
 
         Raises:
-            SetupError: there is no Stockfish, or it does not work; the Redis URL is none.
+            SetupError: Stockfish was not found or does not work, or the Redis URL is not valid.
         """
         shared = _shared_cache(settings.redis_url)
         path = find_engine(settings.engine_path, setting="--engine-path (REWARD_ENGINE_PATH)")
@@ -112,7 +112,7 @@ class Scorer:
             raise SetupError(f"{str(path)!r} does not work as an engine: {error}") from error
 
     async def close(self) -> None:
-        """Ends the engines."""
+        """Stops the engines and closes the connections to the reward model and Redis."""
         await self.pool.close()
         if self._learned is not None:
             await self._learned.close()
@@ -120,7 +120,7 @@ class Scorer:
             await self._shared.close()
 
     async def away(self) -> str | None:
-        """Why an answer has no chance of being judged by default; None where it has."""
+        """Why answers cannot be judged by the default scheme now, or None if they can."""
         if not self.pool.ready:
             return "no engine can be started"
         if self._learned is not None and find_scheme(self._settings.scheme).needs_model:
@@ -128,11 +128,11 @@ class Scorer:
         return None
 
     def version(self, scheme: Scheme) -> str:
-        """Everything a reward depends on beside the question.
+        """The `reward_version` under `scheme`: names everything that a reward depends on besides the item.
 
         Raises:
-            InvalidInput: it depends on a reward model, and there is none.
-            PeerFault: the reward model has not said yet which it is.
+            InvalidInput: the scheme needs a reward model, and none is set.
+            PeerFault: the reward model's identity is not known, because it has not answered yet.
         """
         version = f"{scheme.id}/parser-{notation.VERSION}/{self._searched}"
         if not scheme.needs_model:
@@ -145,8 +145,8 @@ class Scorer:
         """The verdict of one answer.
 
         Raises:
-            InvalidInput: the FEN, task or scheme cannot be judged.
-            Unavailable: the engines are away or overrun.
+            InvalidInput: the FEN, task, move or scheme is not valid, or the position is quarantined.
+            Unavailable: the queue is full, no engine works, or the reward model does not answer.
         """
         (result,) = await self.score_batch([item])
         if isinstance(result, Verdict):
@@ -154,7 +154,7 @@ class Scorer:
         raise result
 
     async def score_batch(self, items: Sequence[Item]) -> list[Result]:
-        """Verdicts in the order of `items`; an item that cannot be judged leaves its error in its slot."""
+        """Verdicts in the order of `items`. An item that cannot be judged gets its error in its place."""
         with metrics.REWARD_SECONDS.time():
             results = await self._score_all(items)
         for result in results:
@@ -168,7 +168,7 @@ class Scorer:
             groups.setdefault((item.fen, item.task), []).append(number)
         results: list[Result] = [_NOT_YET] * len(items)
         queue = self.pool.queue()
-        # One request alone, of positions with many moves to search, must not overrun the queue.
+        # A single request with many positions whose moves are all searched must not fill the queue by itself.
         broad = asyncio.Semaphore(max(1, self._settings.queue // (2 * MOST_MOVES)))
         unheard = 0
         async with asyncio.TaskGroup() as group_tasks:
@@ -188,7 +188,7 @@ class Scorer:
         queue: RequestQueue,
         broad: asyncio.Semaphore,
     ) -> None:
-        """Fills the slots `numbers`, whose items share a position, and so its searches."""
+        """Fills `results` at `numbers`. Their items have the same FEN and task, so they share searches."""
         await self._meet_model(items[number].scheme for number in numbers)
         asked: dict[int, MoveAnswer | str] = {}
         for number in numbers:
@@ -209,7 +209,7 @@ class Scorer:
                     judged = await self._judge.judge(position, moves, queue)
                 else:
                     judged = await self._tasks.policy(position, texts, queue)
-        except RookeryError as error:  # of these items alone: raised here, it would end the whole batch
+        except RookeryError as error:  # concerns only these items; raised, it would cancel the whole batch
             judged = [error] * len(asked)
         for number, verdict in zip(asked, judged, strict=True):
             results[number] = verdict
@@ -219,7 +219,7 @@ class Scorer:
             await self._learned.meet()
 
     def _read(self, item: Item) -> MoveAnswer | str | Result:
-        """What to ask the engines: a move, or the text of a `P:` answer; else the verdict or the error."""
+        """The move, or the text of a `P:` answer, that engines must judge; else the verdict or the error."""
         try:
             return self._understand(item)
         except RookeryError as error:

@@ -1,4 +1,4 @@
-"""Starts the engines and serves the reward over HTTP and gRPC until told to stop."""
+"""Starts the engines and serves the reward over HTTP and gRPC."""
 
 import asyncio
 import gc
@@ -12,10 +12,10 @@ from services.reward.settings import RewardSettings
 
 
 async def run(settings: RewardSettings) -> None:
-    """Serves until SIGINT or SIGTERM; requests in flight finish, then the engines end.
+    """Serves until SIGINT or SIGTERM. Requests in flight are then finished, and the engines stopped.
 
     Raises:
-        SetupError: no Stockfish, or a port taken.
+        SetupError: Stockfish was not found or does not work, or a port is taken.
     """
     scorer = await Scorer.start(settings)
     _spare_the_collector()
@@ -26,13 +26,16 @@ async def run(settings: RewardSettings) -> None:
 
 
 def _spare_the_collector() -> None:
-    """What is loaded stays, and analyses make no cycles: to look through them all again costs pauses."""
+    """Makes the garbage collector run less often, because each run scans the whole cache of analyses.
+
+    Little is lost: loaded modules are never freed, and analyses have no reference cycles.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
 
 
 def reward_service(scorer: Scorer, settings: RewardSettings) -> Service:
-    """Both faces of one scorer."""
+    """The service that answers over HTTP and gRPC with `scorer`."""
     stopping = asyncio.Event()
     servicer = RewardServicer(scorer, stopping=stopping)
     return Service(

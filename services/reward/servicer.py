@@ -1,4 +1,4 @@
-"""The gRPC face of the reward: `rookery.v1.RewardService`. Wraps the scorer, decides nothing."""
+"""The gRPC API of the reward service: `rookery.v1.RewardService`."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ SERVICE_NAME = reward_pb2.DESCRIPTOR.services_by_name["RewardService"].full_name
 
 
 class RewardServicer(reward_pb2_grpc.RewardServiceServicer):
-    """Score, ScoreBatch and ScoreStream over one scorer. A set `stopping` ends open streams."""
+    """Score, ScoreBatch and ScoreStream with one scorer. Open streams end when `stopping` is set."""
 
     def __init__(self, scorer: Scorer, *, stopping: asyncio.Event | None = None) -> None:
         self._scorer = scorer

@@ -18,7 +18,7 @@ def _cores() -> int:
 
 
 class RewardSettings(Settings):
-    """Nodes, hash, k and scheme decide the reward and stand in `reward_version`; the rest is speed."""
+    """Nodes, hash, k, win model and scheme change the reward and are part of `reward_version`."""
 
     model_config = SettingsConfigDict(env_prefix="REWARD_")
 
@@ -35,21 +35,21 @@ class RewardSettings(Settings):
     engine_path: Path | None = None
     """The Stockfish binary. Default: `stockfish` on the PATH, then where Debian puts it."""
     hash_mb: int = Field(default=1, ge=1, le=65536)
-    """Hash table per engine. It is cleared before each search, which costs time by its size."""
+    """MiB of hash table per engine. It is cleared before each search, which takes longer the larger it is."""
     k: float = Field(default=LICHESS_K, gt=0, le=0.1)
     """Steepness of the win probability per centipawn; 0.002 suits weak players."""
     win_model: Literal["lichess", "wdl"] = "lichess"
-    """Win probability from the score (lichess) or from the engine's own wins and draws (wdl)."""
+    """Win probability from the score (lichess) or from the engine's estimate of wins and draws (wdl)."""
     scheme: str = DEFAULT
-    """Reward when the caller names none: delta, best, accuracy, minmax, model, or a sum of them."""
+    """Scheme for requests that name none: delta, best, accuracy, minmax, model, or a sum of them."""
     queue: int = Field(default=4096, ge=1)
-    """Searches that may wait for an engine before callers are told to come back."""
+    """Searches that may wait for an engine. If more would wait, callers get a 503."""
     deadline_s: float = Field(default=10.0, gt=0)
-    """A search that takes longer has hung: its engine is replaced. It has 1 s per 20,000 nodes at least."""
+    """Seconds until a search counts as hung and its engine is replaced; at least 1 s per 20,000 nodes."""
     redis_url: RedisUrl = ""
     """Redis where replicas share their searches, such as redis://localhost:6379. Default: none."""
     model_url: str = ""
-    """Server of a reward model (`rookery serve reward-model`), for the scheme `model`. Default: none."""
+    """URL of a reward model (`rookery serve reward-model`), for the scheme `model`. Default: none."""
 
     @field_validator("scheme")
     @classmethod

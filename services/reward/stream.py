@@ -1,8 +1,8 @@
-"""One ScoreStream call: how much of it is read, and when it is answered. Judges nothing itself.
+"""Handles one ScoreStream call: how much is read ahead, and how the answers are sent.
 
-It reads while less than a window of its items is in judgement or unsent, so that a caller may pour in
-whatever it has: what the service has not read waits in HTTP/2's own flow control, and a caller that
-does not collect its answers is not read from either.
+At most about `WINDOW` items of a stream are read but not yet answered. A caller may therefore send as fast as
+it likes: HTTP/2's flow control holds back what the service has not read. If the caller does not read its
+answers, the service stops reading its requests.
 """
 
 import asyncio
@@ -17,17 +17,18 @@ from rookery.serving import DRAIN_S
 from rookery.v1 import reward_pb2
 
 WINDOW = 1024
-"""Items of one stream in judgement before it is read no further: keeps 64 engines busy with groups of 16."""
+"""Items of one stream that may be unanswered before it reads on. Keeps 64 engines busy with groups of 16."""
 
 STREAM_DRAIN_S = DRAIN_S - 2.0
-"""How long a stopping service finishes what it has read; the rest is told to go elsewhere in time."""
+"""Seconds in which a stopping service answers what it has read. It is shorter than `DRAIN_S`, so that callers
+still get an UNAVAILABLE and ask another replica."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Judge = Callable[[Sequence[reward_pb2.ScoreRequest]], Awaitable[list[reward_pb2.ScoreBatchItem]]]
 
 
 class ScoreStream:
-    """Answers each request with what `judge` says of its items, in the order in which that is known."""
+    """Answers each request of one stream with the results of `judge`, as soon as they are known."""
 
     def __init__(self, judge: Judge, context: Context, *, stopping: asyncio.Event) -> None:
         self._judge = judge
@@ -35,12 +36,13 @@ class ScoreStream:
         self._stopping = stopping
         self._items = 0
         self._room = asyncio.Event()
-        self._pen = asyncio.Lock()  # gRPC takes one message of a call at a time
+        self._pen = asyncio.Lock()  # gRPC writes only one message of a call at a time
 
     async def run(self, requests: AsyncIterator[reward_pb2.ScoreStreamRequest]) -> None:
-        """Returns when the caller has half-closed and has every answer; cancelled, ends all work on it.
+        """Returns when the caller has sent all requests and got every answer. Cancelling it cancels the work.
 
-        A service that stops reads no more, answers what it has read and leaves with UNAVAILABLE.
+        If the service stops, no more requests are read, those already read are answered, and the call ends
+        with UNAVAILABLE.
         """
         with metrics.REWARD_STREAMS.track_inprogress(), suppress(TimeoutError):
             async with asyncio.timeout(None) as patience, asyncio.TaskGroup() as work:
@@ -51,7 +53,7 @@ class ScoreStream:
         await self._context.abort(grpc.StatusCode.UNAVAILABLE, "the reward service stops")
 
     async def _cut_short(self, reading: asyncio.Task[None]) -> bool:
-        """Waits until all is read; whether the service stops before that."""
+        """Waits until all requests are read. Returns True if the service stopped before that."""
         stop = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait({reading, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -72,7 +74,7 @@ class ScoreStream:
     async def _answer(self, request: reward_pb2.ScoreStreamRequest) -> None:
         try:
             slots = await self._judge(request.items)
-            # A write fails where the caller has just gone: the cancellation of it all is on its way.
+            # The write fails if the caller has just disconnected. gRPC then cancels the whole call.
             async with self._pen:
                 with suppress(grpc.aio.InternalError):
                     await self._context.write(reward_pb2.ScoreStreamResponse(id=request.id, items=slots))
@@ -86,4 +88,4 @@ class ScoreStream:
 
 
 def _size(request: reward_pb2.ScoreStreamRequest) -> int:
-    return max(1, len(request.items))  # an empty one is answered too, and its answer takes its place
+    return max(1, len(request.items))  # an empty request is answered too, so it counts as one item

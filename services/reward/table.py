@@ -1,4 +1,4 @@
-"""A verdict as a table for people."""
+"""Prints a verdict as a table in the terminal."""
 
 from rich.console import Console
 from rich.table import Table
@@ -7,12 +7,12 @@ from rookery.trace import Evaluation, Move, Verdict
 
 
 def show(verdict: Verdict, console: Console | None = None) -> None:
-    """Prints `verdict`."""
+    """Prints the table of `verdict`."""
     (console or Console()).print(verdict_table(verdict))
 
 
 def verdict_table(verdict: Verdict) -> Table:
-    """The verdict, one row a field, absent ones left out."""
+    """The table of `verdict`: one row per field, without those that are None."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()

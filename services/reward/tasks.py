@@ -1,6 +1,6 @@
-"""RookWorld's `P:` and `A:` answers judged: asks the engine what their grades need, and states verdicts.
+"""Judges RookWorld's `P:` and `A:` answers: makes the searches that their grades need, and the verdicts.
 
-How an answer is graded is for `graded`; nothing here reads text.
+`graded` reads and grades the answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ from services.reward.schemes import MAX_SCHEME_CHARS
 from services.reward.winprob import win_probability
 
 LINES = 5
-"""Moves in a `P:` answer."""
+"""Moves in a `P:` answer, so the engine is asked for as many."""
 
 SCHEME = "graded"
 SCHEME_ID = f"{SCHEME}-{graded.VERSION}"
 
 
 def check_scheme(task: str, scheme: str) -> None:
-    """Refuses any scheme but `graded` for these tasks.
+    """Checks that `scheme` is empty or `graded`, the only scheme of tasks P and A.
 
     Raises:
-        InvalidInput: it is another.
+        InvalidInput: it is another scheme.
     """
     if scheme not in ("", SCHEME):
         raise InvalidInput(
@@ -47,7 +47,7 @@ class TaskJudge:
         self._engine_id = engine_id
 
     def state(self, fen: str, move: str, response: str) -> Verdict:
-        """The verdict of an `A:` answer about `move`, which costs no search.
+        """The verdict of an `A:` answer about `move`. It needs no search.
 
         Raises:
             InvalidInput: `move` is not written in UCI.
@@ -55,7 +55,7 @@ class TaskJudge:
         return self._verdict(graded.grade_state(fen, move, response), nodes=0)
 
     async def policy(self, position: Position, responses: Sequence[str], queue: RequestQueue) -> list[Result]:
-        """The verdicts of `P:` answers to one position, in their order; an error where the engine failed."""
+        """The verdicts of `P:` answers to one position, in their order; an error if a search failed."""
         answers = [graded.read_policy(response, position.board) for response in responses]
         sound = [answer for answer in answers if answer is not None and answer.best is not None]
         if not sound:

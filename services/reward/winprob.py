@@ -1,8 +1,8 @@
-"""From an engine's score to a win probability, by the formula Lichess draws its graphs with or by the
-engine's own count of wins, draws and losses.
+"""Turns an engine's score into a win probability: by Lichess's formula, or by the engine's own estimate of
+wins, draws and losses.
 
-Differences of win probabilities mean the same everywhere on the scale; differences of centipawns do
-not. Nothing here knows a board.
+A difference of win probabilities means the same everywhere on the scale; a difference of centipawns does not.
+This module knows no board.
 """
 
 import math
@@ -14,24 +14,25 @@ from rookery.trace import Evaluation
 from rookery.uci import Line
 
 LICHESS_K = 0.00368208
-"""Per centipawn; fitted on 75,000 positions of rapid games at 2300+ Elo (lichess-org/lila, PR 11148)."""
+"""Per centipawn. Fitted on 75,000 positions of rapid games at 2300+ Elo (lichess-org/lila, PR 11148)."""
 
 CP_CEILING = 1000
-"""Scores beyond it count as it, mate too: 97.5% is as sure as an evaluation gets (scalachess, Cp.CEILING)."""
+"""Scores are limited to +-1000, and a mate counts as 1000. An estimate is therefore never surer than 97.5%
+(scalachess, Cp.CEILING)."""
 
 CHECKMATE = 1.0
-"""Of whoever has just delivered it: decided by the rules, not by an estimate."""
+"""Win probability of the side that has just given mate: certain, so not limited by `CP_CEILING`."""
 
 DRAW = 0.5
-"""Stalemate, dead positions and the 75-move rule, whatever was at stake before."""
+"""Win probability after stalemate, in dead positions and by the 75-move rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class WinModel:
-    """How an engine's line becomes a chance in [0, 1] that the side to move wins, a draw counting half.
+    """Turns an engine's line into the win probability of the side to move, in [0, 1]. A draw counts half.
 
-    `lichess` takes the score and the steepness `k`; `wdl` takes what the engine itself expects of games
-    between its equals, which is flat beyond two pawns and changes with the engine's version.
+    `lichess` uses the score and the steepness `k`. `wdl` uses the engine's own estimate for games between
+    engines of its strength, which hardly changes beyond two pawns and differs between engine versions.
     """
 
     name: Literal["lichess", "wdl"] = "lichess"
@@ -39,14 +40,14 @@ class WinModel:
 
     @property
     def id(self) -> str:
-        """As it stands in `reward_version`."""
+        """The model's part of `reward_version`."""
         return f"lichess-k{self.k!r}" if self.name == "lichess" else "wdl"
 
     def win(self, line: Line) -> float:
-        """Of the side to move.
+        """The win probability of the side to move.
 
         Raises:
-            EngineFault: `wdl` of an engine that does not give it.
+            EngineFault: the model is `wdl`, and the engine does not report wins, draws and losses.
         """
         if self.name == "lichess":
             return win_probability(line.evaluation, k=self.k)
@@ -57,7 +58,7 @@ class WinModel:
 
 
 def win_probability(evaluation: Evaluation, *, k: float = LICHESS_K) -> float:
-    """Chance in [0, 1] that the side to move wins, a draw counting half.
+    """The win probability of the side to move by Lichess's formula, in [0, 1]. A draw counts half.
 
     >>> win_probability(Evaluation(cp=0))
     0.5
