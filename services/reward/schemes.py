@@ -229,8 +229,8 @@ def _weighted(part: str, text: str) -> tuple[float, Term]:
     weight, name, number = float(match[1] or 1.0), match[2], match[3]
     if not 0 < weight <= 1000:
         raise InvalidInput(f"scheme {text!r}: weight {match[1]} is not in (0, 1000]")
-    if name == "length" and number != "0":
-        return weight, _length(int(number or LENGTH_CHARS))
+    if name == "length" and (chars := int(number or LENGTH_CHARS)):
+        return weight, _length(chars)
     if name == "graded":
         raise InvalidInput(f"scheme {text!r}: graded judges tasks P and A, not moves")
     if name not in TERMS or number is not None:

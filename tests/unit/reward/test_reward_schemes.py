@@ -130,6 +130,7 @@ def test_a_scheme_names_its_versions() -> None:
         ("delta+length(5)+length(6)", "names a term twice"),
         ("format", "judges no move"),
         ("delta+length(0)", "choose from"),
+        ("delta+length(00)", "choose from"),
         ("delta(3)", "choose from"),
         ("delta+" * 1000 + "best", "no scheme is 6004 characters long"),
     ],
