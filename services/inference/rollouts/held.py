@@ -44,7 +44,7 @@ class Held:
             self._places.setdefault(entry.id, _Place(entry))
 
     def start(self, *, now: float, limit: int) -> list[Entry]:
-        """Marks at most `limit` entries that are due as in work, and returns them."""
+        """Returns at most `limit` entries that are due, and marks them as in work."""
         ready = [p for p in self._places.values() if not p.running and p.due <= now][:limit]
         for place in ready:
             place.running = True

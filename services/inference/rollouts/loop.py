@@ -44,9 +44,9 @@ KEEP_EVERY_S = 10.0
 IDLE_S = 60.0
 """An entry without a keep-alive for this long (six missed ones) is taken over from its holder."""
 MAX_FAULTS = 5
-"""A position is dead-lettered after so many faults, counted over all processes and their restarts."""
+"""A position is dead-lettered after this many faults, counted over all processes and their restarts."""
 HOPELESS = 8
-"""So many dead letters, or groups of another reward version, in a row mean that the set-up is wrong."""
+"""More dead letters, or groups of another reward version, in a row mean that the set-up is wrong."""
 
 
 class Loop:
@@ -92,7 +92,10 @@ class Loop:
             raise self._failure
 
     async def keep(self, stopping: asyncio.Event) -> None:
-        """Keeps the held entries alive and takes over idle ones, also those whose reply to us was lost."""
+        """Keeps the held entries alive, and takes over idle ones.
+
+        An idle entry belongs to a dead consumer, or Redis gave it to this process in a reply that was lost.
+        """
         while not await pause(stopping, KEEP_EVERY_S):
             try:
                 self._held.add(await asyncio.to_thread(self._keep, self._held.ids))

@@ -79,7 +79,7 @@ def verify(adapter: Adapter, rules: AdapterRules) -> Adapter:
         _check_tensors(folder / WEIGHTS_FILE, rules)
         files.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
     except (OSError, ValueError) as error:
-        # Files of another user, a name too long or with a zero byte, a folder pruned half-way.
+        # For example another user's files, a name too long or with a zero byte, a half-deleted folder.
         raise InvalidInput(f"adapter path {adapter.path[:200]!r}: {error}") from error
     return replace(adapter, path=str(folder))
 

@@ -1,4 +1,4 @@
-"""A LoRA implementation for vLLM's CPU build that is correct for requests without an adapter, and faster.
+"""LoRA for vLLM's CPU build: correct for requests without an adapter, and without copies of the weights.
 
 vLLM 0.32 gives a token without an adapter the index -1 and then looks up `weights[-1]`, so on the CPU the
 adapter in the last slot answers requests for the base model. It also copies an adapter's matrices for every

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 IDLE_TRIES, IDLE_PAUSE_S = 500, 0.02
-"""How often vLLM is asked whether it is idle: cancelled requests stay in it for a step or two."""
+"""Checks until vLLM is idle, and the pause between them: cancelled requests stay for a step or two."""
 
 
 class WholeVllmEngine(VllmEngine):
