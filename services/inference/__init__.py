@@ -1,1 +1,1 @@
-"""The policy served (`server`) and asked (`rollouts`)."""
+"""The inference server (`server`), and the process that generates groups with it (`rollouts`)."""

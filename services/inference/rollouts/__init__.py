@@ -1,1 +1,1 @@
-"""Positions to scored groups of completions. Imports no vllm."""
+"""Turns positions into scored groups of completions. Does not import vLLM."""

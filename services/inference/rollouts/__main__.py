@@ -1,4 +1,4 @@
-"""`python -m services.inference.rollouts`: positions in, scored groups out, until told to stop."""
+"""`python -m services.inference.rollouts`: turns positions into scored groups until stopped."""
 
 import asyncio
 import json

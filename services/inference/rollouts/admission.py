@@ -1,6 +1,6 @@
-"""How far generation may run ahead of the trainer: AReaL's rule, made whole again after a loss.
+"""How far generation may run ahead of the trainer: AReaL's rule, corrected for lost counts in Redis.
 
-Knows numbers only; who runs what is `loop`'s business.
+Only arithmetic: `loop` starts the work.
 """
 
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Groups of the whole run, from Redis: every replica's, not only this process's.
+    """The groups of the whole run, all replicas together, as counted in Redis.
 
-    `accepted` were generated and not thrown away, `untrained` of them wait in `traces`, `pending`
-    positions are held by some consumer.
+    `accepted` groups were generated and not dropped; `untrained` of them wait in `traces`. `pending`
+    positions are held by a consumer.
     """
 
     accepted: int
@@ -23,8 +23,8 @@ class Ledger:
 class Admission:
     """At version v, at most (staleness + v + 1) * batch_groups groups exist or are being made.
 
-    Source: `areal/infra/staleness_manager.py` of AReaL. A group started now is then trained at
-    version v + staleness at the latest.
+    A group started now is therefore trained at version v + staleness at the latest.
+    Source: `areal/infra/staleness_manager.py` of AReaL.
     """
 
     batch_groups: int
@@ -32,7 +32,7 @@ class Admission:
     max_inflight: int
 
     def held(self, ledger: Ledger, *, version: int, running: int) -> int:
-        """How many positions already held by this process may start.
+        """How many of the positions that this process holds may start.
 
         >>> Admission(32, 2, 64).held(Ledger(accepted=90, untrained=90, pending=10), version=0, running=4)
         2
@@ -41,9 +41,9 @@ class Admission:
         return max(0, min(self.max_inflight - running, self._bound(version) - ahead))
 
     def new(self, ledger: Ledger, *, version: int, held: int) -> int:
-        """How many more positions may be taken; `held` ones of this process go before them.
+        """How many more positions may be read from the stream, if this process holds `held` already.
 
-        Pending positions of other replicas count as running.
+        The pending positions of all replicas count as running.
         """
         ahead = self._accepted(ledger, version) + max(ledger.pending, held)
         return max(0, min(self.max_inflight - held, self._bound(version) - ahead))
@@ -52,5 +52,5 @@ class Admission:
         return (self.staleness + version + 1) * self.batch_groups
 
     def _accepted(self, ledger: Ledger, version: int) -> int:
-        # A Redis that lost its counts would otherwise admit everything up to the bound at once.
+        # If Redis lost its counts, `accepted` is too small, and every group up to the bound would start.
         return max(ledger.accepted, version * self.batch_groups + ledger.untrained)

@@ -1,4 +1,4 @@
-"""The HTTP face of the rollouts: probes and metrics, nothing else."""
+"""The HTTP app of the rollouts: probes and metrics only."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from services.inference.rollouts.peers import Peers
 
 
 def create_app(streams: RunStreams, peers: Peers) -> FastAPI:
-    """Ready while Redis, an inference server with a policy and the reward service all answer."""
+    """The app. Ready while Redis, the reward service and an inference server with a policy answer."""
     app = FastAPI(title="Rookery rollouts", version=__version__)
 
     async def ready() -> str | None:

@@ -1,6 +1,6 @@
-"""The positions this process holds: which are being worked on, and when the others may be again.
+"""The positions that this process holds: which are in work, and when the others may start.
 
-A plain table without Redis or clocks. What it promises: an entry is never worked on twice at once.
+A plain table that uses neither Redis nor a clock. It guarantees that no entry is in work twice at once.
 """
 
 from collections.abc import Iterable
@@ -30,32 +30,32 @@ class Held:
 
     @property
     def ids(self) -> list[str]:
-        """Every entry held, at work or not."""
+        """The ids of all entries, in work or not."""
         return list(self._places)
 
     @property
     def running(self) -> int:
-        """How many are at work."""
+        """How many entries are in work."""
         return sum(place.running for place in self._places.values())
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Takes entries into the table; those it knows already stay as they are."""
+        """Adds entries; those that are in the table already stay unchanged."""
         for entry in entries:
             self._places.setdefault(entry.id, _Place(entry))
 
     def start(self, *, now: float, limit: int) -> list[Entry]:
-        """At most `limit` entries whose time has come; they are at work from now on."""
+        """Returns at most `limit` entries that are due, and marks them as in work."""
         ready = [p for p in self._places.values() if not p.running and p.due <= now][:limit]
         for place in ready:
             place.running = True
         return [place.entry for place in ready]
 
     def settle(self, entry_id: str) -> None:
-        """Forgets an entry that was published or dead-lettered."""
+        """Removes an entry that was published or dead-lettered."""
         del self._places[entry_id]
 
     def postpone(self, entry_id: str, *, now: float) -> float:
-        """Puts an entry off after a fault, each time for longer; the wait in seconds."""
+        """Delays an entry after a fault, longer each time. Returns the delay in seconds."""
         place = self._places[entry_id]
         place.postponed += 1
         wait_s = _BACKOFF_S[min(place.postponed, len(_BACKOFF_S)) - 1]

@@ -1,7 +1,7 @@
-"""The loop: admits positions, lets the workshop make their groups, settles each exactly once.
+"""The main loop: admits positions, makes their groups in `workshop`, and settles each exactly once.
 
-What is unpublished stays pending in Redis, so this process may be killed at any point and loses
-nothing but time. Blocking reads have a thread of their own: they never delay a publication.
+Unpublished positions stay pending in Redis, so this process can be killed at any point without losing any.
+Blocking reads run in their own thread, so they never delay a publication.
 """
 
 import asyncio
@@ -36,17 +36,17 @@ T = TypeVar("T")
 
 GROUP = "rollouts"
 BLOCK_S = 1.0
-"""How long a read waits for positions; a drain waits for the read."""
+"""How long a read waits for positions. Stopping may wait this long, for the read in progress."""
 REST_S = 0.2
-"""How long the loop sleeps when nothing wakes it: the trainer's drops arrive without a signal."""
+"""Longest pause of the loop. It must poll, because no event tells that the trainer dropped groups."""
 DRAIN_S = 10.0
 KEEP_EVERY_S = 10.0
 IDLE_S = 60.0
-"""An entry whose holder was silent for this long is taken over: six missed signs of life."""
+"""An entry without a keep-alive for this long (six missed ones) is taken over from its holder."""
 MAX_FAULTS = 5
-"""A position at which work has failed so often is dead-lettered, in whichever lives of whichever process."""
+"""A position is dead-lettered after this many faults, counted over all processes and their restarts."""
 HOPELESS = 8
-"""Dead letters, or groups of another reward version, in a row: the set-up is wrong, not the positions."""
+"""More dead letters, or groups of another reward version, in a row mean that the set-up is wrong."""
 
 
 class Loop:
@@ -72,11 +72,11 @@ class Loop:
         self._failure: BaseException | None = None
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Makes groups until `stopping`, then finishes or abandons those in flight.
+        """Makes groups until `stopping` is set, then finishes or abandons those in flight.
 
         Raises:
-            RookeryError: nothing but dead letters; the message quotes the last one's reason.
-            SetupError: the reward version is not the run's any more.
+            RookeryError: more than `HOPELESS` dead letters in a row; the message quotes the last reason.
+            SetupError: the reward version is no longer the run's.
         """
         try:
             await self._take_up()
@@ -92,7 +92,10 @@ class Loop:
             raise self._failure
 
     async def keep(self, stopping: asyncio.Event) -> None:
-        """Signs of life for what is held; takes over what lost its holder, even by our own lost reply."""
+        """Keeps the held entries alive, and takes over idle ones.
+
+        An idle entry belongs to a dead consumer, or Redis gave it to this process in a reply that was lost.
+        """
         while not await pause(stopping, KEEP_EVERY_S):
             try:
                 self._held.add(await asyncio.to_thread(self._keep, self._held.ids))
@@ -105,7 +108,7 @@ class Loop:
         return self._streams.claim_idle("positions", group=GROUP, consumer=self._consumer, idle_s=IDLE_S)
 
     async def _turn(self) -> None:
-        """Starts what may start, then waits for news; idle time goes to the counter of its cause."""
+        """Starts the groups that may start, then waits. Idle time is counted by its cause."""
         version = self._peers.version
         if version is None or self._peers.away():
             return await self._rest(PEERS_WAIT_S)
@@ -122,7 +125,7 @@ class Loop:
         return await self._rest(None if full else BACKPRESSURE_S)
 
     def _ledger(self) -> Ledger:
-        # Pending first: a group published in between is then counted twice, never not at all.
+        # Read `pending` first: a group published in between is then counted twice rather than not at all.
         pending = self._streams.pending("positions", group=GROUP)
         run = self._streams.overview()
         return Ledger(accepted=run.counts.accepted, untrained=run.traces, pending=pending)
@@ -167,7 +170,7 @@ class Loop:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error and not isinstance(error, Unavailable):  # stopped while Redis was away: stays pending
+        if error and not isinstance(error, Unavailable):  # stopped while Redis was down: it stays pending
             self._failure = error
         ROLLOUT_INFLIGHT.set(self._held.running)
         self._news.set()
@@ -177,7 +180,7 @@ class Loop:
             group = await self._workshop.make(entry)
         except Unavailable as error:
             await self._postpone(entry, error)
-        except RookeryError as error:  # asked again it would be the same
+        except RookeryError as error:  # a retry would fail the same way
             await self._bury(entry, str(error))
         else:
             await self._publish(entry, group)
@@ -191,7 +194,7 @@ class Loop:
                 consumer_group=GROUP,
                 accept=self._accept_reward_version,
             )
-        except Conflict as error:  # another replica of the reward service may judge as the run does
+        except Conflict as error:  # another reward replica may have the run's version
             self._conflicts_in_a_row += 1
             if self._conflicts_in_a_row > HOPELESS:
                 raise SetupError(
@@ -205,7 +208,7 @@ class Loop:
         return None
 
     async def _postpone(self, entry: Entry, error: RookeryError) -> None:
-        # A peer that is away says nothing about the position; one that is there and fails may.
+        # A fault may be due to the position only if the peer is up, so only those count.
         if isinstance(error, PeerFault):
             faults = await asyncio.to_thread(self._streams.count_fault, "positions", entry.id, group=GROUP)
             if faults >= MAX_FAULTS:

@@ -1,6 +1,6 @@
-"""Who can be asked now: inference servers with the version each serves, and the reward service.
+"""Which peers are ready: the inference servers, with the version each serves, and the reward service.
 
-Polls them, remembers the last answer and spreads the work. Makes no completions itself.
+Polls them, keeps the last answers, and picks a server for each group.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ REWARD_POLL_S = 1.0
 
 @dataclass
 class Server:
-    """One inference server: what it serves, and how many of our groups it works on."""
+    """One inference server: the version it serves, or None and the reason, and our groups in flight."""
 
     client: InferenceClient
     adapter: Adapter | None = None
@@ -30,7 +30,7 @@ class Server:
 
     @asynccontextmanager
     async def occupied(self) -> AsyncIterator[None]:
-        """Counts one group in."""
+        """Counts one group as in flight during the block."""
         self.inflight += 1
         try:
             yield
@@ -38,7 +38,7 @@ class Server:
             self.inflight -= 1
 
     async def ask(self) -> bool:
-        """Asks which version is served; whether that changed."""
+        """Asks which version is served. Returns whether it changed."""
         before = self.adapter
         try:
             self.adapter = await self.client.adapter()
@@ -49,7 +49,7 @@ class Server:
 
 
 class Peers:
-    """The inference servers of a run and its reward service; sets `news` whenever the picture changes."""
+    """The inference servers and the reward service of a run. Sets `news` when what they serve changes."""
 
     def __init__(
         self, servers: Iterable[InferenceClient], reward: RewardClient, *, news: asyncio.Event
@@ -60,7 +60,7 @@ class Peers:
         self._reward_ready = False
 
     def away(self) -> str | None:
-        """Why no group can be made now."""
+        """Why no group can be made now, or None if one can."""
         if self.version is None:
             reasons = "; ".join(f"{server.client.url}: {server.reason}" for server in self.servers)
             return f"no inference server is ready ({reasons})"
@@ -68,11 +68,11 @@ class Peers:
 
     @property
     def version(self) -> int | None:
-        """The newest version that any server serves."""
+        """The newest version that any server serves, or None if none is ready."""
         return max((s.adapter.version.number for s in self.servers if s.adapter), default=None)
 
     def pick(self) -> tuple[Server, Adapter]:
-        """The least busy of the servers on the newest version, and that version.
+        """The least busy of the servers with the newest version, and that version.
 
         Raises:
             Unavailable: none is ready.
@@ -88,13 +88,13 @@ class Peers:
         return min(candidates, key=lambda candidate: candidate[0].inflight)
 
     async def watch(self, stopping: asyncio.Event) -> None:
-        """Keeps the picture fresh: a new version is known within about `POLICY_POLL_S`."""
+        """Polls all peers until `stopping` is set. A new version is known after about `POLICY_POLL_S`."""
         await asyncio.gather(
             *(self._watch_server(server, stopping) for server in self.servers), self._watch_reward(stopping)
         )
 
     async def refresh(self, server: Server) -> None:
-        """Asks one server now."""
+        """Polls one server now."""
         if await server.ask():
             served = server.adapter.version.name if server.adapter else f"nothing: {server.reason}"
             logger.info("%s serves %s", server.client.url, served)
@@ -119,7 +119,7 @@ class Peers:
 
 
 async def pause(stopping: asyncio.Event, seconds: float) -> bool:
-    """Waits; whether `stopping` was set meanwhile."""
+    """Waits for `stopping`, at most `seconds`. Returns whether it is set."""
     with suppress(TimeoutError):
         await asyncio.wait_for(stopping.wait(), seconds)
     return stopping.is_set()

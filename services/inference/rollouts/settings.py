@@ -1,4 +1,4 @@
-"""What a rollouts process may be told."""
+"""Settings of the rollouts."""
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import SettingsConfigDict
@@ -9,40 +9,40 @@ from rookery.trace import Sampling
 
 
 class RolloutsSettings(RunSettings, PresetSettings):
-    """Turns positions of a run into scored groups of completions."""
+    """Turns the positions of a run into scored groups of completions."""
 
     model_config = SettingsConfigDict(env_prefix="ROLLOUTS_")
 
     host: str = "0.0.0.0"
-    """Address of the probes and metrics."""
+    """Address for probes and metrics."""
     port: Port = 8004
-    """Port of the probes and metrics."""
+    """Port for probes and metrics."""
     inference_urls: str = "http://127.0.0.1:8000"
-    """Inference servers, separated by commas; each group goes to the least busy one."""
+    """URLs of the inference servers, separated by commas. Each group goes to the least busy one."""
     reward_target: str = "dns:///127.0.0.1:50051"
-    """gRPC target of the reward service; `dns:///` spreads the load over its replicas."""
+    """gRPC target of the reward service. `dns:///` spreads the load over its replicas."""
     group_size: int = Field(default=8, ge=2)
-    """Completions of each position. The whole run must agree on it."""
+    """Completions per position. The same for the whole run."""
     batch_groups: PositiveInt = 32
-    """Groups the trainer takes a step. The whole run must agree on it."""
+    """Groups per training step. The same for the whole run."""
     staleness: NonNegativeInt = 2
-    """Steps that generation may run ahead of the trainer. The whole run must agree on it."""
+    """Training steps that generation may run ahead. The same for the whole run."""
     max_inflight: PositiveInt = 64
-    """Groups generated or scored at once."""
+    """Groups generated or scored at the same time."""
     style: str = "mover-squares"
-    """How a position is shown to the model."""
+    """Prompt style: how a position is shown to the model."""
     temperature: PositiveFloat = 1.0
-    """Nothing else shapes the sampling, so that importance ratios exist."""
+    """Sampling temperature. There is no top-p or top-k: importance ratios need the full distribution."""
     max_tokens: PositiveInt = 64
     """Longest completion, in tokens."""
     state_max_tokens: NonNegativeInt = 0
-    """Longest answer to RookWorld's task A; 0: as of any other."""
+    """Longest answer to RookWorld's task A, in tokens; 0 means max_tokens."""
     seed: int = 0
-    """With the group it fixes the seed of every completion."""
+    """Seed of the run. Each completion's seed is derived from it and the group's id."""
     accept_reward_version: str = ""
-    """Reward version that the run may change to; without it, another one than the run's is refused."""
+    """Reward version that the run may change to. By default, any version but the run's is refused."""
     consumer: str = Field(default="rollouts", pattern=r"^[A-Za-z0-9._-]+$")
-    """Stable name of this process: it takes up what it held when it last died. One per replica."""
+    """Stable name of this process, by which it resumes its positions after a restart. One per replica."""
 
     @field_validator("style")
     @classmethod
@@ -60,17 +60,17 @@ class RolloutsSettings(RunSettings, PresetSettings):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The inference servers."""
+        """The URLs of the inference servers."""
         return tuple(url.strip() for url in self.inference_urls.split(","))
 
     @property
     def sampling(self) -> Sampling:
-        """How completions are drawn."""
+        """The sampling parameters of completions."""
         return Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
 
     @property
     def terms(self) -> dict[str, int]:
-        """What rollouts and trainer must agree on."""
+        """The settings that must be the same in the rollouts and the trainer."""
         return {
             "group_size": self.group_size,
             "batch_groups": self.batch_groups,

@@ -1,7 +1,6 @@
 """Makes one group: position -> prompt -> completions -> verdicts.
 
-Reads no stream and writes none. A fault leaves as an exception; nothing that went wrong ever
-becomes a reward.
+Reads and writes no stream. A fault is raised as an exception and never becomes a reward.
 """
 
 import logging
@@ -23,12 +22,12 @@ from services.inference.rollouts.peers import Peers
 logger = logging.getLogger(__name__)
 
 RETIRED_TRIES = 3
-"""A version can retire between its choice and the request, but hardly this often in a row."""
+"""A version can be retired between its choice and the request, but hardly this often in a row."""
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """Everything a group needs but its position."""
+    """Makes groups: everything a group needs except its position."""
 
     run: str
     peers: Peers
@@ -37,16 +36,16 @@ class Workshop:
     sampling: Sampling
     seed: int
     state_max_tokens: int = 0
-    """Longest answer to the task `A`; 0: as of any other."""
+    """Longest answer to the task `A`, in tokens; 0 means that of `sampling`."""
 
     async def make(self, entry: Entry) -> TraceGroup:
-        """The complete group of a `positions` entry, from one server and one version.
+        """Makes the complete group of a `positions` entry, with one server and one version.
 
         Raises:
-            WireError: the entry is no position.
-            InvalidInput: a peer refuses it for good.
-            PeerFault: a peer is there, and failed.
-            Unavailable: a peer is away.
+            WireError: the entry is not a position.
+            InvalidInput: it cannot be rendered, or a peer refuses it for good.
+            PeerFault: a peer is up but failed.
+            Unavailable: a peer is down or not ready.
         """
         position = decode_position(entry.data)
         prompt = render(position, style=self.style)
@@ -131,10 +130,10 @@ class Workshop:
 
 
 def group_id_of(run: str, entry_id: str, position: Position) -> str:
-    """The same for every attempt at the same entry, whoever makes it."""
+    """The group's id: the same for every attempt at an entry, in every process."""
     return blake2b(f"{run}/{entry_id}/{position.id}".encode(), digest_size=10).hexdigest()
 
 
 def seed_of(seed: int, group_id: str) -> int:
-    """Seed of a group's first completion, in [0, 2**48)."""
+    """The seed of a group's first completion, in [0, 2**48)."""
     return int.from_bytes(blake2b(f"{seed}/{group_id}".encode(), digest_size=6).digest(), "big")

@@ -1,1 +1,1 @@
-"""vLLM's own OpenAI server with `/reload` beside it."""
+"""vLLM's OpenAI server, with a `/reload` route for new policy versions."""

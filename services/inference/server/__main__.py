@@ -1,6 +1,6 @@
-"""`python -m services.inference.server`: becomes vLLM's OpenAI server with Rookery's routes.
+"""`python -m services.inference.server`: starts vLLM's OpenAI server with Rookery's routes.
 
-The process image is replaced, so signals go straight to vLLM: see `ending`.
+`execve` replaces this process by vLLM, so signals reach vLLM directly: see `ending`.
 """
 
 import os
@@ -30,7 +30,7 @@ def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
     with bind(settings.host, settings.port, setting="--port or INFERENCE_PORT") as probe:
         port = int(probe.getsockname()[1])
     if settings.follow:
-        with suppress(Unavailable):  # Redis may come later; one that refuses the password will not
+        with suppress(Unavailable):  # Redis may start later, but a wrong password is fatal
             RunStreams(settings.redis_url, settings.run).ping(once=True)
     return launch.command(settings, port=port, cpu=cpu), launch.environment(settings, os.environ, cpu=cpu)
 

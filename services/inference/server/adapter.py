@@ -1,7 +1,8 @@
-"""What a LoRA adapter on disk must be before vLLM may see it.
+"""Checks a LoRA adapter on disk before vLLM loads it.
 
-Reads JSON, the header of the safetensors file and its bytes for the checksum; never a pickle, never
-a path outside the adapter root. Whether vLLM can load it and what it answers is decided elsewhere.
+Reads the JSON configuration, the header of the safetensors file, and the whole file for its checksum. It
+never reads a pickle or a path outside the adapter root. `policies` checks whether vLLM can load the adapter
+and answers with it.
 """
 
 import math
@@ -21,39 +22,38 @@ WEIGHTS_FILE = "adapter_model.safetensors"
 TARGET_MODULES = frozenset(
     {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "qkv_proj", "gate_up_proj"}
 )
-"""Attention and MLP projections. Never lm_head or embeddings: vLLM drops their delta from some paths."""
+"""Attention and MLP projections; not lm_head or embeddings, whose delta vLLM drops on some paths."""
 
 _MAX_CONFIG_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterRules:
-    """What this server accepts: where from, for which base model, how large."""
+    """What this server accepts: the root directory, the base model's names, the largest rank."""
 
     root: Path
     base_names: frozenset[str]
     max_rank: int
     target_modules: frozenset[str] = TARGET_MODULES
     precision: float = 2.0**-23
-    """Of the engine's numbers: the distance from 1 to the next. By default float32's."""
+    """Machine epsilon of the engine's data type (the distance from 1 to the next number); here float32's."""
 
     def verify(self, adapter: Adapter) -> Adapter:
-        """See `verify` below."""
+        """See the function `verify`."""
         return verify(adapter, self)
 
     def must_differ(self, adapter: Adapter) -> bool:
-        """Whether the adapter changes weights by so much that rounding cannot hide it.
+        """Whether the adapter changes the weights so much that rounding cannot hide it.
 
-        A model's weights are about 0.01 to 0.1. A change beside which a tenth of the precision is small
-        turns the last bits of a good part of thousands of products, and so some of the canary's. In float32
-        the first step of a training is far above that; in bfloat16 it may be below, and then equal
-        answers are let pass.
+        A model's weights are about 0.01 to 0.1. A change above a tenth of the precision alters the last bits
+        of many of the thousands of products, so it alters the canary's answer too. In float32 the first
+        training step is far above that. In bfloat16 it may be below, and then an equal answer is accepted.
         """
         return change_of_weights(Path(adapter.path)) > self.precision / 10
 
 
 class _LoraConfig(BaseModel):
-    """The part of PEFT's adapter_config.json that decides whether vLLM serves what was trained."""
+    """The fields of PEFT's adapter_config.json that decide whether vLLM serves the adapter as trained."""
 
     peft_type: Literal["LORA"]
     r: int = Field(ge=1)
@@ -67,10 +67,10 @@ class _LoraConfig(BaseModel):
 
 
 def verify(adapter: Adapter, rules: AdapterRules) -> Adapter:
-    """The adapter with its path resolved, once everything about it holds. Reads the whole file.
+    """Returns the adapter with its path resolved. Reads the whole file.
 
     Raises:
-        InvalidInput: something does not; the message quotes it.
+        InvalidInput: a check fails; the message quotes the value.
     """
     files.check_base(adapter.base_model, rules.base_names)
     try:
@@ -79,7 +79,7 @@ def verify(adapter: Adapter, rules: AdapterRules) -> Adapter:
         _check_tensors(folder / WEIGHTS_FILE, rules)
         files.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
     except (OSError, ValueError) as error:
-        # Files of another user, a name too long or with a zero byte, a folder pruned half-way.
+        # For example another user's files, a name too long or with a zero byte, a half-deleted folder.
         raise InvalidInput(f"adapter path {adapter.path[:200]!r}: {error}") from error
     return replace(adapter, path=str(folder))
 
@@ -95,7 +95,7 @@ def change_of_weights(folder: Path) -> float:
             if "lora_B" not in name:
                 continue
             b, a = file.get_tensor(name).double(), file.get_tensor(name.replace("lora_B", "lora_A")).double()
-            # The squared norm of B A is the trace of (B'B)(AA'): r x r, and not as large as the weights.
+            # The squared norm of B A is the trace of (B'B)(AA'), which are r x r: B A itself is never built.
             squares = float(((b.T @ b) * (a @ a.T)).sum())
             largest = max(largest, squares / (b.shape[0] * a.shape[1]))
     return config.lora_alpha / config.r * math.sqrt(max(0.0, largest))

@@ -1,9 +1,9 @@
-"""LoRA on vLLM's CPU build: right for requests without an adapter, and without gathering weights.
+"""LoRA for vLLM's CPU build: correct for requests without an adapter, and without copies of the weights.
 
-vLLM 0.32 marks a token without an adapter by the index -1 and then looks `weights[-1]` up: on the CPU a
-request for the base model is answered by whichever adapter sits in the last slot. It also copies an
-adapter's matrices once for every token. Here each adapter in the batch is applied to its own tokens by
-two matrix products, and a token without one is left alone.
+vLLM 0.32 gives a token without an adapter the index -1 and then looks up `weights[-1]`, so on the CPU the
+adapter in the last slot answers requests for the base model. It also copies an adapter's matrices for every
+token. Here each adapter in the batch is applied to its own tokens by two matrix products, and tokens without
+an adapter are left unchanged.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def install() -> None:
-    """Replaces the linear layers' LoRA of vLLM's CPU build; does nothing on other builds."""
+    """Replaces the LoRA of linear layers in vLLM's CPU build; does nothing on other builds."""
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
@@ -35,7 +35,7 @@ def add_lora_linear(
     output_slices: tuple[int, ...],
     **_: Any,
 ) -> None:
-    """Adds `scale * x @ A.T @ B.T` of each token's adapter to y, slice by slice of its last dimension.
+    """Adds `scale * x @ A.T @ B.T` of each token's adapter to y, for each slice of y's last dimension.
 
     Shapes: x [..., in], y [..., out], A [slots, 1, rank, in], B [slots, 1, out of the slice, rank].
     """
@@ -49,7 +49,7 @@ def add_lora_linear(
 
 
 def adapters_of(token_slots: torch.Tensor) -> list[tuple[int, torch.Tensor | slice]]:
-    """Slots in a batch, each with an index of the tokens it applies to.
+    """The slots in a batch, each with the indices of its tokens.
 
     >>> adapters_of(torch.tensor([2, 2]))
     [(2, slice(0, 2, None))]

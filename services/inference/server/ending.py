@@ -1,8 +1,8 @@
-"""How the server ends: on a signal, with status 0, and when vLLM's engine dies, with status 1.
+"""How the server ends: with status 0 on a signal, with status 1 if vLLM's engine dies.
 
-vLLM by itself stops its engine first and then waits for its clients: requests in work are answered with
-200 and the finish reason "abort", or never, and the process stays until the last client has given up. Here
-the gate closes first, so whoever waits is told at once, and the engine goes last.
+vLLM itself stops its engine first and then waits for its clients. It answers requests in flight with 200 and
+the finish reason "abort", or never, and the process stays until the last client gives up. Here the gate
+closes first, so every client gets its error at once, and the engine stops last.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 GRACE_S = 3
-"""How long requests may take to be cut off, and then connections to close. `rookery up` waits for 20 s."""
+"""Time limit for requests to end after they are cancelled, and then for connections to close. `rookery up`
+kills the server after 20 s."""
 
 _LOOK_S = 0.2
 
@@ -32,8 +33,8 @@ _LOOK_S = 0.2
 def end_while_starting() -> None:
     """Lets a signal end vLLM's server while it waits for its engine to start.
 
-    vLLM 0.32 raises KeyboardInterrupt there, and `zmq_socket_ctx` swallows it: the server would go on to
-    start, and serve, as if it had not been told to stop.
+    vLLM 0.32 raises KeyboardInterrupt there, and `zmq_socket_ctx` swallows it, so the server would start and
+    serve in spite of the signal. With this patch it exits with status 143.
     """
     from vllm.v1.engine import utils
 
@@ -52,16 +53,16 @@ def end_while_starting() -> None:
 
 
 async def end(client: "AsyncLLM", state: "State", gate: Gate) -> None:
-    """Waits for a signal, or for the engine's death, and ends the server.
+    """Waits for a signal or for the engine's death, then ends the server.
 
     Raises:
-        SystemExit: the engine has died; whoever supervises this process starts another.
+        SystemExit: the engine has died (status 1), so that a supervisor restarts the process.
     """
     server = await _started(state)
-    # A client that reads nothing would keep its connection, and the process, for ever.
+    # Without a limit, a client that does not read would keep its connection and this process open.
     server.config.timeout_graceful_shutdown = GRACE_S
     stopping = asyncio.Event()
-    for number in SIGNALS:  # in place of vLLM's own
+    for number in SIGNALS:  # replaces vLLM's handlers
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     while not stopping.is_set() and not client.errored:
         with suppress(TimeoutError):
@@ -71,14 +72,14 @@ async def end(client: "AsyncLLM", state: "State", gate: Gate) -> None:
         await gate.close("the server stops", within_s=GRACE_S)
         server.should_exit = True
         return
-    # Calls into a dead engine may stay unanswered: vLLM's own watchdog would wait for those who made them.
+    # Do not leave this to vLLM's watchdog: it waits for requests that a dead engine may never answer.
     logger.critical("vLLM's engine has died: the server ends")
     await gate.close("vLLM's engine has died", within_s=GRACE_S)
     raise SystemExit(1)
 
 
 async def _started(state: "State") -> "uvicorn.Server":
-    """vLLM's HTTP server, once it listens: by then vLLM has set its signal handlers."""
+    """Waits until vLLM's HTTP server listens, and returns it. vLLM has then set its signal handlers."""
     while not (hasattr(state, "server") and state.server.started):  # noqa: ASYNC110 - vLLM sets no event
         await asyncio.sleep(_LOOK_S)
     server: uvicorn.Server = state.server

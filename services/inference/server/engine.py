@@ -1,7 +1,7 @@
 """vLLM as the engine of `policies`: adapters by name, a canary, a warm-up.
 
-Runs inside vLLM's API server process and uses its objects: the engine client, and the table of
-adapter names that its OpenAI routes look requests up in. Written for vLLM 0.32.
+Runs inside vLLM's API server process and uses its objects: the engine client, and the table in which the
+OpenAI routes look up adapter names. Written for vLLM 0.32.
 """
 
 import asyncio
@@ -31,26 +31,27 @@ LOAD_TIMEOUT_S = 120.0
 WARM_UP_TIMEOUT_S = 600.0
 
 _CANARY_TOKENS, _CANARY_RANKS = 4, 5
-"""A token that is all but certain has the log-probability 0 under any weights: those behind it tell more."""
+"""An almost certain token has log-probability 0 under any weights, so the less likely ones count too."""
 
 _WARM_UP_PROMPTS, _WARM_UP_SAMPLES, _WARM_UP_TOKENS = 8, 8, 16
 
 
 class VllmEngine:
-    """The adapters of one vLLM engine. A name that is routed is a key of vLLM's own table."""
+    """The adapters of one vLLM engine. Routed names are keys of vLLM's own table."""
 
     def __init__(self, client: "AsyncLLM", models: "OpenAIServingModels") -> None:
         self._client = client
         self._models = models
         self._loaded: dict[PolicyVersion, LoRARequest] = {}
-        self._first: dict[str, str] = {}  # name -> sha256 of the first version that bore it
+        self._first: dict[str, str] = {}  # name -> sha256 of the first version with that name
         self._canary_ids = tuple(client.get_tokenizer().encode(CANARY_TEXT))
 
     async def load(self, adapter: Adapter) -> None:
-        """Reads an adapter into memory, answering to no name yet."""
+        """Reads an adapter into memory. It has no name yet, so no request uses it."""
         name, sha256 = adapter.version.name, adapter.version.sha256
         if self._first.setdefault(name, sha256) != sha256:
-            # After a rollback. vLLM keys its prefix cache, and the adapters of a batch, by name.
+            # After a rollback a number has new bytes. It needs a new name, because vLLM keys its prefix
+            # cache, and the adapters of a batch, by name.
             name = f"{name}-{sha256[:8]}"
         # A fresh id each time and never `load_inplace`: the flag would stick to the request, and vLLM
         # would read the file again on every step of every request that carries it.
@@ -59,7 +60,7 @@ class VllmEngine:
         self._loaded[adapter.version] = request
 
     async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
-        """Log-probabilities of the likeliest continuation of a fixed text and of each token's runners-up."""
+        """Log-probabilities of the 5 likeliest tokens at each of 4 greedy steps after a fixed text."""
         # No prompt_logprobs: with an adapter and other requests in the batch, vLLM's CPU punica
         # wrapper mixes up the rows of the two and the engine dies.
         params = SamplingParams(
@@ -78,7 +79,7 @@ class VllmEngine:
         return tuple(logprob for row in ranked for logprob in row[:_CANARY_RANKS])
 
     async def warm_up(self, adapter: Adapter) -> None:
-        """A burst like that of rollouts, then one request with the truncated sampling of people."""
+        """Sends a burst of requests as rollouts do, then one with truncated sampling, as people do."""
         lora = self._lora(adapter)
         burst = [
             self._generate([*self._canary_ids[i:], *self._canary_ids[:i]], _rollout_params(i), lora)
@@ -118,7 +119,7 @@ class VllmEngine:
         del self._loaded[adapter.version]
 
     def _lora(self, adapter: Adapter | None) -> LoRARequest | None:
-        """What makes a request one for a loaded adapter; None for the weights that vLLM holds itself."""
+        """The LoRA request of a loaded adapter; None for the base model."""
         return self._loaded[adapter.version] if adapter else None
 
     async def _generate(
@@ -140,7 +141,12 @@ class VllmEngine:
         return outputs[-1]
 
     async def _ask(self, answer: "Awaitable[T]", complaint: str) -> T:
-        """Tells an engine in trouble from one that refuses what it was given."""
+        """Waits for `answer`, and turns its errors into ours.
+
+        Raises:
+            EngineFault: no answer in time, or the engine has died.
+            InvalidInput: the engine is alive and refuses the request.
+        """
         try:
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 return await answer

@@ -1,6 +1,6 @@
-"""Files that came from elsewhere: paths that stay inside a root, headers of safetensors, checksums.
+"""Checks on untrusted files: paths inside a root, safetensors headers, checksums.
 
-Never a pickle. What the tensors must be is decided elsewhere.
+Never reads a pickle. `adapter` and `whole_model` decide which tensors are valid.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _DTYPE_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 
 
 class Tensor(BaseModel):
-    """What a header says of one tensor; offsets count from the end of the header."""
+    """The header's entry for one tensor; offsets count from the end of the header."""
 
     dtype: Literal["F32", "F16", "BF16"]
     shape: tuple[int, ...]
@@ -32,12 +32,13 @@ _HEADER: TypeAdapter[dict[str, Tensor]] = TypeAdapter(dict[str, Tensor])
 
 
 def check_base(said: str, own: frozenset[str]) -> None:
-    """Whether a version of the base model `said` fits a server that knows its own by the names `own`.
+    """Checks that a version's base model `said` is this server's, whose names are `own`.
 
-    Weights decide where both sides know their digest (`NAME@sha256:...`, see `rookery.hub`), else the name.
+    If both sides know the digest of the weights (`NAME@sha256:...`, see `rookery.hub`), digests are compared,
+    otherwise names.
 
     Raises:
-        InvalidInput: it does not; the message quotes both.
+        InvalidInput: it is another base model; the message quotes both.
     """
     name, _, digest = said.partition(f"@{DIGEST}")
     by_content = digest and any(other.startswith(DIGEST) for other in own)
@@ -46,10 +47,12 @@ def check_base(said: str, own: frozenset[str]) -> None:
 
 
 def inside(path: str, root: Path, *, names: Iterable[str]) -> Path:
-    """The folder `path`, absolute or below `root`, once it and those files in it lie inside, links resolved.
+    """Resolves the folder `path`, absolute or relative to `root`.
+
+    The folder, and the files `names` in it, must be inside `root` after links are resolved.
 
     Raises:
-        InvalidInput: it or one of them leads outside, or a file is not there.
+        InvalidInput: the folder or a file is outside `root`, or a file is missing.
     """
     resolved_root = root.resolve()
     folder = (resolved_root / path).resolve()
@@ -64,10 +67,10 @@ def inside(path: str, root: Path, *, names: Iterable[str]) -> Path:
 
 
 def read_header(path: Path) -> tuple[Mapping[str, Tensor], int]:
-    """The tensors that a safetensors file claims to hold, and the bytes it has for them.
+    """Returns the tensors in the header of a safetensors file, and the number of bytes after the header.
 
     Raises:
-        InvalidInput: it is no such file.
+        InvalidInput: it is not a safetensors file.
     """
     with path.open("rb") as file:
         start = file.read(8)
@@ -86,10 +89,10 @@ def read_header(path: Path) -> tuple[Mapping[str, Tensor], int]:
 
 
 def check_extent(where: str, tensor: Tensor, data_bytes: int) -> None:
-    """Whether a tensor's bytes fit its shape, and the file.
+    """Checks that a tensor's bytes match its shape and are inside the file.
 
     Raises:
-        InvalidInput: they do not.
+        InvalidInput: they do not match, or the file is cut short.
     """
     start, end = tensor.data_offsets
     if end - start != prod(tensor.shape) * _DTYPE_BYTES[tensor.dtype]:
@@ -99,10 +102,10 @@ def check_extent(where: str, tensor: Tensor, data_bytes: int) -> None:
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Reads the whole file.
+    """Checks a file's SHA-256. Reads the whole file.
 
     Raises:
-        InvalidInput: it has another checksum.
+        InvalidInput: the file has another checksum.
     """
     with path.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
@@ -111,7 +114,7 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def readable(error: ValidationError) -> str:
-    """What pydantic says, in one line."""
+    """pydantic's first three errors, in one line."""
     return "; ".join(
         f"{'.'.join(str(part) for part in e['loc']) or 'file'}: {e['msg']} (got {str(e['input'])[:100]!r})"
         for e in error.errors(include_url=False)[:3]

@@ -1,6 +1,6 @@
-"""Keeps the served policy equal to the run's `policy` record, whatever reloads were missed.
+"""Keeps the served policy equal to the run's `policy` record, even if reloads were missed.
 
-After a restart this is how the server finds its version again. It reads; it never writes the record.
+After a restart, the server finds its version this way. It only reads the record.
 """
 
 import asyncio
@@ -17,23 +17,23 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 1.0
 REFUSED_RETRY_S = 15.0
-"""A refused record is tried again this late: its files may be on their way through a slow volume."""
+"""Pause before a refused record is tried again: on a slow shared volume its files may arrive late."""
 
 
 class PolicyRecord(Protocol):
-    """Where the committed version is written down: `rookery.streams.RunStreams`. Blocking calls."""
+    """The record of the committed version: `rookery.streams.RunStreams`. Its calls block."""
 
     def ping(self, *, once: bool = False) -> None:
-        """Raises `Unavailable` if it cannot be read now."""
+        """Raises `Unavailable` if the record cannot be read now."""
         ...
 
     def policy(self) -> Adapter | None:
-        """The committed version, if there is one."""
+        """The committed version, or None if there is none."""
         ...
 
 
 class PolicyFollower:
-    """Loads each new record once. A rollback by hand therefore stands until the record moves on."""
+    """Loads each new record once, so a manual rollback stays until the record changes."""
 
     def __init__(self, record: PolicyRecord, policies: Policies) -> None:
         self.waiting_for = "the first look at the policy record"
@@ -44,13 +44,13 @@ class PolicyFollower:
         self._refused_at = -math.inf
 
     async def run(self) -> None:
-        """Follows until cancelled."""
+        """Reads the record every `POLL_S` seconds until cancelled."""
         while True:
             await self.step()
             await asyncio.sleep(POLL_S)
 
     async def step(self) -> None:
-        """One look at the record, and what follows from it."""
+        """Reads the record once, and loads its version if it is new."""
         try:
             adapter = await asyncio.to_thread(self._read)
             if adapter is None:
@@ -75,8 +75,8 @@ class PolicyFollower:
         try:
             await self._policies.reload(adapter)
         except Conflict:
-            # Either a /reload was faster than this look at the record, which then says more by now, or
-            # the run went back: a trainer resumed from an older commit, and the record is the truth.
+            # Either a /reload was faster than this read, and the record has changed since; or the run went
+            # back, because a trainer resumed from an older commit. Then the record decides.
             if await asyncio.to_thread(self._read) != adapter:
                 return
             await self._policies.reload(adapter, rollback=True)

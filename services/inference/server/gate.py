@@ -1,8 +1,8 @@
-"""The door that every request passes: shut while weights change, closed for good when the server ends.
+"""A gate for all requests: shut while weights change, closed for good when the server ends.
 
-A request that has passed is answered whole before the door counts as empty. One that comes while it is
-shut waits outside, and finds afterwards that the version it names is gone. Closing cuts off everything
-that is open: 503, or a broken connection where a stream had begun.
+Shutting waits until the requests inside are answered completely. A request that arrives at a shut gate
+waits, and may then get a 404 because the version it names is gone. Closing ends every open request: with
+503, or with a broken connection if its answer has already begun.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OWN_PATHS = frozenset({"/reload"})
-"""What passes a shut door: the request that shuts it."""
+"""These paths pass a shut gate: `/reload` is the request that shuts it."""
 
 
 class Closed(Unavailable):
-    """The server ends."""
+    """The server is stopping."""
 
 
 class Gate:
-    """Open at first. For one event loop."""
+    """Open at first. Use it in one event loop only."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
@@ -40,7 +40,7 @@ class Gate:
 
     @asynccontextmanager
     async def passing(self) -> AsyncIterator[None]:
-        """Inside while the block lasts; waits for the door to open."""
+        """Waits for the gate to open, and counts as inside during the block."""
         while not self._open.is_set():
             await self._open.wait()
         self._inside += 1
@@ -54,10 +54,10 @@ class Gate:
 
     @asynccontextmanager
     async def shut(self, *, within_s: float) -> AsyncIterator[None]:
-        """Nobody is inside while the block lasts.
+        """Lets new requests wait, and runs the block once none is inside.
 
         Raises:
-            Unavailable: somebody still was after `within_s`; the door is open again.
+            Unavailable: requests were still inside after `within_s`; the gate is open again.
         """
         self._open.clear()
         try:
@@ -74,10 +74,10 @@ class Gate:
 
     @asynccontextmanager
     async def until_closed(self) -> AsyncIterator[None]:
-        """The current task is a request while the block lasts.
+        """Registers the current task as a request during the block, so that `close` can cancel it.
 
         Raises:
-            Closed: `close` was called before or meanwhile; the block was cancelled.
+            Closed: `close` was called before, or cancelled the block.
         """
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - always so in a coroutine
@@ -95,7 +95,7 @@ class Gate:
             self._requests.discard(task)
 
     async def close(self, reason: str, *, within_s: float) -> None:
-        """Cuts off every request, now and from now on; waits at most `within_s` until they have been told."""
+        """Cancels open requests and refuses new ones. Waits at most `within_s` for the open ones to end."""
         self._closed = Closed(reason)
         requests = list(self._requests)
         for task in requests:
@@ -105,7 +105,7 @@ class Gate:
 
 
 class GateMiddleware:
-    """Sends every request through a gate, whatever route it is for. Only a POST waits for a shut one."""
+    """Sends the requests of all routes through a gate. Only a POST waits while the gate is shut."""
 
     def __init__(self, app: "ASGIApp", gate: Gate) -> None:
         self._app, self._gate = app, gate
@@ -129,7 +129,7 @@ class GateMiddleware:
                     async with self._gate.passing():
                         await self._app(scope, receive, noting)
         except Closed as closed:
-            if not begun:  # else uvicorn breaks the connection: the answer has no end
+            if not begun:  # otherwise uvicorn breaks the connection, because the answer is incomplete
                 body = problem(closed)
                 answer = JSONResponse(body, closed.http_status, media_type="application/problem+json")
                 await answer(scope, receive, send)

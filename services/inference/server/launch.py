@@ -1,4 +1,4 @@
-"""From settings to vLLM's command line and environment. Imports nothing of vLLM."""
+"""Builds vLLM's command line and environment from the settings, without importing vLLM."""
 
 import importlib.metadata
 import importlib.util
@@ -19,20 +19,20 @@ LAUNCHER = "vllm.entrypoints.launchers.api_server.entry"
 WORKER = "services.inference.server.worker.WeightSwapping"
 
 CPU_BLOCK_TOKENS = 32
-"""vLLM's own choice on CPU is 128: a chess prompt is shorter, so nothing of it would ever be cached
-and each of a group's completions would pay for the whole prompt, LoRA included."""
+"""vLLM caches only full blocks, and its default on CPU is 128 tokens. Chess prompts are shorter than that, so
+they would never be cached and every completion of a group would compute the whole prompt again."""
 
 CPU_BATCH_TOKENS = 8192
 
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""For models that know no chat, as GPT-2: the texts one after the other, as `rookery sft` shows them."""
+"""Chat template for models without one, such as GPT-2: joins the messages' texts, as `rookery sft` does."""
 
 
 def vllm_is_cpu_build() -> bool:
     """Whether the installed vLLM was built for the CPU.
 
     Raises:
-        SetupError: none is installed.
+        SetupError: vLLM is not installed.
     """
     if importlib.util.find_spec("vllm") is None:
         raise SetupError(
@@ -48,7 +48,7 @@ def runs_on_cpu(device: str, *, cpu_build: bool) -> bool:
     """Whether the model runs on the CPU.
 
     Raises:
-        SetupError: the installed vLLM cannot use the device.
+        SetupError: the installed vLLM cannot use `device`.
     """
     if device == "auto" or (device == "cpu") == cpu_build:
         return cpu_build
@@ -68,11 +68,11 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "port": port,
         "dtype": "float32" if cpu else "bfloat16",
         "max-num-seqs": settings.max_num_seqs,
-        # The canary of a new version goes before the rollouts that wait.
+        # So that the canary of a new version overtakes queued rollouts.
         "scheduling-policy": "priority",
-        # Log-probabilities of the distribution that was sampled from, which is what ratios need.
+        # Importance ratios need the log-probabilities of the distribution that was sampled from.
         "logprobs-mode": "processed_logprobs",
-        # Otherwise the model's own sampling defaults would apply without a word.
+        # Otherwise vLLM would silently apply the sampling defaults of the model's generation_config.json.
         "generation-config": "vllm",
         "override-generation-config": json.dumps(DEFAULTS[settings.sampling]),
         "shutdown-timeout": 0,
@@ -91,8 +91,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     if cpu:
         arguments["block-size"] = CPU_BLOCK_TOKENS
         arguments["max-num-batched-tokens"] = max(CPU_BATCH_TOKENS, settings.max_model_len or 0)
-        # A seeded request whose prompt is split over two steps kills vLLM's CPU worker ("CPU
-        # Generator does not use offset"); whole prompts only.
+        # No chunked prefill: a seeded request whose prompt is split over two steps kills vLLM's CPU
+        # worker ("CPU Generator does not use offset").
         flags += ["--enforce-eager", "--no-enable-chunked-prefill"]
         arguments["distributed-executor-backend"] = "uni"
     values = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
@@ -100,9 +100,13 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
 
 
 def _versions(settings: ServerSettings) -> dict[str, str | int]:
-    """What vLLM needs to take new versions."""
+    """The arguments that let vLLM load new versions.
+
+    Raises:
+        SetupError: with `full_weights`, there is no such base model.
+    """
     if settings.full_weights:
-        _ = settings.whole_model
+        _ = settings.whole_model  # raises SetupError now, not later in vLLM's process
         return {"worker-extension-cls": WORKER}
     return {
         "max-loras": settings.max_loras,
@@ -112,7 +116,7 @@ def _versions(settings: ServerSettings) -> dict[str, str | int]:
 
 
 def _knows_chat(folder: Path) -> bool:
-    """Whether the model brings a template of chats. Without one vLLM refuses every chat."""
+    """Whether the model has a chat template. Without one, vLLM refuses every chat request."""
     if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
         return True
     try:
@@ -122,20 +126,20 @@ def _knows_chat(folder: Path) -> bool:
 
 
 def _model_limit(settings: ServerSettings) -> int:
-    """The longest sequence the model knows: without chunked prefill a batch must hold one."""
+    """The model's longest sequence. Without chunked prefill, one batch must hold a whole prompt."""
     config = json.loads((model_folder(settings.model) / "config.json").read_text())
     return int(config.get("max_position_embeddings", config.get("n_positions", CPU_BATCH_TOKENS)))
 
 
 def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool) -> dict[str, str]:
-    """vLLM's environment: `base`, what vLLM needs, and every setting for the plugin to read."""
+    """vLLM's environment: `base`, vLLM's variables, and every setting, which the plugin reads."""
     variables = {**base, "VLLM_PLUGINS": "rookery", "VLLM_NO_USAGE_STATS": "1", **_for_plugin(settings)}
     if settings.local_model:
         variables |= {"HF_HUB_OFFLINE": "1"}
     if cpu:
         variables |= {"VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib), **_threads(base)}
-        # With this the model runs inside the engine's process (the server keeps its own): vLLM's two
-        # processes would wait for each other by spinning, on the cores that trainer and Stockfish need.
+        # Runs the model inside the engine's process (the server keeps its own). As two processes they
+        # would busy-wait for each other, on cores that the trainer and Stockfish need.
         variables |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", **_compiling(base)}
     elif settings.device != "auto":
         variables |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": settings.device}
@@ -152,14 +156,17 @@ def _for_plugin(settings: ServerSettings) -> dict[str, str]:
 
 
 def _compiling(base: Mapping[str, str]) -> dict[str, str]:
-    """Eager or not, vLLM has torch compile functions of its sampler, and dies where nothing compiles C++."""
+    """Turns torch.compile off if there is no C++ compiler: vLLM compiles its sampler even in eager mode."""
     compiler = base.get("CXX", "g++")
     return {} if shutil.which(compiler, path=base.get("PATH")) else {"TORCH_COMPILE_DISABLE": "1"}
 
 
 def _threads(base: Mapping[str, str]) -> dict[str, str]:
-    """On few cores, one thread less than there are and none pinned: vLLM would pin its threads to cores
-    that trainer and engines need too, where they spin against each other."""
+    """On 8 cores or fewer: one thread fewer than cores, and no pinning.
+
+    By default vLLM pins its threads to cores that the trainer and Stockfish need too. No change if
+    `VLLM_CPU_OMP_THREADS_BIND` is set.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores > 8 or "VLLM_CPU_OMP_THREADS_BIND" in base:
         return {}

@@ -1,8 +1,8 @@
-"""Ends vLLM's engine when the process that owns it is killed.
+"""Ends vLLM's engine when its parent process is killed.
 
-vLLM stops its engine on SIGTERM. On SIGKILL, or when the kernel runs out of memory, the engine would
-stay behind with the model and the key-value cache. Loaded into each of vLLM's processes through its
-`vllm.general_plugins` door; changes nothing there but adds a thread that waits.
+vLLM stops its engine on SIGTERM. If the server gets SIGKILL, also from the kernel's out-of-memory killer, the
+engine would stay and keep the memory of the model and the key-value cache. This adds a thread that watches
+the parent to each of vLLM's processes, through the entry point `vllm.general_plugins`.
 """
 
 import multiprocessing
@@ -16,7 +16,7 @@ GRACE_S = 5.0
 
 
 def end_with_parent() -> None:
-    """In a child process, starts to watch for the parent's end; elsewhere does nothing."""
+    """Starts a thread that ends this process when its parent ends; does nothing in the main process."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_watch, args=(parent.sentinel,), name="end-with-parent", daemon=True).start()

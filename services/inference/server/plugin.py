@@ -1,7 +1,7 @@
-"""Rookery's routes on vLLM's own OpenAI server, through its `vllm.endpoint_plugins` door.
+"""Rookery's routes on vLLM's OpenAI server: the `vllm.endpoint_plugins` entry point.
 
-Loaded only where `VLLM_PLUGINS` names `rookery`; configured by the `INFERENCE_*` environment. vLLM's
-routes, `/metrics` included, stay as they are. This module wires; `policies` decides.
+vLLM loads it only if `VLLM_PLUGINS` names `rookery`. Its settings come from the `INFERENCE_*` variables.
+vLLM's own routes, `/metrics` included, are unchanged. This module wires the parts; `policies` has the logic.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class NotReady(Unavailable):
-    """Asked before the first policy: expected at every start, so no error in the log."""
+    """No policy is served yet. Normal at every start, so it is logged as INFO."""
 
     log_level = logging.INFO
     title = "Not ready"
@@ -57,7 +57,7 @@ class _Reload(BaseModel):
 
 
 class _ProblemRoute(APIRoute):
-    """vLLM installs its own handler for bad bodies; ours answer with a problem document and 422."""
+    """Answers a bad body with 422 and a problem document, instead of vLLM's own error."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -77,7 +77,7 @@ class _ProblemRoute(APIRoute):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What the routes need, kept in the app's state."""
+    """The objects that the routes use, kept in the app's state."""
 
     client: "AsyncLLM"
     policies: Policies
@@ -85,7 +85,7 @@ class Serving:
     tasks: tuple["asyncio.Task[None]", ...]
 
     def not_ready(self) -> str | None:
-        """Why requests should go elsewhere, None when they may come."""
+        """Why the server is not ready, or None if it is."""
         if self.client.errored:
             return "vLLM's engine has died"
         if any(task.done() for task in self.tasks):
@@ -107,7 +107,7 @@ def _serving(request: Request) -> Serving:
 
 @router.post("/reload")
 async def reload(body: _Reload, request: Request) -> dict[str, Any]:
-    """Serves another policy version without pausing the one before."""
+    """Serves another policy version. Requests in flight keep theirs."""
     adapter = Adapter(PolicyVersion(body.version, body.sha256), body.path, body.base_model)
     done = await _serving(request).policies.reload(adapter, rollback=body.rollback)
     return {
@@ -120,7 +120,7 @@ async def reload(body: _Reload, request: Request) -> dict[str, Any]:
 
 @router.get("/policy")
 async def policy(request: Request) -> dict[str, Any]:
-    """The version that the alias `policy` names; 503 before the first."""
+    """The version behind the alias `policy`; 503 before the first."""
     serving = _serving(request)
     reason = serving.not_ready()
     if reason or serving.policies.served is None:
@@ -130,7 +130,7 @@ async def policy(request: Request) -> dict[str, Any]:
 
 @router.get("/readyz", responses={503: {"description": "Not ready, and why"}})
 async def readyz(request: Request, response: Response) -> dict[str, str]:
-    """200 when warm and once the run's version was reached; `/policy` says which is served now."""
+    """200 once the server is warm and has loaded the run's version; `/policy` says which it serves now."""
     reason = _serving(request).not_ready()
     if reason is None:
         return {"status": "ready"}
@@ -140,7 +140,7 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 
 @router.get("/healthz")
 async def healthz(request: Request) -> dict[str, str]:
-    """200 while vLLM's engine lives."""
+    """200 while vLLM's engine is alive."""
     if _serving(request).client.errored:
         raise EngineFault("vLLM's engine has died")
     return {"status": "alive"}
@@ -157,20 +157,20 @@ def _description(adapter: Adapter) -> dict[str, Any]:
 
 
 class RookeryPlugin:
-    """vLLM's endpoint plugin protocol."""
+    """Implements vLLM's endpoint plugin protocol."""
 
     name = "rookery"
     required_tasks = ("generate",)
 
     def attach_router(self, app: FastAPI) -> None:
-        """Adds the routes. vLLM's handlers, installed later, win for its own errors."""
+        """Adds the routes and the gate. vLLM adds its error handlers later; they win for its own errors."""
         add_problem_handlers(app)
         app.include_router(router)
         app.state.rookery_gate = Gate()
         app.add_middleware(GateMiddleware, gate=app.state.rookery_gate)
 
     async def init_state(self, engine_client: "AsyncLLM", state: "State", args: Namespace) -> None:
-        """Starts following the policy record."""
+        """Starts the background tasks: warm-up and unloading, the policy record, the orderly end."""
         logs.configure("inference")
         settings = ServerSettings()
         policies = _policies(settings, engine_client, state)
@@ -217,7 +217,7 @@ async def _follow(follower: PolicyFollower, stopping: threading.Event) -> None:
     try:
         await follower.run()
     finally:
-        # A thread that waits for Redis would hold the interpreter's exit up.
+        # Otherwise a thread that waits for Redis would delay the interpreter's exit.
         stopping.set()
 
 

@@ -1,8 +1,8 @@
-"""Which policy versions are served, and how one takes over from another.
+"""Which policy versions are served, and how a new version replaces the current one.
 
-Every version is a LoRA adapter under its own immutable name (`policy-v000042`); the alias `policy`
-moves. A request keeps the adapter it began with, so nothing pauses and nothing is drained for a
-reload. This module decides; it knows neither vLLM nor HTTP nor Redis.
+Every version is a LoRA adapter with its own immutable name (`policy-v000042`); the alias `policy` names the
+version served last. A request keeps the adapter it started with, so a reload neither pauses nor drains
+requests. This module does not depend on vLLM, HTTP or Redis.
 """
 
 import asyncio
@@ -21,22 +21,26 @@ from rookery.trace import Adapter, PolicyVersion
 logger = logging.getLogger(__name__)
 
 ALIAS = "policy"
-"""The model name that always means the version served last."""
+"""The model name that always refers to the version served last."""
 
 RETIRE_S = 2.0
-"""A request may have looked its version up but not reached the engine yet: wait this long before
-asking whether anything still uses a version that lost its name."""
+"""How long a version without a name is kept before the first check whether a request still uses it. A request
+may have looked up its version but not reached the engine yet."""
 
 
 class Engine(Protocol):
-    """What the policies need of an inference engine. Faults are `Unavailable`."""
+    """The inference engine that `Policies` uses. Its methods raise `Unavailable` if the engine fails."""
 
     async def load(self, adapter: Adapter) -> None:
-        """Reads an adapter into memory, answering to no name yet; `InvalidInput` if it cannot be."""
+        """Reads an adapter into memory. It has no name yet, so no request uses it.
+
+        Raises:
+            InvalidInput: the engine cannot load it.
+        """
         ...
 
     async def canary(self, adapter: Adapter | None) -> tuple[float, ...]:
-        """Log-probabilities of one fixed text under a loaded adapter, or under the base model."""
+        """Log-probabilities of one fixed text under a loaded adapter, or under the base model for None."""
         ...
 
     async def warm_up(self, adapter: Adapter) -> None:
@@ -44,11 +48,11 @@ class Engine(Protocol):
         ...
 
     def route(self, model: str, adapter: Adapter) -> None:
-        """Requests for `model` that arrive from now on are answered by a loaded adapter."""
+        """Lets a loaded adapter answer new requests for `model`."""
         ...
 
     def unroute(self, model: str) -> None:
-        """Requests for `model` that arrive from now on are refused."""
+        """Refuses new requests for `model`."""
         ...
 
     def busy(self, adapter: Adapter) -> bool:
@@ -56,25 +60,33 @@ class Engine(Protocol):
         ...
 
     async def unload(self, adapter: Adapter) -> None:
-        """Frees a loaded adapter's memory; its files stay."""
+        """Frees the memory of a loaded adapter; its files stay."""
         ...
 
 
 class Rules(Protocol):
-    """What a version on disk must be."""
+    """The checks that a version on disk must pass."""
 
     def verify(self, adapter: Adapter) -> Adapter:
-        """The version with its path resolved; `InvalidInput` where it is not as it must be. Slow."""
+        """Returns the version with its path resolved. Slow: reads the weights.
+
+        Raises:
+            InvalidInput: the version fails a check.
+        """
         ...
 
     def must_differ(self, adapter: Adapter) -> bool:
-        """Whether a version that answers exactly as the base model does is not in effect. Slow."""
+        """Whether an answer equal to the base model's proves that the version is not applied. Slow."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What a reload did: time of each stage in seconds, and how far the canary moved from the base."""
+    """The result of a reload.
+
+    `seconds` has the time of each stage, `canary_max_difference` the largest difference between the canary's
+    log-probabilities and the base model's. `changed` is False if the version was already served.
+    """
 
     adapter: Adapter
     changed: bool
@@ -83,39 +95,40 @@ class Reloaded:
 
 
 class Policies:
-    """The versions held in the engine, and the one that is served. Reloads come one at a time."""
+    """The versions in the engine, and which one is served. Reloads run one at a time."""
 
     def __init__(self, engine: Engine, rules: Rules, *, keep: int) -> None:
         self._engine = engine
         self._rules = rules
         self._keep = keep
         self._lock = asyncio.Lock()
-        self._named: list[Adapter] = []  # the one served last at the end
-        self._retired: dict[Adapter, float] = {}  # -> when it lost its name
+        self._named: list[Adapter] = []  # by number; the last one is served
+        self._retired: dict[Adapter, float] = {}  # the time at which each lost its name
         self._base_canary: tuple[float, ...] | None = None
         self._warm = False
 
     @property
     def served(self) -> Adapter | None:
-        """The version behind the alias, None before the first."""
+        """The version behind the alias, or None before the first."""
         return self._named[-1] if self._named else None
 
     @property
     def prepared(self) -> bool:
-        """Whether the base model has answered."""
+        """Whether the base model has answered the canary."""
         return self._base_canary is not None
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> Reloaded:
-        """Serves `adapter` from now on. Whatever goes wrong, the policy served before stays.
+        """Serves `adapter` from now on. If anything fails, the current policy stays.
 
-        A rollback goes to any version: an older one, or other bytes under a number that was served. It
-        ends the names of all versions from that number on: a run that went back makes them anew.
+        With `rollback`, any version is accepted: an older one, or other bytes under a number that was
+        already served. The names of all versions from that number on are removed, because a run that went
+        back makes those versions again.
 
         Raises:
-            Conflict: the version served has that number and other bytes, or a higher number, and this
-                is no rollback.
-            InvalidInput: the adapter is not one that this server can serve.
-            Unavailable: the engine failed; trying again may help.
+            Conflict: the served version has a higher number, or the same number and other bytes, and
+                `rollback` is not set.
+            InvalidInput: this server cannot serve the adapter.
+            Unavailable: the engine failed; a retry may help.
         """
         async with self._lock, _counted():
             if self.served and self.served.version == adapter.version:
@@ -127,12 +140,12 @@ class Policies:
             return reloaded
 
     async def prepare(self) -> None:
-        """Asks the base model the canary ahead of the first reload: it compiles kernels for seconds."""
+        """Asks the base model the canary before the first reload: its kernels take seconds to compile."""
         async with self._lock:
             await self._base()
 
     async def sweep(self) -> None:
-        """Unloads retired versions that no request uses any more."""
+        """Unloads the retired versions that no request uses any more."""
         async with self._lock:
             for adapter, since in list(self._retired.items()):
                 if time.monotonic() - since < RETIRE_S or self._engine.busy(adapter):
@@ -223,7 +236,7 @@ class Policies:
 
 @contextmanager
 def stage(name: str, seconds: dict[str, float]) -> Iterator[None]:
-    """Measures a part of a reload, for its answer and for the metrics."""
+    """Measures one stage of a reload, for the answer and for the metrics."""
     started = time.perf_counter()
     yield
     seconds[name] = time.perf_counter() - started

@@ -1,7 +1,7 @@
-"""Named sampling defaults, for people who send a request without any.
+"""Named sampling defaults, for requests that set no sampling parameters.
 
-Rollouts never rely on them: they send temperature 1, top_p 1 and no top_k explicitly, because a
-truncated distribution has no importance ratio.
+Rollouts do not use them: they always send their temperature (1 by default), top_p 1 and no top_k, because
+importance ratios need a distribution that is not truncated.
 """
 
 from typing import Literal
@@ -14,4 +14,4 @@ DEFAULTS: dict[SamplingName, dict[str, float]] = {
     "qwen3-non-thinking": {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.0},
     "neutral": {},
 }
-"""Fields as in `generation_config.json`."""
+"""The fields are those of `generation_config.json`."""

@@ -1,7 +1,7 @@
-"""Settings of the inference server. Light: neither vLLM nor torch, so that `--help` answers at once.
+"""Settings of the inference server. Imports neither vLLM nor torch, so that `--help` is fast.
 
-The launcher reads them from flags, environment and TOML, and hands all of them to vLLM's process as
-`INFERENCE_*` variables (plus `ROOKERY_REDIS_URL` and `ROOKERY_RUN`), where the plugin reads them again.
+The launcher reads them from flags, environment and TOML. It passes them to vLLM's process as `INFERENCE_*`
+variables (plus `ROOKERY_REDIS_URL` and `ROOKERY_RUN`), where the plugin reads them again.
 """
 
 import re
@@ -20,7 +20,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 class ServerSettings(RunSettings):
-    """One vLLM server and the versions it may load."""
+    """Runs one vLLM server that loads new policy versions."""
 
     model_config = SettingsConfigDict(env_prefix="INFERENCE_")
 
@@ -31,33 +31,33 @@ class ServerSettings(RunSettings):
     port: Port = 8000
     """HTTP port; 0 picks a free one."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
-    """cpu, the index of one GPU, or auto: what the installed vLLM was built for."""
+    """cpu, the index of one GPU, or auto: the device that the installed vLLM was built for."""
     adapter_root: Path = Path("runs")
-    """Adapters outside this directory are refused."""
+    """Versions outside this directory are refused."""
     follow: bool = True
-    """Read the run's `policy` record from Redis and load what it names; without, only /reload does."""
+    """Load the version that the run's `policy` record in Redis names; if off, only /reload loads one."""
     full_weights: bool = False
-    """Versions are whole models and not LoRA adapters, which vLLM has not for GPT-2: all weights are
-    swapped, after the requests in work."""
+    """Versions are whole models instead of LoRA adapters, which vLLM does not support for GPT-2. All
+    weights are replaced once the requests in flight have ended."""
     max_loras: int = Field(default=4, ge=2)
-    """Versions in one batch; one slot is kept for the next, so the newest max_loras - 1 stay served."""
+    """LoRA slots in vLLM. One is kept for the next version, so the newest max_loras - 1 are served."""
     max_lora_rank: Annotated[Literal[8, 16, 32, 64, 128, 256], BeforeValidator(int)] = 16
-    """Largest rank accepted. On CPU every request pays for this many, whatever its adapter's rank."""
+    """Largest rank accepted. On CPU every request costs as much as this rank, whatever its adapter's rank."""
     sampling: SamplingName = "qwen3-thinking"
-    """Sampling parameters of requests that name none."""
+    """Sampling parameters for requests that set none."""
     max_model_len: PositiveInt | None = None
-    """Prompt and completion together, in tokens; by default the model's own limit."""
+    """Longest prompt and completion together, in tokens. Default: the model's limit, on CPU at most 8192."""
     max_num_seqs: PositiveInt = 256
-    """Completions generated at a time; further ones wait."""
+    """Completions generated at the same time; others wait."""
     kv_cache_gib: PositiveInt = 1
-    """Key-value cache on CPU; a GPU gives what is free."""
+    """Size of the key-value cache on CPU. On a GPU, vLLM uses the free memory."""
 
     @property
     def local_model(self) -> Path | None:
-        """The model's directory, None for a Hugging Face id.
+        """The model's directory, or None for a Hugging Face id.
 
         Raises:
-            SetupError: it is neither.
+            SetupError: `model` is neither.
         """
         path = Path(self.model)
         if (path / "config.json").is_file():
@@ -71,10 +71,10 @@ class ServerSettings(RunSettings):
 
     @property
     def whole_model(self) -> Path:
-        """The base model's directory. Of a whole model every version must have its tensors.
+        """The base model's directory; a Hugging Face id is downloaded if needed.
 
         Raises:
-            SetupError: it is a Hugging Face id of which nothing is here.
+            SetupError: `model` is neither a model directory nor an id that can be downloaded.
         """
         return self.local_model or model_folder(self.model)
 
@@ -86,6 +86,6 @@ class ServerSettings(RunSettings):
 
     @property
     def base_names(self) -> frozenset[str]:
-        """Every name under which an adapter may speak of this base model."""
+        """The names by which an adapter may refer to this base model."""
         local = self.local_model
         return frozenset({self.model, self.served_name} | ({str(local)} if local else set()))

@@ -1,4 +1,4 @@
-"""vLLM as the engine of `whole_policies`: its own weights overwritten, its own model renamed.
+"""vLLM as the engine of `whole_policies`: overwrites vLLM's weights and renames its model.
 
 Written for vLLM 0.32.
 """
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 IDLE_TRIES, IDLE_PAUSE_S = 500, 0.02
-"""Requests that their callers gave up leave the engine within a step or two of it."""
+"""Checks until vLLM is idle, and the pause between them: cancelled requests stay for a step or two."""
 
 
 class WholeVllmEngine(VllmEngine):
-    """One set of weights. Only while nothing is generated may they be changed."""
+    """One set of weights, which may only be changed while nothing is generated."""
 
     def __init__(self, client: "AsyncLLM", models: "OpenAIServingModels", *, base: str) -> None:
         super().__init__(client, models)
         self._base = base
 
     async def load(self, adapter: Adapter) -> None:
-        """Overwrites the weights, and forgets what was computed with the old ones."""
+        """Overwrites the weights and empties the prefix cache."""
         await self._swap(adapter.path)
 
     async def restore(self) -> None:
-        """Puts the base model's weights back."""
+        """Loads the base model's weights again."""
         await self._swap(self._base)
 
     def route(self, model: str, adapter: Adapter) -> None:
-        """The first name is the one that answers bear: a version's own, never the alias."""
+        """Adds a name for the served version. Answers carry its first name, so route the alias last."""
         known = [path for path in self._models.base_model_paths if path.model_path == adapter.path]
-        # In place: vLLM's registry holds the same list.
+        # In place, because vLLM's registry holds the same list.
         self._models.base_model_paths[:] = [
             *(path for path in known if path.name != model),
             BaseModelPath(name=model, model_path=adapter.path),
@@ -50,11 +50,11 @@ class WholeVllmEngine(VllmEngine):
         paths[:] = [path for path in paths if path.name != model]
 
     def busy(self, adapter: Adapter) -> bool:
-        """The version served is always the one in the engine."""
+        """Always True: the served version is the one in the engine."""
         return True
 
     async def unload(self, adapter: Adapter) -> None:
-        """Weights are overwritten, never unloaded."""
+        """Does nothing: weights are overwritten, never unloaded."""
 
     def _lora(self, adapter: Adapter | None) -> LoRARequest | None:
         return None

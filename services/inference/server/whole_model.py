@@ -1,7 +1,8 @@
-"""What a whole model on disk must be before its weights may replace those that vLLM serves.
+"""Checks a whole model on disk before its weights replace those in vLLM.
 
-It must have the tensors of the base model, by name and shape, for vLLM keeps the base's configuration and
-only overwrites numbers. Reads JSON, headers, and the file for its checksum.
+Its tensors must have the names and shapes of the base model's, because vLLM keeps the base model's
+configuration and only overwrites the weights. Reads the JSON configuration, the safetensors headers, and the
+whole file for its checksum.
 """
 
 import json
@@ -20,13 +21,13 @@ WEIGHTS_FILE = "model.safetensors"
 _INDEX_FILE = "model.safetensors.index.json"
 
 _FREE = {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version"}
-"""Keys of config.json that change no number."""
+"""Keys of config.json that do not affect the computation."""
 
 _NUMERIC = {
     "activation_function", "layer_norm_epsilon", "n_head", "reorder_and_upcast_attn",
     "scale_attn_by_inverse_layer_idx", "scale_attn_weights",
 }  # fmt: skip
-"""Keys that change numbers and no shape: none may stand in one configuration alone."""
+"""Keys that affect the computation but no tensor's shape. They must agree even if only one side has them."""
 
 _MASK = re.compile(r".*\.attn\.(bias|masked_bias)")
 _HEAD = "lm_head.weight"
@@ -35,7 +36,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class ModelRules:
-    """What this server accepts: where from, and for which base model, which is a directory."""
+    """What this server accepts: the root directory, the base model's names and its directory `base`."""
 
     root: Path
     base_names: frozenset[str]
@@ -51,10 +52,10 @@ class ModelRules:
             raise SetupError(f"base model {str(self.base)!r}: {error}") from error
 
     def verify(self, adapter: Adapter) -> Adapter:
-        """The version with its path resolved, once everything about it holds. Reads the whole file.
+        """Returns the version with its path resolved. Reads the whole file.
 
         Raises:
-            InvalidInput: something does not; the message quotes it.
+            InvalidInput: a check fails; the message quotes the value.
         """
         files.check_base(adapter.base_model, self.base_names)
         try:
@@ -67,12 +68,12 @@ class ModelRules:
         return replace(adapter, path=str(folder))
 
     def must_differ(self, adapter: Adapter) -> bool:
-        """Never: a version may be the base model itself, saved again."""
+        """Always False: a version may be a copy of the base model."""
         return False
 
     def _check_config(self, folder: Path) -> None:
         config = _read_config(folder)
-        # Writers of other versions leave out other defaults.
+        # Only keys that both have: transformers versions differ in which defaults they write.
         for name in sorted(((config.keys() & self._config.keys()) | _NUMERIC) - _FREE):
             if config.get(name) != self._config.get(name):
                 raise InvalidInput(
@@ -91,7 +92,7 @@ class ModelRules:
                 raise InvalidInput(f"{path}: {complaint} {', '.join(sorted(names)[:_SHOWN])}")
 
     def _shapes(self, paths: Iterable[Path]) -> dict[str, tuple[int, ...]]:
-        """By name without a prefix. A tied head and the masks of old files are nobody's weights."""
+        """Shapes by name, without the prefix `transformer.`. Skips a tied head and the masks of old files."""
         tied = self._config.get("tie_word_embeddings", True)
         shapes = {}
         for path in paths:
@@ -112,7 +113,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a model's weights: one, or those that its index names. There may be others beside them."""
+    """The weight files of a model: one, or those in its index. Other files in the folder are ignored."""
     if (folder / WEIGHTS_FILE).is_file():
         return [folder / WEIGHTS_FILE]
     named = json.loads((folder / _INDEX_FILE).read_text())["weight_map"].values()

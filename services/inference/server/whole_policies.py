@@ -1,8 +1,8 @@
-"""Versions that are whole models: one at a time, its weights put over those of the one before.
+"""Versions that are whole models: one at a time, each overwriting the weights of the one before.
 
-For models to which vLLM cannot add a LoRA adapter, as GPT-2. The door is shut, requests inside are
-answered to their end, weights are swapped, the prefix cache is emptied, the canary is asked, the names
-move, the door opens. So an answer is of one version, the one it names.
+For models such as GPT-2, to which vLLM cannot add a LoRA adapter. A reload shuts the gate, waits until the
+requests inside are answered, overwrites the weights, empties the prefix cache, checks the canary, moves the
+names and opens the gate. So every answer comes from one version, the one it names.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from services.inference.server.policies import ALIAS, Engine, Policies, Reloaded
 logger = logging.getLogger(__name__)
 
 DRAIN_S = 100.0
-"""The trainer waits for 120 s."""
+"""Time limit for the requests inside. It must be below the 120 s that the trainer waits for a reload."""
 
 
 class WholeEngine(Engine, Protocol):
-    """`load` puts an adapter's weights over those that are there; nothing is ever unloaded."""
+    """An engine whose `load` overwrites all weights. It never unloads anything."""
 
     async def restore(self) -> None:
-        """Puts the base model's own weights back."""
+        """Loads the base model's own weights again."""
         ...
 
 
 class WholePolicies(Policies):
-    """The version in the engine, under its own name and the alias; every other name is unknown."""
+    """Serves the version in the engine, by its own name and the alias. All other names are unknown."""
 
     def __init__(self, engine: WholeEngine, rules: Rules, gate: Gate) -> None:
         super().__init__(engine, rules, keep=1)
@@ -39,7 +39,7 @@ class WholePolicies(Policies):
         self._gate = gate
 
     async def sweep(self) -> None:
-        """Nothing is retired: the version before is gone."""
+        """Does nothing: the earlier version is overwritten, so there is nothing to unload."""
 
     async def _reload(self, adapter: Adapter) -> Reloaded:
         started, seconds = time.perf_counter(), dict[str, float]()
@@ -70,7 +70,11 @@ class WholePolicies(Policies):
         return Reloaded(adapter, True, seconds, difference)
 
     async def _go_back(self, cause: BaseException) -> None:
-        """The version served before, or the base; when even that fails, none is served any more."""
+        """Restores the weights of the version served before, or of the base model.
+
+        Raises:
+            EngineFault: that failed too. No version is served any more.
+        """
         before = self.served
         try:
             await (self._engine.load(before) if before else self._whole.restore())

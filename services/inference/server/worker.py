@@ -1,9 +1,9 @@
-"""What vLLM's workers learn beside their own methods: to take other weights.
+"""An extension of vLLM's workers that overwrites a model's weights.
 
-vLLM 0.32 can reload weights in place, but passes a tied head over: no tensor bears its name. On a GPU it
-shares the embedding's memory and follows. On the CPU build every matrix, the head too, is also kept in a
-packed form for its products, and the head's stays that of the old weights: hidden states of one version
-under the head of another. So it is packed anew here.
+vLLM 0.32 can reload weights in place, but skips a tied head, because no tensor in the file has its name. On a
+GPU this is harmless: the head shares the embedding's memory. The CPU build also keeps a packed copy of every
+matrix for its products, and the head's copy would keep the old weights: one version's hidden states with
+another version's head. So `swap_weights` packs the head again.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from services.inference.server.whole_model import weight_files
 
 
 class WeightSwapping:
-    """Mixed into vLLM's worker by `--worker-extension-cls`."""
+    """A mixin for vLLM's worker, set by `--worker-extension-cls`."""
 
     model_runner: Any
 
     def swap_weights(self, folder: str) -> None:
-        """Overwrites all weights with those of a model directory."""
+        """Overwrites all weights with those in a model directory."""
         from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 
-        # Not `weights_path`: vLLM would take every safetensors file there, the optimizer's moments too.
+        # Not `weights_path`: vLLM would read every safetensors file there, also the optimizer's moments.
         self.reload_weights(weights_iterator=_tensors(Path(folder)))  # type: ignore[attr-defined]
         for module in self.model_runner.get_model().modules():
             if isinstance(module, ParallelLMHead):
