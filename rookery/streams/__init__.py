@@ -1,6 +1,6 @@
 """Redis streams of one run: the only package that knows them."""
 
-from rookery.streams.entry import MAX_DELIVERIES, Entry, decode_held_group
+from rookery.streams.entry import Entry
 from rookery.streams.run import RunStreams
 
-__all__ = ["MAX_DELIVERIES", "Entry", "RunStreams", "decode_held_group"]
+__all__ = ["Entry", "RunStreams"]

@@ -2,13 +2,6 @@
 
 from dataclasses import dataclass
 
-from rookery.codec import decode_group
-from rookery.errors import WireError
-from rookery.trace import TraceGroup
-
-MAX_DELIVERIES = 5
-"""An entry delivered more often than this is dead-lettered: it kills its readers."""
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -16,15 +9,3 @@ class Entry:
 
     id: str
     data: bytes
-    deliveries: int = 1
-
-
-def decode_held_group(entry: Entry) -> TraceGroup:
-    """The group of a `traces` entry.
-
-    Raises:
-        WireError: it does not decode, or was delivered too often.
-    """
-    if entry.deliveries > MAX_DELIVERIES:
-        raise WireError(f"entry {entry.id} was delivered {entry.deliveries} times without an end")
-    return decode_group(entry.data)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import redis
 
 from rookery.errors import SetupError, Unavailable
-from rookery.masking import mask_text
+from rookery.masking import mask_setting
 from rookery.metrics import REDIS_RETRIES
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Link:
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
         self.run = run
         self._stopping = stopping or threading.Event()
-        self._place = mask_text(url)
+        self._place = mask_setting(url)
         self._redis = redis.Redis.from_url(
             url, socket_timeout=15.0, socket_connect_timeout=5.0, health_check_interval=30
         )

@@ -24,8 +24,7 @@ class Reader(Link):
         self, stream: str, *, group: str, consumer: str, count: int = 1000, after: str = "0"
     ) -> list[Entry]:
         """Entries this consumer already holds, beyond `after`: what an earlier life left, oldest first."""
-        entries = self._read(stream, group, consumer, after, count, None)
-        return self._with_deliveries(stream, group, consumer, entries)
+        return self._read(stream, group, consumer, after, count, None)
 
     def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
         """Takes over entries whose holder has been silent for `idle_s`: it is gone for good."""
@@ -35,8 +34,7 @@ class Reader(Link):
                 self.key(stream), group, consumer, min_idle_time=int(idle_s * 1000), count=16
             )
         )
-        entries = [_entry(row) for row in cast(Any, answer)[1] if row[1]]
-        return self._with_deliveries(stream, group, consumer, entries)
+        return [_entry(row) for row in cast(Any, answer)[1] if row[1]]
 
     def keep(self, stream: str, entry_ids: Sequence[str], *, group: str, consumer: str) -> None:
         """Says that this consumer still works on the entries, so that nobody claims them as idle."""
@@ -48,21 +46,6 @@ class Reader(Link):
                     self.key(stream), group, consumer, 0, cast(Any, list(entry_ids)), justid=True
                 )
             )
-
-    def _with_deliveries(self, stream: str, group: str, consumer: str, entries: list[Entry]) -> list[Entry]:
-        if not entries:
-            return []
-        first, last = entries[0].id, entries[-1].id
-        rows = self._call(
-            lambda: self._redis.xpending_range(
-                self.key(stream), group, first, last, 10_000, consumername=consumer
-            )
-        )
-        deliveries = {
-            row["message_id"].decode(): int(row["times_delivered"])
-            for row in cast(list[dict[str, Any]], rows)
-        }
-        return [Entry(e.id, e.data, deliveries.get(e.id, 1)) for e in entries]
 
     def _read(
         self, stream: str, group: str, consumer: str, start: str, count: int, block_s: float | None

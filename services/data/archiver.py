@@ -127,9 +127,7 @@ class Archiver:
 
     def _left_behind(self) -> list[Entry]:
         """Entries of an archiver that is gone, or that Redis forgot to have delivered."""
-        left = self._streams.claim_idle(STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s)
-        own = {entry.id for entry in self._batch.entries}
-        return [entry for entry in left if entry.id not in own]
+        return self._streams.claim_idle(STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s)
 
     def _add(self, entries: Iterable[Entry], stopping: threading.Event) -> None:
         for entry in entries:
@@ -137,15 +135,18 @@ class Archiver:
             if group_id is None:
                 self._through([entry.id], "unreadable", label="unreadable")
                 continue
-            if self._entries.setdefault(group_id, entry.id) != entry.id:
+            known = self._entries.get(group_id)
+            if known == entry.id:  # delivered again by a Redis that lost its last second
+                if all(held.id != entry.id for held in self._batch.entries):
+                    self._through([entry.id], "archived", label="known")
+                continue
+            if known:
                 logger.warning(
-                    "group %s is in the archive by entry %s: %s is left out",
-                    group_id,
-                    self._entries[group_id],
-                    entry.id,
+                    "group %s is in the archive by entry %s: %s is left out", group_id, known, entry.id
                 )
                 self._through([entry.id], "duplicate", label="duplicate")
                 continue
+            self._entries[group_id] = entry.id
             if len(self._entries) > REMEMBERED:
                 del self._entries[next(iter(self._entries))]
             if not self._batch.takes(entry):

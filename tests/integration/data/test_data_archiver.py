@@ -245,6 +245,31 @@ def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
     assert "group g3 is in the archive by entry" in caplog.text
 
 
+def test_entries_that_redis_delivers_again_are_archived_once(
+    streams: RunStreams, on_disk: Vault, redis_url: str
+) -> None:
+    key = streams.key("traces")
+    streams.join_archive(group="archive", limit=100)
+    make(streams, 3)
+    stop = threading.Event()
+    with (
+        contextlib.closing(redis.Redis.from_url(redis_url)) as client,
+        running(Archiver(streams, on_disk, limits=Limits(groups=2, age_s=3600.0)), stop),
+    ):
+        until_archived(streams, 2)  # the third is held for the next file
+        entries = [entry.decode() for entry, _ in client.xrange(key)]
+        with client.pipeline() as lost:  # as if its last second had not been
+            lost.xack(key, "archive", *entries)
+            lost.xgroup_setid(key, "archive", "0")
+            lost.delete(f"{key}:archived")
+            lost.hdel(streams.key("counts"), "archive:archived")
+            lost.execute()
+        until_archived(streams, 2)
+    files = [read_column(on_disk.folder, volume.name, "entry") for volume in on_disk.volumes()]
+    assert [entry for file in files for entry in file] == entries
+    assert streams.counts().archive == {"before": 0, "archived": 3}
+
+
 def test_the_newest_groups_are_known_by_id(on_disk: Vault) -> None:
     for file in range(4):
         entries = [f"176376000000{file}-{number}" for number in range(3)]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from rookery.clients import InferenceClient, RewardClient
-from rookery.streams import RunStreams, decode_held_group
+from rookery.codec import decode_group
+from rookery.streams import RunStreams
 from rookery.trace import Phase, Position, Sampling, TraceGroup
 from services.inference.rollouts import held
 from services.inference.rollouts import loop as loop_module
@@ -48,7 +49,7 @@ def groups(streams: RunStreams) -> list[TraceGroup]:
     reading = {"group": "trainer", "consumer": "t"}
     streams.read("traces", count=100, block_s=0.001, **reading)
     streams.read("traces", count=100, block_s=0.001, **reading)
-    return [decode_held_group(entry) for entry in streams.read_held("traces", **reading)]
+    return [decode_group(entry.data) for entry in streams.read_held("traces", **reading)]
 
 
 def settle(streams: RunStreams, count: int, *, result: str = "trained") -> None:

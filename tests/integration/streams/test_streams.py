@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from rookery.codec import decode_position
-from rookery.errors import Conflict, SetupError, Unavailable, WireError
-from rookery.streams import MAX_DELIVERIES, Entry, RunStreams, decode_held_group
+from rookery.codec import decode_group, decode_position
+from rookery.errors import Conflict, SetupError, Unavailable
+from rookery.streams import Entry, RunStreams
 from rookery.streams import run as run_module
 from rookery.trace import (
     Adapter,
@@ -91,7 +91,6 @@ def generated(streams: RunStreams, count: int) -> list[Entry]:
 def test_a_position_survives_the_stream(streams: RunStreams) -> None:
     (entry,) = take(streams, 1)
     assert decode_position(entry.data) == position(0)
-    assert entry.deliveries == 1
 
 
 def test_of_two_feeds_one_adds(streams: RunStreams) -> None:
@@ -131,7 +130,7 @@ def test_many_threads_publish_each_entry_once(streams: RunStreams) -> None:
 
 def test_a_group_survives_the_stream(streams: RunStreams) -> None:
     (entry,) = generated(streams, 1)
-    assert decode_held_group(entry) == group(0)
+    assert decode_group(entry.data) == group(0)
 
 
 # settling
@@ -181,15 +180,6 @@ def test_a_dead_letter_keeps_the_entry_and_the_reason(streams: RunStreams, redis
     assert fields[b"reason"] == b"no such move"
     assert (fields[b"stream"], fields[b"entry"]) == (b"positions", entry.id.encode())
     assert fields[b"data"] == entry.data
-
-
-def test_an_entry_delivered_too_often_is_refused(streams: RunStreams) -> None:
-    generated(streams, 1)
-    deliveries = [streams.read_held("traces", **TRAINER)[0].deliveries for _ in range(MAX_DELIVERIES)]
-    assert deliveries == list(range(2, MAX_DELIVERIES + 2))
-    (entry,) = streams.read_held("traces", **TRAINER)
-    with pytest.raises(WireError, match=f"{MAX_DELIVERIES + 2} times"):
-        decode_held_group(entry)
 
 
 def test_faults_are_counted_until_the_entry_leaves(streams: RunStreams, redis_url: str) -> None:
@@ -279,7 +269,7 @@ def test_a_sign_of_life_keeps_an_entry(streams: RunStreams) -> None:
     assert streams.claim_idle("positions", group="rollouts", consumer="other", idle_s=0.25) == []
     time.sleep(0.3)
     (claimed,) = streams.claim_idle("positions", group="rollouts", consumer="other", idle_s=0.25)
-    assert (claimed.id, claimed.deliveries) == (entry.id, 2)
+    assert claimed == entry
 
 
 def test_a_sign_of_life_revives_nothing(streams: RunStreams) -> None:

@@ -2,15 +2,15 @@ from rookery.streams import Entry
 from services.inference.rollouts.held import Held
 
 
-def entry(number: int, deliveries: int = 1) -> Entry:
-    return Entry(f"{number}-0", b"", deliveries)
+def entry(number: int) -> Entry:
+    return Entry(f"{number}-0", b"")
 
 
 def test_an_entry_is_at_work_once() -> None:
     held = Held()
     held.add([entry(1)])
     assert held.start(now=0, limit=9) == [entry(1)]
-    held.add([entry(1, deliveries=2)])
+    held.add([entry(1)])
     assert held.start(now=0, limit=9) == []
 
 
