@@ -132,6 +132,19 @@ def _mover_pieces(position: Position) -> Prompt:
     return Prompt("mover-pieces", (Message("user", piece_list(board)),), board.fen())
 
 
+def _mover_twice(position: Position) -> Prompt:
+    board = mover_board(position.fen)
+    pieces = [
+        (piece.color, piece.symbol() + chess.SQUARE_NAMES[square])
+        for square, piece in sorted(board.piece_map().items())
+    ]
+    theirs, mine = (
+        "".join(text for own, text in pieces if own is side) for side in (chess.BLACK, chess.WHITE)
+    )
+    text = f"{board.castling_xfen()} {_en_passant(board)} {theirs} {mine} {mine}"
+    return Prompt("mover-twice", (Message("user", text),), board.fen())
+
+
 def _mover_squares(position: Position) -> Prompt:
     board = mover_board(position.fen)
     text = f"{squares(board)} {board.castling_xfen()} {_en_passant(board)}"
@@ -176,11 +189,14 @@ STYLES: dict[str, Callable[[Position], Prompt]] = {
     "board": _board,
     "mover-pieces": _mover_pieces,
     "mover-squares": _mover_squares,
+    "mover-twice": _mover_twice,
     "rookworld": _rookworld,
     "rookworld-p": _rookworld_p,
 }
-"""Prompt styles by name. `mover-*` are terse, for small models with their own tokenizer; `rookworld` is
-the beginning of a `P:` or `A:` line, after the position's task; `rookworld-p` is that of a `P:` line."""
+"""Prompt styles by name. `mover-*` are terse, for small models with their own tokenizer; `mover-twice` lists
+the opponent's pieces and then the mover's twice, so that a causal model reads these knowing all others.
+`rookworld` is the beginning of a `P:` or `A:` line, after the position's task; `rookworld-p` is that of a
+`P:` line."""
 
 LINES = frozenset({"rookworld", "rookworld-p"})
 """Styles of raw text that the model goes on with: no chat, no template."""
