@@ -133,6 +133,19 @@ def _mover_pieces(position: Position) -> Prompt:
     return Prompt("mover-pieces", (Message("user", piece_list(board)),), board.fen())
 
 
+def _mover_twice(position: Position) -> Prompt:
+    board = mover_board(position.fen)
+    pieces = [
+        (piece.color, piece.symbol() + chess.SQUARE_NAMES[square])
+        for square, piece in sorted(board.piece_map().items())
+    ]
+    theirs, mine = (
+        "".join(text for own, text in pieces if own is side) for side in (chess.BLACK, chess.WHITE)
+    )
+    text = f"{board.castling_xfen()} {_en_passant(board)} {theirs} {mine} {mine}"
+    return Prompt("mover-twice", (Message("user", text),), board.fen())
+
+
 def _mover_squares(position: Position) -> Prompt:
     board = mover_board(position.fen)
     text = f"{squares(board)} {board.castling_xfen()} {_en_passant(board)}"
@@ -177,11 +190,14 @@ STYLES: dict[str, Callable[[Position], Prompt]] = {
     "board": _board,
     "mover-pieces": _mover_pieces,
     "mover-squares": _mover_squares,
+    "mover-twice": _mover_twice,
     "rookworld": _rookworld,
     "rookworld-p": _rookworld_p,
 }
 """Prompt styles by name. The `mover-*` styles are terse, for small models with a tokenizer of their own.
-`rookworld` begins a `P:` or `A:` line, depending on the position's task; `rookworld-p` always a `P:` line."""
+`mover-twice` lists the opponent's pieces and then the mover's twice, so that a causal model has seen all
+pieces when it reads the mover's for the second time. `rookworld` begins a `P:` or `A:` line, depending on the
+position's task; `rookworld-p` always a `P:` line."""
 
 LINES = frozenset({"rookworld", "rookworld-p"})
 """Styles of plain text that the model continues, without chat messages or template."""

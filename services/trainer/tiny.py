@@ -4,9 +4,7 @@ A Qwen3-shaped causal LM, so that vLLM can serve LoRA adapters for it, with a to
 one token a square, a piece letter, a tag. The board as 64 such tokens seen from the mover makes
 legality learnable by a million parameters.
 
-With `pieces` a piece on its square is one token, too, as the prompt style `mover-pieces` writes them, and
-the chat template shows the prompt twice: attention looks back only, so it takes a second reading for each
-piece to see those that come after it.
+With `pieces` a piece on its square is one token, too, as the prompt style `mover-twice` writes them.
 """
 
 from pathlib import Path
@@ -25,12 +23,6 @@ CHAT_TEMPLATE = (
     "{{ '<|' + message['role'] + '|>' + message['content'] }}"
     "{% if message['role'] == 'assistant' %}{{ '<|end|>' }}{% endif %}"
     "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
-)
-
-TWICE_TEMPLATE = CHAT_TEMPLATE.replace(
-    "{% if message['role'] == 'assistant' %}",
-    "{% if message['role'] == 'user' %}{{ '<|user|>' + message['content'] }}{% endif %}"
-    "{% if message['role'] == 'assistant' %}",
 )
 
 MAX_TOKENS = 384
@@ -63,7 +55,7 @@ def build_tiny(
         padding_side="left",
         clean_up_tokenization_spaces=False,
     )
-    fast.chat_template = TWICE_TEMPLATE if pieces else CHAT_TEMPLATE
+    fast.chat_template = CHAT_TEMPLATE
     config = Qwen3Config(
         vocab_size=-(-len(vocabulary) // 32) * 32,
         hidden_size=hidden_size,

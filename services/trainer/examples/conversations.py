@@ -28,10 +28,8 @@ def chat_of(row: Mapping[str, Any], *columns: str) -> Chat:
     Raises:
         InvalidInput: they are no such thing.
     """
-    alternatives = row.get("alternatives") or ()
-    return Chat(
-        answered(*(row[name] for name in columns)), [Alternatives.of(value) for value in alternatives]
-    )
+    messages = answered(*(row[name] for name in columns))
+    return Chat(messages, [Alternatives.of(value) for value in row.get("alternatives") or ()])
 
 
 def answered(*parts: Any) -> Messages:

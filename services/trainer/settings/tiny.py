@@ -28,4 +28,4 @@ class TinySettings(Settings):
     head_dim: PositiveInt = 32
     """Width of a head."""
     pieces: bool = False
-    """A token for each piece on each square and a prompt that is read twice, for the style mover-pieces."""
+    """A token for each piece on each square, for the prompt style mover-twice."""

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
+from rookery.prompt import render
+from rookery.trace import Phase, Position
 
 pytestmark = pytest.mark.torch
 
@@ -261,19 +263,16 @@ def test_alternatives_that_do_not_fit_are_refused(
         ChatExamples(open_chats(path), load_tokenizer(tiny_model), max_length=50)
 
 
-def test_a_tiny_model_of_pieces_reads_the_board_twice(tmp_path: Path) -> None:
+def test_a_tiny_model_of_pieces_has_a_token_for_each(tmp_path: Path) -> None:
     build_tiny(tmp_path, hidden_size=32, layers=1, intermediate_size=32, pieces=True)
     tokenizer = load_tokenizer(tmp_path)
-    question = {"role": "user", "content": "Rb1Ke1bb7ke8 Q -"}
+    position = Position("p", "4k3/1b6/8/8/8/8/8/R3K3 w Q - 0 1", 0, Phase.ENDGAME, "g")
+    [shown] = render(position, style="mover-twice").messages
+    assert shown.content == "Q - bb7ke8 Ra1Ke1 Ra1Ke1"
+    question = {"role": "user", "content": shown.content}
     [example] = tokenize([Chat([question, {"role": "assistant", "content": "e7e8b b2b4"}])], tokenizer)
-    board = ["<|user|>", "Rb1", "Ke1", "bb7", "ke8", " ", "Q", " ", "-"]
-    assert tokenizer.convert_ids_to_tokens(example.prompt_ids) == [*board, *board, "<|assistant|>"]
-    assert tokenizer.convert_ids_to_tokens(example.answers[0]) == [
-        "e7",
-        "e8",
-        "b",
-        " ",
-        "b2",
-        "b4",
-        "<|end|>",
-    ]
+    mine = ["Ra1", "Ke1"]
+    board = ["Q", " ", "-", " ", "bb7", "ke8", " ", *mine, " ", *mine]
+    assert tokenizer.convert_ids_to_tokens(example.prompt_ids) == ["<|user|>", *board, "<|assistant|>"]
+    answer = ["e7", "e8", "b", " ", "b2", "b4", "<|end|>"]
+    assert tokenizer.convert_ids_to_tokens(example.answers[0]) == answer
