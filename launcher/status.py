@@ -37,7 +37,7 @@ class StatusSettings(Settings):
     redis_url: RedisUrl | None = None
     """Redis of the run. Default: read from the run's folder."""
     host: str = HOST
-    """With --redis-url: host of the services. {service} is replaced by each service's name, for containers."""
+    """With --redis-url: host of the services. {service} stands for the name of each, for containers."""
     watch: bool = False
     """Update the output until Ctrl-C."""
     every_s: PositiveFloat = 2.0
