@@ -15,15 +15,15 @@ class PlotSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="PLOT_")
 
     runs: CliPositionalArg[list[str]] = Field(min_length=1)
-    """Names of runs, or their folders; a folder of runs stands for all of them."""
+    """Names or folders of runs. A folder with several runs stands for all of them."""
     out: Path | None = None
     """Picture to write: .png, .svg or .pdf. Default: curves.png, in the run's folder if there is one run."""
     keys: tuple[str, ...] = ()
     """Statistics to draw, repeatable; for example reward or kl_*. Default: all statistics with a panel."""
     runs_dir: Path = Path("runs")
-    """Where runs are looked up by name."""
+    """Folder with the runs, for runs given by name."""
     theme: Theme = "light"
-    """Colour of the paper."""
+    """Colour theme: light or dark background."""
 
 
 class CompareSettings(Settings):
@@ -35,7 +35,7 @@ class CompareSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="COMPARE_")
 
     runs: CliPositionalArg[list[str]] = Field(min_length=1)
-    """Names of runs, or their folders; a folder of runs stands for all of them."""
+    """Names or folders of runs. A folder with several runs stands for all of them."""
     out: Path | None = None
     """Picture to write: .png, .svg or .pdf. Default: none."""
     keys: tuple[str, ...] = ()
@@ -49,6 +49,6 @@ class CompareSettings(Settings):
     seed: NonNegativeInt = 0
     """Seed of the resampling."""
     runs_dir: Path = Path("runs")
-    """Where runs are looked up by name."""
+    """Folder with the runs, for runs given by name."""
     theme: Theme = "light"
-    """Colour of the paper."""
+    """Colour theme: light or dark background."""

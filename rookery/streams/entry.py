@@ -1,4 +1,4 @@
-"""What a consumer holds of a stream, and must settle."""
+"""A stream entry that a consumer holds and must settle."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from rookery.errors import WireError
 from rookery.trace import TraceGroup
 
 MAX_DELIVERIES = 5
-"""An entry delivered more often than this is dead-lettered: it kills its readers."""
+"""An entry delivered more often than this is dead-lettered, because it probably crashes its readers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class Entry:
 
 
 def decode_held_group(entry: Entry) -> TraceGroup:
-    """The group of a `traces` entry.
+    """Decodes the group of a `traces` entry.
 
     Raises:
-        WireError: it does not decode, or was delivered too often.
+        WireError: the entry cannot be decoded, or was delivered too often.
     """
     if entry.deliveries > MAX_DELIVERIES:
         raise WireError(f"entry {entry.id} was delivered {entry.deliveries} times without an end")
