@@ -1,4 +1,4 @@
-"""A whole run on one machine: `rookery up` and `rookery demo`.
+"""Runs all services on one machine: `rookery up` and `rookery demo`.
 
-Starts `python -m services.X` for every part and imports none of them.
+Each service is started as `python -m services.X`. No service is imported here.
 """

@@ -1,4 +1,4 @@
-"""`python -m launcher`: the `rookery` command where it is not on the PATH."""
+"""`python -m launcher`: the `rookery` command, for when it is not on the PATH."""
 
 import sys
 

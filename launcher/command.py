@@ -1,7 +1,7 @@
-"""The `rookery` command: finds the right door and steps aside.
+"""The `rookery` command.
 
-A command that a service answers itself replaces this process by `python -m services.X`, flags
-untouched; nothing of a service is imported here, and nothing heavy before `main` can answer Ctrl-C.
+A command of a service replaces this process by `python -m services.X` with the same flags, so no service is
+imported here. Slow imports are made inside the functions, so that `main` can handle Ctrl-C during them.
 """
 
 import importlib.util
@@ -13,26 +13,27 @@ from rookery import __version__
 
 USAGE = """usage: rookery COMMAND ...
 
-A whole run on this machine
-  demo                    train on the sample games for a few minutes, then compare before with after
-  up                      start every part and train until --steps, --minutes or Ctrl-C
-  status                  what a run is doing: versions, groups, streams, services
-  exporter                a run's streams as Prometheus metrics
+Whole runs on this machine
+  demo                    train on the sample games for a few minutes, then compare before and after
+  up                      start all services and train until --steps, --minutes or Ctrl-C
+  status                  show the state of a run: versions, groups, streams, services
+  exporter                export a run's streams as Prometheus metrics
 
-Parts
-  serve SERVICE           one service: data, feed, archive, reward, reward-model, inference, rollouts, trainer
-  score FEN RESPONSE      judge one answer
+Single parts
+  serve SERVICE           start one service: data, feed, archive, reward, reward-model, inference, rollouts
+                          or trainer
+  score FEN RESPONSE      score one answer
   data ...                make positions and data sets from games
-  rescore ARCHIVE ...     judge the answers of an archive again, under another scheme
+  rescore ARCHIVE ...     score the answers of an archive again with another scheme
   sft ...                 fine-tune a model on chat examples
-  reward-model ...        learn from preference pairs how good an answer is
-  dpo ...                 learn from preference pairs what to answer
-  autobatch ...           measure which batch fits into memory
+  reward-model ...        train a reward model on preference pairs
+  dpo ...                 train a policy on preference pairs (DPO)
+  autobatch ...           measure the largest batch that fits into memory
   arena ...               compare policies on held-out positions
 
-Looking back
-  plot RUN ...            the curves of a run's training as a picture
-  compare RUN RUN ...     several runs over each other, their last steps with intervals
+Results
+  plot RUN ...            draw the training curves of runs
+  compare RUN RUN ...     compare runs: curves, and means of the last steps with intervals
 
 `rookery COMMAND --help` lists the flags of each. A first run:
 
@@ -42,14 +43,14 @@ Looking back
 
 SERVE_USAGE = """usage: rookery serve SERVICE [flags]
 
-  data          positions over HTTP and gRPC
-  feed          keeps the stream of positions topped up
-  archive       keeps every group of a run in Parquet, on a disk or in S3
-  reward        answers -> verdicts, by Stockfish
-  reward-model  answers -> rewards, by a learned model
-  inference     the policy, served by vLLM
-  rollouts      positions -> scored groups of completions
-  trainer       groups -> gradient -> adapter
+  data          serves positions over HTTP and gRPC
+  feed          adds positions to the run's stream
+  archive       writes every group of a run to Parquet files, on a disk or in S3
+  reward        scores answers with Stockfish
+  reward-model  scores answers with a trained reward model
+  inference     serves the policy with vLLM
+  rollouts      samples completions for positions and has them scored
+  trainer       trains the policy on the scored groups
 
 `rookery serve SERVICE --help` lists the flags.
 """
@@ -75,11 +76,11 @@ EXTRAS = {
     "services.trainer": ("torch", "trainer"),
     "services.arena": ("matplotlib", "arena"),
 }
-"""A package that each module cannot do without, and the extra that brings it."""
+"""For each module, a package that it requires and the extra that installs it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; the exit status."""
+    """Runs one command and returns its exit status."""
     command, *rest = list(sys.argv[1:] if argv is None else argv) or [""]
     if command in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)
@@ -94,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from rookery.errors import RookeryError
 
         return COMMANDS[command](rest)
-    except KeyboardInterrupt:  # before the command itself takes care of it, in its imports for example
+    except KeyboardInterrupt:  # before the command has installed its own handler, e.g. during its imports
         return 130
     except RookeryError as error:
         from rookery.settings import fail
@@ -188,12 +189,12 @@ def _compare(rest: list[str]) -> int:
 
 
 def _data(rest: list[str]) -> int:
-    """Without a command its list; `rookery serve data` is what serves."""
+    """Lists the data commands if none is given. The data service is started by `rookery serve data`."""
     return _become("services.data", *(["help"] if rest[:1] in ([], ["-h"], ["--help"]) else rest))
 
 
 def _fit(command: str) -> Callable[[list[str]], int]:
-    """Training on a file, which the trainer does under the same name."""
+    """A command that trains on a file. The trainer has a command of the same name."""
     return lambda rest: _become("services.trainer", command, *rest)
 
 

@@ -1,4 +1,4 @@
-"""What a run looks like in a terminal: tables made of a snapshot. Asks nobody anything."""
+"""Renders a snapshot of a run as tables for the terminal. Makes no requests."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,13 +33,13 @@ LEARNING = {
     "step_s": "seconds a step",
     "rollout_wait_s": "waited for groups, s",
 }
-"""Statistics of the trainer's records worth a row, when they are there."""
+"""Statistics shown in the learning table, if the trainer's records have them, with their titles."""
 
 _PERCENT = ("legal_rate", "box_rate")
 
 
 def services(members: Iterable[Member]) -> Table:
-    """Who runs, since when, and what is the matter."""
+    """The services with their state, how long they have been in it, and a note."""
     table = _table("service", "state", "for", "restarts", "note", right=("for", "restarts"))
     now = time.monotonic()
     for member in members:
@@ -54,7 +54,7 @@ def services(members: Iterable[Member]) -> Table:
 
 
 def probes(answers: Mapping[str, str | None]) -> Table:
-    """Who says that it is ready."""
+    """The services and whether they are ready. A value of None means ready, a text is the reason why not."""
     table = _table("service", "state", "note")
     for name, reason in answers.items():
         state = Text("ready", "green") if reason is None else Text("away", "red")
@@ -63,7 +63,7 @@ def probes(answers: Mapping[str, str | None]) -> Table:
 
 
 def flow(snapshot: Snapshot) -> Table:
-    """Where the groups are, and which version is where."""
+    """The number of groups by result, and the trained and served versions."""
     table = _table("groups", "", right=("",))
     run = snapshot.overview
     if run is None:
@@ -73,7 +73,7 @@ def flow(snapshot: Snapshot) -> Table:
         table.add_row(name, value)
     table.add_row("version trained / served", f"{_number(run.committed)} / {_number(snapshot.served)}")
     for server, versions in snapshot.behind.items():
-        if versions > 1:  # one is on its way
+        if versions > 1:  # being one behind is normal while a version is published
             table.add_row(f"behind: {server}", Text(f"{versions:.0f} versions", "red"))
     for name, seconds in snapshot.idle_s.items():
         table.add_row(f"rollouts idle: {name}", f"{seconds:.0f} s")
@@ -107,7 +107,7 @@ def _archive_rows(run: Overview) -> Iterable[tuple[str, RenderableType]]:
 
 
 def learning(steps: Sequence[Mapping[str, Any]], *, window: int = WINDOW) -> Table:
-    """The first steps beside the last ones."""
+    """Mean statistics of the first and the last `window` steps."""
     heads = (f"first {window}", f"last {window}")
     table = _table("learning", *heads, right=heads)
     for key, title in LEARNING.items():
@@ -118,7 +118,7 @@ def learning(steps: Sequence[Mapping[str, Any]], *, window: int = WINDOW) -> Tab
 
 
 def side_by_side(*parts: RenderableType) -> Table:
-    """Tables in one row."""
+    """The tables next to each other."""
     grid = Table.grid(padding=(0, 4))
     grid.add_row(*parts)
     return grid
@@ -133,7 +133,7 @@ def screen(title: str, members: Sequence[Member], snapshot: Snapshot) -> Group:
 
 
 def step_line(step: Mapping[str, Any]) -> str:
-    """One training step in one line, for terminals that cannot redraw."""
+    """One training step as one line of text, for output that cannot be redrawn."""
     shown = [f"{key} {_figure(key, [float(step[key])])}" for key in LEARNING if key in step]
     return f"step {step.get('step', '?')}: " + ", ".join(shown)
 

@@ -1,7 +1,7 @@
-"""`rookery demo`: a short run, then the policy it ended with against the one it began with.
+"""`rookery demo`: a short run, followed by a comparison of the last policy with the first.
 
-Both are asked about the same held-out positions by the inference and reward services still running. Where the
-arena cannot compare them, the report is of the training alone: its first steps beside its last.
+The arena compares both on the same held-out positions, with the run's inference and reward services. If the
+arena cannot compare them, the report covers only the training: the first steps next to the last.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ _RELOAD_TIMEOUT_S = 120.0
 
 
 def demo(given: DemoSettings, console: Console) -> int:
-    """Trains, evaluates, reports; the exit status.
+    """Trains, evaluates and writes the report. Returns the exit status.
 
     Raises:
-        SetupError: something cannot start; the message says what to change.
+        SetupError: a service cannot start; the message says what to change.
         RookeryError: a service crashed too often, or the evaluation failed.
     """
     settings = settle_settings(given)
@@ -70,7 +70,7 @@ def demo(given: DemoSettings, console: Console) -> int:
 
 
 def not_compared(settings: DemoSettings) -> str:
-    """Why the arena cannot compare two policies of such a run; empty when it can."""
+    """The reason why the arena cannot compare two policies of such a run, or "" if it can."""
     if settings.task != "move":
         return f"the arena asks for moves, and the task is {settings.task}"
     if is_gpt2(settings.model):
@@ -79,12 +79,13 @@ def not_compared(settings: DemoSettings) -> str:
 
 
 def report_training(settings: DemoSettings, session: Session, reason: str, console: Console) -> int:
-    """Writes report.json and learning_curve.png of the run's own steps, shows them; the exit status.
+    """Writes report.json and learning_curve.png, and prints a summary of the training.
 
-    The beginning and the end are means over up to `WINDOW` steps each, which do not overlap.
+    "First" and "last" are means over at most `WINDOW` steps each, which do not overlap. Returns the exit
+    status of the process that draws the curve.
 
     Raises:
-        RookeryError: the run's steps cannot be read.
+        RookeryError: the metrics file is missing or cannot be read.
     """
     run_dir = session.plan.run_dir
     steps = read_metrics(run_dir / METRICS_FILE)
@@ -116,7 +117,11 @@ def report_training(settings: DemoSettings, session: Session, reason: str, conso
 
 
 def write_held_out(settings: DemoSettings, run_dir: Path) -> Path:
-    """Positions of games that the feed never draws from."""
+    """Writes positions of the held-out games, which the feed never uses, and returns the file.
+
+    Raises:
+        SetupError: `services.data sample` failed; the message quotes it.
+    """
     path = run_dir / HELD_OUT_FILE
     command = [sys.executable, "-m", "services.data", "sample", "--source", str(settings.source)]
     command += ["--split", "heldout", "--distinct", "--count", str(settings.eval_positions)]
@@ -127,7 +132,7 @@ def write_held_out(settings: DemoSettings, run_dir: Path) -> Path:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            process_group=0,  # Ctrl-C is for the session
+            process_group=0,  # only the session handles Ctrl-C
         )
     if done.returncode:
         raise SetupError(f"no held-out positions: {done.stderr.strip()} (see --eval-positions, --source)")
@@ -135,10 +140,10 @@ def write_held_out(settings: DemoSettings, run_dir: Path) -> Path:
 
 
 def serve_both(plan: Plan, run: str) -> tuple[str, str]:
-    """Makes the server serve the first and the last version at once; returns their names.
+    """Makes the server serve the first and the last version at the same time. Returns their names.
 
     Raises:
-        RookeryError: there is no second version, or the server refuses one of them.
+        RookeryError: no version was published, or the server refuses one of them.
     """
     last = RunStreams(plan.redis_url, run).policy()
     if last is None:
@@ -151,14 +156,14 @@ def serve_both(plan: Plan, run: str) -> tuple[str, str]:
 
 
 async def _reload(url: str, adapters: Iterable[Adapter]) -> None:
-    # Going back ends the names of all later versions, so the last version comes after the first.
+    # A rollback removes the names of all later versions, so the first version must be loaded first.
     async with InferenceClient(url, timeout_s=_RELOAD_TIMEOUT_S) as inference:
         for adapter in adapters:
             await inference.reload(adapter, rollback=True)
 
 
 def evaluate(settings: DemoSettings, plan: Plan, held_out: Path, *, before: str, after: str) -> int:
-    """Runs the arena in this terminal; its exit status."""
+    """Runs the arena in this terminal and returns its exit status."""
     flags = {
         "inference-url": plan.url("inference"),
         "reward-target": plan.reward_target,

@@ -1,4 +1,4 @@
-"""Which GPU each of the two heavy services gets."""
+"""Chooses the GPUs of the inference service and the trainer."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ _TIMEOUT_S = 10.0
 
 
 def count_gpus() -> int:
-    """GPUs that the NVIDIA driver lists; 0 without a driver."""
+    """The number of GPUs that the NVIDIA driver lists, 0 without a driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return 0
@@ -21,7 +21,9 @@ def count_gpus() -> int:
 
 
 def place(asked: str, *, preferred: int, gpus: int) -> str:
-    """What to tell a service for `auto`: the preferred GPU, else the last there is, else its own choice.
+    """The device setting of a service. `auto` becomes the preferred GPU if it exists, else the last GPU.
+
+    Without a GPU, `auto` is kept and the service chooses.
 
     >>> [place("auto", preferred=1, gpus=gpus) for gpus in (0, 1, 2)]
     ['auto', '0', '1']

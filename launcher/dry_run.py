@@ -1,4 +1,4 @@
-"""`rookery up --dry-run`: the run's settings, and those of the services that learn as they resolve them."""
+"""`rookery up --dry-run`: prints the settings of the run, the rollouts and the trainer."""
 
 import os
 import subprocess
@@ -16,10 +16,10 @@ LEARNING = ("rollouts", "trainer")
 
 
 def print_services(given: UpSettings) -> None:
-    """Starts nothing that stays: each service is asked for its settings alone.
+    """Prints the run's settings, then the output of `--dry-run` of the rollouts and the trainer.
 
     Raises:
-        SetupError: a service refuses its settings.
+        SetupError: a setting of the run or of a service is wrong.
     """
     now = last_origins()
     settings, kept = settle_settings(given), kept_origins(given)
@@ -29,9 +29,9 @@ def print_services(given: UpSettings) -> None:
     settings.print_resolved(origins)
     with Ports(HOST) as ports:
         plan = make_plan(settings, ports)
-    # Redis must have its folder before it starts; here it never will.
+    # `make_plan` creates a folder for Redis, which is not started here.
     for folder in (plan.run_dir / "redis", plan.run_dir, settings.runs_dir):
-        with suppress(OSError):  # not empty, so not ours
+        with suppress(OSError):  # not empty, so it was there before
             folder.rmdir()
     for name in LEARNING:
         command = plan.commands[name]

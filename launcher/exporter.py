@@ -1,6 +1,7 @@
-"""`rookery exporter`: the streams of a run as Prometheus metrics, one process for the run.
+"""`rookery exporter`: exports the streams of a run as Prometheus metrics. One process per run is enough.
 
-The services export what they do themselves; this is what lies between them, and goes on when they stop.
+Each service exports metrics of its own work. This process exports the state of the streams between them,
+also while services are down.
 """
 
 import asyncio
@@ -23,14 +24,14 @@ from rookery.streams.backlog import Backlog
 STREAMS = ("positions", "traces", "dead")
 
 EXPECTED = ("dropped:stale", "dead:positions", "dead:traces")
-"""Results that are shown before their first group: what grows from nothing has no rate."""
+"""Results exported as 0 before their first group. Otherwise Prometheus would miss the first increase."""
 
 Figure = tuple[Gauge, tuple[str, ...], float]
-"""A gauge, the values of its labels, its value."""
+"""A gauge, its label values and its value."""
 
 
 class ExporterSettings(RunSettings):
-    """The streams of a run as Prometheus metrics: length, lag, age, consumers, what became of groups."""
+    """Export the streams of a run as Prometheus metrics: length, lag, age, consumers, results of groups."""
 
     model_config = SettingsConfigDict(env_prefix="EXPORTER_")
 
@@ -39,11 +40,11 @@ class ExporterSettings(RunSettings):
     port: Port = 8007
     """Port of the probes and metrics; 0 picks a free one."""
     every_s: PositiveFloat = 2.0
-    """Seconds between two looks at Redis."""
+    """Seconds between two reads of Redis."""
 
 
 class Exporter:
-    """Sets the gauges, and takes back those of consumers and results that are no more."""
+    """Sets the gauges, and removes those of consumers and results that no longer exist."""
 
     def __init__(self, streams: RunStreams, *, every_s: float) -> None:
         self._streams = streams
@@ -51,7 +52,7 @@ class Exporter:
         self._shown: set[tuple[Gauge, tuple[str, ...]]] = set()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Looks until told to stop; waits out an absent Redis."""
+        """Updates the gauges until `stopping` is set. Waits while Redis is unavailable."""
         while not stopping.is_set():
             try:
                 await asyncio.to_thread(self.look)
@@ -64,7 +65,7 @@ class Exporter:
                 continue
 
     def look(self) -> None:
-        """One look at everything."""
+        """Reads Redis once and updates all gauges."""
         figures = list(run_figures(self._streams.overview()))
         for stream in STREAMS:
             figures += stream_figures(stream, self._streams.backlog(stream))
@@ -77,7 +78,7 @@ class Exporter:
 
 
 def stream_figures(stream: str, backlog: Backlog) -> Iterator[Figure]:
-    """Of one stream."""
+    """The metrics of one stream."""
     yield metrics.STREAM_LENGTH, (stream,), backlog.length
     yield metrics.STREAM_OLDEST_S, (stream,), backlog.oldest_s
     for group in backlog.groups:
@@ -89,14 +90,14 @@ def stream_figures(stream: str, backlog: Backlog) -> Iterator[Figure]:
 
 
 def run_figures(run: Overview) -> Iterator[Figure]:
-    """Of the run's account."""
+    """The metrics of the run: groups by result, and groups that are unaccounted for."""
     for result, groups in results(run.counts).items():
         yield metrics.RUN_GROUPS, (result,), groups
     yield metrics.RUN_ASTRAY, (), run.astray + run.archive_astray
 
 
 def results(counts: Counts) -> dict[str, int]:
-    """Groups by what became of them, as the run's `counts` name it."""
+    """The number of groups by result, named as in the run's `counts` hash."""
     return {
         **dict.fromkeys(EXPECTED, 0),
         "generated": counts.generated,
@@ -108,7 +109,7 @@ def results(counts: Counts) -> dict[str, int]:
 
 
 def export(settings: ExporterSettings) -> int:
-    """Exports until SIGINT or SIGTERM; the exit status."""
+    """Exports until SIGINT or SIGTERM. Returns the exit status."""
     configure("exporter")
     asyncio.run(_serve(settings))
     return 0

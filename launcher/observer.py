@@ -1,6 +1,6 @@
-"""What is going on in a run, read from outside: probes, streams, metrics files.
+"""Observes a run from outside, through its probes, streams and metrics.
 
-A thread refreshes one immutable `Snapshot`; screens and the supervisor only ever read the last one.
+A thread replaces an immutable `Snapshot`. The display and the supervisor read the latest one.
 """
 
 import json
@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 
 STARTING_EVERY_S = 0.5
 READY_EVERY_S = 2.0
-"""Between two looks, while somebody is not ready and when everybody is: looking costs the run its time."""
+"""Seconds between two refreshes, while a service is not ready and when all are. Each costs the run time."""
 
 METRICS_FILE = "metrics.jsonl"
 WINDOW = 10
-"""Steps that are kept of the beginning and of the end: a run may be long."""
+"""How many first and last steps are kept. A run may have too many to keep them all."""
 IDLE_COUNTERS = {
     "rookery_backpressure_seconds_total": "backpressure",
     "rookery_positions_wait_seconds_total": "positions wait",
@@ -41,8 +41,12 @@ SERVER_BEHIND = "rookery_server_behind_versions"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The last look at a run. `steps` are the trainer's first and last `WINDOW` records, oldest first;
-    `idle_s` is the rollouts'; `behind` are versions that each inference server has yet to take."""
+    """The state of a run at one moment.
+
+    `probes` has None for a service that is ready, or else the reason why it is not. `served` is the version
+    that inference serves. `steps` are the trainer's first and last `WINDOW` records, oldest first. `idle_s`
+    is how long the rollouts waited, by cause. `behind` is how many versions each inference server is behind.
+    """
 
     probes: Mapping[str, str | None] = field(default_factory=dict)
     overview: Overview | None = None
@@ -53,7 +57,7 @@ class Snapshot:
 
 
 class StepLog:
-    """Reads the lines that the trainer has added to its metrics file since the last time."""
+    """Reads the trainer's metrics file incrementally: each `refresh` reads only the new lines."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._offset = path, 0
@@ -61,7 +65,7 @@ class StepLog:
         self._last: deque[Mapping[str, Any]] = deque(maxlen=WINDOW)
 
     def refresh(self) -> tuple[Mapping[str, Any], ...]:
-        """The first and the last `WINDOW` records so far; a half-written last line waits for its end."""
+        """The first and the last `WINDOW` records so far. A half-written last line is left for later."""
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(self._offset)
             for line in file:
@@ -74,7 +78,7 @@ class StepLog:
 
 
 class Observer:
-    """Looks now and then, in a thread of its own, from `start` to `close`."""
+    """Refreshes `snapshot` in a thread of its own, from `start` to `close`."""
 
     def __init__(
         self, probe_urls: Mapping[str, str], *, redis_url: str, run: str, run_dir: Path | None
@@ -92,14 +96,14 @@ class Observer:
         self._thread.start()
 
     def close(self) -> None:
-        """Returns when it looks no more."""
+        """Stops the thread and waits for its end."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5 * TIMEOUT_S)
         self._http.close()
 
     def look(self) -> Snapshot:
-        """Asks everyone once. What does not answer is absent from the snapshot."""
+        """Queries all services once. Values of a service that does not answer are left out."""
         return Snapshot(
             probes={name: probe(url, self._http) for name, url in self._probe_urls.items()},
             overview=self._overview(),
@@ -110,7 +114,7 @@ class Observer:
         )
 
     def refresh(self) -> None:
-        """Makes `snapshot` of this moment."""
+        """Replaces `snapshot` by a new one. Values that could not be read are kept from the previous one."""
         with self._looking:
             self.snapshot = self._keep_known(self.look())
 
@@ -118,7 +122,7 @@ class Observer:
         while not self._stopping.is_set():
             try:
                 self.refresh()
-            except Exception:  # the boundary of the thread: a strange answer must not blind the supervisor
+            except Exception:  # the thread must survive an invalid answer: the supervisor needs the probes
                 logger.exception("could not look at the run")
             ready = not any(self.snapshot.probes.values())
             self._stopping.wait(READY_EVERY_S if ready else STARTING_EVERY_S)
@@ -149,7 +153,7 @@ class Observer:
             return None
 
     def _samples(self, service: str, names: Collection[str]) -> list[Sample]:
-        """Those metrics of a service; none where it does not answer."""
+        """The samples of the named metrics of a service; empty if it does not answer."""
         url = self._probe_urls.get(service)
         if url is None:
             return []

@@ -1,4 +1,4 @@
-"""Settings of single services: from `--set`, and which ports the environment or the TOML file ask for."""
+"""Settings of single services: `--set`, and the ports from the environment and the TOML file."""
 
 import os
 import tomllib
@@ -11,7 +11,7 @@ from rookery.settings import CONFIG_VARIABLE
 
 
 class Overrides:
-    """What each service is told beside what the run decides for it."""
+    """The settings of each service that the user gave with `--set`."""
 
     def __init__(self, assignments: Iterable[str]) -> None:
         self._values: dict[str, dict[str, str]] = {}
@@ -22,10 +22,10 @@ class Overrides:
         self._table = _toml()
 
     def values(self, service: str, *, governed: Iterable[str]) -> dict[str, str]:
-        """A service's overrides but its ports, which `port` hands to the plan.
+        """The overrides of a service, except its ports (see `port`).
 
         Raises:
-            SetupError: one of them is for the whole run to decide.
+            SetupError: an override is in `governed`, the settings that the run decides.
         """
         own = self._values.get(service, {})
         values = {key: value for key, value in own.items() if key not in ("port", "grpc_port")}
@@ -35,7 +35,11 @@ class Overrides:
         return values
 
     def port(self, service: str, key: str) -> tuple[int | None, str]:
-        """The port that somebody asked for, if anybody did, and the setting to change it by."""
+        """The port that the user set for a service, or None, and how to set it, for error messages.
+
+        Raises:
+            SetupError: the value is not a number.
+        """
         variable = f"{service}_{key}".upper()
         setting = f"--set {service}.{key}=PORT or {variable}"
         asked = self._values.get(service, {}).get(key) or os.environ.get(variable)
@@ -49,7 +53,7 @@ class Overrides:
 
 
 def as_flag(key: str, value: str) -> list[str]:
-    """A setting on a command line.
+    """A setting as command-line arguments.
 
     >>> as_flag("max_tokens", "9"), as_flag("follow", "True"), as_flag("follow", "false")
     (['--max-tokens', '9'], ['--follow'], ['--no-follow'])

@@ -1,4 +1,4 @@
-"""Which processes make up a run, with which flags and ports. Decides; starts nothing."""
+"""The commands, flags and ports of a run's processes. This module starts nothing."""
 
 import json
 import sys
@@ -44,12 +44,13 @@ PORTS = {
 REDIS_PORT = 6379
 
 STAGES = (("redis",), ("feed", "archive", "reward", "inference", "trainer"), ("rollouts",))
-"""A stage starts when the one before is ready; the trainer's first policy makes inference ready."""
+"""A stage starts once the previous one is ready. Trainer and inference share a stage, because inference
+becomes ready only when the trainer has published its first policy."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run ready to be started."""
+    """The commands and ports of a run, ready to be started."""
 
     run_dir: Path
     redis_url: str
@@ -58,29 +59,29 @@ class Plan:
 
     @property
     def stages(self) -> list[list[Command]]:
-        """Commands in the order of starting."""
+        """Commands by stage, in the order in which they start."""
         return [[self.commands[name] for name in stage if name in self.commands] for stage in STAGES]
 
     @property
     def probe_urls(self) -> dict[str, str]:
-        """Where each service says whether it is ready."""
+        """The URL of each service's readiness probe."""
         return {name: c.probe_url for name, c in self.commands.items() if c.probe_url}
 
     def url(self, service: str) -> str:
-        """HTTP address of a service."""
+        """The HTTP base URL of a service."""
         return f"http://{HOST}:{self.ports[service]['port']}"
 
     @property
     def reward_target(self) -> str:
-        """gRPC address of the reward service."""
+        """The gRPC target of the reward service."""
         return f"dns:///{HOST}:{self.ports['reward']['grpc_port']}"
 
 
 def make_plan(settings: UpSettings, ports: Ports) -> Plan:
-    """Checks what can be checked before anything starts, and chooses ports.
+    """Checks the settings as far as possible before anything starts, and chooses ports.
 
     Raises:
-        SetupError: a file is missing, a port is taken, a setting contradicts the run's.
+        SetupError: a file is missing, a port is taken, Redis does not answer, or `--set` contradicts the run.
     """
     _model(settings.model)
     if not settings.source.exists():
@@ -113,7 +114,13 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
 
 
 def _model(name: str) -> str:
-    """The model's directory, if it is here; absolute, as vLLM takes a relative path for an id of the Hub."""
+    """The model's directory if it is on this machine, else `name`, an id of the Hugging Face Hub.
+
+    The path is absolute, because vLLM would read a relative path as a Hub id.
+
+    Raises:
+        SetupError: `name` is a path without a model.
+    """
     path = Path(name)
     if (path / "config.json").is_file():
         return str(path.resolve())
@@ -123,16 +130,22 @@ def _model(name: str) -> str:
 
 
 def is_gpt2(model: str) -> bool:
-    """Whether a model is one: vLLM has no LoRA for it, so versions are whole models."""
+    """Whether `model` is a GPT-2. vLLM has no LoRA for GPT-2, so each version is a whole model."""
     try:
         config = json.loads((Path(_model(model)) / "config.json").read_text())
-    except (OSError, ValueError):  # not here; a file that its readers will complain about
+    except (OSError, ValueError):  # not downloaded yet, or invalid: then the services report it
         return False
     return isinstance(config, dict) and config.get("model_type") == "gpt2"
 
 
 def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> Command:
-    """How one service of the run is started. Other users see flags, so passwords go by the environment."""
+    """The command that starts one service.
+
+    Values with a password are passed as environment variables, because other users can see flags.
+
+    Raises:
+        SetupError: `--set` has a value that the run decides.
+    """
     governed = {key: str(value) for key, value in _governed(name, settings, plan).items()}
     values = governed | overrides.values(name, governed=governed)
     secret = {key for key, value in values.items() if mask_setting(value) != value}
@@ -148,7 +161,7 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
 
 
 def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
-    """What the run decides for a service."""
+    """The settings of a service that the run decides. `--set` cannot change them."""
     model = _model(settings.model)
     listening: dict[str, object] = {"host": HOST, **plan.ports[name]}
     member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
@@ -182,7 +195,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             "run_dir": plan.run_dir,
             "inference_urls": plan.url("inference"),
             "batch_groups": settings.batch_groups,
-            # One version is being published, one is in work: what admission let through is never stale.
+            # One version is being trained and one published, so a group that was admitted is never stale.
             "max_staleness": settings.staleness + 2,
             "device": _device(name, settings),
             "seed": settings.seed,

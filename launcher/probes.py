@@ -1,4 +1,4 @@
-"""One question to a service: are you ready? HTTP for ours, PING for Redis."""
+"""Asks a service once whether it is ready: HTTP for Rookery's services, PING for Redis."""
 
 import socket
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ TIMEOUT_S = 2.0
 
 
 def probe(url: str, http: httpx.Client) -> str | None:
-    """None when ready, else why not."""
+    """None if the service is ready, else the reason why it is not."""
     return probe_redis(url) if url.startswith("redis://") else _http(url, http)
 
 
@@ -26,7 +26,7 @@ def _http(url: str, http: httpx.Client) -> str | None:
 
 
 def probe_redis(url: str) -> str | None:
-    """None when Redis answers, else why not; no client of `rookery.streams`, which would wait for it."""
+    """None if Redis answers, else the reason. Unlike `rookery.streams`, this does not wait for Redis."""
     address = urlsplit(url)
     place = (address.hostname or "127.0.0.1", address.port or 6379)
     try:
@@ -35,5 +35,5 @@ def probe_redis(url: str) -> str | None:
             answer = connection.recv(64)
     except OSError as error:
         return str(error)
-    # One that wants a password is alive as well: the services know it.
+    # NOAUTH: Redis runs but requires a password, which the services have.
     return None if answer.startswith((b"+PONG", b"-NOAUTH")) else answer.decode(errors="replace").strip()

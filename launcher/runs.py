@@ -1,4 +1,4 @@
-"""The folder of a run: its name, its lock, the settings it began with, where its services listen."""
+"""The folder of a run: its name, its lock, its settings and the addresses of its services."""
 
 import fcntl
 import json
@@ -25,18 +25,19 @@ _NOUNS = "bishop castle endgame fianchetto file gambit king knight opening pawn 
 
 
 def new_run_id() -> str:
-    """A name that sorts by time and can be said aloud, as in `20260401-1530-keen-knight`."""
+    """A new name that sorts by time, for example `20260401-1530-keen-knight`."""
     words = random.choice(_ADJECTIVES.split()), random.choice(_NOUNS.split())
     return "-".join((time.strftime("%Y%m%d-%H%M"), *words))
 
 
 def settle_settings(given: S) -> S:
-    """The settings of the run: what was given now, over what the run began with, over the defaults.
+    """The settings of the run. A resumed run keeps its settings, except for those given now.
 
-    Of `set`, each assignment counts until the same setting is assigned anew.
+    Each assignment in `set` is kept until the same setting is assigned again. A run without a name gets a
+    new one.
 
     Raises:
-        SetupError: what the run began with cannot be read.
+        SetupError: the settings file of the run cannot be read.
     """
     if not given.run:
         return given.model_copy(update={"run": new_run_id()})
@@ -47,12 +48,12 @@ def settle_settings(given: S) -> S:
 
 
 def kept_origins(given: UpSettings) -> Origins:
-    """The source of the settings that a resumed run keeps."""
+    """The origin (`run NAME`) of each setting that a resumed run keeps."""
     return dict.fromkeys(_kept(given), f"run {given.run}")
 
 
 def _kept(given: UpSettings) -> dict[str, Any]:
-    """What the run that is to be resumed began with; empty for a new one."""
+    """The stored settings of the run to resume; empty for a new run."""
     path = given.runs_dir / given.run / SETTINGS_FILE
     if not given.run or not path.exists():
         return {}
@@ -66,10 +67,10 @@ def _kept(given: UpSettings) -> dict[str, Any]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the run for this process alone.
+    """Locks the run's folder, so that no other process can run it.
 
     Raises:
-        SetupError: another process has it.
+        SetupError: another process holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK_FILE).open("w") as lock:
@@ -81,15 +82,15 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replaces a file as a whole: a reader sees the old one or the new one. No other user may read it."""
+    """Replaces a file atomically. Only the current user can read the new file."""
     fresh = path.with_suffix(".tmp")
-    fresh.unlink(missing_ok=True)  # of a writer that was killed; its mode may be another
+    fresh.unlink(missing_ok=True)  # left by a killed process, perhaps with another file mode
     with open(fresh, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(json.dumps(value, indent=2) + "\n")
     fresh.replace(path)
 
 
 def latest_endpoints(runs_dir: Path) -> Path | None:
-    """The endpoints file written last in any run."""
+    """The most recent endpoints file of all runs, or None."""
     files = sorted(runs_dir.glob(f"*/{ENDPOINTS_FILE}"), key=lambda path: path.stat().st_mtime)
     return files[-1] if files else None

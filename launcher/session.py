@@ -1,6 +1,6 @@
-"""One run from start to stop: plan, children, observer and display held together.
+"""One run from start to stop: its plan, services, observer and display.
 
-Leaving a session ends every child in reverse order, whatever happened inside.
+When the `with` block ends, for whatever reason, all services are stopped in reverse order.
 """
 
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.2
 MOVES = 5
-"""How often a run starts again because a port was taken."""
+"""How many times a run is started again because a port was taken."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -44,7 +44,7 @@ class End(StrEnum):
 
 
 class Session:
-    """A run that goes on while the `with` block lasts."""
+    """A run. Use it as a context manager: leaving the `with` block stops all services."""
 
     plan: Plan
 
@@ -74,7 +74,7 @@ class Session:
         return self
 
     def _prepare(self) -> None:
-        """Makes ready what the plan needs; its children are started by `train`."""
+        """Writes the run's files and starts the observer. `train` starts the services."""
         self._remember()
         self._supervisor = Supervisor(self.plan.stages, self._watchdog, finisher="trainer")
         self._observer = Observer(
@@ -91,7 +91,7 @@ class Session:
         self._exits.close()
 
     def train(self) -> End:
-        """Returns when the trainer has done its steps, time is up, or somebody pressed Ctrl-C.
+        """Starts the services and waits until all steps are done, time is up, or Ctrl-C. Returns which.
 
         Raises:
             SetupError: a service cannot start.
@@ -112,7 +112,7 @@ class Session:
         return End.INTERRUPT
 
     def _start_again(self, taken: PortTaken) -> None:
-        """Everything, as the others know the port too."""
+        """Restarts all services with another port. A new port is a new flag for the other services too."""
         self._ports.replace(taken.port)
         self._moves += 1
         if self._moves > MOVES:
@@ -125,27 +125,27 @@ class Session:
         self._prepare()
 
     def stop(self, *names: str) -> None:
-        """Ends the named services, or all of them; a second interrupt kills them."""
+        """Stops the named services, or all of them if none is named. A second Ctrl-C kills them."""
         self._supervisor.stop(*names, hurry=lambda: self.interrupts > 1, tick=self._show)
         self._show()
 
     def look(self) -> Snapshot:
-        """The run as it is at this moment."""
+        """Refreshes the observer's snapshot and returns it."""
         self._observer.refresh()
         return self._observer.snapshot
 
     @property
     def steps_done(self) -> int:
-        """Training steps of the run so far."""
+        """The number of training steps that the run has completed."""
         steps = self._observer.snapshot.steps
         return int(steps[-1]["step"]) if steps else 0
 
     def pause_display(self) -> None:
-        """Leaves the terminal to somebody else from now on."""
+        """Stops drawing, so that another process can write to the terminal."""
         self._display.pause()
 
     def say(self, text: str) -> None:
-        """Leaves a line in the terminal."""
+        """Prints a line that stays on the terminal."""
         self._display.say(text)
 
     def _time_is_up(self) -> bool:
@@ -187,7 +187,7 @@ class Session:
 
 @contextmanager
 def _logging_to(plan: Plan) -> Iterator[None]:
-    """The terminal belongs to the display: what this process logs goes beside its children's logs."""
+    """Logs to logs/up.log in the run's folder, because the terminal is used by the display."""
     path = plan.run_dir / "logs" / "up.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path)

@@ -1,7 +1,7 @@
-"""What `rookery up` and `rookery demo` may be told.
+"""The settings of `rookery up` and `rookery demo`.
 
-Only what several services must agree on, or what a first run is likely to change, has a flag of its
-own; everything else goes to its service by `--set` or by the TOML file.
+Only settings that several services share, or that a first run is likely to change, have a flag of their own.
+All other settings of a service are given with `--set` or in the TOML file.
 """
 
 import re
@@ -15,17 +15,17 @@ from rookery.prompt import STYLES
 from rookery.settings import PresetSettings, RedisUrl
 
 SERVICES = ("feed", "archive", "reward", "trainer", "inference", "rollouts", "data")
-"""Who can be named in `--set`."""
+"""The services that `--set` accepts."""
 
 _OVERRIDE = re.compile(rf"({'|'.join(SERVICES)})\.[a-z][a-z0-9_]*=.*")
 
 
 class UpSettings(PresetSettings):
-    """Run every part of Rookery on this machine until --steps, --minutes or Ctrl-C.
+    """Run all services on this machine until --steps, --minutes or Ctrl-C.
 
-    Precedence: flags, then UP_... variables, then the [up] table of the TOML file that ROOKERY_CONFIG
-    names, then --preset; that file's other tables ([trainer], [reward], ...) and the services' own
-    variables (TRAINER_..., REWARD_...) reach them too.
+    Precedence: flags, then UP_... variables, then the [up] table of the TOML file named by ROOKERY_CONFIG,
+    then --preset. The services also read their own tables of that file ([trainer], [reward], ...) and their
+    own variables (TRAINER_..., REWARD_...).
     """
 
     model_config = SettingsConfigDict(env_prefix="UP_")
@@ -35,48 +35,48 @@ class UpSettings(PresetSettings):
     source: Path = Path("samples/lichess.pgn.zst")
     """Games to draw positions from: .pgn, .pgn.zst, .gz or .bz2."""
     run: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
-    """Name of the run. An existing one is resumed; a new name is made up when none is given."""
+    """Name of the run. An existing run is resumed. Default: a new name."""
     runs_dir: Path = Path("runs")
-    """Folder that holds a folder for each run."""
+    """Folder with one folder for each run."""
     redis_url: RedisUrl | None = None
-    """Redis to use; with a password, give it as ROOKERY_REDIS_URL. Without one an own server is started, its
-    data in the run's folder."""
+    """Redis to use; if the URL has a password, set ROOKERY_REDIS_URL instead. Default: start a Redis that
+    keeps its data in the run's folder."""
     steps: PositiveInt | None = None
-    """Stop after this many training steps, counted from the run's beginning."""
+    """Stop after this many training steps, counted from the start of the run."""
     minutes: PositiveFloat | None = None
     """Stop after this many minutes of training."""
     from_version: NonNegativeInt | None = None
-    """Go back to this version of the run and train on from it; later versions are given up."""
+    """Go back to this version of the run and continue training from it. Later versions are discarded."""
     group_size: int = Field(default=8, ge=2)
-    """Completions of each position."""
+    """Completions per position."""
     batch_groups: PositiveInt = 32
-    """Positions a training step."""
+    """Positions per training step."""
     staleness: NonNegativeInt = 2
-    """Steps that generation may run ahead of training."""
+    """How many steps generation may run ahead of training."""
     max_tokens: PositiveInt = 32
-    """Longest completion, in tokens."""
+    """Maximum length of a completion, in tokens."""
     task: Literal["move", "rookworld"] = "move"
-    """What is asked about a position: a move, or RookWorld's lines, P: and A: mixed, as raw text."""
+    """What the model is asked: `move` for a move, `rookworld` for a mix of RookWorld's P: and A: lines."""
     style: str = "mover-squares"
-    """How a position is shown to the model that is asked for a move."""
+    """Prompt style of the positions. Only for --task move."""
     nodes: PositiveInt = 1000
-    """Stockfish nodes a search."""
+    """Stockfish nodes per search."""
     engines: PositiveInt | None = None
     """Stockfish processes. Default: one per core."""
     archive: bool = True
-    """Keep every group as Parquet in the run's folder, for `rookery rescore` and whoever asks later."""
+    """Keep every group as Parquet in the run's folder, for example for `rookery rescore`."""
     seed: NonNegativeInt = 0
-    """Order of the positions, sampling and training."""
+    """Seed of the order of the positions, of sampling and of training."""
     inference_device: str = "auto"
-    """`cpu`, or the index of the GPU that serves. auto: the first GPU there is, else the CPU."""
+    """`cpu`, or the index of the GPU for inference. auto: the first GPU, or the CPU if there is none."""
     trainer_device: str = "auto"
-    """`cpu`, or the index of the GPU that trains. auto: the second GPU, else the first, else the CPU."""
+    """`cpu`, or the index of the GPU for training. auto: the second GPU, else the first, else the CPU."""
     set: tuple[str, ...] = ()
-    """SERVICE.SETTING=VALUE, repeatable, as in trainer.lr=5e-4 or reward.port=8081."""
+    """SERVICE.SETTING=VALUE, repeatable; for example trainer.lr=5e-4 or reward.port=8081."""
 
     @property
     def shown_style(self) -> str:
-        """The style of the prompts: RookWorld's lines have their own."""
+        """The prompt style of the rollouts. RookWorld's lines have a style of their own."""
         return "rookworld" if self.task == "rookworld" else self.style
 
     @field_validator("style")
@@ -105,10 +105,10 @@ class UpSettings(PresetSettings):
 
 
 class DemoSettings(UpSettings):
-    """Train on the sample games for a few minutes, then compare the policy with where it began.
+    """Train on the sample games for a few minutes, then compare the last policy with the first.
 
-    Writes report.json, report.html and learning_curve.png into the run's folder. With --task rookworld or a
-    GPT-2 the report is of the training alone, its first steps beside its last, without report.html.
+    Writes report.json, report.html and learning_curve.png to the run's folder. With --task rookworld or a
+    GPT-2, the report covers only the training (the first steps next to the last), without report.html.
     """
 
     model_config = SettingsConfigDict(env_prefix="DEMO_")
@@ -116,8 +116,8 @@ class DemoSettings(UpSettings):
     steps: PositiveInt | None = 150
     """Training steps."""
     minutes: PositiveFloat | None = 10.0
-    """Stop training after this many minutes even if steps are left."""
+    """Stop training after this many minutes, even if --steps is not reached."""
     eval_positions: PositiveInt = 400
     """Held-out positions to compare the two policies on."""
     eval_samples: PositiveInt = 4
-    """Sampled answers to each of them, beside the greedy one."""
+    """Sampled answers per held-out position, in addition to the greedy one."""

@@ -1,4 +1,4 @@
-"""`rookery status`: one look, or a repeated one, at a run on this machine or behind its default ports."""
+"""`rookery status`: shows the state of a run, once or repeatedly."""
 
 import json
 import time
@@ -22,30 +22,30 @@ from rookery.settings import RedisUrl, Settings
 
 
 class StatusSettings(Settings):
-    """What a run is doing: versions, groups, streams, services.
+    """Show the state of a run: versions, groups, streams, services.
 
-    Without flags it looks at the run that `rookery up` began last; with --redis-url at any run, its
-    services expected on their default ports. The exit status is 1 when groups are astray or Redis is away.
+    Without flags, this is the run that `rookery up` started last. With --redis-url it can be any run whose
+    services use their default ports. The exit status is 1 if groups are astray or Redis does not answer.
     """
 
     model_config = SettingsConfigDict(env_prefix="STATUS_")
 
     run: str | None = None
-    """Name of the run. Default: the last one begun here."""
+    """Name of the run. Default: the run started last in --runs-dir; with --redis-url, `default`."""
     runs_dir: Path = Path("runs")
-    """Where `rookery up` keeps its runs."""
+    """Folder in which `rookery up` keeps its runs."""
     redis_url: RedisUrl | None = None
-    """Redis of the run. Default: what the run's folder says."""
+    """Redis of the run. Default: read from the run's folder."""
     host: str = HOST
-    """With --redis-url: where the services are; {service} stands for the name of each, as in containers."""
+    """With --redis-url: host of the services. {service} stands for the name of each, for containers."""
     watch: bool = False
-    """Look again and again until Ctrl-C."""
+    """Update the output until Ctrl-C."""
     every_s: PositiveFloat = 2.0
-    """Seconds between two looks of --watch."""
+    """Seconds between two updates of --watch."""
 
 
 def status(settings: StatusSettings, console: Console | None = None) -> int:
-    """Prints; the exit status.
+    """Prints the state of the run and returns the exit status.
 
     Raises:
         SetupError: there is no such run.

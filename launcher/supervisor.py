@@ -1,7 +1,7 @@
-"""Keeps the children of a run: starts them in order of health, restarts what crashes, ends them in reverse.
+"""Starts the services of a run stage by stage, restarts those that crash, and stops them in reverse order.
 
-A state machine without threads or a screen: `step` is called a few times a second with what the
-probes say, and `describe` tells what to show.
+A state machine without threads or output. The caller calls `step` a few times a second with the results of
+the readiness probes, and reads `members` to display the services.
 """
 
 import logging
@@ -18,17 +18,17 @@ from rookery.processes.ports import PortTaken, somebody_listens
 logger = logging.getLogger(__name__)
 
 RESTARTS = 3
-"""Crashes of one service that are forgiven; each is forgotten after `FORGIVE_S` of health."""
+"""How many times a crashed service is restarted. The count is reset once it was ready for `FORGIVE_S`."""
 FORGIVE_S = 300.0
 _BACKOFF_S = (1.0, 3.0, 9.0)
 STOP_S = 20.0
-"""How long a service may take to end before it is killed; they drain for 10 s."""
+"""How long a service may take to stop before it is killed. Services finish open requests for up to 10 s."""
 SETUP_STATUS = 2
-"""Exit status of a process that cannot start: trying again will not help."""
+"""Exit status of a process that cannot start. It is not restarted, because that would fail again."""
 
 
 class State(StrEnum):
-    """Where a child is in its life."""
+    """The state of a service."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -41,7 +41,7 @@ class State(StrEnum):
 
 @dataclass(eq=False)
 class Member:
-    """One service of the run."""
+    """One service of the run. `changed_at` is when it entered its state, by `time.monotonic`."""
 
     command: Command
     state: State = State.WAITING
@@ -57,7 +57,10 @@ class Member:
 
 
 class Supervisor:
-    """Children in stages: a stage starts when the one before is ready. `finisher` may end by itself."""
+    """Services in stages: a stage starts once the previous one is ready.
+
+    `finisher` is the only service that may exit by itself, with status 0.
+    """
 
     def __init__(self, stages: Sequence[Sequence[Command]], watchdog: Watchdog, *, finisher: str) -> None:
         self._stages = [[Member(command) for command in stage] for stage in stages]
@@ -66,7 +69,7 @@ class Supervisor:
 
     @property
     def members(self) -> list[Member]:
-        """Every service, in the order of starting."""
+        """All services, in the order in which they start."""
         return [member for stage in self._stages for member in stage]
 
     @property
@@ -75,15 +78,17 @@ class Supervisor:
 
     @property
     def finished(self) -> bool:
-        """Whether the finisher has ended well."""
+        """Whether the finisher has exited with status 0."""
         return any(m.command.name == self._finisher and m.state is State.DONE for m in self.members)
 
     def step(self, probes: Mapping[str, str | None]) -> None:
-        """Starts what may start and looks after what runs; `probes`: None when ready, else why not.
+        """Starts services whose turn it is and updates the state of the others.
+
+        `probes` has None for a service that is ready, or else the reason why it is not.
 
         Raises:
-            PortTaken: a service cannot listen on a port of its own.
-            SetupError: a service cannot start; the message is its own.
+            PortTaken: a service exited because another process listens on its port.
+            SetupError: a service cannot start; the message quotes the last line of its log.
             RookeryError: a service crashed too often.
         """
         for stage in self._stages:
@@ -93,12 +98,15 @@ class Supervisor:
                 return
 
     def stop(self, *names: str, hurry: Callable[[], bool], tick: Callable[[], None] = lambda: None) -> None:
-        """Ends the named children, or all, in reverse stages; kills them once `hurry` says so."""
+        """Stops the named services, or all if none is named, from the last stage to the first.
+
+        Services are killed once `hurry` returns True, or after `STOP_S`. `tick` is called while waiting.
+        """
         for wave in self._waves():
             _stop([m for m in wave if not names or m.command.name in names], hurry=hurry, tick=tick)
 
     def _waves(self) -> Iterable[list[Member]]:
-        """Stages from the last to the first; the finisher goes first, while it can still reach the others."""
+        """Stages from the last to the first. The finisher is in the first wave, so its peers still run."""
         finishers = [m for m in self.members if m.command.name == self._finisher]
         first = [m for m in self._stages[-1] if m not in finishers] + finishers
         yield first

@@ -1,4 +1,4 @@
-"""Two ways to show a run while it goes on: redrawn in a terminal, line by line anywhere else."""
+"""Displays a run while it trains: tables redrawn in place in a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from launcher.observer import Snapshot
 from launcher.supervisor import Member, State
 
 LINE_EVERY_S = 5.0
-"""Between two step lines of the plain display."""
+"""Minimum seconds between two step lines of the plain display."""
 
 
 class Display(Protocol):
-    """Shows the run as it is now; `say` leaves a line that stays, `pause` leaves the screen to others."""
+    """`show` displays the current state, `say` prints a line that stays, `pause` stops drawing."""
 
     def __enter__(self) -> Self: ...
 
@@ -33,7 +33,7 @@ class Display(Protocol):
 
 
 def display(console: Console) -> Display:
-    """The display that suits the console."""
+    """A `LiveDisplay` if the console is a terminal, else a `PlainDisplay`."""
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 
@@ -64,7 +64,7 @@ class LiveDisplay:
 
 
 class PlainDisplay:
-    """A line for each change of a service, and one every few seconds for the training."""
+    """Prints a line for each state change of a service, and one for a training step every few seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -95,4 +95,4 @@ class PlainDisplay:
         self._console.print(text, soft_wrap=True, highlight=False)
 
     def pause(self) -> None:
-        """Lines disturb nobody."""
+        """Does nothing: this display never redraws."""

@@ -1,4 +1,4 @@
-"""`rookery up`: every part of a run on this machine, until steps, time or patience end."""
+"""`rookery up`: runs all services on this machine until --steps, --minutes or Ctrl-C."""
 
 from rich.console import Console
 
@@ -7,14 +7,14 @@ from launcher.session import End, Session
 from launcher.settings import UpSettings
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells expect it."""
+"""Exit status after Ctrl-C: 128 + SIGINT, as in shells."""
 
 
 def up(given: UpSettings, console: Console) -> int:
-    """Runs, shows, stops; the exit status.
+    """Runs training, displays its progress and stops all services. Returns the exit status.
 
     Raises:
-        SetupError: something cannot start; the message says what to change.
+        SetupError: a service cannot start; the message says what to change.
         RookeryError: a service crashed too often.
     """
     settings = settle_settings(given)

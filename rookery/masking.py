@@ -1,4 +1,4 @@
-"""Takes passwords out of URLs before they reach a log, a file, a screen or another process."""
+"""Masks passwords in URLs before they reach a log, a file, the terminal or another process."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _IN_TEXT = re.compile(rf"{_SCHEME}\S+")
 _AS_VALUE = re.compile(rf"{_SCHEME}.+", re.DOTALL)
 _PARAMETER = re.compile(r"([?&;]([^=&]*)=)((?:(?!&[\w.%-]+=).)*)", re.DOTALL)
-"""One parameter of a query. Its value ends where the next one begins, not at any & or #."""
+"""One parameter of a query. Its value ends where the next parameter begins, not at any & or #."""
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|signature|\bsig\b|auth|api.?key|access.?key", re.I)
 
 
 def mask_text(text: str) -> str:
-    """A message with the passwords of its URLs masked. In a message, a URL ends at white space.
+    """Masks the passwords of the URLs in a message. A URL ends at white space.
 
     >>> mask_text("no Redis at redis://:secret@redis:6379/0: refused")
     'no Redis at redis://:***@redis:6379/0: refused'
@@ -25,9 +25,9 @@ def mask_text(text: str) -> str:
 
 
 def mask_setting(value: Any) -> Any:
-    """The value of a setting, masked. Strings in lists and dictionaries are masked too.
+    """Masks passwords in the value of a setting, including strings in lists and dictionaries.
 
-    A string with a URL is masked from there to its end, so a password may contain anything.
+    A URL is taken to extend to the end of the string, so a password may contain any character.
 
     >>> mask_setting(["redis://h/0?password=a b", 6379])
     ['redis://h/0?password=***', 6379]
@@ -42,10 +42,10 @@ def mask_setting(value: Any) -> Any:
 
 
 def _mask(url: str) -> str:
-    """Masks what may be a password by any reading of the URL, valid or not.
+    """Masks everything that could be a password in any reading of the URL, whether valid or not.
 
-    Passwords with a raw `/`, `?` or `@` are not what RFC 3986 allows, but people write them: so the user's
-    part goes up to the last `@`, and is dropped with all that follows if that `@` is in a secret parameter.
+    RFC 3986 does not allow a raw `/`, `?` or `@` in a password, but people write them. Therefore the user and
+    password extend to the last `@`. If that `@` is in a secret parameter, all that follows is dropped too.
     """
     scheme, _, rest = url.partition("://")
     masked = _mask_parameters(rest)

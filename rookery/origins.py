@@ -1,4 +1,4 @@
-"""Where each setting came from, and settings as TOML with that beside them."""
+"""Records the source of each setting, and writes settings with their sources as TOML."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from rookery.masking import mask_setting
 
 Origins = Mapping[str, str]
-"""Field to source, as in `environment` or `preset tiny-cpu`; fields at their default are missing."""
+"""Maps a field to its source, such as `environment` or `preset`. Fields with their default are missing."""
 
 SOURCES = {
     "CliSettingsSource": "flag",
@@ -21,13 +21,13 @@ SOURCES = {
     "TomlFile": "file",
     "PresetFile": "preset",
 }
-"""By the class of the source, the strongest first."""
+"""Source names by the class of the source, in order of precedence."""
 
 _last: ContextVar[Origins] = ContextVar("origins")
 
 
 class Witness(PydanticBaseSettingsSource):
-    """Contributes nothing; comes last and notes which source each field was first found in."""
+    """A source without values. It runs last and records the source that each field's value came from."""
 
     def __call__(self) -> dict[str, Any]:
         data = self.settings_sources_data
@@ -37,12 +37,12 @@ class Witness(PydanticBaseSettingsSource):
         return {}
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        """Required of a source."""
+        """Required by the base class."""
         return None, field_name, False
 
 
 def last_origins() -> Origins:
-    """Of the settings built last in this context."""
+    """The origins of the settings created last in this context; empty if there are none."""
     return _last.get({})
 
 
@@ -54,11 +54,11 @@ def as_toml(
     unread: Mapping[str, str] = MappingProxyType({}),
     preset: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """All settings as one table, each with its source; without `origins`, only the values.
+    """All settings as one TOML table, each with its source in a comment. Without `origins`, only the values.
 
-    Passwords in URLs are not shown. A setting with one is a comment, as is one without a value (TOML has no
-    null) and one that is `unread`, with what leaves it so. Where the `preset` has other values than count,
-    that is said.
+    Passwords in URLs are masked. Commented out are settings with a password, those without a value (TOML has
+    no null), and those in `unread`, with the reason. If `preset` has another value than the one in effect, a
+    comment gives it.
     """
     lines = [f"[{table}]"]
     for name in type(settings).model_fields:
@@ -71,7 +71,7 @@ def as_toml(
         masked = mask_setting(value)
         line = f"{name} = {_toml(masked)}"
         if masked != value:
-            line = f"# {line}"  # read again, it would not be the password
+            line = f"# {line}"  # must not be read back: the mask is not the password
         if name in unread or value is None:
             line = f"# {name} is not read with {unread[name]}" if name in unread else f"# {name} is not set"
         lines.append(f"{line:<44}  # {'; '.join(notes)}" if notes else line)
@@ -93,5 +93,5 @@ def _origin(settings: BaseSettings, name: str, origins: Origins) -> str:
 
 
 def _toml(value: Any) -> str:
-    # Strings, numbers, booleans and lists of them are written alike in JSON and in TOML.
+    # JSON and TOML have the same syntax for strings, numbers, booleans and lists of them.
     return json.dumps(value, ensure_ascii=False)

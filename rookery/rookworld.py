@@ -1,8 +1,10 @@
-"""The text of RookWorld's two tasks: `P:` (candidates, evaluations, best move) and `A:` (the next state).
+"""Writes and parses the text of RookWorld's two tasks.
 
-One place for the exact bytes, shared by those who write training lines and those who read what a model
-wrote. Padding is part of the published text, but no reader depends on it. Only the text is judged here:
-what is true on the board is `rookery.rookworld_env`'s to say.
+`P:` asks for candidate moves, their evaluations and the best move, and `A:` for the next state.
+
+Training data and model output use the same functions, so that the exact bytes are defined only once. Padding
+is part of the published text, but the parsers do not depend on it. This module handles only the text. Whether
+it is true on the board is decided by `rookery.rookworld_env`.
 """
 
 import re
@@ -16,13 +18,13 @@ from rookery.errors import InvalidInput
 from rookery.trace import Evaluation
 
 CANDIDATES = 5
-"""Moves in a `P:` line; fewer only where fewer are legal."""
+"""Moves in a `P:` line. There are fewer only if fewer moves are legal."""
 
 RECENT = 10
-"""Moves in the history of an `A:` line, the one just played included."""
+"""Maximum moves in the history of an `A:` line, including the move just played."""
 
 MAX_ANSWER_CHARS = 512
-"""A published line has 175; what is longer is no answer, and is not looked into."""
+"""Longer answers are invalid, and are not parsed. A published line has 175 characters."""
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -47,7 +49,7 @@ _FEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How wide the fields of a `P:` line are; None is the text and one space."""
+    """The widths of the fields of a `P:` line. None means no padding: the text and one space."""
 
     fen: int | None
     moves: int | None
@@ -61,13 +63,13 @@ LAYOUTS = MappingProxyType(
         "compact": Layout(None, None, None),
     }
 )
-"""`published`: the 175 characters of the released validation lines. `generator`: one column more, as the
-released generator writes today. `compact`: no padding, as the models are also prompted."""
+"""`published`: the 175 characters of the released validation lines. `generator`: one more column, as written
+by the released generator today. `compact`: no padding; the models are also prompted this way."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyAnswer:
-    """The fields after the FEN: moves in UCI, their evaluations in pawns for the side to move, the best."""
+    """The fields after the FEN: moves in UCI, evaluations in pawns for the side to move, the best move."""
 
     moves: tuple[str, ...]
     evals: tuple[float, ...]
@@ -90,7 +92,7 @@ class PolicyLine:
 
 @dataclass(frozen=True, slots=True)
 class StateAnswer:
-    """The state after a move: `truncated` if the move was illegal, `terminated` if the game is over."""
+    """The state after a move. `truncated`: the move was illegal. `terminated`: the game is over."""
 
     next_fen: str
     reward: float
@@ -116,7 +118,7 @@ class StateLine:
 
 
 def policy_prompt(fen: str, *, layout: str = "published") -> str:
-    """What a model sees of a `P:` line.
+    """The prompt of a `P:` line.
 
     >>> policy_prompt("8/8/R7/7p/P2K2k1/7r/8/8 w - - 0 56", layout="compact")
     'P: 8/8/R7/7p/P2K2k1/7r/8/8 w - - 0 56 '
@@ -125,7 +127,7 @@ def policy_prompt(fen: str, *, layout: str = "published") -> str:
 
 
 def policy_answer(answer: PolicyAnswer, *, layout: str = "published") -> str:
-    """What a model is to write after `policy_prompt` of the same layout.
+    """The text that a model should write after `policy_prompt` with the same layout.
 
     >>> policy_answer(PolicyAnswer(("e2e4", "e7e8q"), (0.3, 999.99), "e7e8q"), layout="compact")
     'M: e2e4 e7e8q E: 0.3 999.99 B: e7e8q'
@@ -142,10 +144,10 @@ def policy_line(line: PolicyLine, *, layout: str = "published") -> str:
 
 
 def parse_policy_line(text: str) -> PolicyLine:
-    """Reads a line of any layout, with or without its `P:`.
+    """Parses a line of any layout, with or without `P:`.
 
     Raises:
-        InvalidInput: it is not one.
+        InvalidInput: `text` is not a `P:` line.
     """
     fen, found, rest = text.partition("M:")
     answer = read_policy_answer(found + rest)
@@ -155,10 +157,10 @@ def parse_policy_line(text: str) -> PolicyLine:
 
 
 def parse_policy_prompt(text: str) -> str:
-    """The FEN of a prompt, whatever its padding.
+    """The FEN of a `P:` prompt, with any padding.
 
     Raises:
-        InvalidInput: there is none.
+        InvalidInput: there is no FEN.
     """
     fen = text.strip().removeprefix("P:").strip()
     if not is_fen(fen):
@@ -167,7 +169,7 @@ def parse_policy_prompt(text: str) -> str:
 
 
 def read_policy_answer(text: str) -> PolicyAnswer | None:
-    """The fields in a model's completion; None when they are not all there, in order and nothing else.
+    """The fields in a model's completion. None unless it consists of exactly these fields, in order.
 
     >>> read_policy_answer("   M: e2e4 d2d4 E: 0.3 0.2 B: e2e4<|endoftext|>")
     PolicyAnswer(moves=('e2e4', 'd2d4'), evals=(0.3, 0.2), best='e2e4')
@@ -182,7 +184,7 @@ def read_policy_answer(text: str) -> PolicyAnswer | None:
 
 
 def state_prompt(fen: str, move: str, recent: Sequence[str]) -> str:
-    """What a model sees of an `A:` line: `recent` ends with `move`.
+    """The prompt of an `A:` line. `recent` ends with `move`.
 
     >>> state_prompt("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1", "e2e4", ["e8d8", "e2e4"])
     'A: 4k3/8/8/8/8/8/4P3/4K3 w - - 0 1+e2e4+e8d8 e2e4+'
@@ -191,20 +193,20 @@ def state_prompt(fen: str, move: str, recent: Sequence[str]) -> str:
 
 
 def state_answer(answer: StateAnswer) -> str:
-    """What a model is to write after `state_prompt`."""
+    """The text that a model should write after `state_prompt`."""
     return f"{answer.next_fen}+{answer.reward}+{int(answer.terminated)}+{int(answer.truncated)}"
 
 
 def state_line(line: StateLine) -> str:
-    """The whole `A:` line, without a newline; the dataset of the environment alone leaves `A: ` out."""
+    """The whole `A:` line, without a newline. The dataset with only environment lines leaves out `A: `."""
     return state_prompt(line.fen, line.move, line.recent) + state_answer(line.answer)
 
 
 def parse_state_line(text: str) -> StateLine:
-    """Reads a line with or without its `A:`.
+    """Parses a line with or without `A:`.
 
     Raises:
-        InvalidInput: it is not one.
+        InvalidInput: `text` is not an `A:` line.
     """
     parts = text.split("+")
     state = read_state_answer("+".join(parts[3:]))
@@ -215,10 +217,10 @@ def parse_state_line(text: str) -> StateLine:
 
 
 def parse_state_prompt(text: str) -> tuple[str, str, tuple[str, ...]]:
-    """FEN, move and recent moves of a prompt, with or without its `A:` and its last `+`.
+    """The FEN, move and recent moves of a prompt, with or without `A:` and the last `+`.
 
     Raises:
-        InvalidInput: it is not one.
+        InvalidInput: `text` is not an `A:` prompt.
     """
     parts = text.strip().removeprefix("A:").strip().removesuffix("+").split("+")
     if len(parts) == 3 and is_fen(parts[0]) and is_move(parts[1]):
@@ -229,9 +231,9 @@ def parse_state_prompt(text: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def read_state_answer(text: str) -> StateAnswer | None:
-    """The state in a model's completion; None unless all four fields are there and well-formed.
+    """The state in a model's completion. None unless it consists of exactly four well-formed fields.
 
-    A `+` before the first is allowed: the model writes it when the prompt came without.
+    A leading `+` is allowed: the model writes it if the prompt has no `+` at its end.
     """
     parts = [part.strip() for part in _completion(text).removeprefix("+").split("+")]
     if len(parts) != 4 or not is_fen(parts[0]) or not _NUMBER.fullmatch(parts[1]):
@@ -242,7 +244,7 @@ def read_state_answer(text: str) -> StateAnswer | None:
 
 
 def to_pawns(evaluation: Evaluation) -> float:
-    """An evaluation as `E:` writes it.
+    """An evaluation as the number in `E:`. Raises `ValueError` if it has no score.
 
     >>> to_pawns(Evaluation(cp=-207)), to_pawns(Evaluation(mate=8)), to_pawns(Evaluation(mate=-4))
     (-2.07, 999.92, -999.96)
@@ -255,7 +257,7 @@ def to_pawns(evaluation: Evaluation) -> float:
 
 
 def from_pawns(pawns: float) -> Evaluation:
-    """The evaluation that `E:` means by a number.
+    """The evaluation that a number in `E:` stands for.
 
     >>> from_pawns(-2.07), from_pawns(999.92)
     (Evaluation(cp=-207, mate=None), Evaluation(cp=None, mate=8))
@@ -274,7 +276,7 @@ def is_move(text: str) -> bool:
 
 
 def is_fen(text: str) -> bool:
-    """Whether `text` is a FEN of six fields; the position may still be impossible."""
+    """Whether `text` is a FEN with six fields. The position may still be impossible."""
     if not _FEN.fullmatch(text):
         return False
     try:

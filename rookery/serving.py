@@ -1,6 +1,6 @@
-"""Runs one service: uvicorn and grpc.aio side by side, probes, metrics, graceful drain.
+"""Runs a service: uvicorn and grpc.aio in one process, with probes, metrics and a graceful shutdown.
 
-`fastapi` is imported by the services, not here at module level: this module is shared and light.
+`fastapi` and `uvicorn` are imported inside the functions, so that importing this module is cheap.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ DRAIN_S = 10.0
 """How long a stopping service waits for requests in flight."""
 
 CONNECTION_AGE_S = 15.0
-"""After this long, a tenth more or less, a gRPC client is asked to connect anew: only then does it look for
-new replicas. Calls under way end on the old connection, however long they take."""
+"""After this time (+-10%), a gRPC client is asked to reconnect, because only then does it look for new
+replicas. Calls in progress finish on the old connection, however long they take."""
 
 ReadyCheck = Callable[[], Awaitable[str | None]]
-"""None when ready, else why not."""
+"""Returns None if the service is ready, else the reason why it is not."""
 
 HEALTH_S = 0.5
-"""How often gRPC's health is looked at."""
+"""Seconds between two updates of the gRPC health status."""
 
 _QUOTED_CHARS = 200
 _QUOTED_ERRORS = 10
@@ -45,7 +45,7 @@ _QUOTED_ERRORS = 10
 
 @dataclass
 class Service:
-    """What a service needs to run: an HTTP app, optionally gRPC servicers and tasks beside them."""
+    """An HTTP app and, optionally, gRPC servicers and background tasks that run with it."""
 
     name: str
     app: "FastAPI"
@@ -60,11 +60,11 @@ class Service:
     on_stop: Callable[[], Awaitable[None]] | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     ready: ReadyCheck | None = None
-    """What gRPC's health service says, as `/readyz` does over HTTP; without it, that it serves."""
+    """Determines the status of the gRPC health service, like `/readyz` over HTTP. None: always serving."""
 
 
 def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
-    """`/healthz` (alive), `/readyz` (serving, else 503 and why), `/metrics`; problem documents."""
+    """Adds `/healthz` (the process is alive), `/readyz` (200, or 503 with the reason) and `/metrics`."""
     from fastapi import Response
 
     @app.get("/healthz", tags=["probes"])
@@ -85,7 +85,10 @@ def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
 
 
 def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-    """Bounds request bodies; every error leaves as an RFC 9457 problem document that quotes the value."""
+    """Limits the size of request bodies, and returns all errors as RFC 9457 problem documents.
+
+    A problem document quotes the invalid value.
+    """
     from fastapi import Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
@@ -142,7 +145,7 @@ def problem(error: RookeryError) -> dict[str, object]:
 
 @asynccontextmanager
 async def grpc_errors(context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
-    """Maps an error raised inside a gRPC method to its status code."""
+    """Aborts the gRPC call with the status code of a `RookeryError` raised inside the `with` block."""
     try:
         yield
     except RookeryError as error:
@@ -151,9 +154,9 @@ async def grpc_errors(context: grpc.aio.ServicerContext[Any, Any]) -> AsyncItera
 
 
 async def serve(service: Service) -> None:
-    """Serves until SIGINT or SIGTERM, then drains: no new work, requests in flight finish.
+    """Serves until SIGINT or SIGTERM, then accepts no new requests and finishes those in flight.
 
-    A background task that ends with an error stops the service with it.
+    The service also stops when a background task ends. If the task raised an exception, it is raised here.
 
     Raises:
         SetupError: a port is taken; the message names the setting that changes it.
@@ -190,12 +193,12 @@ async def serve(service: Service) -> None:
 
 
 def bind(host: str, port: int, *, setting: str) -> socket.socket:
-    """A listening socket on `port` (0 picks a free one).
+    """A listening socket on `port`. 0 picks a free port.
 
     Raises:
-        SetupError: the port is taken.
+        SetupError: the port is taken, or the address cannot be used.
     """
-    # Named TCP: asyncio sets TCP_NODELAY on no other, and answers would wait 40 ms for an acknowledgement.
+    # IPPROTO_TCP is needed: asyncio sets TCP_NODELAY only then, and answers would else be delayed by 40 ms.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -273,7 +276,7 @@ async def _add_health_and_reflection(server: grpc.aio.Server, names: tuple[str, 
 
 
 async def _tell_health(servicer: Any, service: Service, stopping: asyncio.Event) -> None:
-    """Keeps gRPC's health in step with `service.ready`, and takes it back as soon as the service stops."""
+    """Updates the gRPC health status from `service.ready`, and sets it to not serving when stopping."""
     from grpc_health.v1.health_pb2 import HealthCheckResponse
 
     while not stopping.is_set():
@@ -294,7 +297,7 @@ async def _guard(task: Callable[[asyncio.Event], Awaitable[None]], stopping: asy
 
 
 def _short(value: object) -> str:
-    """The beginning of a value as JSON; of a large one no more is written than is shown."""
+    """The beginning of a value as JSON. A large value is not encoded further than that."""
     pieces = json.JSONEncoder(default=str).iterencode(value)
     text = "".join(islice(pieces, _QUOTED_CHARS + 1))
     return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}..."

@@ -1,7 +1,7 @@
-"""Settings of a process: environment, TOML file and flags, one frozen object passed down.
+"""Settings of a process, read from flags, the environment, a TOML file and a preset.
 
-Every service subclasses `ServiceSettings` with its own environment prefix. There is no module-level
-instance: `__main__` builds one with `parse` and hands it on.
+Each service subclasses `Settings` with its own environment prefix. There is no module-level instance:
+`__main__` creates one with `parse` and passes it on.
 """
 
 import difflib
@@ -30,11 +30,11 @@ from rookery.origins import Origins, Witness, as_toml, last_origins
 from rookery.presets import preset_table
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
-"""Names a TOML file whose table of the same name as the service holds its settings."""
+"""The environment variable with the path of a TOML file. Each service reads the table with its own name."""
 
 
 class Settings(BaseSettings):
-    """Base of all settings: frozen, unknown keys refused, flags in kebab case, docstrings as help."""
+    """Base class of all settings: frozen, unknown keys are errors, and docstrings are the help texts."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -56,7 +56,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags win over the environment, the environment over the TOML file, that over the preset."""
+        """The sources by precedence: flags, environment, TOML file, preset."""
         shared = SharedEnvironment(settings_cls, _shared_environment(settings_cls))
         sources: list[PydanticBaseSettingsSource] = [init_settings, env_settings, shared]
         if (path := os.environ.get(CONFIG_VARIABLE)) is not None:
@@ -67,38 +67,40 @@ class Settings(BaseSettings):
 
     @classmethod
     def table(cls) -> str:
-        """Its name in a TOML file, as in `trainer`."""
+        """The name of the service's table in a TOML file, for example `trainer`."""
         return cls.model_config.get("env_prefix", "").rstrip("_").lower()
 
     @classmethod
     def preset_values(cls, name: str) -> dict[str, Any]:
-        """What a preset sets here.
+        """The values that a preset has for these settings.
 
         Raises:
-            SetupError: no such preset, or it says nothing of this service.
+            SetupError: there is no such preset, or it has no table for this service.
         """
-        # `demo` is an `up`, `autobatch` a trainer: the nearest of them that the preset knows.
+        # `demo` subclasses `up`, and `autobatch` the trainer: use the nearest class with a table.
         return preset_table(name, [base.table() for base in cls.__mro__ if issubclass(base, Settings)])
 
     @classmethod
     def of_preset(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
-        """What counts of a preset's values, given what stronger sources say: all of them."""
+        """The preset's values to use, given those of sources with higher precedence. Default: all of them."""
         del stronger
         return dict(values)
 
     @classmethod
     def of_file(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
-        """What counts of a TOML file's values, given what stronger sources say: all of them."""
+        """The TOML file's values to use, given those of sources with higher precedence. Default: all."""
         del stronger
         return dict(values)
 
     @classmethod
     def parse(cls, argv: list[str], *, prog: str, show: Callable[[Self], None] | None = None) -> Self:
-        """Reads flags over environment over TOML over preset; `show` prints what --dry-run says.
+        """Reads the settings from `argv`, the environment, the TOML file and the preset.
+
+        `show` prints the settings for --dry-run; by default `print_resolved` does.
 
         Raises:
-            SetupError: a value is wrong; the message names it and its source.
-            SystemExit: --dry-run: the settings are printed and nothing else is to happen.
+            SetupError: a value is wrong; the message names the setting and the value.
+            SystemExit: --dry-run was given, and the settings have been printed.
         """
         try:
             source: CliSettingsSource[Any] = CliSettingsSource(cls, cli_prog_name=prog)
@@ -115,11 +117,11 @@ class Settings(BaseSettings):
 
 
 class SharedEnvironment(InitSettingsSource):
-    """Variables that all members of a run read."""
+    """The variables ROOKERY_REDIS_URL and ROOKERY_RUN, which all members of a run read."""
 
 
 class TomlFile(InitSettingsSource):
-    """The file that ROOKERY_CONFIG names."""
+    """The TOML file named by ROOKERY_CONFIG."""
 
     def __call__(self) -> dict[str, Any]:
         own = cast(type[Settings], self.settings_cls)
@@ -127,14 +129,14 @@ class TomlFile(InitSettingsSource):
 
 
 class PresetFile(PydanticBaseSettingsSource):
-    """The preset that a stronger source names."""
+    """The preset named by a source with higher precedence."""
 
     def __call__(self) -> dict[str, Any]:
         name, own = self.current_state.get("preset"), cast(type[Settings], self.settings_cls)
         return own.of_preset(own.preset_values(str(name)), stronger=self.current_state) if name else {}
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        """Required of a source."""
+        """Required by the base class."""
         return None, field_name, False
 
 
@@ -152,24 +154,24 @@ def _toml_table(path: Path, table: str) -> dict[str, Any]:
 
 
 class PresetSettings(Settings):
-    """What can start from a preset, and be shown instead of done."""
+    """Settings with --preset and --dry-run."""
 
     preset: str | None = None
-    """Name of a set of defaults for a whole run; an unknown one lists them."""
+    """Name of a set of defaults for a whole run. An unknown name prints a list of them."""
     dry_run: bool = False
-    """Print the resolved settings as TOML, each with its source, and end."""
+    """Print the resolved settings as TOML, each with its source, and exit."""
 
     def unread(self) -> Mapping[str, str]:
-        """Settings that nothing reads as the others are, with these."""
+        """Settings that have no effect because of other settings, and the text that says which ones."""
         return {}
 
     def write_resolved(self, folder: Path) -> None:
-        """Keeps the settings with the run that they make, as a file that ROOKERY_CONFIG can name."""
+        """Writes the settings to `folder`, as a TOML file that can be used with ROOKERY_CONFIG."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.table()}.toml").write_text(as_toml(self, self.table(), unread=self.unread()))
 
     def print_resolved(self, origins: Origins) -> None:
-        """What --dry-run prints."""
+        """Prints the settings as TOML, each with its source (--dry-run)."""
         preset = self.preset_values(self.preset) if self.preset else {}
         sys.stdout.write(as_toml(self, self.table(), origins, unread=self.unread(), preset=preset))
 
@@ -178,7 +180,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 def _redis_url(url: str) -> str:
-    """Refuses what redis-py would misread, or fail over later with part of a password in its message."""
+    """Refuses URLs that redis-py would misread, or reject later with part of a password in the message."""
     if url and not _is_redis_url(url):
         raise ValueError(
             "no URL of a Redis, such as redis://:PASSWORD@HOST:6379/0 or unix:///PATH; "
@@ -190,7 +192,7 @@ def _redis_url(url: str) -> str:
 def _is_redis_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # ValueError: no number
+        _ = parts.port  # raises ValueError if it is not a number
     except ValueError:
         return False
     if parts.scheme == "unix":
@@ -200,16 +202,16 @@ def _is_redis_url(url: str) -> bool:
 
 
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
-"""As redis-py takes it: `redis://`, `rediss://` or `unix://`. Empty where that means none."""
+"""A Redis URL as in redis-py: `redis://`, `rediss://` or `unix://`. Can be empty where "" means none."""
 
 
 class RunSettings(Settings):
-    """What every member of a run must agree on; the environment names both `ROOKERY_...`, for all alike."""
+    """Settings that all members of a run share. ROOKERY_REDIS_URL and ROOKERY_RUN set them for all."""
 
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
-    """Where the streams live."""
+    """Redis with the run's streams."""
     run: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Name of the run; prefixes every Redis key and names the folder under `runs/`."""
+    """Name of the run: the prefix of its Redis keys, and the name of its folder in `runs/`."""
 
 
 _SHARED = ("redis_url", "run")
@@ -233,11 +235,11 @@ def _readable(error: ValidationError) -> str:
 
 
 def _said(error: ErrorDetails) -> str:
-    """Without what pydantic puts before a message of ours."""
+    """The message without the prefix that pydantic adds to a ValueError's."""
     return error["msg"].removeprefix("Value error, ")
 
 
 def fail(error: RookeryError) -> int:
-    """Says on stderr why a process ends; its exit status: 2 when no retry can help, else 1."""
+    """Prints the error to stderr. Returns the exit status: 2 for a `SetupError` (do not retry), else 1."""
     sys.stderr.write(f"error: {error}\n")
     return 2 if isinstance(error, SetupError) else 1

@@ -1,9 +1,8 @@
-"""Bytes remembered in a Redis that replicas share, for a caller who can do without them at any moment.
+"""A cache of bytes in a Redis that replicas share. Every look-up may miss.
 
-A Redis that is away, slow or full is a miss: never an error, never a delay worth naming. After one fault
-it is left alone until a probe in the background finds it well again. What is asked in one tick of the
-event loop travels as one MGET; writes follow behind. What the bytes mean, and whether to believe them,
-is the caller's business.
+If Redis is unavailable or slow, a look-up is a miss: it raises no error and takes at most `PATIENCE_S`. After
+a fault, Redis is not used again until a background probe succeeds. Look-ups in the same tick of the event
+loop are sent as one MGET, and writes are sent later in batches. The caller must validate the bytes.
 """
 
 import asyncio
@@ -26,25 +25,25 @@ logger = logging.getLogger(__name__)
 PREFIX = "rookery:reward:"
 
 TTL_S = 30 * 24 * 3600
-"""What is remembered never grows stale, but engines and settings go out of use."""
+"""Time to live of an entry. Entries never become wrong, but engines and settings go out of use."""
 
 PATIENCE_S = 0.1
 """A look-up that takes longer is a miss; within a data centre it takes about one millisecond."""
 
 FAULT_S = 1.0
-"""A Redis silent for this long, connecting included, is away."""
+"""Redis is considered unavailable if it does not answer within this time, including the connection."""
 
 PROBE_S = 2.0
-"""Between two probes of a Redis that is away."""
+"""Seconds between two probes while Redis is unavailable."""
 
 WRITE_DELAY_S = 0.02
 """How long the first write waits for others."""
 
 MAX_KEYS = 512
-"""Keys of one MGET and writes of one pipeline: tens of kilobytes, which hold up nobody else's commands."""
+"""Keys per MGET and writes per pipeline: tens of kilobytes, which do not delay other clients' commands."""
 
 MAX_PENDING = 20_000
-"""Writes that wait, about 5 MB; beyond them the oldest are given up."""
+"""Maximum number of waiting writes, about 5 MB. Beyond it, the oldest are dropped."""
 
 _CLOSE_S = 2.0
 _FAULTS = (redis.RedisError, OSError, TimeoutError)
@@ -65,21 +64,21 @@ class _Question:
 
 
 class SharedCache:
-    """Keys to bytes in the Redis at `url`. Use it from one event loop; it connects when first needed."""
+    """A cache in the Redis at `url`. Use it from one event loop. It connects when it is first used."""
 
     def __init__(self, url: str, *, ttl_s: int = TTL_S) -> None:
-        """Raises `SetupError` when that is no URL of a Redis."""
+        """Raises `SetupError` if `url` is not a valid Redis URL."""
         try:
             self._redis = redis.asyncio.Redis.from_url(url, retry=Retry(NoBackoff(), 0))
             pool = self._redis.connection_pool
             pool.connection_class(
                 **pool.connection_kwargs
-            )  # where a wrong `?option=` would be found, much later
+            )  # a trial: a wrong `?option=` would otherwise be found only on the first connection
         except (
             ValueError,
             TypeError,
             redis.RedisError,
-        ) as error:  # says what is wrong without the URL, which may hold a password
+        ) as error:  # the message leaves out the URL, which may have a password
             raise SetupError(f"shared cache: {error}") from error
         self._ttl_s = ttl_s
         self._questions: list[_Question] = []
@@ -89,7 +88,7 @@ class SharedCache:
         metrics.SHARED_CACHE_UP.set(1)
 
     async def get_many(self, keys: Sequence[str]) -> Values:
-        """The values of `keys` in their order, None where nothing is known in time."""
+        """The values of `keys`, in their order. None for a key that is unknown or not found in time."""
         values: Values = []
         if self._away or self._closed:
             _AWAY.inc(len(keys))
@@ -98,7 +97,7 @@ class SharedCache:
         return values or [None] * len(keys)
 
     def put(self, key: str, value: bytes) -> None:
-        """Remembers `value` soon, or as soon as Redis is back."""
+        """Queues a write of `value`. It is sent soon, or once Redis is available again."""
         self._pending[key] = value
         if len(self._pending) > MAX_PENDING:
             del self._pending[next(iter(self._pending))]
@@ -107,7 +106,7 @@ class SharedCache:
             self._begin(self._write)
 
     async def close(self) -> None:
-        """Writes what waits, if Redis takes it now, and disconnects."""
+        """Sends the waiting writes, if Redis accepts them within `_CLOSE_S`, and disconnects."""
         self._closed = True
         for task in self._tasks.values():
             task.cancel()
@@ -141,7 +140,7 @@ class SharedCache:
 
     async def _read(self) -> None:
         while self._questions:
-            await asyncio.sleep(0)  # for whoever else asks in this tick
+            await asyncio.sleep(0)  # collect the other look-ups of this tick
             asked = self._next_questions()
             keys = [PREFIX + key for question in asked for key in question.keys]
             values: Values | None = None
@@ -151,7 +150,7 @@ class SharedCache:
                 _answer(asked, values)
 
     def _next_questions(self) -> list[_Question]:
-        """The oldest questions whose askers still wait, about `MAX_KEYS` keys."""
+        """Removes the oldest look-ups, about `MAX_KEYS` keys, and returns those that have not timed out."""
         taken, keys = [], 0
         waiting = iter(self._questions)
         for question in waiting:
@@ -187,7 +186,7 @@ class SharedCache:
         self._refused = bool(refusals)
 
     async def _ask(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """What Redis answers, None when it is away."""
+        """The answer of Redis, or None if it is unavailable."""
         if self._away:
             return None
         try:
@@ -219,7 +218,7 @@ class SharedCache:
 
 
 def _answer(questions: list[_Question], values: Values | None) -> None:
-    """Gives each its share of `values`, or nothing."""
+    """Gives each look-up its part of `values`, or an empty list if there are none."""
     rest = iter(values or ())
     for question in questions:
         share = list(islice(rest, len(question.keys)))

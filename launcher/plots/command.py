@@ -1,4 +1,4 @@
-"""`rookery plot` and `rookery compare`."""
+"""The commands `rookery plot` and `rookery compare`."""
 
 import importlib.util
 import json
@@ -22,10 +22,10 @@ from rookery.plots.steps import keys_of
 
 
 def plot(settings: PlotSettings, console: Console) -> int:
-    """Writes the picture and says where.
+    """Writes the picture and prints its path. Returns the exit status.
 
     Raises:
-        RookeryError: a run that cannot be read, nothing to draw, an unknown kind of picture.
+        RookeryError: a run cannot be read, there is nothing to draw, or the picture format is unknown.
     """
     _need_matplotlib()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
@@ -39,10 +39,10 @@ def plot(settings: PlotSettings, console: Console) -> int:
 
 
 def compare_runs(settings: CompareSettings, console: Console) -> int:
-    """Prints the table, or JSON, and writes the picture that was asked for.
+    """Prints a table, or JSON, and writes a picture with --out. Returns the exit status.
 
     Raises:
-        RookeryError: a run that cannot be read, a single configuration, nothing that all runs share.
+        RookeryError: a run cannot be read, there is only one configuration, or the runs share no statistic.
     """
     _need_matplotlib()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
@@ -65,7 +65,7 @@ def compare_runs(settings: CompareSettings, console: Console) -> int:
 
 
 def table(found: Comparison) -> Table:
-    """A row for each statistic of each configuration; `*` where the interval of a difference excludes 0."""
+    """A row for each statistic of each configuration, with `*` if the difference's interval excludes 0."""
     windows = "-".join(str(n) for n in sorted({min(found.window_steps), max(found.window_steps)}))
     made = Table(
         title=f"Means of the last {windows} steps, 95% intervals",
@@ -88,7 +88,7 @@ def table(found: Comparison) -> Table:
 
 
 def number(value: float, *, signed: bool = False) -> str:
-    """Four digits that matter.
+    """Four significant digits; no decimals from 1000 on.
 
     >>> number(0.123456), number(1234.56), number(-0.00001234), number(0.5, signed=True)
     ('0.1235', '1,235', '-1.234e-05', '+0.5')

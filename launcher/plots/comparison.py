@@ -1,4 +1,4 @@
-"""Several configurations beside the first of them: means of the last steps, and their differences."""
+"""Compares configurations with the first one: means of the last steps, and their differences."""
 
 import math
 import statistics
@@ -25,12 +25,12 @@ KEYS = (
     "accuracy", "grad_norm", "completion_length", "age_mean", "step_s", "tokens_per_s", "mfu",
     "resident_peak_mib", "cuda_peak_mib",
 )  # fmt: skip
-"""Compared when nobody asks for others."""
+"""The statistics that are compared by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One statistic of one configuration. `difference` is to the first; None for the first itself."""
+    """One statistic of one configuration. `difference` is to the first configuration; None for the first."""
 
     key: str
     configuration: str
@@ -40,7 +40,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`method` says what was drawn again for the intervals."""
+    """The result of a comparison. `method` describes how the intervals were computed."""
 
     configurations: tuple[str, ...]
     window_steps: tuple[int, ...]
@@ -48,7 +48,7 @@ class Comparison:
     figures: tuple[Figure, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain records; a bound that is not known is null."""
+        """The comparison as JSON values. Unknown bounds of an interval are null."""
         plain = asdict(self)
         for figure in plain["figures"]:
             for interval in filter(None, (figure["value"], figure["difference"])):
@@ -59,12 +59,12 @@ class Comparison:
 def compare(
     configurations: Sequence[Configuration], *, window: float, keys: Sequence[str], seed: int
 ) -> Comparison:
-    """Means over the last `window` (a share) of each run's own steps.
+    """Compares means over the last steps of each run. `window` is the share of its steps that count.
 
-    Over seeds where every configuration has two or more; else over steps.
+    The intervals are over seeds if every configuration has two or more runs, else over steps.
 
     Raises:
-        InvalidInput: no statistic is in all of the runs.
+        InvalidInput: no requested statistic is in all of the runs.
     """
     runs = [run for configuration in configurations for run in configuration.runs]
     shared = sorted(set.intersection(*(set(keys_of(_window(run, window))) for run in runs)))

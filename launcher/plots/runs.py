@@ -1,4 +1,4 @@
-"""Runs by name or folder, and which of them are seeds of one configuration."""
+"""Finds runs by name or folder, and groups those that differ only in their seed."""
 
 import json
 import tomllib
@@ -19,7 +19,7 @@ INCIDENTAL = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that has been measured. `settings` are empty where its folder holds none."""
+    """The recorded steps of a run. `settings` is empty if its folder has no settings file."""
 
     name: str
     folder: Path
@@ -29,18 +29,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Runs that differ in their seed alone."""
+    """Runs that differ only in their seed."""
 
     name: str
     runs: tuple[Run, ...]
 
 
 def find_runs(names: Sequence[str], *, runs_dir: Path) -> list[Run]:
-    """The runs of folders, or of names within `runs_dir`; a folder of runs stands for all of them.
+    """The runs with these folders, or these names in `runs_dir`. A folder of runs stands for all of them.
 
     Raises:
-        NotFound: there is no such folder, or nothing was measured in it.
-        InvalidInput: a run without a step, or named twice.
+        NotFound: there is no such folder, or it has no metrics file.
+        InvalidInput: a run has no step, cannot be read, or is named twice.
     """
     folders = [folder for name in names for folder in _folders(name, runs_dir)]
     for folder in folders:
@@ -69,7 +69,7 @@ def _read(folder: Path) -> Run:
 
 def _settings(folder: Path) -> dict[str, Any]:
     settings: dict[str, Any] = {}
-    # `rookery up` writes the first; the trainer, sft and their like a table each.
+    # settings.json is of `rookery up`; the trainer, sft, etc. write one TOML file each.
     for path in (*folder.glob("settings.json"), *sorted(folder.glob("*.toml"))):
         try:
             table = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
@@ -84,9 +84,9 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
-    """Runs whose settings agree but for their seed, together, in order of their first.
+    """Groups runs whose settings are equal except for the `INCIDENTAL` ones, such as the seed.
 
-    A run that does not say what it was set to stands alone.
+    The groups are in the order of their first runs. A run without settings is a group of its own.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:

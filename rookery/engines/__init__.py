@@ -1,4 +1,4 @@
-"""The Stockfish processes of this process, and the queue before them."""
+"""The pool of Stockfish processes, and the queue of requests in front of it."""
 
 from rookery.engines.binary import find_engine
 from rookery.engines.fair_queue import RequestQueue

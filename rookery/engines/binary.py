@@ -1,4 +1,4 @@
-"""Where Stockfish is on this machine."""
+"""Finds Stockfish on this machine."""
 
 import os
 import shutil
@@ -10,10 +10,10 @@ _USUAL_PLACES = ("/usr/games", "/usr/local/games", "/usr/local/bin", "/opt/homeb
 
 
 def find_engine(path: Path | None, *, setting: str) -> Path:
-    """The Stockfish binary: `path` when given, else the first on the PATH or in the usual places.
+    """The Stockfish binary: `path` if given, else the first on the PATH or in the usual directories.
 
     Raises:
-        SetupError: there is none; the message names `setting` and says what to type.
+        SetupError: there is none; the message names `setting` or says how to install Stockfish.
     """
     if path is not None:
         if not os.access(path, os.X_OK) or path.is_dir():

@@ -1,8 +1,8 @@
-"""One Stockfish process behind a thin asynchronous pipe.
+"""One Stockfish process, driven through asynchronous pipes.
 
-Searches may be written ahead: the engine goes from one to the next without waiting for Python. It does
-not queue, retry or restart: the pool does. The engine dies with this process, even by SIGKILL, because
-Stockfish quits when its standard input closes.
+Several searches can be written to the engine at once, so that it need not wait for Python between them. The
+pool does the queueing, retries and restarts. The engine ends when this process ends, even by SIGKILL, because
+Stockfish quits when its standard input is closed.
 """
 
 import asyncio
@@ -19,50 +19,52 @@ from rookery.errors import EngineFault
 from rookery.uci import Analysis, Query, analysis_of
 
 START_S = 30.0
-"""From the start of the process to its first `bestmove`; loading the network on a cold disk takes seconds."""
+"""Time limit from the start of the process to its first `bestmove`. Loading the network can take seconds."""
 
 AHEAD_S = 0.03
-"""Searches are written ahead for about this long: the longest that Python may be busy elsewhere."""
+"""About how much work, in seconds, is written ahead: as long as Python may be busy with other things."""
 
 SLACK_S = 0.008
-"""Work that is left to an engine when its output is read: searches differ, and timers are late."""
+"""How much work an engine should still have when its output is read, as estimates and timers are inexact."""
 
 LONG_S = 0.05
-"""Nothing is written behind a search this long: it could not be stopped any more."""
+"""Nothing is written behind searches this long, because a search with another behind it cannot be stopped."""
 
 SPARE = 2
-"""Searches that wait in an engine even where that is more work, up to `LONG_S`: some take half their time."""
+"""This many searches wait in an engine even if they exceed `AHEAD_S`, up to `LONG_S`: some take half as long
+as estimated."""
 
 MIN_NAP_S, MAX_NAP_S = 0.001, 0.012
-"""How long finished work may lie unread."""
+"""Bounds of the time between two reads of the output."""
 
 MAX_AHEAD = 24
-"""Searches in the pipe of one engine: each is 150 bytes, and a pipe holds 4,096 at least."""
+"""Maximum searches in the pipe of one engine. Each has about 150 bytes, and a pipe holds at least 4,096."""
 
 _OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
-"""Exit codes of an engine that somebody else ended: no position makes Stockfish do that to itself."""
+"""Exit codes of an engine that was killed from outside. No position can cause them."""
 
 
 _OPTIONS = "setoption name Threads value 1\nsetoption name UCI_ShowWDL value true\n"
 _LAST_WORD = b"\nbestmove "
-_TRIAL = "position startpos\ngo nodes 1\n"  # a Stockfish without its network greets well and dies of this
+_TRIAL = "position startpos\ngo nodes 1\n"  # without its network, Stockfish dies only on its first search
 _NAME = re.compile(rb"^id name (.+?)\s*$", re.MULTILINE)
 
 
 class Search(Protocol):
-    """A query on its way through an engine."""
+    """A query that is submitted to an engine."""
 
     query: Query
 
     def done(self, result: Analysis | EngineFault | None) -> None:
-        """Called once: with the answer, the fault, or None where nothing is to be learnt about the query.
+        """Called once, with the answer, the fault of this search, or None.
 
-        The engine died before it came to it, was ended by somebody else, or heard that nobody waits.
+        None means that the engine died before it reached the query, was killed from outside, or that the
+        search was abandoned.
         """
 
 
 class Engine:
-    """A running engine: searches are answered in order. After a fault it is only good for `close`."""
+    """A running engine. Searches are answered in order. After a fault, only `close` may be called."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, pipe: Pipe) -> None:
         self._transport = transport
@@ -74,29 +76,29 @@ class Engine:
         pipe.overflowed = lambda size: self.kill(f"the engine printed {size} bytes without an answer")
         self._searches: deque[Search] = deque()
         self._abandoned: Search | None = None
-        self._nodes = 0  # of all of them
+        self._nodes = 0  # the sum of all searches in the pipe
         self._unsent = bytearray()
         self._head_since = 0.0
         self.s_per_node = 1e-6
-        """Of the searches of late."""
+        """Moving average over recent searches."""
         self._options: tuple[int, bool] = (1, False)
         self._fault = "the engine died"
         self._ends = False
         self.name = ""
         self.died: Callable[[], None] = lambda: None
-        """Called when the process is gone and every search it still had is done."""
+        """Called when the process has ended and `done` was called for all its searches."""
 
     @classmethod
     async def start(cls, path: Path, *, hash_mb: int) -> "Engine":
-        """Starts the binary and waits until it has answered a first search.
+        """Starts the binary and waits until it has answered a trial search.
 
         Raises:
-            EngineFault: it does not start, or does not speak UCI.
+            EngineFault: the binary does not start, or does not speak UCI.
         """
         loop = asyncio.get_running_loop()
         pipe = Pipe()
         try:
-            # A session of its own: Ctrl-C in the terminal is for us, who still have requests to answer.
+            # A session of its own: Ctrl-C must not end the engine while this process finishes its requests.
             transport, _ = await loop.subprocess_exec(
                 lambda: pipe, str(path), stderr=None, start_new_session=True
             )
@@ -134,7 +136,7 @@ class Engine:
 
     @property
     def pid(self) -> int:
-        """Of the engine process."""
+        """The pid of the engine process."""
         return self._transport.get_pid()
 
     @property
@@ -144,7 +146,7 @@ class Engine:
 
     @property
     def searches(self) -> int:
-        """Searches in the pipe, the running one included."""
+        """The number of searches in the pipe, including the running one."""
         return len(self._searches)
 
     @property
@@ -158,11 +160,11 @@ class Engine:
 
     @property
     def head_age_s(self) -> float:
-        """How long the running search has taken so far; 0 when there is none."""
+        """How long the running search has taken so far, or 0 if there is none."""
         return time.perf_counter() - self._head_since if self._searches else 0.0
 
     def submit(self, search: Search) -> None:
-        """Writes `search` behind those in the pipe."""
+        """Adds `search` to the pipe, behind those already there."""
         if not self._searches:
             self._head_since = time.perf_counter()
         self._searches.append(search)
@@ -170,7 +172,7 @@ class Engine:
         self._say(self._command(search.query))
 
     def _say(self, commands: bytes) -> None:
-        """Gathers what one turn of the event loop has to say: each write wakes the engine."""
+        """Collects the commands of one turn of the event loop in a single write: writes wake the engine."""
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._send)
         self._unsent += commands
@@ -182,19 +184,19 @@ class Engine:
         self._pipe.rest()
 
     def abandon(self, search: Search) -> None:
-        """Nobody waits for `search` any more: ends it early, if the engine can still be told."""
+        """Stops `search` early, because its result is not needed, if it is the only one in the pipe."""
         if len(self._searches) == 1 and self._searches[0] is search:
             self._abandoned = search
             self._say(b"stop\n")
 
     def kill(self, why: str = "the engine died") -> None:
-        """Ends the process at once; the running search fails because of `why`."""
+        """Kills the process. The running search fails with `why` as the reason."""
         self._fault, self._ends = why, True
         if self._transport.get_returncode() is None and not self._transport.is_closing():
             self._transport.kill()
 
     async def close(self) -> None:
-        """Ends the process and waits until it is gone."""
+        """Kills the process and waits for its exit."""
         self.kill()
         await self._pipe.exited
         self._transport.close()
@@ -204,14 +206,14 @@ class Engine:
         if self._options != (query.lines, query.chess960):
             self._options = query.lines, query.chess960
             options = query.options
-        # `ucinewgame` waits for the search before it, so nothing here disturbs what runs.
+        # Stockfish waits for the running search before `ucinewgame`, so these commands do not disturb it.
         return f"ucinewgame\n{options}{query.go}".encode()
 
     def _nap_s(self) -> float:
-        """How long the output may be left alone: half the work in the pipe, or 0 to hear each line.
+        """How long to wait before the next read: about half the work in the pipe, or 0 to read each line.
 
-        A search prints a line per iteration: to wake up for each would cost Python more than the search
-        costs the engine.
+        A search prints a line per iteration. Waking up for each line would cost Python more time than the
+        search costs the engine.
         """
         if not self._searches:
             return 0.0
@@ -228,7 +230,7 @@ class Engine:
         self._nodes -= search.query.nodes
         now = time.perf_counter()
         seconds, self._head_since = now - self._head_since, now
-        if search is self._abandoned:  # too soon for a score, perhaps, and no measure of the engine's speed
+        if search is self._abandoned:  # it may have no score, and its time says nothing about the speed
             search.done(None)
             return
         self.s_per_node += 0.05 * (seconds / search.query.nodes - self.s_per_node)
@@ -244,7 +246,7 @@ class Engine:
         innocent = not self._ends and self._transport.get_returncode() in _OUTSIDE
         self._ends = True
         self._transport.close()
-        # Whoever killed it for another search's sake left the fault empty.
+        # The fault is empty if the engine was killed because of a search that is already done.
         if self._searches and self._fault and not innocent:
             search = self._searches.popleft()
             search.done(EngineFault(f"{self._fault} over {search.query}"))

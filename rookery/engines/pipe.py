@@ -1,6 +1,6 @@
-"""The output of an engine process, cut into answers.
+"""Splits the output of an engine process into answers.
 
-Python looks at it now and then instead of waking up for every line that a search prints.
+The output is read from time to time, instead of waking up Python for each line that a search prints.
 """
 
 import asyncio
@@ -8,24 +8,24 @@ import os
 from collections.abc import Callable
 
 MAX_OUTPUT_BYTES = 1 << 20
-"""A search prints a few kilobytes; an engine that prints this much babbles."""
+"""Maximum output of one search. A normal search prints a few kilobytes; more than this is an engine fault."""
 
 _EOF_S = 0.5
 _READ_BYTES = 1 << 18
 
 
 class Pipe(asyncio.SubprocessProtocol):
-    """Cuts the engine's output at the lines that start with the expected word."""
+    """Splits the engine's output after each line that starts with the expected word."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = self._loop.create_future()
         self.lost = False
-        """Whether the last word has been read."""
+        """Whether the process has ended and all its output has been processed."""
         self.nap_s: Callable[[], float] = lambda: 0.0
-        """How long to leave the output alone from now on."""
+        """Returns how long to wait before the next read; 0 to read the output as it arrives."""
         self.overflowed: Callable[[int], None] = lambda size: None
-        """Called with the bytes that came without an answer, when there are too many."""
+        """Called with the number of bytes when there are too many without an answer."""
         self._stdout: asyncio.ReadTransport | None = None
         self._fd = -1
         self._resting = False
@@ -35,7 +35,10 @@ class Pipe(asyncio.SubprocessProtocol):
         self._lost: Callable[[], None] = lambda: None
 
     def listen(self, last_word: bytes, answered: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        """From now on every answer ends with a line that holds `last_word`."""
+        """Sets the callbacks: `answered` for each answer, and `lost` once, when the process has ended.
+
+        An answer ends with the line that contains `last_word`.
+        """
         self._last_word, self._answered, self._lost = last_word, answered, lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -45,7 +48,7 @@ class Pipe(asyncio.SubprocessProtocol):
         self._stdout, self._fd = stdout, stdout.get_extra_info("pipe").fileno()
 
     def rest(self) -> None:
-        """Leaves the output alone for a while, if there is time."""
+        """Pauses reading for `nap_s()` seconds, if that is more than 0."""
         if self._resting or self._stdout is None or (nap_s := self.nap_s()) <= 0.0:
             return
         self._resting = True
@@ -53,7 +56,7 @@ class Pipe(asyncio.SubprocessProtocol):
         self._loop.call_later(nap_s, self._look)
 
     def _look(self) -> None:
-        """Reads what has come meanwhile, without asking the event loop to watch for it."""
+        """Reads the available output directly, without the event loop, and pauses again if there is time."""
         assert self._stdout is not None  # noqa: S101 -- `rest` looks
         if self.lost or self._stdout.is_closing():
             return
@@ -81,22 +84,22 @@ class Pipe(asyncio.SubprocessProtocol):
             if end < 0:
                 break
             answer = bytes(self._buffer[: end + 1])
-            del self._buffer[:end]  # its newline stays: it stands before the next line
+            del self._buffer[:end]  # keeps the newline, because the expected word starts with one
             self._answered(answer)
         if len(self._buffer) > MAX_OUTPUT_BYTES:
             self.overflowed(len(self._buffer))
             self._buffer.clear()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        # The searches end when its output has and it is gone: until then an answer may lie in the pipe, and
-        # nobody knows what it died of. `Engine.close` would also reap the process under asyncio's feet.
+        # Wait until the output has ended and the process has exited: before, an answer may still be in the
+        # pipe, and the exit status is unknown. Else `Engine.close` might reap the process before asyncio.
         if fd == 1:
             self.exited.add_done_callback(lambda _: self._lose())
 
     def process_exited(self) -> None:
         if not self.exited.done():
             self.exited.set_result(None)
-        self._loop.call_later(_EOF_S, self._lose)  # a child of its may hold the pipe open
+        self._loop.call_later(_EOF_S, self._lose)  # in case a child of the engine keeps the pipe open
 
     def _lose(self) -> None:
         if not self.lost:

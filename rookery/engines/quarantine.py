@@ -1,6 +1,6 @@
-"""Positions that engines died over: counted, and refused when they have cost enough.
+"""Counts how often engines died while they searched a position, and refuses positions that killed several.
 
-Which death is a position's own is for the engine to say, and what becomes of its searches for the pool.
+`Engine` decides whether a crash is due to its position, and the pool handles the searches that were lost.
 """
 
 import time
@@ -11,10 +11,10 @@ from rookery import metrics
 from rookery.errors import EngineFault, Quarantined
 
 MAX_CRASHES = 2
-"""Engines that a position may cost."""
+"""A position is refused after this many engines died over it."""
 
 QUARANTINE_S = 3600.0
-"""How long crashes are held against a position: engines also die of other things."""
+"""How long crashes count against a position. They are forgotten, as engines also die for other reasons."""
 
 _POSITIONS = 1024
 
@@ -23,25 +23,25 @@ _POSITIONS = 1024
 class _Record:
     crashes: int
     since: float
-    """When the last of them was."""
+    """When the last crash was."""
     last: str
 
 
 class Quarantine:
-    """The crashes of positions, the oldest forgotten."""
+    """Counts crashes by position. Of more than `_POSITIONS` positions, the oldest is forgotten."""
 
     def __init__(self) -> None:
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
     def refusal(self, fen: str) -> Quarantined | None:
-        """The error, where `fen` has cost enough engines."""
+        """The error for a refused position, or None if `fen` may be searched."""
         record = self._records.get(fen)
         if record is None or record.crashes < MAX_CRASHES or time.monotonic() - record.since > QUARANTINE_S:
             return None
         return Quarantined(f"{record.crashes} engines died over {fen!r}, the last time: {record.last}")
 
     def count(self, fen: str, fault: EngineFault) -> None:
-        """Takes down that an engine died over `fen`."""
+        """Records that an engine died while it searched `fen`."""
         now = time.monotonic()
         record = self._records.pop(fen, None)
         crashes = record.crashes if record and now - record.since < QUARANTINE_S else 0

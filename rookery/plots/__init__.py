@@ -1,7 +1,7 @@
-"""What a run's metrics.jsonl looks like: read, drawn, compared. Nothing here judges a policy.
+"""Reads and draws the statistics in a run's metrics.jsonl.
 
-Light at import; matplotlib, and numpy with it, come in when there is something to draw or to resample.
+matplotlib and numpy are imported only when something is drawn, so importing this package is cheap.
 """
 
 CURVES_FILE = "curves.png"
-"""In a run's folder."""
+"""Name of the picture in a run's folder."""

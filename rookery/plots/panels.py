@@ -1,4 +1,4 @@
-"""Which statistics of a step share a pair of axes, and in what unit."""
+"""Defines which statistics are drawn in the same panel, and in which unit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from rookery.plots.steps import matching
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes: the statistics drawn there, in one unit, and the range that unit has.
+    """One pair of axes: the statistics drawn in it, which have the same unit, and the limits of the y axis.
 
-    A key may be a pattern: `component_*` stands for every component of the reward.
+    A key may be a pattern, for example `component_*` for all components of the reward.
     """
 
     title: str
@@ -30,7 +30,7 @@ SECONDS = Panel("Seconds per step", ("step_s", "rollout_wait_s", "train_s", "com
 AGE = Panel("Age of groups, versions", ("age_mean", "age_max"), low=0.0)
 
 OVERVIEW = (REWARD, SHARES, REGRET, ENTROPY, KL, NORM, SECONDS, AGE)
-"""What a reader of a report wants to see."""
+"""The panels of a report."""
 
 PANELS = (
     REWARD,
@@ -88,7 +88,7 @@ LABELS = {
 
 
 def label_of(key: str) -> str:
-    """What a legend calls a key.
+    """The label of a key in the legend.
 
     >>> label_of("kl_behaviour_age2"), label_of("component_delta"), label_of("age_max")
     ('age 2', 'delta', 'oldest')
@@ -99,10 +99,12 @@ def label_of(key: str) -> str:
 def choose(
     keys: Sequence[str], *, asked: Sequence[str] = (), panels: Sequence[Panel] = PANELS
 ) -> list[Panel]:
-    """The panels for which there are `keys`, their patterns resolved; with `asked`, one a key asked for.
+    """The panels that have any of `keys`, with their patterns resolved.
+
+    With `asked`, which may contain patterns, there is one panel for each matching key instead.
 
     Raises:
-        InvalidInput: nothing is left; the message lists what there is.
+        InvalidInput: there is no such panel; the message lists the keys.
     """
     if asked:
         panels = [Panel(key, (key,)) for key in matching(keys, asked)]

@@ -1,7 +1,7 @@
-"""Curves of one run or of several as a picture of many panels.
+"""Draws the curves of one or more runs as a picture with several panels.
 
-As measured in light, smoothed in full colour. One run: a colour for each statistic. Several: a
-colour for each of them, and a band where a curve stands for several seeds.
+Measured values are drawn in a light colour, smoothed ones in full colour. With one run, each statistic has a
+colour. With several, each run has a colour, and a band shows the range over the seeds of a configuration.
 """
 
 import io
@@ -26,7 +26,7 @@ _MOST_COLUMNS = 4
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What one colour stands for: a run, or the seeds of one configuration."""
+    """A curve with its label: one run, or the runs of one configuration with different seeds."""
 
     label: str
     runs: tuple[Sequence[Step], ...]
@@ -41,10 +41,10 @@ class _Line:
 
 
 def overview(steps: Sequence[Step], *, theme: Theme = "light") -> bytes:
-    """The learning curve of one run, as PNG.
+    """The learning curve of one run (the panels in `OVERVIEW`), as PNG.
 
     Raises:
-        InvalidInput: no step has anything that belongs on it.
+        InvalidInput: no step has any of the statistics.
     """
     return draw([Curve("", (steps,))], choose(keys_of(steps), panels=OVERVIEW), theme=theme)
 
@@ -52,10 +52,10 @@ def overview(steps: Sequence[Step], *, theme: Theme = "light") -> bytes:
 def draw(
     curves: Sequence[Curve], panels: Sequence[Panel], *, theme: Theme = "light", kind: str = "png"
 ) -> bytes:
-    """The picture's bytes, in one of `FORMATS`.
+    """Draws the picture and returns its bytes. `kind` is one of `FORMATS`.
 
     Raises:
-        InvalidInput: an unknown format.
+        InvalidInput: the format is unknown.
     """
     if kind not in FORMATS:
         raise InvalidInput(f"no picture of kind {kind!r}: choose from {', '.join(FORMATS)}")
@@ -114,7 +114,7 @@ def _curve(axes: "Axes", curve: Curve, line: _Line) -> None:
 def _across(
     curves: Sequence[tuple[Sequence[float], Sequence[float]]],
 ) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Step numbers that all curves have, and there the mean, the least and the greatest of them.
+    """The step numbers that all curves have, and the mean, minimum and maximum of the curves at each.
 
     >>> _across([([1, 2, 3], [0.0, 2.0, 4.0]), ([2, 3], [4.0, 4.0])])
     ([2, 3], [3.0, 4.0], [2.0, 4.0], [4.0, 4.0])

@@ -1,4 +1,4 @@
-"""The steps of a run as its trainer wrote them down, and the smoothing that makes them readable."""
+"""Reads the steps of a run from its metrics file, and smooths them for drawing."""
 
 import json
 import math
@@ -16,13 +16,14 @@ Step: TypeAlias = dict[str, float]
 
 
 def read_metrics(path: Path) -> list[Step]:
-    """Steps in order, each with its finite numbers; a step trained again after a restart counts once.
+    """The steps in order, each with its finite numbers.
 
-    A last line without its end (a trainer killed while writing) is passed over.
+    A step that was trained again after a restart is returned once, with its last values.
+    An incomplete last line, left by a trainer killed while writing, is ignored.
 
     Raises:
         NotFound: there is no such file.
-        InvalidInput: another line is not a JSON object with a step.
+        InvalidInput: another line is not a JSON object with a step number.
     """
     try:
         lines = path.read_text(errors="replace").split("\n")
@@ -50,12 +51,12 @@ def _numbers(entry: Any) -> Step:
 
 
 def keys_of(steps: Sequence[Step]) -> list[str]:
-    """Every statistic that any step has, in alphabetical order."""
+    """The names of all statistics in the steps, in alphabetical order."""
     return sorted({key for step in steps for key in step})
 
 
 def matching(keys: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The keys that a pattern asks for, in the order of the patterns, each once.
+    """The keys that match a pattern, in the order of the patterns, without duplicates.
 
     >>> matching(["kl_a", "kl_b", "reward"], ["reward", "kl*"])
     ['reward', 'kl_a', 'kl_b']
@@ -64,13 +65,13 @@ def matching(keys: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 
 def series(steps: Sequence[Step], key: str) -> tuple[list[float], list[float]]:
-    """Step numbers and values of one statistic, where it was measured."""
+    """The step numbers and values of one statistic, for the steps that have it."""
     measured = [(step["step"], step[key]) for step in steps if key in step]
     return [number for number, _ in measured], [value for _, value in measured]
 
 
 def smooth(values: Sequence[float]) -> list[float]:
-    """Centred moving mean over a tenth of the steps, narrower at the ends: it neither lags nor leads.
+    """Centred moving mean over a tenth of the steps, with a narrower window at both ends.
 
     >>> smooth([1.0, 1.0, 4.0])
     [1.0, 2.0, 2.5]

@@ -1,4 +1,4 @@
-"""How a picture looks, on light and on dark paper."""
+"""The style of the pictures, for a light and a dark background."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -8,17 +8,17 @@ COLOURS: dict[Theme, tuple[str, ...]] = {
     "light": ("#2563a8", "#c2571a", "#2e7d4f", "#8a4fb0", "#b08900", "#0f8b8d", "#b3355a", "#5b6470"),
     "dark": ("#7ab3ef", "#f0a268", "#7fcf9f", "#c79be8", "#e3c35c", "#6fd0d2", "#ee86a5", "#aab3bf"),
 }
-"""Told apart by those who do not see red and green, as long as there are few."""
+"""Colours of the curves. The first few can be distinguished by people with red-green colour blindness."""
 
 LINES = ("-", "--", ":", "-.")
-"""Tell statistics apart where colours tell runs apart."""
+"""Line styles of the statistics in a panel with several runs, where the colour identifies the run."""
 
 _INK: dict[Theme, str] = {"light": "#24292f", "dark": "#d7dce2"}
 _PAPER: dict[Theme, str] = {"light": "#ffffff", "dark": "#16191d"}
 
 
 def style(theme: Theme) -> dict[str, Any]:
-    """Matplotlib's settings."""
+    """The matplotlib settings (rcParams) of a theme."""
     ink, paper = _INK[theme], _PAPER[theme]
     return {
         "font.size": 8.5,

@@ -1,1 +1,1 @@
-"""Child processes: started, given ports, ended with all their descendants."""
+"""Child processes: starts them, chooses their ports, and ends them with all their descendants."""

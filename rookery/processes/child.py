@@ -1,4 +1,4 @@
-"""A child process in its own process group, ended together with all its descendants."""
+"""A child process in its own process group, which is ended together with all its descendants."""
 
 import contextlib
 import logging
@@ -17,9 +17,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Command:
-    """How a service is started; `probe_url` answers 200 when it is ready (none: ready at once).
+    """How to start a service.
 
-    `env` comes on top of our environment. `addresses` are the host and port of each of its listeners.
+    `probe_url` answers 200 once the service is ready; None means that it is ready at once. `env` is added to
+    this process's environment. `addresses` are the host and port of each of the service's listeners.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Command:
 
 
 class Watchdog:
-    """The process that ends our children should we be killed."""
+    """A process that ends the children if this process is killed."""
 
     def __init__(self) -> None:
         script = str(Path(watchdog.__file__))
@@ -46,7 +47,7 @@ class Watchdog:
         self._tell(f"-{group}\n")
 
     def close(self) -> None:
-        """Lets it end what is still guarded, and waits for that."""
+        """Makes the watchdog end all groups that are still guarded, and waits for its exit."""
         if self._process.stdin:
             self._process.stdin.close()
         self._process.wait()
@@ -63,14 +64,14 @@ class Watchdog:
 
 
 class Child:
-    """A started command. Its process group bears its pid."""
+    """A started command. The id of its process group is its pid."""
 
     def __init__(self, command: Command, guard: Watchdog) -> None:
         self._guard = guard
         command.log.parent.mkdir(parents=True, exist_ok=True)
         with command.log.open("ab") as log:
-            # A group of its own: the terminal's Ctrl-C reaches the supervisor alone, which ends its
-            # children in order, and ending the group ends engines and workers that a crash orphans.
+            # A process group of its own has two effects: Ctrl-C in the terminal reaches only the supervisor,
+            # which stops its children in order, and engines and workers can be ended after a crash.
             self._process = subprocess.Popen(
                 command.argv,
                 stdin=subprocess.DEVNULL,
@@ -87,7 +88,7 @@ class Child:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Its exit status once it has ended; what it leaves behind ends with it."""
+        """The exit status, or None while the process runs. Once it has ended, its descendants are killed."""
         status = self._process.poll()
         if status is not None and not self._released:
             self._signal(signal.SIGKILL)
@@ -96,12 +97,12 @@ class Child:
         return status
 
     def terminate(self) -> None:
-        """Asks it to end."""
+        """Sends SIGTERM to the process, if it still runs."""
         if self._process.poll() is None:
             self._process.terminate()
 
     def kill(self) -> None:
-        """Ends it and its descendants now."""
+        """Kills the process and its descendants."""
         self._signal(signal.SIGKILL)
         self._process.wait()
         self.poll()
@@ -112,7 +113,7 @@ class Child:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The end of a log file; empty when there is none."""
+    """The last `count` non-empty lines of a log file; empty if the file cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 16384))

@@ -1,4 +1,4 @@
-"""Ports of a run: the default when it is free, another when nobody asked for that one."""
+"""Chooses the ports of a run's services."""
 
 import errno
 import socket
@@ -10,7 +10,7 @@ from rookery.errors import SetupError
 
 
 class PortTaken(SetupError):
-    """A child could not listen on `port`: another process was faster."""
+    """A service could not listen on `port`, because another process listens on it."""
 
     def __init__(self, message: str, port: int) -> None:
         super().__init__(message)
@@ -18,11 +18,12 @@ class PortTaken(SetupError):
 
 
 class Ports:
-    """Ports promised to our children, and kept for them until they listen.
+    """Ports for child processes, reserved until the children listen on them.
 
-    On Linux a socket that is bound but does not listen keeps others away, a second `rookery up` among
-    them, but not a child of ours: both sides set SO_REUSEADDR. Neither does it keep away a stranger who sets
-    that option and listens; elsewhere nothing is kept. Such a port is given up by `replace`.
+    On Linux, a port is reserved by a socket that is bound but does not listen. This keeps other processes
+    away, for example a second `rookery up`. Children can still use the port, because both sides set
+    SO_REUSEADDR. So can any other process that sets this option, and on other systems nothing is reserved.
+    If a port is lost in this way, `replace` gives it up.
     """
 
     def __init__(self, host: str) -> None:
@@ -41,10 +42,12 @@ class Ports:
             sock.close()
 
     def choose(self, default: int, *, asked: int | None = None, setting: str = "") -> int:
-        """The port asked for, else the default if it is free, else a free one; the same when called again.
+        """Returns `asked` if given, else `default` if it is free, else any free port.
+
+        Another call with the same `default` returns the same port.
 
         Raises:
-            SetupError: the one that was asked for is in use; the message names the setting.
+            SetupError: `asked` is in use; the message names `setting`.
         """
         if default in self._chosen:
             return self._chosen[default]
@@ -59,10 +62,10 @@ class Ports:
         return port
 
     def replace(self, port: int) -> None:
-        """Gives up a port that somebody else listens on: `choose` finds another.
+        """Gives up a port that another process listens on. The next `choose` returns another one.
 
         Raises:
-            SetupError: somebody asked for this one.
+            SetupError: the user asked for this port.
         """
         if port in self._settings:
             raise self._taken(port)
@@ -74,7 +77,7 @@ class Ports:
         return SetupError(f"port {port} on {self._host} is taken: choose another with {self._settings[port]}")
 
     def _bind(self, port: int, *, share: bool) -> int:
-        """The port once it is ours, 0 when it is somebody else's; `share` sees listeners alone."""
+        """Reserves `port` and returns it, or 0 if it is in use. With `share`, only listeners count as use."""
         sock = socket.socket()
         try:
             if share:
@@ -93,7 +96,7 @@ class Ports:
 
 
 def somebody_listens(host: str, port: int) -> bool:
-    """Whether a process listens there: a socket that is only bound, or was just closed, does not count."""
+    """Whether a process listens on the port. Sockets that are only bound or were just closed do not count."""
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,8 +1,8 @@
-"""Outlives the supervisor by a moment: ends every process group that it leaves behind.
+"""Ends the process groups that a killed supervisor leaves behind.
 
-Run as a script with a pipe as its stdin. The supervisor writes `+PGID` for each group it starts and
-`-PGID` for each it has ended; when the pipe closes, whatever killed the supervisor, the groups still
-listed get SIGTERM, then SIGKILL. Standard library only: it must start in milliseconds.
+Runs as a script with a pipe as its stdin. The supervisor writes `+PGID` for each group that it starts and
+`-PGID` for each one that has ended. When the pipe closes, because the supervisor ended for any reason, the
+remaining groups get SIGTERM, and SIGKILL after `GRACE_S`. Imports only the standard library, to start fast.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ GRACE_S = 15.0
 
 
 def main() -> None:
-    """Waits for the pipe to close, then ends what is listed."""
+    """Waits for the pipe to close, then ends the remaining groups."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()

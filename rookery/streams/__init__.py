@@ -1,4 +1,4 @@
-"""Redis streams of one run: the only package that knows them."""
+"""The Redis streams of one run. No other package accesses them."""
 
 from rookery.streams.entry import Entry
 from rookery.streams.run import RunStreams

@@ -1,7 +1,7 @@
-"""What became of every group of a run: generated = trained + dropped + dead + in the stream.
+"""Accounts for every group of a run: generated = trained + dropped + dead + in the stream.
 
-The archive keeps an account of its own over the same groups: generated = before + archived + unreadable +
-duplicate + missed + waiting. Plain numbers; the streams read them from Redis in one transaction.
+The archive has a second account of the same groups: generated = before + archived + unreadable + duplicate +
+missed + waiting. These classes hold plain numbers, which `RunStreams` reads from Redis in one transaction.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of every group of the run so far.
+    """The number of groups by result.
 
-    `archive` is the second account: `before` the archive came, `archived`, `unreadable`, `duplicate` (made
-    again under an id that the archive has), and `missed` because the archive was too far behind; empty when
-    there is none.
+    `archive` is the archive's account, empty without an archive: `before` (processed before the archive
+    joined), `archived`, `unreadable`, `duplicate` (generated again with an id that the archive already has)
+    and `missed` (removed from the stream because the archive was too far behind).
     """
 
     generated: int
@@ -26,7 +26,7 @@ class Counts:
 
     @classmethod
     def read(cls, raw: Mapping[bytes, bytes]) -> Self:
-        """From the `counts` hash."""
+        """Parses the `counts` hash."""
         fields = {name.decode(): int(value) for name, value in raw.items()}
         return cls(
             generated=fields.get("generated", 0),
@@ -38,21 +38,21 @@ class Counts:
 
     @property
     def accepted(self) -> int:
-        """Groups that count towards admission: generated and not thrown away."""
+        """Groups that count towards admission: generated, and neither dropped nor dead."""
         return self.generated - sum(self.dropped.values()) - self.dead.get("traces", 0)
 
     @property
     def settled(self) -> int:
-        """Groups that the trainer is through with."""
+        """Groups that the trainer has finished with: trained, dropped or dead."""
         return self.trained + sum(self.dropped.values()) + self.dead.get("traces", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A run at one instant: entries in its streams, its counts and its committed version.
+    """A run at one moment: the entries in its streams, its counts and its committed version.
 
-    `traces` are the groups that the trainer has yet to settle; of these the archive is through with
-    `archived_ahead`. `kept` ones are settled and stay in the stream for the archive alone.
+    `traces` is the number of groups that the trainer has not settled yet; the archive has already written
+    `archived_ahead` of them. `kept` groups are settled and stay in the stream only for the archive.
     """
 
     counts: Counts
@@ -65,12 +65,12 @@ class Overview:
 
     @property
     def astray(self) -> int:
-        """Groups generated that are neither settled nor in the stream: 0, or something was lost."""
+        """Generated groups that are neither settled nor in the stream. 0 unless groups were lost."""
         return self.counts.generated - self.counts.settled - self.traces
 
     @property
     def dead_deleted(self) -> int:
-        """Dead letters that are no longer in `dead`, which keeps the newest alone."""
+        """Dead letters that were deleted from `dead`, which keeps only the newest."""
         return max(0, sum(self.counts.dead.values()) - self.dead)
 
     @property
@@ -80,7 +80,7 @@ class Overview:
 
     @property
     def archive_astray(self) -> int:
-        """Groups of which the archive's account knows nothing: 0, or something was lost."""
+        """Groups missing from the archive's account: 0 unless groups were lost. 0 without an archive."""
         if not self.counts.archive:
             return 0
         return self.counts.generated - sum(self.counts.archive.values()) - self.unarchived

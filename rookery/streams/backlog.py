@@ -1,4 +1,4 @@
-"""What waits in a stream and for whom: plain numbers, read in one step."""
+"""The backlog of a stream and its consumer groups: plain numbers, read by one script."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """One reader of a group: entries it holds, and how long ago it last asked."""
+    """A consumer of a group: how many entries it holds, and the time since its last call."""
 
     name: str
     pending: int
@@ -16,7 +16,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class ReaderGroup:
-    """A consumer group; `lag` are the entries that none of its consumers has been given."""
+    """A consumer group. `lag` is how many entries have not been delivered to any of its consumers."""
 
     name: str
     lag: int
@@ -25,7 +25,7 @@ class ReaderGroup:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """One stream: its entries, the age of the oldest (0 without any), its consumer groups."""
+    """A stream: its number of entries, the age of the oldest (0 if there is none), its consumer groups."""
 
     length: int
     oldest_s: float
@@ -33,7 +33,7 @@ class Backlog:
 
     @classmethod
     def read(cls, reply: Sequence[Any]) -> Self:
-        """From the reply of the script `BACKLOG`."""
+        """Parses the reply of the script `BACKLOG`."""
         length, age_ms, groups = reply
         return cls(
             int(length),

@@ -1,4 +1,4 @@
-"""What a consumer holds of a stream, and must settle."""
+"""A stream entry that a consumer holds and must settle."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The connection of a run to its Redis: every call waits until it is there."""
+"""A run's connection to Redis. Calls wait while Redis is unavailable."""
 
 import logging
 import threading
@@ -18,23 +18,24 @@ T = TypeVar("T")
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 _FULL = ("command not allowed when used memory", "MISCONF")
-"""What Redis says without room in memory or on its disk; a script quotes it inside an error of its own."""
+"""Texts of Redis errors if its memory or disk is full. A script's error message contains them too."""
 
 _READ_ONLY = "against a read only replica"
-"""What the master of before says after a failover."""
+"""Text of the error of a former master after a failover."""
 
 _REFUSED = (
     redis.AuthenticationError,
     redis.exceptions.AuthorizationError,
     redis.exceptions.NoPermissionError,
 )
-"""What it says to a wrong password, and to a user who may not do this."""
+"""Errors for a wrong user or password, or a missing permission."""
 
 
 class Link:
-    """One run's keys in Redis. Thread-safe; every call waits out an absent or full Redis and says so.
+    """Access to one run's keys in Redis. Thread-safe.
 
-    A set `stopping` event ends the waiting with `Unavailable`.
+    If Redis is unavailable or full, calls log a warning, wait and retry. Setting `stopping` ends the waiting
+    with `Unavailable`.
     """
 
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
@@ -46,14 +47,15 @@ class Link:
         )
 
     def key(self, name: str) -> str:
-        """The full Redis key of a part of this run."""
+        """The full name of one of this run's Redis keys."""
         return f"rookery:{self.run}:{name}"
 
     def ping(self, *, once: bool = False) -> None:
-        """Returns when Redis answers; with `once`, raises `Unavailable` if it does not now.
+        """Waits until Redis answers. With `once` it does not wait.
 
         Raises:
-            SetupError: it wants another password or user.
+            SetupError: Redis refuses the user or password.
+            Unavailable: with `once`, Redis does not answer; else, `stopping` was set.
         """
         if not once:
             self._call(self._redis.ping)
@@ -74,7 +76,7 @@ class Link:
                 if not _passes(error):
                     raise
                 if _READ_ONLY in str(error):
-                    # The address may lead to the new master by now.
+                    # Connect again: the address may point to the new master by now.
                     self._redis.connection_pool.disconnect(inuse_connections=False)
                 wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
                 attempt += 1
@@ -91,6 +93,6 @@ class Link:
 
 
 def _passes(error: redis.RedisError) -> bool:
-    """Whether the same call may succeed later."""
+    """Whether a retry of the call may succeed."""
     away = (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError)
     return isinstance(error, away) or any(words in str(error) for words in (*_FULL, _READ_ONLY))

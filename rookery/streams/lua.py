@@ -1,10 +1,10 @@
-"""The Lua scripts of the streams: each makes one change of state in one atomic step.
+"""The Lua scripts of the streams. Each makes one atomic change of state.
 
-A script that acknowledges does nothing else unless the acknowledgement was still owed, so a call
-repeated after a lost connection changes nothing. They know keys and arguments, never records.
+Scripts that acknowledge an entry do nothing if it was already acknowledged, so a call repeated after a lost
+connection changes nothing. Scripts handle keys and arguments and never decode records.
 
-An entry of `traces` has two readers once an archive has joined: whoever is through with it first says
-so in a set (`settled`, `archived`), the other deletes it.
+Once an archive has joined, an entry of `traces` has two readers, the trainer and the archive. The first to
+finish with it adds it to a set (`settled` or `archived`), and the second deletes it.
 """
 
 FEED = """
@@ -19,7 +19,7 @@ return cursor
 """
 
 PUBLISH_GROUP = """
--- The run's reward version of a task is that of the task's first group, until another is accepted (ARGV[9]).
+-- The run's reward version of a task is that of the task's first group, until ARGV[9] accepts another one.
 local agreed = redis.call('HGET', KEYS[5], ARGV[7])
 if agreed and agreed ~= ARGV[8] and ARGV[9] ~= ARGV[8] then return agreed end
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
@@ -38,8 +38,8 @@ return redis.call('HINCRBY', KEYS[2], ARGV[2], 1)
 """
 
 _LEAVE = """
--- The consumer is through with an entry. KEYS[1] stream, KEYS[2] counts, KEYS[3] archive, KEYS[4] settled,
--- KEYS[5] archived. False if it was through with it before: a group made anew is delivered all again.
+-- The consumer has finished with an entry. KEYS[1] stream, KEYS[2] counts, KEYS[3] archive, KEYS[4] settled,
+-- KEYS[5] archived. False if it had finished before: a recreated consumer group gets all entries again.
 local function leave(entry)
   local limit = redis.call('HGET', KEYS[3], 'limit')
   if redis.call('SISMEMBER', KEYS[4], entry) == 1 then return false end
@@ -115,7 +115,7 @@ return through
 """
 
 TAKE_OVER = """
--- KEYS[1] to KEYS[5] as in `leave`, KEYS[6] epoch. Corrects both accounts by what the stream holds.
+-- KEYS[1] to KEYS[5] as in `leave`, KEYS[6] epoch. Corrects both accounts to match the stream.
 local counts, settled, archived = redis.call('HGETALL', KEYS[2]), 0, 0
 for i = 1, #counts, 2 do
   local name, value = counts[i], tonumber(counts[i + 1])
@@ -154,8 +154,8 @@ return differing
 """
 
 BACKLOG = """
--- KEYS[1] stream, KEYS[2] counts, KEYS[3] archive, KEYS[4] settled, KEYS[5] archived. Redis counts a lag of
--- its own only since 7.0, and gives it up once an entry is deleted that a group was never given.
+-- KEYS[1] stream, KEYS[2] counts, KEYS[3] archive, KEYS[4] settled, KEYS[5] archived. The lag is computed,
+-- because Redis has it only since 7.0, and not if an entry was deleted before its delivery.
 local function field(reply, name)
   for i = 1, #reply, 2 do
     if reply[i] == name then return reply[i + 1] end
@@ -171,7 +171,7 @@ local archive = redis.call('HGET', KEYS[3], 'group')
 if redis.call('EXISTS', KEYS[1]) == 1 then
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
     local name, pending, consumers = field(group, 'name'), field(group, 'pending'), {}
-    -- What this group has acknowledged stays in the stream for the other one alone.
+    -- Entries that this group has acknowledged are in the stream only for the other group.
     local through = redis.call('SCARD', name == archive and KEYS[5] or KEYS[4])
     for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], name)) do
       table.insert(consumers, {field(consumer, 'name'), field(consumer, 'pending'), field(consumer, 'idle')})

@@ -1,4 +1,4 @@
-"""Reading a stream as one consumer of a group: new entries, one's own of an earlier life, the abandoned."""
+"""Reads a stream as a consumer of a group: new entries, entries it already holds, and abandoned ones."""
 
 import logging
 from collections.abc import Sequence
@@ -14,20 +14,23 @@ logger = logging.getLogger(__name__)
 
 
 class Reader(Link):
-    """The entries of a run's streams. An absent consumer group is made where it is missed."""
+    """Reads the entries of a run's streams. Missing consumer groups are created."""
 
     def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:
-        """New entries of a stream for this consumer; empty after `block_s` without any."""
+        """Returns new entries for this consumer, or an empty list if there are none within `block_s`."""
         return self._read(stream, group, consumer, ">", count, block_s)
 
     def read_held(
         self, stream: str, *, group: str, consumer: str, count: int = 1000, after: str = "0"
     ) -> list[Entry]:
-        """Entries this consumer already holds, beyond `after`: what an earlier life left, oldest first."""
+        """Entries after `after` that this consumer already holds, oldest first.
+
+        A restarted consumer uses this to go on with the entries that it held before.
+        """
         return self._read(stream, group, consumer, after, count, None)
 
     def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
-        """Takes over entries whose holder has been silent for `idle_s`: it is gone for good."""
+        """Takes over entries, at most 16, whose holder has been idle for `idle_s` and is considered dead."""
         self._ensure_group(stream, group)
         answer = self._call(
             lambda: self._redis.xautoclaim(
@@ -37,10 +40,10 @@ class Reader(Link):
         return [_entry(row) for row in cast(Any, answer)[1] if row[1]]
 
     def keep(self, stream: str, entry_ids: Sequence[str], *, group: str, consumer: str) -> None:
-        """Says that this consumer still works on the entries, so that nobody claims them as idle."""
+        """Resets the idle time of entries that this consumer still works on, so that no other claims them."""
         if not entry_ids:
             return
-        with suppress(redis.ResponseError):  # NOGROUP: the next read heals it
+        with suppress(redis.ResponseError):  # NOGROUP: the next read creates the group
             self._call(
                 lambda: self._redis.xclaim(
                     self.key(stream), group, consumer, 0, cast(Any, list(entry_ids)), justid=True
@@ -66,7 +69,7 @@ class Reader(Link):
         return [_entry(row) for row in rows[0][1] if row[1]] if rows else []
 
     def _ensure_group(self, stream: str, group: str) -> None:
-        """A Redis that lost its data has lost the group too: begin again from the oldest entry."""
+        """Creates the group, from the oldest entry on. It is missing at first, or if Redis lost its data."""
         try:
             self._call(lambda: self._redis.xgroup_create(self.key(stream), group, id="0", mkstream=True))
             logger.info("created consumer group %s on %s", group, self.key(stream))
@@ -75,11 +78,11 @@ class Reader(Link):
                 raise
 
     def length(self, stream: str) -> int:
-        """Entries in a stream, delivered or not."""
+        """The number of entries in a stream, delivered or not."""
         return int(self._call(lambda: self._redis.xlen(self.key(stream))))
 
     def pending(self, stream: str, *, group: str) -> int:
-        """Entries delivered to a consumer of `group` and not yet acknowledged."""
+        """The number of entries delivered to consumers of `group` and not yet acknowledged."""
         try:
             info = self._call(lambda: self._redis.xpending(self.key(stream), group))
         except redis.ResponseError as error:

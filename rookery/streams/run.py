@@ -1,28 +1,28 @@
-"""Redis streams of one run: positions to rollouts, groups to the trainer, versions to everyone.
+"""The Redis streams of one run: positions for the rollouts, groups for the trainer, versions for all.
 
-Every change of state is one Lua script, so that a retry after a
-lost connection can neither lose nor double anything: a group is published if and only if its
-position was still unacknowledged, and a group is counted if and only if it was still pending.
+Each change of state is one Lua script, so a retry after a lost connection neither loses nor duplicates
+anything: a group is published if and only if its position is still unacknowledged, and it is counted if and
+only if it is still pending.
 
 Keys, all prefixed `rookery:<run>:`
     positions   stream  entries until their group is published
-    positions:faults  hash  entries at which work has failed, and how often; until they leave the stream
+    positions:faults  hash  how often work on an entry has failed, until the entry leaves the stream
     traces      stream  entries until the trainer has committed or dropped them and the archive, if one
                         has joined, has written them
-    dead        stream  what nobody could handle, with the reason: the newest `DEAD_LIMIT` entries
+    dead        stream  entries that could not be processed, with the reason: the newest `DEAD_LIMIT`
     policy      hash    the committed version: number, sha256, path, base_model
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
-    feed        hash    cursor of the seeded position order
-    terms       hash    sizes that every member of the run must share, set by the first, and
+    feed        hash    cursor in the seeded order of positions
+    terms       hash    sizes that all members of the run must share, set by the first member, and
                         reward_version:<task>, set by the first group
-    epoch       string  raised by each trainer that starts; fences off the one before
+    epoch       string  incremented by each trainer that starts; calls with an older epoch are refused
     traces:archive   hash  the archive that has joined: its consumer group, how many settled entries the
-                           stream keeps for it, and epoch:<consumer>, raised by each archiver that starts
+                           stream keeps for it, and epoch:<consumer>, incremented by each archiver that starts
     traces:settled   set   entries the trainer has settled and the archive has not written
     traces:archived  set   entries the archive has written and the trainer has not settled
 
-`positions` and `traces` are never trimmed: producers wait for room instead. The trainer never waits for
-the archive: what it settles beyond the archive's limit leaves unarchived, and is counted.
+`positions` and `traces` are never trimmed: producers wait for room instead. The trainer never waits for the
+archive: entries settled beyond the archive's limit are deleted without being archived, and are counted.
 """
 
 import logging
@@ -44,11 +44,11 @@ logger = logging.getLogger(__name__)
 _REWARD_VERSION = "reward_version:"
 
 DEAD_LIMIT = 1000
-"""Entries of `dead`; older ones are deleted. `counts` goes on counting all of them."""
+"""Maximum entries of `dead`. Older ones are deleted, but are still included in `counts`."""
 
 
 class RunStreams(Reader):
-    """The streams of one run, with every step that an entry takes."""
+    """The streams of one run, with a method for each change of state."""
 
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
         super().__init__(url, run, stopping=stopping)
@@ -62,10 +62,10 @@ class RunStreams(Reader):
         self._backlog = script(lua.BACKLOG)
 
     def agree(self, terms: Mapping[str, int]) -> None:
-        """Makes `terms` hold for the whole run, whoever comes first.
+        """Sets `terms` for the whole run, or checks them if another member has already set them.
 
         Raises:
-            SetupError: another member began the run with other values.
+            SetupError: another member has set other values.
         """
         args = [part for name, value in sorted(terms.items()) for part in (name, str(value))]
         differing = self._call(lambda: self._agree(keys=[self.key("terms")], args=args))
@@ -81,11 +81,15 @@ class RunStreams(Reader):
     # positions
 
     def feed_cursor(self) -> int:
-        """How many positions of the seeded order were ever added."""
+        """How many positions of the seeded order have been added so far."""
         return int(self._call(lambda: self._redis.hget(self.key("feed"), "cursor")) or 0)
 
     def add_positions(self, positions: Sequence[Position], *, cursor: int) -> int:
-        """Adds positions number `cursor` onwards, unless another feed was faster; the new cursor."""
+        """Adds positions, the first of which has number `cursor` in the seeded order.
+
+        Adds nothing if the run's cursor is no longer `cursor`, because another feed was faster. Returns the
+        run's new cursor.
+        """
         payload: list[str | bytes | int] = [cursor]
         for position in positions:
             payload += [position.id, encode_position(position)]
@@ -97,10 +101,12 @@ class RunStreams(Reader):
     def publish_group(
         self, group: TraceGroup, *, entry_id: str, consumer_group: str, accept: str = ""
     ) -> bool:
-        """Puts a complete group on `traces` and acknowledges its position; False if someone else did.
+        """Adds a complete group to `traces` and acknowledges its position.
+
+        Returns False, and adds nothing, if the position was already acknowledged.
 
         Raises:
-            Conflict: its reward version is not the run's so far, nor `accept`.
+            Conflict: the group's reward version is neither the run's current one nor `accept`.
         """
         version = ", ".join(group.reward_versions)
         rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
@@ -116,21 +122,23 @@ class RunStreams(Reader):
         return bool(published)
 
     def of_another_reward(self, groups: Sequence[TraceGroup]) -> list[TraceGroup]:
-        """Those whose reward version is not the run's any more."""
+        """The groups whose reward version is no longer the run's."""
         terms = self._call(lambda: self._redis.hgetall(self.key("terms")))
         agreed = {k.decode(): v.decode() for k, v in cast(dict[bytes, bytes], terms).items()}
         return [g for g in groups if {agreed.get(_REWARD_VERSION + _task(g))} - {None, *g.reward_versions}]
 
     def count_fault(self, stream: str, entry_id: str, *, group: str) -> int:
-        """Counts that work on a pending entry has failed; how often it has by now, whoever tried.
+        """Counts a failure of work on a pending entry. Returns the number of failures of all consumers.
 
-        0 if the entry is not pending any more.
+        Returns 0 if the entry is no longer pending.
         """
         keys = [self.key(stream), self.key(f"{stream}:faults")]
         return int(self._call(lambda: self._count_fault(keys=keys, args=[group, entry_id])))
 
     def settle(self, entry_ids: Sequence[str], *, group: str, result: str, epoch: int) -> int:
-        """Acknowledges and deletes trace entries, counting those that were pending under `result`.
+        """Acknowledges and deletes trace entries, and counts those that were still pending under `result`.
+
+        An entry that the archive has not written yet stays in the stream for it. Returns the number counted.
 
         Raises:
             Conflict: another trainer has taken over this run.
@@ -143,7 +151,7 @@ class RunStreams(Reader):
         return settled
 
     def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
-        """Moves a held entry to `dead`, which keeps the newest `DEAD_LIMIT` of them, with the reason."""
+        """Moves a held entry to `dead`, with the reason. `dead` keeps the newest `DEAD_LIMIT` entries."""
         keys = [*self._shared_keys(stream), self.key("dead"), self.key(f"{stream}:faults")]
         args: list[str | int] = [group, entry_id, stream, reason, DEAD_LIMIT]
         self._call(lambda: self._dead_letter(keys=keys, args=args))
@@ -152,25 +160,31 @@ class RunStreams(Reader):
     # the archive
 
     def join_archive(self, *, group: str, limit: int) -> None:
-        """From now on `traces` keeps each entry until `group` has written it, `limit` settled ones at most.
+        """From now on, `traces` keeps entries until `group` has archived them, at most `limit` settled ones.
 
         Raises:
-            Conflict: another consumer group is this run's archive.
+            Conflict: another consumer group is the archive of this run.
         """
         keys = self._shared_keys("traces")
         if not self._call(lambda: self._join_archive(keys=keys, args=[group, limit])):
             raise Conflict(f"run {self.run!r} has an archive that is not {group!r}")
 
     def take_over_archive(self, *, consumer: str) -> int:
-        """Starts the epoch of an archiver of this name; an earlier one sees that its own is over."""
+        """Starts a new epoch for archivers of this name and returns it.
+
+        An earlier archiver of this name can tell from `archive_epoch` that it was replaced.
+        """
         return int(self._call(lambda: self._redis.hincrby(self.key("traces:archive"), f"epoch:{consumer}")))
 
     def archive_epoch(self, *, consumer: str) -> int:
-        """The epoch of the archivers of this name; 0 when a Redis that lost its data knows of none."""
+        """The current epoch of archivers of this name; 0 if there is none because Redis lost its data."""
         return int(self._call(lambda: self._redis.hget(self.key("traces:archive"), f"epoch:{consumer}")) or 0)
 
     def archived(self, entry_ids: Sequence[str], *, group: str, result: str = "archived") -> int:
-        """The archive is through with entries it held; how many of them it had not said so before."""
+        """Acknowledges entries for the archive, and deletes those that the trainer has settled.
+
+        Returns how many were still pending; only these are counted under `result`.
+        """
         keys, args = self._shared_keys("traces"), [group, result, *entry_ids]
         return int(self._call(lambda: self._archived(keys=keys, args=args)))
 
@@ -181,9 +195,10 @@ class RunStreams(Reader):
     # policy
 
     def take_over(self) -> int:
-        """Starts a trainer's epoch; every call of an earlier trainer is refused from now on.
+        """Starts a trainer's epoch and returns it. From now on, calls of earlier trainers are refused.
 
-        Groups astray are put right: counted as `dropped:lost`, or as generated if there are more than that.
+        Also corrects the account if groups are astray: missing groups are counted as `dropped:lost`. If there
+        are more groups than were generated, `generated` is raised.
         """
         keys = [*self._shared_keys("traces"), self.key("epoch")]
         epoch, astray = map(int, self._call(lambda: self._take_over(keys=keys)))
@@ -192,7 +207,7 @@ class RunStreams(Reader):
         return epoch
 
     def publish_policy(self, adapter: Adapter, *, epoch: int) -> None:
-        """Names the committed version.
+        """Publishes the committed version.
 
         Raises:
             Conflict: another trainer has taken over this run.
@@ -205,7 +220,7 @@ class RunStreams(Reader):
             raise Conflict(f"run {self.run!r}: another trainer has taken over from epoch {epoch}")
 
     def policy(self) -> Adapter | None:
-        """The committed version, if any trainer has published one."""
+        """The committed version, or None if no trainer has published one."""
         raw = self._call(lambda: self._redis.hgetall(self.key("policy")))
         if not raw:
             return None
@@ -216,12 +231,12 @@ class RunStreams(Reader):
     # accounting
 
     def counts(self) -> Counts:
-        """What became of every group so far."""
+        """The number of groups so far, by result."""
         raw = self._call(lambda: self._redis.hgetall(self.key("counts")))
         return Counts.read(cast(dict[bytes, bytes], raw))
 
     def overview(self) -> Overview:
-        """Everything that is counted, read in one transaction."""
+        """All counts of the run, read in one transaction."""
 
         def read() -> list[Any]:
             together = self._redis.pipeline(transaction=True)
@@ -245,7 +260,7 @@ class RunStreams(Reader):
         )
 
     def backlog(self, stream: str) -> Backlog:
-        """What waits in a stream, and for whom."""
+        """The entries and consumer groups of a stream."""
         return Backlog.read(self._call(lambda: self._backlog(keys=self._shared_keys(stream))))
 
 

@@ -1,8 +1,8 @@
-"""Steps begun and not finished: a group that cannot be trained on must not stop the run at every start.
+"""Finds groups that cannot be trained on, so that such a group does not end the trainer at every restart.
 
-A step's groups are written down before it begins: a process that runs out of memory may not live to say so.
-After a step that failed, each of its groups is tried alone, without moving the policy; the one that fails
-alone is at fault. So kills from outside cost no healthy group its place.
+The groups of a step are recorded in a file before it begins, because a process that runs out of memory may be
+killed. After a failed step, each of its groups is tried alone, without changing the policy. Groups that fail
+alone are at fault. Therefore no valid group is lost if the process is killed for other reasons.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 FILE = "attempts.json"
 MOST = 3
-"""Attempts at a group that ended the process, all but the first alone, before it is given up."""
+"""A group is given up after this many attempts ended the process. All but the first try the group alone."""
 
 
 class GroupsAtFault(Exception):
-    """`reasons` by group id: no step can be made on these groups."""
+    """Some groups cannot be trained on. `reasons` has the reason by group id."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         super().__init__("; ".join(reasons.values()))
@@ -34,26 +34,27 @@ class GroupsAtFault(Exception):
 
 
 class Attempts:
-    """Counts by group id, kept in the run's folder until a step is committed."""
+    """Counts unfinished attempts by group id, in a file in the run's folder, until a step is committed."""
 
     def __init__(self, folder: Path, leader: Leader) -> None:
         self._path = folder / FILE
         self._leader = leader
-        # Several processes wait for each other: a failure in one ends them all.
+        # With several processes, a failure in one ends all, because they wait for each other.
         self._survives = leader.own.world.size == 1
         self._counts: dict[str, int] = {}
-        with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have torn it
+        with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have damaged it
             self._counts = json.loads(self._path.read_bytes())
 
     def learn(
         self, groups: Sequence[TraceGroup], *, commit: Commit, dropped_zero_variance: int
     ) -> tuple[StepResult, Learner]:
-        """`Leader.learn` from the version of `commit`; a step that fails is made once more.
+        """Calls `Leader.learn` from the version of `commit`. A step that fails is tried once more.
 
         Raises:
-            GroupsAtFault: some of the groups fail alone, too.
-            ArithmeticError: all of several groups do, so the fault is not theirs, or the step fails twice.
-            RuntimeError, MemoryError: the same, for want of memory.
+            GroupsAtFault: some of the groups fail alone too.
+            ArithmeticError: the step fails twice, or all of several groups fail alone, so the fault is not
+                theirs.
+            RuntimeError, MemoryError: the step fails twice for lack of memory, or for another reason.
         """
         step, learner = commit.version.number, Learner.of(commit.learner)
 
@@ -78,11 +79,14 @@ class Attempts:
         raise GroupsAtFault(at_fault)
 
     def committed(self) -> None:
-        """Forgets all: the run goes on."""
+        """Clears all counts, because a step was committed."""
         self._write({})
 
     def _at_fault(self, groups: Sequence[TraceGroup], alone: Callable[[TraceGroup], None]) -> dict[str, str]:
-        """Tries those groups alone that were in an unfinished attempt, the least suspect first."""
+        """Tries each group alone that was in an unfinished attempt, those with the fewest attempts first.
+
+        Returns the reasons by group id for the groups that fail.
+        """
         reasons: dict[str, str] = {}
         suspects = [group for group in groups if group.id in self._counts]
         for group in sorted(suspects, key=lambda group: self._counts[group.id]):
@@ -104,7 +108,7 @@ class Attempts:
         return reasons
 
     def _is_of_groups(self, error: BaseException) -> bool:
-        """Whether a step failed over what it was made of, and this process can go on."""
+        """Whether the error may be due to the step's groups, and this process can continue."""
         return self._survives and (isinstance(error, ArithmeticError) or is_out_of_memory(error))
 
     def _begin(self, groups: Sequence[TraceGroup]) -> None:

@@ -1,4 +1,4 @@
-"""From a batch to a moved policy: the gradient over micro-batches, summed over processes, and Adam's step."""
+"""Gradient descent on a batch: sums the gradient over micro-batches and processes, and makes Adam's step."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from services.trainer.settings import TrainerSettings
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A batch and all that its gradient depends on beside the weights."""
+    """A batch and everything else that its gradient depends on, except the weights."""
 
     groups: Sequence[TraceGroup]
     batch: Batch
@@ -32,15 +32,15 @@ class Lesson:
     settings: TrainerSettings
     world: World
     rehearsal: bool = False
-    """Everything but the optimizer's step."""
+    """Whether to leave out the optimizer's step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What the optimizer's steps on a lesson measured.
+    """The statistics of the optimizer steps on a lesson.
 
-    `figures` has the losses' by name: see `losses.measures.summary`. `optimizer_s` is part of the seconds
-    that the lesson took.
+    `figures` has those of the losses by name: see `losses.measures.summary`. `optimizer_s` is the part of the
+    time that the optimizer took.
     """
 
     figures: Mapping[str, float]
@@ -51,11 +51,11 @@ class Learned:
 
 
 Method: TypeAlias = Callable[[Any, torch.optim.Optimizer, Lesson], Learned]
-"""Moves a policy on a lesson."""
+"""A function that updates a policy on a lesson."""
 
 
 class Movable(Protocol):
-    """Something with weights to move."""
+    """Something with trainable parameters."""
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]: ...
@@ -63,7 +63,7 @@ class Movable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One step of the optimizer."""
+    """The statistics of one optimizer step."""
 
     grad_norm: float
     lr: float
@@ -71,10 +71,10 @@ class Moved:
 
 
 def once(policy: Policy, optimizer: torch.optim.Optimizer, lesson: Lesson) -> Learned:
-    """The gradient of the whole batch, then one step.
+    """Computes the gradient of the whole batch, then makes one optimizer step.
 
     Raises:
-        ArithmeticError: the loss or the gradient is not finite; it names the groups.
+        ArithmeticError: the loss or the gradient is not finite; the message names the groups.
     """
     settings, world = lesson.settings, lesson.world
     objective = Objective.of(settings, coefficient=lesson.kl_coefficient, normaliser=lesson.batch.normaliser)
@@ -94,12 +94,12 @@ def once(policy: Policy, optimizer: torch.optim.Optimizer, lesson: Lesson) -> Le
 
 
 def gathered(pending: Sequence[Pending], world: World) -> list[Measures]:
-    """The measures of all processes' micro-batches, in the order of `Deal.cuts`."""
+    """The measures of the micro-batches of all processes, in the order of `Deal.cuts`."""
     return [Measures.of(part) for part in world.gather([measures.read().as_json() for measures in pending])]
 
 
 def move(policy: Movable, optimizer: torch.optim.Optimizer, lesson: Lesson) -> Moved:
-    """One step of the optimizer along the clipped gradient of all processes.
+    """Makes one optimizer step with the clipped sum of the gradients of all processes.
 
     Raises:
         ArithmeticError: the gradient is not finite; the message names the groups.

@@ -1,4 +1,4 @@
-"""What learning remembers from step to step beside weights and moments. It lies in the commit."""
+"""The state of the training besides weights and Adam's moments. It is stored in each commit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,14 +14,14 @@ from services.trainer.settings import ObjectiveSettings
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """Immutable: a step returns its successor, which counts once the step is committed."""
+    """The state after a step. Immutable: a step returns a new one, which is valid once it is committed."""
 
     averages: Averages | None = None
-    """Of the rewards: what the baselines ema and adaptive stand on."""
+    """Moving averages of the rewards, for the baselines ema and adaptive."""
     kl_coefficient: Controlled | None = None
-    """Under the schedules adaptive and smooth."""
+    """The KL coefficient of the schedules adaptive and smooth."""
     collapsed_steps: int = 0
-    """See `collapse`."""
+    """Number of steps in a row in which rewards have collapsed. See `collapse`."""
 
     def after(
         self,
@@ -33,13 +33,13 @@ class Learner:
         zero_variance_share: float,
         settings: ObjectiveSettings,
     ) -> "Learner":
-        """The successor after a step on `groups`.
+        """The state after a step on `groups`.
 
-        `coefficient` is the one the step used, `kl` the D(policy || base) it measured, where it did. What the
-        settings do not use is forgotten: taken up again later, it would be of another policy.
+        `coefficient` is the KL coefficient that the step used, `kl` the D(policy || base) that it measured,
+        or None. State that the settings do not use is dropped: later it would be of an outdated policy.
 
         Raises:
-            ArithmeticError: the coefficient would follow a `kl` that is not finite; it names the groups.
+            ArithmeticError: the schedule needs `kl`, and it is not finite; the message names the groups.
         """
         averages = None
         if settings.baseline in ("ema", "adaptive"):
@@ -56,12 +56,12 @@ class Learner:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For `state.json`; floats survive bit by bit."""
+        """The state for `state.json`. Floats are preserved exactly."""
         return asdict(self)
 
     @classmethod
     def of(cls, state: Mapping[str, Any] | None) -> Self:
-        """The inverse; a commit that has none begins anew."""
+        """The inverse of `as_json`. A commit without a state gives a new one."""
         if not state:
             return cls()
         averages, controlled = state["averages"], state["kl_coefficient"]

@@ -1,8 +1,8 @@
-"""The training loop, and the order that makes each group count exactly once.
+"""The training loop. The order of its operations ensures that no group is trained on twice.
 
-For every batch: optimizer step -> commit -> acknowledge -> publish -> reload. A kill before the commit
-redelivers the batch to the old weights; after it, the ledger in the commit recognises the batch and
-only acknowledges it. So a served version is always durable and no group is trained on twice.
+For each batch: optimizer step -> commit -> acknowledge -> publish -> reload. If the process is killed before
+the commit, the batch is delivered again and trained on with the old weights. If it is killed after it, the
+batch is found in the commit's ledger and only acknowledged. A served version is therefore always on disk.
 """
 
 import logging
@@ -45,7 +45,12 @@ def train(
     stopping: threading.Event,
     world: World = World(),  # noqa: B008 - without state
 ) -> None:
-    """Trains until `max_steps` or `stopping`."""
+    """Trains until `max_steps` steps are done or `stopping` is set.
+
+    Raises:
+        SetupError: the run cannot be resumed from this folder (see `check_story`).
+        Conflict: another trainer has taken over the run.
+    """
     leader = Leader(Trainee.of(settings, policy, world))
     commit = _begin(settings, leader, streams)
     publisher.publish(_adapter(settings, commit))
@@ -101,7 +106,7 @@ def train(
                 publisher.publish(_adapter(settings, commit))
             attempts.committed()
             report.step(row, phases_s=phases, ages=ages_of(groups, version=number))
-            # The versions that groups still to come were sampled from stay too: see `rescoring`.
+            # Also keep the versions from which groups may still arrive: `rescoring` needs them.
             keep = max(settings.keep, settings.max_staleness + 1)
             commits.prune(settings.adapters_dir, newest=number, keep=keep)
     publisher.wait()
@@ -109,7 +114,7 @@ def train(
 
 
 def _begin(settings: TrainerSettings, leader: Leader, streams: RunStreams) -> Commit:
-    """Loads the commit to go on from in every process, or makes version 0."""
+    """Loads the commit to resume from in all processes, or commits version 0 of a new run."""
     commit = check_story(settings, streams)
     if commit is None:
         commit = _commit(settings, leader, number=0, ledger=(), dropped={})
@@ -151,10 +156,10 @@ def _intake(
 
 
 def check_story(settings: TrainerSettings, streams: RunStreams) -> Commit | None:
-    """The commit to go on from. A trainer asks before it takes the run over from another.
+    """The commit to resume from, or None for a new run. Must be called before the run is taken over.
 
     Raises:
-        SetupError: its folder is another run's, is damaged, or was made with other settings.
+        SetupError: the folder is of another run, is damaged, or was made with other settings.
     """
     commit = commits.to_resume(
         settings.adapters_dir, fingerprint=settings.fingerprint(), from_version=settings.from_version
@@ -164,7 +169,7 @@ def check_story(settings: TrainerSettings, streams: RunStreams) -> Commit | None
 
 
 def _check_record(published: Adapter | None, commit: Commit | None, settings: TrainerSettings) -> None:
-    """Redis and the run folder must tell one story: a lost folder must not restart the numbers."""
+    """Checks that Redis and the run's folder agree, so that version numbers do not restart if it is lost."""
     own = commit.version if commit else None
     if published is None or (own and own.number == settings.from_version):
         return
@@ -186,9 +191,9 @@ def _or_go_back(own: PolicyVersion | None) -> str:
 
 
 def _as_newest(commit: Commit, settings: TrainerSettings, leader: Leader, streams: RunStreams) -> Commit:
-    """`commit`, or where the run goes back to it, its copy under a number of its own.
+    """Returns `commit` or, if the run goes back to an earlier version, a copy of it with a new number.
 
-    Numbers are never given twice: servers, groups on their way and the rollouts' admission go by them.
+    Version numbers are never reused, because servers, waiting groups and the rollouts' admission use them.
     """
     published = streams.policy()
     newest = PolicyVersion(max(commits.folders(settings.adapters_dir)), commit.version.sha256)

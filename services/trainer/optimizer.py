@@ -24,10 +24,10 @@ def build(
     betas: tuple[float, float] = (0.9, 0.99),
     weight_decay: float = 0.0,
 ) -> torch.optim.Optimizer:
-    """Fused AdamW; without weight decay by default: a LoRA adapter is small enough to be left alone.
+    """Creates a fused AdamW. There is no weight decay by default, because a LoRA adapter is small.
 
-    With 8 `bits` the moments are quantised in blocks of 256 (Dettmers et al., arXiv 2110.02861), those of
-    tensors below 4,096 numbers excepted. `offload` keeps them in the machine's memory between steps.
+    With 8 `bits`, the moments are quantised in blocks of 256 (Dettmers et al., arXiv 2110.02861), except for
+    tensors with fewer than 4,096 numbers. `offload` keeps the moments in CPU memory between steps.
 
     Raises:
         SetupError: bitsandbytes is not installed, or there is no GPU to offload from.
@@ -46,7 +46,7 @@ def build(
 
 
 def check(device: torch.device, *, bits: int, offload: bool) -> None:
-    """What `build` would refuse.
+    """Checks the arguments of `build`.
 
     Raises:
         SetupError: bitsandbytes is not installed, or there is no GPU to offload from.
@@ -63,7 +63,7 @@ def _offload(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
 
 
 def place_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    """Moves them; step counts stay, for they are wanted where the weights are."""
+    """Moves the moments to `device`. Step counts stay, because they are needed where the weights are."""
     for state in optimizer.state.values():
         for name, value in state.items():
             if torch.is_tensor(value) and value.numel() > 1:
@@ -71,14 +71,14 @@ def place_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> Non
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """The rate from now on; `schedule` says which."""
+    """Sets the learning rate. `schedule` computes it."""
     for group in optimizer.param_groups:
         group["lr"] = lr
 
 
 def dump(optimizer: torch.optim.Optimizer) -> TensorFile:
     """Moments and step counts, keyed by parameter index."""
-    # Not from `state_dict`, in which bitsandbytes nests what is quantised.
+    # Not from `state_dict`, because bitsandbytes nests the quantised values there.
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     return TensorFile(
         {
@@ -90,7 +90,7 @@ def dump(optimizer: torch.optim.Optimizer) -> TensorFile:
 
 
 def restore(optimizer: torch.optim.Optimizer, folder: Path) -> None:
-    """The inverse of `dump`, from a commit's folder."""
+    """Loads the state written by `dump` from a commit's folder."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     moments: dict[int, dict[str, Any]] = {}
     for key, value in load((folder / FILE).read_bytes()).items():

@@ -1,8 +1,9 @@
-"""PPO on a batch of groups: advantages of tokens by a learned value, several passes over the same batch.
+"""PPO on a batch of groups: token advantages from a learned value, and several passes over the same batch.
 
-First, without gradient, the values of all tokens; from them and the rewards the advantages and returns,
-which then stand. The batch is gone through `ppo_epochs` times in `ppo_mini_batches` optimizer steps each.
-Importance ratios are against the policy that sampled, whose log-probabilities the server reported.
+First, the values of all tokens are computed without gradient. The advantages and returns are computed from
+them and the rewards, and then stay fixed. There are `ppo_epochs` passes over the batch, each with
+`ppo_mini_batches` optimizer steps. Importance ratios are relative to the behaviour policy, whose
+log-probabilities the server reported.
 """
 
 import random
@@ -25,7 +26,7 @@ from services.trainer.settings import TrainerSettings
 
 
 class Actor(Protocol):
-    """A policy that knows values."""
+    """A policy with a value head."""
 
     @property
     def device(self) -> torch.device: ...
@@ -40,7 +41,7 @@ class Actor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of one completion, a number a token: its value before the step, its advantage, its return."""
+    """For each token of a completion: its value before the step, its advantage and its return."""
 
     values: list[float]
     advantages: list[float]
@@ -48,12 +49,12 @@ class Estimate:
 
 
 Estimates = Mapping[int, Sequence[Estimate]]
-"""By the identity of a row, for its completions in their order."""
+"""Estimates of a row's completions, in their order, by the `id()` of the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One optimizer step: what its micro-batches measured."""
+    """The statistics of one optimizer step and its micro-batches."""
 
     parts: list[Measures]
     loss: float
@@ -63,10 +64,10 @@ class Update:
 
 
 def passes(policy: Actor, optimizer: torch.optim.Optimizer, lesson: Lesson) -> Learned:
-    """Values and advantages of all tokens, then the optimizer's steps of all epochs.
+    """Computes values and advantages of all tokens, then makes the optimizer steps of all epochs.
 
     Raises:
-        ArithmeticError: a value, a loss or a gradient is not finite; it names the groups.
+        ArithmeticError: a value, a loss or a gradient is not finite; the message names the groups.
     """
     rows, settings = lesson.batch.rows, lesson.settings
     estimates = _estimate(policy, lesson)
@@ -84,7 +85,7 @@ def passes(policy: Actor, optimizer: torch.optim.Optimizer, lesson: Lesson) -> L
 
 
 def _estimate(policy: Actor, lesson: Lesson) -> dict[int, list[Estimate]]:
-    """Values, advantages and returns of every completion, under the policy as it is before the step."""
+    """Values, advantages and returns of all completions, computed with the policy before the step."""
     settings, world = lesson.settings, lesson.world
     in_reward = settings.kl == "k1"
     measured: list[list[list[float]]] = []
@@ -128,7 +129,7 @@ def _of_completion(
 
 
 def _whitened(estimates: Estimates) -> dict[int, list[Estimate]]:
-    """Advantages with mean 0 and deviation 1 over all tokens; returns stay."""
+    """Normalises the advantages to mean 0 and standard deviation 1 over all tokens. Returns are unchanged."""
     flat = torch.tensor(_flat(estimates, "advantages") or [0.0], dtype=torch.float64)
     mean, deviation = flat.mean().item(), flat.std(correction=0).item() + 1e-8
     return {
@@ -138,9 +139,9 @@ def _whitened(estimates: Estimates) -> dict[int, list[Estimate]]:
 
 
 def _deal(rows: Sequence[Row], *, step: int, settings: TrainerSettings) -> Iterator[list[Row]]:
-    """Mini-batches of all epochs: whole groups, so that how these are cut into rows does not count.
+    """Yields the mini-batches of all epochs. They consist of whole groups, however these are cut into rows.
 
-    The same step deals the same.
+    The order depends only on the seed, the step and the epoch.
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:
@@ -190,7 +191,7 @@ def _update(
 
 
 def _objective(lesson: Lesson, rows: Sequence[Row]) -> Objective:
-    """PPO's surrogate is GRPO's, over a part of the batch; a k1 penalty is in the rewards already."""
+    """The objective of a mini-batch: GRPO's surrogate. A k1 penalty is left out: the rewards include it."""
     settings, batch = lesson.settings, lesson.batch
     normaliser = batch.normaliser * _weight(rows) / _weight(batch.rows)
     objective = Objective.of(settings, coefficient=lesson.kl_coefficient, normaliser=normaliser)
@@ -198,7 +199,7 @@ def _objective(lesson: Lesson, rows: Sequence[Row]) -> Objective:
 
 
 def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device) -> list[torch.Tensor]:
-    """Old values, advantages, returns of a micro-batch's tokens, each [N]."""
+    """Old values, advantages and returns of a micro-batch's tokens, each [N]."""
     own = [estimate for row in rows for estimate in estimates[id(row)]]
     return [
         torch.tensor([x for estimate in own for x in getattr(estimate, name)], device=device)
@@ -207,7 +208,7 @@ def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device)
 
 
 def _weight(rows: Sequence[Row]) -> float:
-    """The rows' part of a loss's normaliser: their tokens, or completions, as the shares are."""
+    """The part of the rows in the loss's normaliser: tokens or completions, depending on the shares."""
     return sum(c.share * len(c.token_ids) for row in rows for c in row.completions) or 1.0
 
 
@@ -216,7 +217,7 @@ def _flat(estimates: Estimates, name: str) -> list[float]:
 
 
 def _learning(updates: Sequence[Update], estimates: Estimates) -> dict[str, float]:
-    """The figures of the policy over all updates, and those of the values as they were before them.
+    """The statistics of the policy over all updates, and of the values before the updates.
 
     `explained_variance` is 1 - Var(return - value) / Var(return): 1 for a perfect critic, 0 for a constant.
     """

@@ -1,4 +1,4 @@
-"""The trainer as a process: training in one thread, probes and reload calls in the event loop."""
+"""Runs the trainer process: training in a thread, probes and reload calls in the event loop."""
 
 import asyncio
 import logging
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 
 async def run(settings: TrainerSettings) -> None:
-    """Trains until done or told to stop, in this process or, with a launcher's others, in all of them."""
+    """Trains until done or told to stop, in this process, or in all processes that a launcher started."""
     settings = own_device(settings)
-    # Before a stream is asked for: that fences the trainer that runs.
+    # Check before taking over the run, which would end a trainer that is running.
     adam.check(device_named(settings.device), bits=settings.adam_bits, offload=settings.offload)
     if (metrics := settings.run_dir / METRICS_FILE).exists():
         read_metrics(metrics)
-    # A thread that finds no core makes all others wait at the next barrier: fewer are faster.
+    # Fewer threads are faster if cores are busy: one delayed thread makes the others wait at each barrier.
     torch.set_num_threads(settings.threads or max(1, torch.get_num_threads() // 2))
     with joined(settings) as world:
         await (_follow(settings, world) if isinstance(world, Follower) else _lead(settings, world))
@@ -84,14 +84,14 @@ async def _train(
     settings: TrainerSettings, world: World, state: dict[str, str], stop: threading.Event
 ) -> None:
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
-    # Before anything is written or fenced: a second trainer of the folder must not disturb the first.
+    # Lock before anything is written or taken over: a second trainer must not disturb the first one.
     with commits.sole_writer(settings.adapters_dir):
         policy = await asyncio.to_thread(policy_for, settings)
         settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
         state["reason"] = "waiting for redis"
         await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
         await asyncio.to_thread(check_story, settings, streams)
-        settings.write_resolved(settings.run_dir)  # not those of a resume that is refused
+        settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
         epoch = await asyncio.to_thread(streams.take_over)
         urls = [url for url in settings.inference_urls.split(",") if url]
         publisher = Publisher(streams, urls, epoch=epoch, loop=asyncio.get_running_loop())

@@ -1,8 +1,9 @@
-"""Checks that the server sampled a group with the version it names.
+"""Checks that the server sampled a group with the version that it reported.
 
-One group of a batch is scored again under that version's weights: those in memory if it is the current
-version, else those of its commit, loaded for one forward pass. Beyond precision, the log-probabilities differ
-from the reported ones only if the server serves something else than it says, or one of both computes wrongly.
+One group of a batch is scored again with the weights of that version: those in memory if it is the current
+version, else those of its commit, loaded for one forward pass. Apart from numerical precision, the
+log-probabilities differ from the reported ones only if the server serves another version than it reports, or
+if the server or the trainer computes them incorrectly.
 """
 
 import logging
@@ -24,20 +25,21 @@ from services.trainer.settings import TrainerSettings
 logger = logging.getLogger(__name__)
 
 TOKENS = 1024
-"""Completion tokens that are enough; a group's first completion is taken whatever its length."""
+"""Maximum number of completion tokens to score. A group's first completion is always scored."""
 
 WHOLE_MODEL_EVERY = 10
-"""Where a version is a whole model, older ones are loaded only every so many steps: it takes a good part of a
-step's time."""
+"""If versions are whole models, older ones are loaded only every this many steps, because loading takes a
+considerable part of a step's time."""
 
 
 def mismatch(
     policy: Policy, groups: Sequence[TraceGroup], *, step: int, settings: TrainerSettings
 ) -> dict[str, float]:
-    """Differences of log-probabilities on one group, in nats a token: `mismatch_mean` and `mismatch_max`.
+    """Measures the differences of log-probabilities on one group, in nats per token.
 
-    `mismatch_age` is how many versions the group is behind, `rescore_s` the seconds it took. `policy` is at
-    version `step` and is left as it was. Empty where nothing could be measured.
+    Returns `mismatch_mean`, `mismatch_max`, `mismatch_age` (how many versions the group is behind) and
+    `rescore_s` (the seconds that it took), or an empty dictionary if nothing could be measured. `policy` must
+    be at version `step`, and is not changed.
     """
     started = time.perf_counter()
     group = _choose(groups, step=step, settings=settings)
@@ -69,7 +71,7 @@ def mismatch(
 
 
 def _choose(groups: Sequence[TraceGroup], *, step: int, settings: TrainerSettings) -> TraceGroup | None:
-    """The same in every process."""
+    """Chooses the group to score, or None. The choice is the same in all processes."""
     if settings.lora_rank or (settings.sharding == "none" and step % WHOLE_MODEL_EVERY == 0):
         return groups[step % len(groups)]
     return next((group for group in groups if group.policy.number == step), None)
@@ -77,7 +79,11 @@ def _choose(groups: Sequence[TraceGroup], *, step: int, settings: TrainerSetting
 
 @contextmanager
 def _weights_of(policy: Policy, folder: Path | None) -> Iterator[None]:
-    """Puts a commit's weights in and takes them out again; without a folder, leaves all as it is."""
+    """Loads a commit's weights for the `with` block, then restores the policy's. No-op without a folder.
+
+    Raises:
+        NotFound: the folder does not exist.
+    """
     if folder is None:
         yield
         return

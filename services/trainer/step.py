@@ -19,7 +19,7 @@ from services.trainer.settings import TrainerSettings
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What the step measured. `learning` has the losses' figures by name: see `losses.measures.summary`."""
+    """The statistics of a step. `learning` has those of the losses by name: see `losses.measures.summary`."""
 
     learning: Mapping[str, float]
     grad_norm: float
@@ -33,7 +33,7 @@ class StepResult:
     optimizer_s: float
 
     def row(self) -> dict[str, float]:
-        """All of it, flat, as metrics.jsonl has it."""
+        """All statistics in one flat dictionary, as in metrics.jsonl."""
         own = {name: getattr(self, name) for name in self.__slots__ if name != "learning"}
         return {**self.learning, **own}
 
@@ -50,13 +50,13 @@ def train_step(
     world: World = World(),  # noqa: B008 - without state
     rehearsal: bool = False,
 ) -> tuple[StepResult, Learner]:
-    """Advantages, a gradient, a moved policy: by one pass over the batch, or by those of PPO.
+    """Computes advantages and gradients, and updates the policy. PPO may make several passes over the batch.
 
-    The learner that comes back is the one to commit. `dropped_zero_variance` counts the groups that dynamic
-    sampling threw away for this batch. A `rehearsal` computes everything and moves nothing.
+    Returns the statistics and the learner to commit. `dropped_zero_variance` is how many groups dynamic
+    sampling dropped for this batch. With `rehearsal`, everything is computed but the policy is not changed.
 
     Raises:
-        ArithmeticError: a number that came in, the loss or the gradient is not finite; it names the groups.
+        ArithmeticError: an input, the loss or the gradient is not finite; the message names the groups.
     """
     started = time.perf_counter()
     batch = prepare(groups, version=step, settings=settings, averages=learner.averages)

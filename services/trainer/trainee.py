@@ -1,6 +1,6 @@
-"""A policy with what moves it, in every process the same: learning, loading a commit, the files of the next.
+"""The policy and its optimizer in a training process: loads commits, trains, and provides a commit's files.
 
-`Leader` is rank 0's: it has the others do the same at the same time.
+All processes have a `Trainee`. `Leader` is used by rank 0, and makes the other processes do the same.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from services.trainer.versions.tensor_file import Content
 
 @dataclass(frozen=True, slots=True)
 class Trainee:
-    """Made in the thread that trains."""
+    """A policy with its optimizer. Must be created in the thread that trains."""
 
     settings: TrainerSettings
     policy: Policy
@@ -32,22 +32,22 @@ class Trainee:
 
     @classmethod
     def of(cls, settings: TrainerSettings, policy: Policy, world: World) -> "Trainee":
-        """With a new optimizer."""
+        """Creates a trainee with a new optimizer."""
         if policy.device.type == "cuda":
-            torch.cuda.set_device(policy.device)  # threads do not inherit it
+            torch.cuda.set_device(policy.device)  # a thread does not inherit the device
         optimizer = adam.build(
             policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
         )
         return cls(settings, policy, optimizer, world)
 
     def load(self, folder: Path) -> None:
-        """Takes weights and moments of a commit; of old ones the moments are gone, and begin anew."""
+        """Loads the weights of a commit, and Adam's moments if they exist: old commits have none."""
         self.policy.load_version(folder)
         if (folder / adam.FILE).exists():
             adam.restore(self.optimizer, folder)
 
     def files(self) -> dict[str, Content]:
-        """What a commit holds of it, by file name."""
+        """The contents of a commit's files, by file name."""
         return {**self.policy.version_files(), adam.FILE: adam.dump(self.optimizer)}
 
     def learn(
@@ -59,8 +59,8 @@ class Trainee:
         dropped_zero_variance: int,
         rehearsal: bool = False,
     ) -> tuple[StepResult, Learner]:
-        """One step on a batch: see `step.train_step`; before it, one group of it is scored once more."""
-        self.optimizer.zero_grad(set_to_none=True)  # a step that failed leaves its gradients
+        """One step on a batch (see `step.train_step`). Before it, `rescoring.mismatch` checks one group."""
+        self.optimizer.zero_grad(set_to_none=True)  # a failed step may have left gradients
         measured = {} if rehearsal else mismatch(self.policy, groups, step=step, settings=self.settings)
         result, learner = train_step(
             self.policy,
@@ -78,18 +78,18 @@ class Trainee:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Rank 0's trainee, and through it everybody's."""
+    """Rank 0's trainee. Each call also makes the trainees of the other processes do the same."""
 
     own: Trainee
 
     def begin(self, folder: Path) -> None:
-        """Brings the others to a commit that rank 0 has loaded or made."""
+        """Makes the other processes load a commit that rank 0 has loaded or written."""
         self.own.world.call(
             lambda: orders.encode(orders.Begin(str(folder), self.own.settings.model_dump(mode="json")))
         )
 
     def files(self) -> dict[str, Content]:
-        """As `Trainee.files`. The others take part while rank 0 writes them, in their order."""
+        """As `Trainee.files`. With sharding, the other processes take part while rank 0 writes the files."""
         if self.own.settings.sharding != "none":
             self.own.world.call(lambda: orders.encode(orders.Files()))
         return self.own.files()

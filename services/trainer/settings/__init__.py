@@ -1,4 +1,4 @@
-"""Settings of the trainer's commands. Light: no torch here, so that `--help` answers at once."""
+"""Settings of the trainer's commands. Nothing here imports torch, so that `--help` is fast."""
 
 from services.trainer.settings.fitting import FitSettings
 from services.trainer.settings.objective import (

@@ -1,11 +1,11 @@
-"""What moves the weights: settings that the trainer of a run and the commands on files share."""
+"""Optimizer settings shared by the trainer and by the commands that train on files."""
 
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator
 
 AdamBits = Annotated[Literal[32, 8], BeforeValidator(int)]
-"""Of Adam's moments; an environment variable is a text."""
+"""Bits of Adam's moments. The validator converts the text of an environment variable."""
 
 LrSchedule: TypeAlias = Literal["constant", "linear", "cosine"]
-"""What follows the warm-up."""
+"""The learning rate's schedule after the warm-up."""

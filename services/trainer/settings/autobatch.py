@@ -11,19 +11,19 @@ from services.trainer.settings.run import TrainerSettings
 class AutobatchSettings(TrainerSettings):
     """Measure which batch of positions x completions fits into memory in one forward pass.
 
-    Runs real steps of the model from (2, G) upwards; stops near 85% of what is available. What the
-    trainer may be told, this may be told too; what has nothing to do with memory is passed over.
+    Runs real steps of the model with batches from (2, G) upwards, and stops near 85% of the available memory.
+    Accepts all settings of the trainer, and ignores those that do not affect memory.
     """
 
     model_config = SettingsConfigDict(env_prefix="AUTOBATCH_")
 
     run_dir: Path = Path()
-    """Receives memory_profiles.json."""
+    """Folder for memory_profiles.json."""
     group_size: int = Field(default=4, ge=2)
-    """Completions of each position."""
+    """Completions per position."""
     prompt_tokens: PositiveInt = 128
-    """Longest prompt."""
+    """Length of a prompt, in tokens."""
     completion_tokens: PositiveInt = 128
-    """Longest completion."""
+    """Length of a completion, in tokens."""
     most_positions: PositiveInt = 128
-    """Where the search ends."""
+    """Largest number of positions to try."""

@@ -1,4 +1,4 @@
-"""Names of devices."""
+"""Types of device settings."""
 
 import re
 from typing import Annotated
@@ -25,7 +25,7 @@ def _several(names: str) -> str:
 
 
 Device = Annotated[str, AfterValidator(_one)]
-"""`auto`, `cpu` or the index of a GPU; `cuda:0` is 0."""
+"""`auto`, `cpu` or the index of a GPU. `cuda:0` is converted to 0."""
 
 Devices = Annotated[str, AfterValidator(_several)]
-"""The same, or the indices of several GPUs with commas."""
+"""Like `Device`, or the indices of several GPUs, separated by commas."""

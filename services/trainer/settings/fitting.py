@@ -12,7 +12,7 @@ from services.trainer.settings.device import Device
 from services.trainer.settings.scoped import ADAPTER, ScopedSettings, When
 
 Place = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)]
-"""A path or a URL, in which a `Path` would fold the slashes."""
+"""A path or a URL. Not a `Path`, which would merge the slashes of a URL."""
 
 
 class FitSettings(ScopedSettings, PresetSettings):
@@ -23,41 +23,41 @@ class FitSettings(ScopedSettings, PresetSettings):
     model: Path
     """Model to start from: a directory or a Hugging Face id."""
     data: Place
-    """What to learn from."""
+    """Training data."""
     out: Path
-    """Receives model/, metrics.jsonl and the checkpoint."""
+    """Folder for model/, metrics.jsonl and the checkpoint."""
     steps: PositiveInt = 2000
     """Optimizer steps."""
     batch_size: PositiveInt = 128
-    """Examples a step."""
+    """Examples per step."""
     lr: PositiveFloat = 2e-3
-    """Peak learning rate: warm-up, then cosine."""
+    """Peak learning rate. The schedule is a linear warm-up, then cosine."""
     warmup_steps: NonNegativeInt = 100
     """Steps of linear warm-up."""
     weight_decay: NonNegativeFloat = 0.01
-    """AdamW's."""
+    """Weight decay of AdamW."""
     adam_bits: AdamBits = 32
-    """Of Adam's moments; 8 needs bitsandbytes and takes a quarter of their memory."""
+    """Bits of Adam's moments. 8 needs bitsandbytes and takes a quarter of their memory."""
     max_grad_norm: PositiveFloat = 1.0
     """Gradients are clipped to this norm."""
     max_length: PositiveInt = 384
-    """Longest example, in tokens."""
+    """Maximum length of an example, in tokens."""
     row_tokens: NonNegativeInt = 0
-    """Packs the examples of a step into rows of so many tokens, apart from each other; 0: one a row."""
+    """Pack the examples of a step into rows of this many tokens, without mutual attention. 0: one per row."""
     micro_batch_tokens: NonNegativeInt = 0
-    """Padded tokens a forward pass; fewer accumulate more passes, with the same gradient. 0: one pass."""
+    """Padded tokens per forward pass. Smaller values need more passes; the gradient is the same. 0: one."""
     eval_every: PositiveInt = 500
-    """Steps between evaluations on held-out examples; the last step is always evaluated."""
+    """Steps between evaluations on held-out examples. The last step is always evaluated."""
     eval_examples: PositiveInt = 1024
-    """Held-out examples an evaluation looks at, at most."""
+    """Maximum number of held-out examples per evaluation."""
     lora_rank: NonNegativeInt = 0
-    """Trains a LoRA adapter of this rank; 0 trains all weights."""
+    """Train a LoRA adapter of this rank. 0 trains all weights."""
     lora_alpha: PositiveInt = 32
-    """Scale of the adapter is alpha over rank."""
+    """The adapter is scaled by alpha / rank."""
     lora_targets: str = "all-linear"
-    """Modules that get an adapter, with commas; never the head or the embeddings."""
+    """Modules that get an adapter, separated by commas; never the head or the embeddings."""
     seed: int = 0
-    """Of the order of the examples, and of new weights."""
+    """Seed of the order of the examples and of new weights."""
     bf16: bool = True
     """Matrix products in bfloat16."""
     compile: bool = False
@@ -67,23 +67,23 @@ class FitSettings(ScopedSettings, PresetSettings):
     device: Device = "auto"
     """`cpu`, the index of a GPU, or `auto`."""
     threads: NonNegativeInt = 0
-    """CPU threads; 0 leaves torch's choice."""
+    """CPU threads. 0 uses torch's default."""
     save_every: PositiveInt = 500
     """Steps between checkpoints."""
     save_dtype: Literal["bfloat16", "float32"] = "bfloat16"
-    """Of the exported weights."""
+    """Data type of the exported weights."""
 
     mlflow: bool = False
-    """Log to MLflow: to MLFLOW_TRACKING_URI, else to files in mlruns/ beside the run's folder."""
+    """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
 
     def fingerprint(self) -> dict[str, str]:
-        """What must not change when a run resumes."""
+        """The settings that must not change when a run is resumed."""
         free = {"out", "device", "threads", "save_every", "save_dtype", "eval_every", "eval_examples"}
         free |= {"preset", "dry_run", "mlflow"}
-        free |= {"data", "eval_data"}  # whose bytes count: see `fitting.setup`
+        free |= {"data", "eval_data"}  # compared by content: see `fitting.setup`
         return {name: _identity(value) for name, value in self.model_dump(exclude=free).items()}
 
 
 def _identity(value: Any) -> str:
-    """The same however a path is typed."""
+    """The value as text. Different spellings of the same path give the same text."""
     return str(value.resolve() if isinstance(value, Path) and value.exists() else value)

@@ -1,4 +1,4 @@
-"""Which objective the policy learns by, and the numbers of it."""
+"""Settings of the policy-gradient objective."""
 
 import logging
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cispo": {"ratio_cap": 5.0},
     "gspo": {"clip_low": 0.03, "clip_high": 0.04, "loss_weights": "sequence"},
 }
-"""What an objective's paper sets otherwise than GRPO; a setting given by name wins over it.
+"""The defaults of each objective that differ from GRPO's. A setting given by the user takes precedence.
 
-Sources: dr-grpo arXiv 2503.20783, dapo 2503.14476; cispo's cap is that of ScaleRL (2510.13786), for
-MiniMax-M1 (2506.13585) names none. gspo's paper (2507.18071, section 5.1) clips at 3e-4 and 4e-4, within one
-batch of rollouts; groups of earlier versions lie farther off: README.md has the measurement.
+Sources: dr-grpo arXiv 2503.20783, dapo 2503.14476. cispo's cap is that of ScaleRL (2510.13786), because
+MiniMax-M1 (2506.13585) gives none. gspo's paper (2507.18071, section 5.1) clips at 3e-4 and 4e-4, within one
+batch of rollouts. Groups of earlier versions have larger ratios; README.md has the measurement.
 """
 
 
@@ -38,9 +38,9 @@ _PENALISED = When("kl", ("k1", "k2", "k3", "forward", "reverse", "symmetric"))
 _PPO = PpoSettings.model_fields.keys() - RunSettings.model_fields.keys()
 
 _NARROW_GSPO_CLIP = 0.003
-"""Of groups one version old most completions lie outside of such a range."""
+"""With a range this narrow, most completions of groups one version old are clipped."""
 _WIDE_GSPO_CLIP = 0.2
-"""Ratios of whole completions hardly ever leave such a range."""
+"""With a range this wide, ratios of whole completions are almost never clipped."""
 
 
 class ObjectiveSettings(ScopedSettings, PpoSettings):
@@ -55,7 +55,7 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
         "normalise": _OF_GROUPS,
         "baseline_decay": When("baseline", ("ema", "adaptive")),
         "loss_constant": When("loss_weights", ("constant",)),
-        # Under the other baselines groups of equal rewards teach something too.
+        # With the other baselines, groups of equal rewards have a gradient too.
         "dynamic_sampling": When("baseline", ("group-mean", "leave-one-out")),
         "dynamic_sampling_limit": When("dynamic_sampling", (True,)),
         "kl_coefficient": _PENALISED,
@@ -69,63 +69,63 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
     moved: ClassVar[frozenset[str]] = frozenset(name for defaults in DEFAULTS.values() for name in defaults)
 
     objective: ObjectiveName = "grpo"
-    """Surrogate loss; it also sets the defaults of the settings below that its paper sets."""
+    """Surrogate loss. It also changes the defaults of some settings below to those of its paper."""
     clip_low: PositiveFloat = 0.2
     """grpo, dr-grpo, dapo, gspo, ppo: importance ratios are clipped to [1 - clip_low, 1 + clip_high]."""
     clip_high: PositiveFloat = 0.28
     """See clip_low."""
     dual_clip: NonNegativeFloat = 3.0
-    """grpo, dr-grpo, dapo, gspo, ppo: the most that a ratio counts where the advantage is negative, so that
-    no stale token outweighs the batch; above 1, or 0 for no bound."""
+    """grpo, dr-grpo, dapo, gspo, ppo: upper bound of the importance ratio if the advantage is negative, so
+    that no stale token dominates the batch. Above 1, or 0 for no bound."""
     ratio_cap: PositiveFloat = 2.0
-    """cispo, reinforce: importance ratios are cut off above this."""
+    """cispo, reinforce: upper bound of the importance ratio."""
     baseline: Baseline = "group-mean"
-    """What is subtracted from a reward to make an advantage."""
+    """Baseline that is subtracted from a reward to get the advantage."""
     baseline_decay: float = Field(default=0.9, ge=0.0, lt=1.0)
-    """Of the moving averages behind the baselines ema and adaptive, a step."""
+    """Decay per step of the moving averages of the baselines ema and adaptive."""
     normalise: bool = True
     """Divide advantages by the standard deviation of the rewards."""
     loss_weights: LossWeights = "token"
-    """Every token counts the same; every sequence does; or a constant divides, whatever the lengths are."""
+    """Weights of the loss: equal per token, equal per sequence, or the sum divided by a constant."""
     loss_constant: NonNegativeInt = 0
-    """Tokens a completion for the weights `constant`; 0 takes the rollouts' token limit."""
+    """Tokens per completion for --loss-weights constant. 0 uses the rollouts' token limit."""
     mask_truncated: bool = True
-    """Completions cut at the token limit carry no loss."""
+    """Exclude completions that were cut at the token limit from the loss."""
     dynamic_sampling: bool = False
-    """Drop groups whose rewards are all equal and wait for others."""
+    """Drop groups whose rewards are all equal, and wait for others."""
     dynamic_sampling_limit: PositiveInt = 4
-    """Batches' worth of groups to drop for one batch at most; what then comes is trained on."""
+    """Maximum number of groups to drop for one batch, in batches. Later groups are trained on."""
 
     kl: KlKind = "none"
-    """Penalty on leaving the base model; forward is D(policy || base), reverse D(base || policy)."""
+    """KL penalty to the base model. forward is D(policy || base), reverse is D(base || policy)."""
     kl_coefficient: PositiveFloat = 0.02
-    """Weight of the penalty; where the schedules adaptive and smooth begin."""
+    """Weight of the KL penalty. The initial weight for the schedules adaptive and smooth."""
     kl_schedule: KlSchedule = "fixed"
-    """How the coefficient moves: not at all, up to its value, or after kl_target."""
+    """Schedule of the coefficient: fixed, warmup (rises to its value), adaptive or smooth (see kl_target)."""
     kl_warmup_steps: PositiveInt = 100
-    """Steps in which the schedule warmup reaches the coefficient."""
+    """Steps until --kl-schedule warmup reaches the coefficient."""
     kl_target: PositiveFloat = 0.05
-    """D(policy || base) in nats a token that the schedules adaptive and smooth aim at."""
+    """Target of D(policy || base) for the schedules adaptive and smooth, in nats per token."""
     kl_report_every: NonNegativeInt = 10
-    """Steps between measurements of D(policy || base) when there is no penalty; 0 never measures."""
+    """Steps between measurements of D(policy || base) if there is no penalty. 0 turns them off."""
 
     collapse_share: float = Field(default=0.9, gt=0.0, le=1.0)
-    """Alarm when at least this share of the groups has rewards that are all equal ..."""
+    """Warn if at least this share of the groups has rewards that are all equal ..."""
     collapse_steps: PositiveInt = 10
-    """... for so many steps on end."""
+    """... for this many steps in a row."""
 
     def measures_kl(self, step: int) -> bool:
-        """Whether step `step`, counted from 0, scores the reference too."""
+        """Whether step `step`, counted from 0, also scores the reference model."""
         return self.kl != "none" or (self.kl_report_every > 0 and step % self.kl_report_every == 0)
 
     @classmethod
     def own_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The objective's."""
+        """The defaults of the objective, from `DEFAULTS`."""
         return DEFAULTS.get(str(values.get("objective", "grpo")), {})
 
     @classmethod
     def of_preset(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
-        """Under another objective than the preset's, its numbers for that one do not count."""
+        """Ignores a preset's values for its objective if another objective was chosen."""
         theirs = values.get("objective", "grpo")
         if stronger.get("objective", theirs) == theirs:
             return dict(values)

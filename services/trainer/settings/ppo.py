@@ -1,4 +1,4 @@
-"""Settings of PPO: a learned baseline for every token instead of the group's mean."""
+"""Settings of PPO, which learns a baseline for each token instead of using the group's mean."""
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -6,21 +6,21 @@ from rookery.settings import RunSettings
 
 
 class PpoSettings(RunSettings):
-    """Read with `--objective ppo` alone; others count there, too: see `objective`."""
+    """Settings used only with `--objective ppo`. It also uses settings of `objective`."""
 
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
-    """ppo: discount a token."""
+    """ppo: discount factor per token."""
     gae_lambda: float = Field(default=0.95, ge=0.0, le=1.0)
-    """ppo: between the values' word (0) and the rewards' (1)."""
+    """ppo: lambda of generalised advantage estimation, from 0 (rely on the values) to 1 (on the rewards)."""
     whiten: bool = True
-    """ppo: advantages of a batch get mean 0 and deviation 1."""
+    """ppo: normalise the advantages of a batch to mean 0 and standard deviation 1."""
     value_clip: NonNegativeFloat = 0.2
-    """ppo: values may move so far from those of before the step; 0 lets them."""
+    """ppo: how far values may move from those before the step. 0 for no limit."""
     value_coefficient: PositiveFloat = 0.5
     """ppo: weight of the value loss."""
     entropy_coefficient: NonNegativeFloat = 0.0
     """ppo: weight of the entropy bonus."""
     ppo_epochs: PositiveInt = 1
-    """ppo: times that a batch is gone through."""
+    """ppo: passes over each batch."""
     ppo_mini_batches: PositiveInt = 1
-    """ppo: optimizer steps of each time; groups are dealt out anew."""
+    """ppo: optimizer steps per pass. The groups are shuffled for each pass."""

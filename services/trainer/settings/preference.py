@@ -1,4 +1,4 @@
-"""Settings of what learns from preference pairs, and of the server of a reward model."""
+"""Settings of the commands that train on preference pairs, and of the reward model's server."""
 
 from pathlib import Path
 from typing import Literal
@@ -15,48 +15,48 @@ class PairSettings(FitSettings):
     """Training on preference pairs."""
 
     data: Place
-    """pairs.parquet of `rookery data pairs`, or JSON lines of the same: prompt, chosen, rejected. A path, or
+    """pairs.parquet of `rookery data pairs`, or JSON lines with prompt, chosen and rejected. A path, or
     s3://bucket/key."""
     held_out: float = Field(default=0.1, gt=0.0, lt=1.0)
-    """Share of the games, or of the positions where no game is named, that is only evaluated on."""
+    """Share of the games (or of the positions, if no games are named) that is used only for evaluation."""
     steps: PositiveInt = 1000
     """Optimizer steps."""
     batch_size: PositiveInt = 64
-    """Pairs a step."""
+    """Pairs per step."""
     eval_every: PositiveInt = 200
-    """Steps between evaluations on held-out pairs; the last step is always evaluated."""
+    """Steps between evaluations on held-out pairs. The last step is always evaluated."""
 
 
 class RewardModelSettings(PairSettings):
-    """A reward model: a number for an answer, such that the chosen of a pair has the higher one."""
+    """Train a reward model: it gives the chosen answer of a pair a higher reward than the rejected one."""
 
     model_config = SettingsConfigDict(env_prefix="REWARD_MODEL_")
 
     lr: PositiveFloat = 5e-4
-    """Peak learning rate: warm-up, then cosine."""
+    """Peak learning rate. The schedule is a linear warm-up, then cosine."""
     margin: NonNegativeFloat = 0.0
-    """Lead that the chosen must have for a gap of 1 in win probability; 0 keeps probabilities calibrated."""
+    """Lead of the chosen answer required for a gap of 1 in win probability. 0 keeps the model calibrated."""
     save_dtype: Literal["bfloat16", "float32"] = "float32"
-    """Of the exported weights."""
+    """Data type of the exported weights."""
 
 
 class DpoSettings(PairSettings):
-    """Direct preference optimisation of an adapter against its own base."""
+    """Train an adapter by direct preference optimisation (DPO). The base model is the reference."""
 
     model_config = SettingsConfigDict(env_prefix="DPO_")
 
     lr: PositiveFloat = 2e-4
-    """Peak learning rate: warm-up, then cosine."""
+    """Peak learning rate. The schedule is a linear warm-up, then cosine."""
     lora_rank: PositiveInt = 16
-    """Rank of the adapter; without it, the base is the reference."""
+    """Rank of the adapter. The model without the adapter is the reference."""
     beta: PositiveFloat = 0.1
-    """How dearly leaving the reference is paid: small values let the policy go far."""
+    """Weight of the KL constraint to the reference. Small values let the policy move far away."""
     label_smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
-    """Share of pairs believed to be the wrong way round."""
+    """Assumed share of pairs whose chosen and rejected answers are swapped."""
 
 
 class RewardServerSettings(Settings):
-    """Serves a reward model over HTTP."""
+    """Serve a reward model over HTTP."""
 
     model_config = SettingsConfigDict(env_prefix="REWARD_SERVER_")
 
@@ -67,11 +67,11 @@ class RewardServerSettings(Settings):
     port: Port = 8007
     """HTTP port; 0 picks a free one."""
     rows: PositiveInt = 8
-    """Answers a forward pass. Each pass has all of them, filled up or not: so no answer's score depends on
-    what was asked beside it."""
+    """Answers per forward pass. Every pass is padded to this number, so that an answer's score does not
+    depend on the other answers in the pass."""
     queue: PositiveInt = 4096
-    """Answers that may wait before callers are told to come back."""
+    """Maximum number of waiting answers. Beyond it, callers are told to retry later."""
     device: Device = "auto"
     """`cpu`, the index of a GPU, or `auto`."""
     threads: NonNegativeInt = 0
-    """CPU threads; 0 leaves torch's choice."""
+    """CPU threads. 0 uses torch's default."""

@@ -16,7 +16,7 @@ from services.trainer.settings.objective import ObjectiveSettings
 from services.trainer.settings.scoped import ADAPTER, When
 
 _LEAST_ADAPTERS = 8
-"""More than the servers have slots: vLLM reads an evicted adapter again from disk, and dies without it."""
+"""More than the servers have slots. vLLM reads evicted adapters again from disk, and dies without them."""
 
 
 def _auto_is_0(value: object) -> object:
@@ -27,7 +27,7 @@ Sharding: TypeAlias = Literal["none", "fsdp2"]
 
 
 class TrainerSettings(ObjectiveSettings, PresetSettings):
-    """Policy gradient on the groups of a run's `traces` stream."""
+    """Train a policy by policy gradient on the groups of a run's `traces` stream."""
 
     model_config = SettingsConfigDict(env_prefix="TRAINER_")
     reading: ClassVar[Mapping[str, When]] = {
@@ -37,69 +37,69 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     }
 
     model: Path
-    """Base model, a directory or a Hugging Face id: the one the inference servers were started with."""
+    """Base model: a directory or a Hugging Face id. Must be the model of the inference servers."""
     run_dir: Path
-    """Receives metrics.jsonl and adapters/policy-v000000 and onwards."""
+    """Folder for metrics.jsonl and the versions (adapters/policy-v000000, ...)."""
     inference_urls: str = "http://127.0.0.1:8000"
-    """Servers to reload, separated by commas."""
+    """Inference servers that load new versions, separated by commas."""
     host: str = "127.0.0.1"
     """Address of probes and metrics."""
     port: Port = 8003
     """Port of probes and metrics."""
     device: Devices = "auto"
-    """`cpu`, the index of a GPU, or `auto`; with several processes the indices of theirs, with commas."""
+    """`cpu`, the index of a GPU, or `auto`. With several processes, the indices of all, with commas."""
     threads: NonNegativeInt = 0
-    """CPU threads; 0 takes half of the cores: vLLM and Stockfish want the others."""
+    """CPU threads. 0 uses half of the cores and leaves the others to vLLM and Stockfish."""
 
     max_steps: NonNegativeInt = 0
-    """Ends the run after so many optimizer steps; 0 goes on."""
+    """Stop after this many optimizer steps. 0 for no limit."""
     from_version: NonNegativeInt | None = None
-    """Go back to this version and train on from it, under the next free number; later ones are given up."""
+    """Go back to this version and continue from it under the next free number. Later ones are discarded."""
     rest: bool = False
-    """After the last step go on answering probes, for a supervisor that starts again whatever ends."""
+    """Keep answering probes after the last step, for supervisors that restart every process that ends."""
     batch_groups: PositiveInt = 32
-    """Groups a step; the rollouts' admission must be told the same."""
+    """Groups per step. The rollouts must have the same value."""
     max_staleness: NonNegativeInt = 4
-    """Groups more versions behind than this are dropped, and counted."""
+    """Groups that are more versions behind than this are dropped, and counted."""
     lr: PositiveFloat = 1e-3
     """Learning rate after the warm-up."""
     warmup_steps: NonNegativeInt = 5
     """Steps of linear warm-up."""
     lr_schedule: LrSchedule = "constant"
-    """What follows: nothing, or a fall to a hundredth until `max_steps`."""
+    """Schedule after the warm-up: constant, or a decrease to a hundredth until --max-steps."""
     max_grad_norm: PositiveFloat = 1.0
     """Gradients are clipped to this norm."""
 
     lora_rank: NonNegativeInt = 16
-    """Rank of the adapter; vLLM must be started with at least this. 0 trains all weights, of a GPT-2."""
+    """Rank of the adapter. vLLM must be started with at least this rank. 0 trains all weights of a GPT-2."""
     lora_alpha: PositiveInt = 32
-    """Scale of the adapter is alpha over rank."""
+    """The adapter is scaled by alpha / rank."""
     lora_targets: str = "all-linear"
-    """Modules that get an adapter, with commas; never the head or the embeddings."""
+    """Modules that get an adapter, separated by commas; never the head or the embeddings."""
     int8_base: bool = False
-    """The base's linear layers in 8 bits: half of the memory, or a quarter on a CPU; needs bitsandbytes."""
+    """Keep the base's linear layers in 8 bits: half the memory, or a quarter on a CPU. Needs bitsandbytes."""
     micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192
-    """Tokens a forward pass; smaller accumulates more passes, with the same gradient. `auto`, or 0, measures
-    what fits into memory."""
+    """Tokens per forward pass. Smaller values need more passes, with the same gradient. `auto`, or 0,
+    measures what fits into memory."""
     row_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 0
-    """Most tokens of a prompt and those of its completions that share its work. `auto`, or 0: as many as a
-    forward pass has, so that a prompt is computed once."""
+    """Maximum tokens of a row: a prompt with completions that share its computation. `auto`, or 0: as many as
+    a forward pass has, so that a prompt is computed once."""
     gradient_checkpointing: bool = False
     """Recompute activations instead of keeping them."""
 
     adam_bits: AdamBits = 32
-    """Of Adam's moments; 8 needs bitsandbytes and takes a quarter of their memory."""
+    """Bits of Adam's moments. 8 needs bitsandbytes and takes a quarter of their memory."""
     offload: bool = False
     """Keep Adam's moments off the GPU between steps."""
     sharding: Sharding = "none"
-    """Of several processes: each has all weights, or `fsdp2`: a part of them."""
+    """With several processes, each has all weights (`none`) or a part of them (`fsdp2`)."""
     mlflow: bool = False
-    """Log to MLflow: to MLFLOW_TRACKING_URI, else to files in mlruns/ beside the run's folder."""
+    """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
     seed: int = 0
-    """Of the adapter's first weights."""
+    """Seed of the adapter's initial weights."""
     keep: int = Field(default=20, ge=3)
-    """Newest versions kept on disk, at least 8 of adapters, and those that groups may still be of; version 0
-    and every hundredth stay for ever."""
+    """Number of newest versions to keep on disk (at least 8 if they are adapters). More are kept if groups
+    may still be of them. Version 0 and every hundredth version are always kept."""
 
     @model_validator(mode="after")
     def _served_adapters_stay(self) -> Self:
@@ -131,7 +131,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
 
     @property
     def adapters_dir(self) -> Path:
-        """Where versions are committed; the inference servers' adapter root."""
+        """The folder of the committed versions, which is the inference servers' adapter root."""
         return (self.run_dir / "adapters").absolute()
 
     @cached_property
@@ -143,7 +143,7 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
         return identity(str(self.model))
 
     def fingerprint(self) -> dict[str, str]:
-        """What must not change when a run resumes."""
+        """The settings that must not change when a run is resumed."""
         fields = ("lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
         own = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
         critic = {"critic": "value head"} if self.objective == "ppo" else {}

@@ -1,8 +1,8 @@
-"""Settings that count only where others have certain values.
+"""Settings that have an effect only if other settings have certain values.
 
-A setting that a user gives and nothing reads is a misunderstanding, and refused. One that a preset or an
-objective's own defaults bring is no more than a default, and not taken; nor is what a file says that would
-hold without it, for it may be a file that --dry-run has printed whole. Arguments in code are left alone.
+If a user gives a setting that has no effect, that is an error. If it comes from a preset or an objective's
+defaults, it is ignored. It is also ignored if it comes from a TOML file but equals the value that would hold
+without the file, because the file may be complete output of --dry-run. Arguments in code are not checked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,19 +18,19 @@ from rookery.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """`setting` is one of `among`; without these, it is anything but `but`."""
+    """The condition that `setting` is one of `among` or, if `among` is empty, none of `but`."""
 
     setting: str
     among: tuple[Any, ...] = ()
     but: tuple[Any, ...] = ()
 
     def holds(self, settings: Settings) -> bool:
-        """Whether it is so."""
+        """Whether the condition is true."""
         value = getattr(settings, self.setting)
         return value in self.among if self.among else value not in self.but
 
     def __str__(self) -> str:
-        """As flags, in the words of an error."""
+        """The condition as flags, for error messages."""
         if not self.among:
             return " ".join(
                 [_flag(self.setting), *(f"other than {value}" for value in self.but if value is not None)]
@@ -46,25 +46,25 @@ ADAPTER = {name: When("lora_rank", but=(0,)) for name in ("lora_alpha", "lora_ta
 
 
 class ScopedSettings(Settings):
-    """Settings with a table of what is read when. Numbers are finite: what learns from infinity is NaN."""
+    """Settings with a table of the conditions under which they have an effect. Numbers must be finite."""
 
     model_config = SettingsConfigDict(allow_inf_nan=False)
 
     reading: ClassVar[Mapping[str, When]] = {}
-    """By setting; one that is not here is always read. What `When` names may itself be here."""
+    """Conditions by setting. Settings that are not here always have an effect. Conditions can be chained."""
 
     moved: ClassVar[frozenset[str]] = frozenset()
-    """Settings whose defaults `own_defaults` may give."""
+    """Settings whose defaults `own_defaults` may change."""
 
     @classmethod
     def own_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Defaults that follow from other values, as yet unchecked."""
+        """Defaults that depend on other values, which are not validated yet."""
         del values
         return {}
 
     @classmethod
     def of_file(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
-        """Without what presets and defaults say as well, where other settings decide on it."""
+        """Leaves out conditional settings whose value equals that of the preset or the defaults."""
         name = stronger.get("preset", values.get("preset"))
         preset = cls.of_preset(cls.preset_values(name), stronger=values) if name else {}
         fields = {name: cls.model_fields[name].default for name in cls.reading.keys() | cls.moved}
@@ -72,7 +72,7 @@ class ScopedSettings(Settings):
         return {name: value for name, value in values.items() if name not in fields or value != weaker[name]}
 
     def unread(self) -> dict[str, str]:
-        """What nothing reads, with the settings at fault: `--objective grpo`."""
+        """Settings without effect, with the settings that cause it, such as `--objective grpo`."""
         return {
             name: " and ".join(_said(when.setting, getattr(self, when.setting)) for when in unmet)
             for name in self.reading
@@ -80,7 +80,7 @@ class ScopedSettings(Settings):
         }
 
     def _unmet(self, name: str) -> Iterator[When]:
-        """What would have to be otherwise for a setting to be read, from the root on."""
+        """The conditions of a setting that are not met, from the root of the chain on."""
         when = self.reading.get(name)
         if when is not None:
             yield from self._unmet(when.setting)
@@ -104,7 +104,7 @@ class ScopedSettings(Settings):
 
 
 def _said(name: str, value: Any) -> str:
-    """As on a command line."""
+    """A setting as a flag."""
     if isinstance(value, bool):
         return _flag(name if value else f"no_{name}")
     return f"no {_flag(name)}" if value is None else f"{_flag(name)} {value}"

@@ -21,10 +21,10 @@ class SftSettings(FitSettings):
     }
 
     data: Place
-    """JSON lines of {"messages": [...]}, the assistant last; or Parquet, with columns messages, or prompt
-    and answer, or prompt and chosen. A path, or s3://bucket/key."""
+    """JSON lines of {"messages": [...]} that end with the assistant's; or Parquet with the columns messages,
+    or prompt and answer, or prompt and chosen. A path, or s3://bucket/key."""
     eval_data: Place | None = None
-    """Examples of the same form to evaluate on: their loss and perplexity go into metrics.jsonl."""
+    """Examples in the same format for evaluation. Their loss and perplexity are written to metrics.jsonl."""
     attention: Literal["sdpa", "eager"] = "sdpa"
-    """torch's fused kernel, or plain products: these are faster on a CPU for short examples, and take memory
-    with the square of the length."""
+    """sdpa: torch's fused kernel. eager: plain matrix products, which are faster on a CPU for short examples,
+    but need memory proportional to the square of the length."""

@@ -1,4 +1,4 @@
-"""Shape of rook-tiny."""
+"""Settings of a new rook-tiny model."""
 
 from pathlib import Path
 
@@ -9,23 +9,23 @@ from rookery.settings import Settings
 
 
 class TinySettings(Settings):
-    """Shape of a randomly initialised rook-tiny."""
+    """Write a randomly initialised rook-tiny model of the given shape."""
 
     model_config = SettingsConfigDict(env_prefix="TINY_")
 
     out: Path
     """Directory to write."""
     seed: int = 0
-    """Of the weights."""
+    """Seed of the weights."""
     hidden_size: PositiveInt = 128
-    """Width."""
+    """Width of the hidden layers."""
     layers: PositiveInt = 4
-    """Depth."""
+    """Number of layers."""
     intermediate_size: PositiveInt = 384
     """Width of the MLP."""
     heads: PositiveInt = 4
-    """Attention heads; half as many for keys and values."""
+    """Attention heads. There are half as many for keys and values."""
     head_dim: PositiveInt = 32
     """Width of a head."""
     pieces: bool = False
-    """A token for each piece on each square, for the prompt style mover-twice."""
+    """Use one token for each piece on each square, for the prompt style mover-twice."""
