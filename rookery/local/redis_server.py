@@ -28,7 +28,13 @@ def find_redis_server() -> str:
 
 
 def redis_argv(folder: Path, port: int) -> tuple[str, ...]:
-    """A Redis that keeps every write of the run in `folder`: at most the last second is lost in a crash."""
+    """A Redis that keeps every write of the run in `folder`: at most the last second is lost in a crash.
+
+    Raises:
+        SetupError: there is no Redis server, or no bash to start it with.
+    """
+    if shutil.which("bash") is None:
+        raise SetupError("no bash, which starts Redis: install it, or name a running Redis with --redis-url")
     folder.mkdir(parents=True, exist_ok=True)
     server = find_redis_server()
     return (
