@@ -31,8 +31,10 @@ def redis_argv(folder: Path, port: int) -> tuple[str, ...]:
     """The command line of a Redis that keeps its data in `folder`. A crash loses at most the last second.
 
     Raises:
-        SetupError: there is no Redis server.
+        SetupError: there is no Redis server, or no bash to start it with.
     """
+    if shutil.which("bash") is None:
+        raise SetupError("no bash, which starts Redis: install it, or name a running Redis with --redis-url")
     folder.mkdir(parents=True, exist_ok=True)
     server = find_redis_server()
     return (

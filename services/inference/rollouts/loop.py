@@ -197,9 +197,11 @@ class Loop:
         except Conflict as error:  # another reward replica may have the run's version
             self._conflicts_in_a_row += 1
             if self._conflicts_in_a_row > HOPELESS:
+                accepted = shlex.quote(group.reward_versions[0])
                 raise SetupError(
-                    f"{error}: let the reward service judge as before, or start the rollouts with "
-                    f"--accept-reward-version {shlex.quote(group.reward_versions[0])} to change it for good"
+                    f"{error}: let the reward service judge as before, or, to change it for good, start the "
+                    f"rollouts with --accept-reward-version {accepted} (`rookery up` with "
+                    f"--set rollouts.accept_reward_version={accepted})"
                 ) from error
             return await self._postpone(entry, error)
         self._deaths_in_a_row = self._conflicts_in_a_row = 0

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from launcher.redis_server import redis_argv
+from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from tests.conftest import REDIS_START_S, free_port
 from tests.integration.streams.test_streams import position
@@ -108,6 +109,12 @@ def test_a_file_that_is_damaged_further_up_is_left_to_redis(embedded: Embedded) 
     assert "whole transactions follow: left as it is" in (embedded.folder / "log").read_text()
     assert embedded.aof.read_bytes() == torn
     assert not list(embedded.aof.parent.glob("*.cut-at-*"))
+
+
+def test_a_machine_without_bash_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="no bash, which starts Redis"):
+        redis_argv(tmp_path / "redis", 6379)
 
 
 def test_a_sound_file_is_left_alone(embedded: Embedded) -> None:

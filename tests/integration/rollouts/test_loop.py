@@ -205,7 +205,7 @@ async def test_another_reward_version_than_the_run_s_is_refused_until_accepted(h
         await until(lambda: house.streams.counts().generated == 1)
     house.reward.versions = ("test-2",)
     feed(house.streams, 2)
-    said = "reward version 'test-1' so far.*has 'test-2': .*--accept-reward-version test-2 to change it"
+    said = "'test-1' so far.*has 'test-2': .*--accept-reward-version test-2 .*accept_reward_version=test-2"
     with pytest.raises(SetupError, match=said):
         async with house.running():
             await until(lambda: len(house.inference[0].requests) > 1 + loop_module.HOPELESS)
