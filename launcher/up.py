@@ -22,8 +22,8 @@ def up(given: UpSettings, console: Console) -> int:
         session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")
         if settings.from_version is not None:
             session.say(
-                f"goes back to version {settings.from_version}: later versions are given up, the groups that "
-                "they learned from stay counted as trained"
+                f"goes back to version {settings.from_version}, unless it has gone back to it before: later "
+                "versions are given up, the groups that they learned from stay counted as trained"
             )
         end = session.train()
         session.say(f"{end}; stopping")

@@ -1,7 +1,7 @@
 """Reads a stream as a consumer of a group: new entries, entries it already holds, and abandoned ones."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -31,13 +31,14 @@ class Reader(Link):
 
     def claim_idle(self, stream: str, *, group: str, consumer: str, idle_s: float) -> list[Entry]:
         """Takes over entries, at most 16, whose holder has been idle for `idle_s` and is considered dead."""
-        self._ensure_group(stream, group)
-        answer = self._call(
+        answer = self._of_group(
+            stream,
+            group,
             lambda: self._redis.xautoclaim(
                 self.key(stream), group, consumer, min_idle_time=int(idle_s * 1000), count=16
-            )
+            ),
         )
-        return [_entry(row) for row in cast(Any, answer)[1] if row[1]]
+        return [_entry(row) for row in answer[1] if row[1]] if answer else []
 
     def keep(self, stream: str, entry_ids: Sequence[str], *, group: str, consumer: str) -> None:
         """Resets the idle time of entries that this consumer still works on, so that no other claims them."""
@@ -54,19 +55,24 @@ class Reader(Link):
         self, stream: str, group: str, consumer: str, start: str, count: int, block_s: float | None
     ) -> list[Entry]:
         block = None if block_s is None else max(1, int(block_s * 1000))
+        rows = self._of_group(
+            stream,
+            group,
+            lambda: self._redis.xreadgroup(
+                group, consumer, {self.key(stream): start}, count=count, block=block
+            ),
+        )
+        return [_entry(row) for row in rows[0][1] if row[1]] if rows else []
+
+    def _of_group(self, stream: str, group: str, ask: Callable[[], object]) -> Any:
+        """The answer of a command that needs a consumer group; None if the group had to be created first."""
         try:
-            answer = self._call(
-                lambda: self._redis.xreadgroup(
-                    group, consumer, {self.key(stream): start}, count=count, block=block
-                )
-            )
+            return self._call(ask)
         except redis.ResponseError as error:
             if not str(error).startswith("NOGROUP"):
                 raise
             self._ensure_group(stream, group)
-            return []
-        rows = cast(Any, answer)
-        return [_entry(row) for row in rows[0][1] if row[1]] if rows else []
+            return None
 
     def _ensure_group(self, stream: str, group: str) -> None:
         """Creates the group, from the oldest entry on. It is missing at first, or if Redis lost its data."""
