@@ -1,6 +1,4 @@
-"""Writes and parses the text of RookWorld's two tasks.
-
-`P:` asks for candidate moves, their evaluations and the best move, and `A:` for the next state.
+"""Writes and parses RookWorld's `P:` lines (candidates, evaluations, best move) and `A:` lines (next state).
 
 Training data and model output use the same functions, so that the exact bytes are defined only once. Padding
 is part of the published text, but the parsers do not depend on it. This module handles only the text. Whether

@@ -1,6 +1,6 @@
 """Runs a service: uvicorn and grpc.aio in one process, with probes, metrics and a graceful shutdown.
 
-`fastapi` and `uvicorn` are imported inside the functions, so that importing this module is cheap.
+`fastapi` and `uvicorn` are imported in the functions that need them, so that importing this module is cheap.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ DRAIN_S = 10.0
 """How long a stopping service waits for requests in flight."""
 
 CONNECTION_AGE_S = 15.0
-"""After this time (+-10%), a gRPC client is asked to reconnect, because only then does it look for new
-replicas. Calls in progress finish on the old connection, however long they take."""
+"""After this time (+-10%) a gRPC client is asked to reconnect: only then does it look for new replicas. Calls
+in progress finish on the old connection, however long they take."""
 
 ReadyCheck = Callable[[], Awaitable[str | None]]
 """Returns None if the service is ready, else the reason why it is not."""
@@ -39,8 +39,7 @@ ReadyCheck = Callable[[], Awaitable[str | None]]
 HEALTH_S = 0.5
 """Seconds between two updates of the gRPC health status."""
 
-_QUOTED_CHARS = 200
-_QUOTED_ERRORS = 10
+_QUOTED_CHARS, _QUOTED_ERRORS = 200, 10
 
 
 @dataclass
@@ -97,12 +96,8 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
 
     def problem_response(body: dict[str, object], headers: dict[str, str]) -> JSONResponse:
-        return JSONResponse(
-            body,
-            status_code=int(str(body["status"])),
-            media_type="application/problem+json",
-            headers=headers,
-        )
+        status = int(str(body["status"]))
+        return JSONResponse(body, status, headers, media_type="application/problem+json")
 
     @app.exception_handler(RookeryError)
     async def rookery_error(request: Request, error: RookeryError) -> JSONResponse:
@@ -187,9 +182,8 @@ async def serve(service: Service) -> None:
     results = await asyncio.gather(*tasks, return_exceptions=True)
     if service.on_stop:
         await service.on_stop()
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+    if fault := next((result for result in results if isinstance(result, Exception)), None):
+        raise fault
 
 
 def bind(host: str, port: int, *, setting: str) -> socket.socket:

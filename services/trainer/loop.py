@@ -57,6 +57,7 @@ def train(
     intake = _intake(settings, policy, streams, commit, epoch=epoch, stopping=stopping)
     attempts = Attempts(settings.run_dir, leader)
     meter = Meter(policy.model, policy.device, devices=world.size)
+    passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     with (
         track(settings.run_dir, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
         Report(settings.run_dir, tracker) as report,
@@ -83,12 +84,7 @@ def train(
                 continue
             number = commit.version.number + 1
             row = describe_step(groups, result, version=number, dropped=intake.dropped)
-            row |= meter.row(
-                groups,
-                tokens=result.tokens,
-                train_s=phases["train"],
-                passes=settings.ppo_epochs if settings.objective == "ppo" else 1,
-            )
+            row |= meter.row(groups, tokens=result.tokens, train_s=phases["train"], passes=passes)
             with _timed(phases, "commit"):
                 commit = _commit(
                     settings,
