@@ -89,6 +89,7 @@ def teach(folder: Path, *, steps: int, batch: int = 16, seed: int = 0) -> Path:
     from transformers import AutoTokenizer
 
     from services.trainer.gpt2 import loader
+    from services.trainer.versions import tensor_file
 
     tokenizer, model = AutoTokenizer.from_pretrained(folder), loader.load(folder).train()
     rng = random.Random(seed)
@@ -116,5 +117,5 @@ def teach(folder: Path, *, steps: int, batch: int = 16, seed: int = 0) -> Path:
     torch.set_num_threads(threads)
     for name, data in loader.files(model).items():
         if name.endswith(".safetensors"):
-            (folder / name).write_bytes(data)
+            tensor_file.write(folder / name, data)
     return folder
