@@ -57,7 +57,7 @@ def run_ours(work: Workload, runs: Path, name: str) -> Ours:
         at_bound=(after.backpressure_s - before.backpressure_s) / watched_s,
         cpu_cores={n: (after.cpu_s[n] - before.cpu_s.get(n, 0.0)) / watched_s for n in after.cpu_s},
         age=statistics.fmean(row["age_mean"] for row in rows),
-        completions=sum(row["completions"] for row in rows),
+        completions=int(sum(row["completions"] for row in rows)),
     )
 
 
