@@ -6,7 +6,9 @@ parser alone, on every game, is the next better one; the limit is `zstd -dc`, wh
 decompress. Every piece of work runs in a process of its own, in turn, round by round; of each the best round
 counts, by the clock and by processor time, which strangers on the machine disturb less.
 
-The dump is synthetic: real moves, invented tags and clocks, in frames as Lichess's `pzstd` writes them.
+The dumps are synthetic: real moves, invented tags and clocks, in frames as Lichess's `pzstd` writes them.
+Besides the large one with clocks there is one of each other kind of file: rated games without comments,
+masters' short games in lines of 80 columns. `--file` measures other games instead, repeated to the size.
 """
 
 import argparse
@@ -22,21 +24,28 @@ from typing import Any
 
 import psutil
 
-from bench.data.dump import write_dump
+from bench.data.dump import Kind, write_again, write_dump
 
 GAMES = Path("samples/lichess.pgn.zst")
 MB = 1e6
 
 TARGET_PYTHON_CHESS = 100.0
-TARGET_LIMIT = 0.4
+TARGET_LIMIT = 0.3
 TARGET_MB = 300.0
+
+FILE_BYTES = 250_000_000
+
+_TASK = [sys.executable, "-m", "bench.data.task"]
 
 
 def main() -> int:
     options = _arguments()
     with tempfile.TemporaryDirectory(prefix="bench-data-", dir=options.folder) as folder:
-        dumps, size = _dumps(Path(folder), options.games, options.copies)
-        tasks = _tasks(dumps, options.jobs)
+        kinds, size = _kinds(Path(folder), options)
+        tasks = _beside_zstd(kinds)
+        if not options.kinds:
+            dumps, more = _dumps(Path(folder), options.games, options.copies)
+            tasks, size = _tasks(dumps, options.jobs) | tasks, more | size
         rounds = [{name: _run(argv) for name, argv in tasks.items()} for _ in range(options.rounds)]
     report = _report(rounds, size, options)
     print(json.dumps(report, indent=2))
@@ -51,6 +60,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--copies", type=int, default=10, help="times so many has the larger one")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes, where several")
+    parser.add_argument("--kinds", action="store_true", help="only files of every kind, beside zstd -dc")
+    parser.add_argument(
+        "--file", type=Path, nargs="+", default=(), help="games to repeat, a kind of their own"
+    )
     parser.add_argument("--folder", type=Path, help="for the dumps, about 0.6 GB (the temporary folder)")
     return parser.parse_args()
 
@@ -68,9 +81,32 @@ def _dumps(folder: Path, games: int, copies: int) -> tuple[dict[str, str], dict[
     }
 
 
+def _kinds(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Path], dict[str, float]]:
+    """A dump of each kind in one frame, and of each file that is named; with their sizes."""
+    paths, size = {}, {}
+    for kind in Kind:
+        paths[kind.value] = path = folder / f"{kind}.pgn.zst"
+        size[kind.value] = (
+            write_dump(path, GAMES, count=options.games, copies=3, framed=False, kind=kind) / MB
+        )
+    for file in options.file:
+        paths[name := file.name.partition(".")[0]] = path = folder / f"file-{file.name}.zst"
+        size[name] = write_again(path, file, size=FILE_BYTES) / MB
+    ratios = {f"{name} compressed_to": size[name] * MB / path.stat().st_size for name, path in paths.items()}
+    return paths, size | ratios
+
+
+def _beside_zstd(dumps: dict[str, Path]) -> dict[str, list[str]]:
+    return {
+        f"{what} {name}": [*argv, str(path)]
+        for name, path in dumps.items()
+        for what, argv in (("zstd -dc", ["zstd", "-dcq"]), ("sample", [*_TASK, "sample"]))
+    }
+
+
 def _tasks(dumps: dict[str, str], jobs: int) -> dict[str, list[str]]:
     """Command lines by name; the name ends in the dump that is read."""
-    task = [sys.executable, "-m", "bench.data.task"]
+    task = _TASK
     return {
         "zstd -dc large": ["zstd", "-dcq", dumps["large"]],
         "decompress large": [*task, "decompress", dumps["large"]],
@@ -118,18 +154,23 @@ def _report(
 ) -> dict[str, Any]:
     best = {name: _best([turn[name] for turn in rounds], name, size) for name in rounds[0]}
     several = f"sample, {options.jobs} processes large"
+    targets = {
+        f"one process, {name}, to zstd -dc": _target(best, f"sample {name}", f"zstd -dc {name}", TARGET_LIMIT)
+        for name in (task.removeprefix("zstd -dc ") for task in best if task.startswith("zstd -dc "))
+    }
+    if several in best:
+        targets |= {
+            "one process, to python-chess": _target(
+                best, "sample large", "python-chess read_game small", TARGET_PYTHON_CHESS
+            ),
+            f"{options.jobs} processes, to zstd -dc": _target(best, several, "zstd -dc large", TARGET_LIMIT),
+            "memory, MB": _memory(best, several),
+        }
     return {
         "dump_MB": {name: round(value, 2) for name, value in size.items()},
         "cores": os.cpu_count(),
         "best_of_rounds": best,
-        "targets": {
-            "one process, to python-chess": _target(
-                best, "sample large", "python-chess read_game small", TARGET_PYTHON_CHESS
-            ),
-            "one process, to zstd -dc": _target(best, "sample large", "zstd -dc large", TARGET_LIMIT),
-            f"{options.jobs} processes, to zstd -dc": _target(best, several, "zstd -dc large", TARGET_LIMIT),
-            "memory, MB": _memory(best, several),
-        },
+        "targets": targets,
     }
 
 

@@ -1,13 +1,16 @@
-"""A synthetic dump: the games of the repository under other players' names, in the form of Lichess's dumps.
+"""Synthetic dumps: the games of the repository under other names, in the forms that files of games have.
 
-Moves are real; players, ratings, clocks and a few evaluations are invented, so that a game takes as many
-bytes as in a dump of today (about 2.4 kB) and compresses as one does (about six to one).
+Moves are real; players, ratings, clocks and a few evaluations are invented. With clocks a game takes as many
+bytes as in a dump of Lichess (about 2.4 kB) and compresses as one does (about six to one). The window of the
+compression is short, lest games that are drawn twice make a file that decompresses too fast.
 """
 
 import random
 import re
 import struct
+import textwrap
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
@@ -18,15 +21,30 @@ from services.data.pgn.reader import read_raw_games
 FRAME_BYTES = 16 << 20
 """Of text in a frame, as `pzstd` cuts it."""
 
-_LEVEL = 6
+_COMPRESSION = zstandard.ZstdCompressionParameters.from_level(6, window_log=18)
+_COLUMNS = 80
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 _EVALS = 0.08
 _TAG = '[{} "{}"]\n'
+_MASTERS_TAGS = ("Event", "Site", "Date", "Round", "White", "Black", "Result", "WhiteElo", "BlackElo", "ECO")
 
 
-def write_dump(path: Path, games: Path, *, count: int, copies: int, framed: bool) -> int:
+class Kind(StrEnum):
+    """A form of games."""
+
+    CLOCKS = "clocks"
+    """Lichess's, a clock with every move, evaluations in some games."""
+    RATED = "rated"
+    """Lichess's without comments, the moves on one line."""
+    MASTERS = "masters"
+    """Few tags, no comments, the moves in lines of 80 columns."""
+
+
+def write_dump(
+    path: Path, games: Path, *, count: int, copies: int, framed: bool, kind: Kind = Kind.CLOCKS
+) -> int:
     """Writes `count` games `copies` times, each copy under other addresses; bytes of text."""
-    text = b"".join(_games(games, count))
+    text = b"".join(_games(games, count, kind))
     with path.open("wb") as file:
         for copy in range(copies):
             again = text.replace(b"https://lichess.org/", b"https://lichess.org/%02d" % copy)
@@ -36,24 +54,37 @@ def write_dump(path: Path, games: Path, *, count: int, copies: int, framed: bool
 
 
 def _write_whole(file: IO[bytes], text: bytes) -> None:
-    file.write(zstandard.ZstdCompressor(_LEVEL, threads=-1).compress(text))
+    file.write(zstandard.ZstdCompressor(compression_params=_COMPRESSION).compress(text))
 
 
 def _write_frames(file: IO[bytes], text: bytes) -> None:
-    compressor = zstandard.ZstdCompressor(_LEVEL)
+    compressor = zstandard.ZstdCompressor(compression_params=_COMPRESSION)
     for first in range(0, len(text), FRAME_BYTES):
         frame = compressor.compress(text[first : first + FRAME_BYTES])
         file.write(struct.pack("<III", 0x184D2A50, 4, len(frame)) + frame)
 
 
-def _games(path: Path, count: int) -> Iterator[bytes]:
+def write_again(path: Path, games: Path, *, size: int) -> int:
+    """Writes the games of a file again and again, shuffled, until there are `size` bytes of text."""
+    rng, texts, written = random.Random(0), [raw.data.strip() for raw in read_raw_games(games)], 0
+    compressor = zstandard.ZstdCompressor(compression_params=_COMPRESSION)
+    with path.open("wb") as file, compressor.stream_writer(file) as writer:
+        while written < size:
+            rng.shuffle(texts)
+            for text in texts:
+                writer.write(text + b"\n\n")
+                written += len(text) + 2
+    return written
+
+
+def _games(path: Path, count: int, kind: Kind) -> Iterator[bytes]:
     rng = random.Random(0)
     moves = [raw.sections()[1].decode().split() for raw in read_raw_games(path)]
     for _ in range(count):
-        yield _game(rng, rng.choice(moves)).encode()
+        yield _game(rng, rng.choice(moves), kind).encode()
 
 
-def _game(rng: random.Random, words: list[str]) -> str:
+def _game(rng: random.Random, words: list[str], kind: Kind) -> str:
     *played, result = words
     sans = [word for word in played if not re.match(r"\d+\.", word)]
     base_s, increment_s = rng.choice([(60, 0), (180, 0), (180, 2), (300, 3), (600, 0), (900, 10)])
@@ -78,8 +109,16 @@ def _game(rng: random.Random, words: list[str]) -> str:
         "TimeControl": f"{base_s}+{increment_s}",
         "Termination": rng.choice(["Normal", "Time forfeit"]),
     }
+    if kind is Kind.MASTERS:
+        tags = {name: tags[name] for name in _MASTERS_TAGS}
+        numbered = [f"{ply // 2 + 1}.{san}" if ply % 2 == 0 else san for ply, san in enumerate(sans)]
+        moves = textwrap.fill(" ".join(numbered), _COLUMNS, break_long_words=False, break_on_hyphens=False)
+    elif kind is Kind.RATED:
+        moves = " ".join(f"{ply // 2 + 1}. {san}" if ply % 2 == 0 else san for ply, san in enumerate(sans))
+    else:
+        moves = " ".join(_moves(rng, sans, base_s, increment_s))
     head = "".join(_TAG.format(name, value) for name, value in tags.items())
-    return f"{head}\n{' '.join(_moves(rng, sans, base_s, increment_s))} {result}\n\n"
+    return f"{head}\n{moves} {result}\n\n"
 
 
 def _moves(rng: random.Random, sans: list[str], base_s: int, increment_s: int) -> Iterator[str]:

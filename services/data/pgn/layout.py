@@ -6,6 +6,7 @@ result or a space. All its lines end in LF, or all in CRLF. Such a game ends whe
 `services.data.pgn.splitter`, ends it.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,9 @@ _SPACES = b" \t\n\v\f\r"
 # By the last two bytes of a line of moves: results and spaces, after which the careful reader may see an end.
 _RESULTS = [int.from_bytes(end, "little") for end in (b"-0", b"-1", b"/2")]
 _ENDS = np.isin(np.arange(1 << 16), _RESULTS) | np.isin(np.arange(1 << 16) >> 8, list(b"*" + _SPACES))
+# Tags of which only the first is `Event`, a blank line, and what may begin moves.
+_TAGS = re.compile(rb'\[Event "[^\n]*+\n(?:\[(?!Event\s)[^\n]*+\n)*+\n++(?=[^\n\[%\xef])')
+_NEXT = b"\n\n" + EVENT
 # How a line ends.
 _CRLF, _LONE = 1, 2
 
@@ -36,14 +40,29 @@ class Games:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
-    def run(self, at: int) -> tuple[list[int], list[int]]:
-        """The games from `at` on that follow each other without a gap."""
+    def run(self, at: int) -> list[int]:
+        """The ends of the games from `at` on that follow each other without a gap."""
         first = int(np.searchsorted(self.starts, at))
         if first == len(self.starts) or self.starts[first] != at:
-            return [], []
+            return []
         gaps = np.flatnonzero(self.starts[first + 1 :] != self.ends[first:-1])
         after = first + 1 + int(gaps[0]) if len(gaps) else len(self.starts)
-        return self.starts[first:after].tolist(), self.ends[first:after].tolist()
+        ends: list[int] = self.ends[first:after].tolist()
+        return ends
+
+
+def run_of_short(text: bytes, at: int) -> list[int]:
+    """The ends of games from `at` on that have all their moves on one line, in a text without CR.
+
+    Most have, and comments make the line long: its end is found faster than all lines are looked at.
+    """
+    ends: list[int] = []
+    while tags := _TAGS.match(text, at):
+        line = text.find(b"\n", tags.end())
+        if not text.startswith(_NEXT, line) or line + 2 - at > MAX_GAME_BYTES:
+            break
+        ends.append(at := line + 2)
+    return ends
 
 
 def games_like_others(text: bytes, at: int) -> Games:

@@ -2,7 +2,7 @@
 
 Only what is ordinary goes this way: standard chess from the initial position, moves in plain SAN, braces
 for comments. Whatever is not, and whatever the native parser refuses, is read by python-chess, which also
-reads every 256th game that the native parser accepts: a difference is an error, never a silent choice.
+reads every 1024th game that the native parser accepts: a difference is an error, never a silent choice.
 
 The parser is `rust-pgn-reader-python-binding` (shakmaty); without it everything is read by python-chess.
 """
@@ -28,7 +28,7 @@ MODULE = "rust_pgn_reader_python_binding"
 PACKAGE = "rust-pgn-reader-python-binding"
 AVAILABLE = importlib.util.find_spec(MODULE) is not None
 
-REFEREED = 256
+REFEREED = 1024
 """Of so many accepted games python-chess reads one as well."""
 
 _NO_LINES = bytes.maketrans(b"\t\r\n", b"   ")  # a blank line would end the game

@@ -49,13 +49,15 @@ class Chunk:
         self._first_move = parsed.move_offsets.tolist()
         self._first_position = parsed.position_offsets.tolist()
         self._boards = parsed.boards.reshape(-1, 64)
-        self._squares = parsed.boards.tobytes().translate(_SYMBOLS).decode()
+        self._squares = parsed.boards.tobytes()
         self._castling = parsed.castling.tobytes()
         self._en_passant = parsed.en_passant
         self._clocks = parsed.halfmove_clock
         promotions = np.maximum(parsed.promotions, 0).astype(np.uint16)
-        self._moves = parsed.from_squares | parsed.to_squares.astype(np.uint16) << 6 | promotions << 12
-        self._phases, self._bare = self._divide()
+        moves = parsed.from_squares | parsed.to_squares.astype(np.uint16) << 6 | promotions << 12
+        self._moves = moves.tobytes()
+        phases, self._bare = self._divide()
+        self._phases = phases.tobytes()
         self._placements = (self._boards.view(np.uint64) * _FACTORS).sum(axis=1)
         starts = self._first_position[:-1]
         self._quietest = np.maximum.reduceat(self._clocks, starts).tolist() if starts else []
@@ -74,8 +76,8 @@ class Chunk:
         """A sound game."""
         first, last = self._first_position[number : number + 2]
         game = make(
-            moves=array("H", self._moves[self._first_move[number] : self._first_move[number + 1]].tobytes()),
-            phases=self._phases[first : last - 1].tobytes(),
+            moves=array("H", self._moves[2 * self._first_move[number] : 2 * self._first_move[number + 1]]),
+            phases=self._phases[first : last - 1],
         )
         over = self._over(number, game, first, last - 1)
         if over:
@@ -90,7 +92,7 @@ class Chunk:
         lengths = np.diff(self._first_position)
         plies = np.arange(len(self._boards)) - np.repeat(self._first_position[:-1], lengths)
         phases = np.where(plies < OPENING_PLIES, _OPENING, _MIDDLEGAME).astype(np.uint8)
-        weights = np.frombuffer(self._boards.tobytes().translate(_WEIGHTS), np.uint64).reshape(-1, 8)
+        weights = np.frombuffer(self._squares.translate(_WEIGHTS), np.uint64).reshape(-1, 8)
         ranks = weights.sum(axis=1)
         pieces = (ranks & _LOW_HALVES).view(np.uint8).reshape(-1, 8).sum(axis=1)
         phases[pieces <= ENDGAME_PIECES] = _ENDGAME
@@ -112,7 +114,7 @@ class Chunk:
 
     def fen(self, position: int, ply: int) -> str:
         """A position as python-chess spells it."""
-        squares = self._squares[64 * position : 64 * position + 64]
+        squares = self._squares[64 * position : 64 * position + 64].translate(_SYMBOLS).decode()
         placement = "/".join([_rank(squares[rank : rank + 8]) for rank in _RANKS])
         castling = _CASTLING[self._castling[4 * position : 4 * position + 4]]
         fen = f"{placement} {'bw'[ply % 2 == 0]} {castling}"

@@ -8,7 +8,7 @@ begins with an `Event` tag. Memory is a block and a game. Nothing is parsed here
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from services.data.pgn.layout import EVENT, Games, games_like_others
+from services.data.pgn.layout import EVENT, Games, games_like_others, run_of_short
 from services.data.pgn.rawgame import MAX_GAME_BYTES, TICKET_BYTES, RawGame
 from services.data.pgn.splitter import Splitter
 
@@ -43,6 +43,7 @@ class Scanner:
         self._offset = 0
         self._buffer = b""
         self._at = 0
+        self._is_unix = True
         self._recognised: Games | None = None
         self._splitter: Splitter | None = None
         self._lost = False
@@ -56,6 +57,7 @@ class Scanner:
         """The games that are known to end in this block."""
         self._buffer = self._buffer[self._at :] + block
         self._at = 0
+        self._is_unix = b"\r" not in self._buffer
         self._recognised = None
         while not self._lost or self._find_beginning():
             if self._splitter is None:
@@ -114,27 +116,32 @@ class Scanner:
 
     def _recognise(self) -> Iterator[RawGame]:
         """The games from here on that look like every other, up to the first that does not."""
-        if len(self._buffer) - self._at < len(EVENT):
-            return
+        buffer, keep = self._buffer, self._keep
+        while ends := self._ends():
+            starts, number, shift = [self._at, *ends[:-1]], self._number, self._offset - self._at
+            self._number += len(ends)
+            self._skip(ends[-1] - self._at)
+            places: Sequence[int] = range(len(ends))
+            if keep:
+                places = keep(
+                    [
+                        buffer[start : end if end - start < TICKET_BYTES else start + TICKET_BYTES]
+                        for start, end in zip(starts, ends, strict=True)
+                    ]
+                )
+            for place in places:
+                start = starts[place]
+                yield RawGame(number + place, buffer[start : ends[place]], start + shift)
+
+    def _ends(self) -> list[int]:
+        """Where some games end that follow each other from here on and look like every other."""
+        if self._is_unix and (ends := run_of_short(self._buffer, self._at)):
+            return ends
         if self._recognised is None:
+            if beginning(self._buffer, self._at) < 0:
+                return []
             self._recognised = games_like_others(self._buffer, self._at)
-        starts, ends = self._recognised.run(self._at)
-        if not starts:
-            return
-        buffer, number, shift = self._buffer, self._number, self._offset - self._at
-        self._number += len(starts)
-        self._skip(ends[-1] - self._at)
-        places: Sequence[int] = range(len(starts))
-        if self._keep:
-            places = self._keep(
-                [
-                    buffer[start : end if end - start < TICKET_BYTES else start + TICKET_BYTES]
-                    for start, end in zip(starts, ends, strict=True)
-                ]
-            )
-        for place in places:
-            start, end = starts[place], ends[place]
-            yield RawGame(number + place, buffer[start:end], start + shift)
+        return self._recognised.run(self._at)
 
     def _wants(self, game: RawGame) -> bool:
         return self._keep is None or len(self._keep([game.data[:TICKET_BYTES]])) > 0

@@ -58,6 +58,8 @@ class Questions:
         return len(self._keys)
 
     def __contains__(self, key: int) -> bool:
+        if not len(self._keys):
+            return False
         place = int(np.searchsorted(self._keys, np.uint64(key)))
         return place < len(self._keys) and int(self._keys[place]) == key
 
