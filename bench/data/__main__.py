@@ -64,7 +64,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--file", type=Path, nargs="+", default=(), help="games to repeat, a kind of their own"
     )
-    parser.add_argument("--folder", type=Path, help="for the dumps, about 0.6 GB (the temporary folder)")
+    parser.add_argument("--folder", type=Path, help="for the dumps, about 0.9 GB (the temporary folder)")
     return parser.parse_args()
 
 
