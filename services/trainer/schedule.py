@@ -1,4 +1,4 @@
-"""The learning rate of a step as a share of its peak. It depends on the step only, so that runs can resume."""
+"""The learning rate as a share of its peak. It depends on the step only, so that runs can resume."""
 
 import math
 

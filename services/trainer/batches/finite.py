@@ -57,7 +57,7 @@ class Grouped(Protocol):
 
 
 def check_estimate(group_id: str, *, values: Sequence[float], advantages: Sequence[float]) -> None:
-    """Rejects a critic's values and advantages that are not finite: whitening would spread them to all tokens.
+    """Rejects a critic's values and advantages that are not finite: whitening would spread them to all.
 
     Raises:
         ArithmeticError: one is not finite. The message names the group, the first such token and its numbers.

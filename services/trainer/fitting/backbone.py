@@ -27,11 +27,11 @@ PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}"
     "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
 )
-"""For models without a chat template: the texts one after the other, with an EOS token after each answer."""
+"""For models without a chat template: the texts one after another, and an EOS token after each answer."""
 
 
 def load_tokenizer(path: Path) -> Any:
-    """Loads the model's tokenizer. Without a chat template it gets `PLAIN_TEMPLATE`, which is saved with it."""
+    """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`."""
     tokenizer = AutoTokenizer.from_pretrained(path)
     if tokenizer.chat_template is None:
         tokenizer.chat_template = PLAIN_TEMPLATE

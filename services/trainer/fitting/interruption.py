@@ -22,7 +22,7 @@ class Interruption:
 
 @contextmanager
 def heeded() -> Iterator[Interruption]:
-    """Inside the block, the first signal is recorded; the second has its default effect and ends the process."""
+    """Records the first signal inside the block. A second one has its default effect and ends the process."""
     asked = Interruption()
 
     def note(number: int, frame: FrameType | None) -> None:

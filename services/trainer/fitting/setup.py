@@ -80,7 +80,7 @@ def device_of(settings: FitSettings) -> torch.device:
 
 
 def device_named(name: str) -> torch.device:
-    """Returns the device named `cpu`, by the index of a GPU, or `auto`.
+    """Returns the device of a name: `cpu`, the index of a GPU, or `auto`.
 
     Raises:
         SetupError: there is no such GPU.

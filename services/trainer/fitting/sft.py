@@ -38,7 +38,7 @@ class Imitation:
         return {"loss": -(laid.weights_N * answer_logprobs(self.model, laid)).sum()}
 
     def evaluate(self) -> dict[str, float]:
-        """Returns the mean cross-entropy of held-out tokens and its exponential; empty without held-out data."""
+        """Returns the mean cross-entropy of held-out tokens and its exponential; empty if there are none."""
         if not self._held_out:
             return {}
         loss = mean_over(self, self._held_out, self._settings)["loss"]

@@ -29,7 +29,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Stretches of the same context length, as positions on the line. The Q queries are the last of the K keys.
+    """Stretches of one context length, as positions on the line. The Q queries are the last of the K keys.
 
     Shorter stretches are padded on the right with their last token. Their own queries never attend to it.
     """
@@ -98,7 +98,7 @@ def _taken(heads_THD: torch.Tensor, places_SQ: torch.Tensor) -> torch.Tensor:
 
 
 def _mask(block: Block, window: int | None) -> torch.Tensor | None:
-    """Returns the mask of the keys that each query attends to, [Q, K]; None if plain causal attention fits."""
+    """Returns a mask of the keys each query attends to, [Q, K]; None if plain causal attention fits."""
     queries, keys = block.queries_SQ.shape[1], block.keys_SK.shape[1]
     windowed = window is not None and window < keys
     if queries == keys and not windowed:
@@ -110,7 +110,7 @@ def _mask(block: Block, window: int | None) -> torch.Tensor | None:
 
 
 def triangle(queries: int, keys: int, *, window: int | None, device: torch.device) -> torch.Tensor:
-    """Returns a mask [Q, K]: the queries are the last keys, and each attends to itself and the keys before it.
+    """Returns a mask [Q, K]. The queries are the last keys; each attends to itself and the keys before it.
 
     With `window`, each attends to the last `window` of those keys only.
     """
@@ -120,7 +120,7 @@ def triangle(queries: int, keys: int, *, window: int | None, device: torch.devic
 
 
 def _knows_lower_right(device: torch.device) -> bool:
-    """Returns whether the device's kernels take `causal_lower_right`, which saves a mask and half the work."""
+    """Returns whether the device's kernels take `causal_lower_right`; it saves a mask and half the work."""
     return bool(device.type == "cuda")
 
 

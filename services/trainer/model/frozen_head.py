@@ -75,7 +75,7 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
         entropy: bool,
         kl: Divergence | None,
     ) -> Columns:
-        """Computes the scores tile by tile, and keeps the requested gradients, [N, D] each, if h needs one."""
+        """Computes the scores tile by tile. Keeps the requested gradients, [N, D] each, if h needs them."""
         wide = torch.promote_types(hidden_ND.dtype, torch.float32)
         most = _TILE_LOGITS_GPU if hidden_ND.is_cuda else _TILE_LOGITS
         vocabulary = len(_weight(head))
