@@ -1,4 +1,4 @@
-"""What `--micro-batch-tokens auto` and `rookery autobatch` come to."""
+"""Chooses the batch size for `--micro-batch-tokens auto` and `rookery autobatch`."""
 
 import logging
 

@@ -55,7 +55,7 @@ def answered(*parts: Any) -> Messages:
 
 
 def _is_text(value: Any) -> bool:
-    """Returns whether `value` is a valid string: JSON can contain lone surrogates, which tokenizers reject."""
+    """Returns whether `value` is a valid string. JSON can hold lone surrogates, which tokenizers reject."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:

@@ -88,7 +88,7 @@ def rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
 
 
 def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
-    """Groups rows of similar length, at most `tokens` padded tokens each (or one row). 0 means all at once."""
+    """Groups rows of similar length, at most `tokens` padded tokens each (or one row); 0 means one batch."""
     batches: list[list[Row]] = []
     for row in sorted(rows, key=_length, reverse=True):
         if batches and (not tokens or _length(batches[-1][0]) * (len(batches[-1]) + 1) <= tokens):

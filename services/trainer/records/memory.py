@@ -59,7 +59,7 @@ def watch(device: torch.device) -> Iterator[Peak]:
 
 @contextmanager
 def levels(device: torch.device) -> Iterator[dict[str, float]]:
-    """Fills the yielded dictionary, at the end of the block, with the memory keys of metrics.jsonl, in MiB."""
+    """Fills the yielded dictionary at the end of the block with the memory keys of metrics.jsonl, in MiB."""
     found: dict[str, float] = {}
     # If the kernel's peak cannot be reset, it is the highest since the process started.
     reset_resident_peak()
