@@ -15,7 +15,7 @@ from services.trainer.versions.tensor_file import Content, Stored, TensorFile
 
 
 class MergedPolicy(Policy):
-    """Learns as an adapter, is served as a whole model."""
+    """A policy that is trained as an adapter and served as a whole model."""
 
     def _build(self, settings: TrainerSettings) -> None:
         if settings.int8_base:
