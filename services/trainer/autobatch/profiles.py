@@ -1,4 +1,4 @@
-"""What each tried configuration held in memory: records, table, file."""
+"""The memory of each configuration tried: records, table and file."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -24,7 +24,7 @@ class MergedPolicy(Policy):
         super()._build(settings)
 
     def version_files(self) -> dict[str, Content]:
-        """The adapter's weights, from which a run resumes, and a model directory."""
+        """Returns the adapter's weights, to resume from, and the files of the merged model."""
         adapter = super().version_files()
         del adapter["adapter_config.json"]  # finding one, transformers would add the adapter once more
         merged: dict[str, Content] = {
