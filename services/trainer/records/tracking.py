@@ -184,7 +184,7 @@ def track(
 def _client(folder: Path) -> _Client:
     """Connects to MLFLOW_TRACKING_URI, or else to the folder `mlruns` beside the run's folder."""
     uri = os.environ.get("MLFLOW_TRACKING_URI") or (folder.absolute().parent / "mlruns").as_uri()
-    # MLflow 3.7 deprecated the file store and needs this flag; a database would need more packages.
+    # Since MLflow 3.7 the file store is in maintenance and needs this flag; a database needs more packages.
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
