@@ -1,4 +1,4 @@
-"""`python -m services.trainer [COMMAND] ...`: parses first, imports torch only then.
+"""`python -m services.trainer [COMMAND] ...`: parses the arguments before it imports torch.
 
 Without a command it trains on the groups of a run.
 """
@@ -20,7 +20,7 @@ FITS = {
     "reward-model": ("RewardModelSettings", "services.trainer.reward_model.training"),
     "dpo": ("DpoSettings", "services.trainer.fitting.dpo"),
 }
-"""Commands that train on a file: their settings and their module, whose `run` takes these."""
+"""Commands that train on a file: the settings class, and the module whose `run` takes the settings."""
 
 
 def main() -> int:
@@ -65,7 +65,7 @@ def _fit(argv: list[str]) -> int:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Outside of training nothing is to be saved."""
+    """Exits at once: outside of training there is nothing to save."""
     del frame
     raise SystemExit(128 + number)
 

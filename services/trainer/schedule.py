@@ -1,15 +1,15 @@
-"""The learning rate of a step, as a share of its peak: of the step alone, so that runs resume."""
+"""The learning rate as a share of its peak. It depends on the step only, so that runs can resume."""
 
 import math
 
 from services.trainer.settings.adam import LrSchedule
 
 LEAST = 0.01
-"""Where linear and cosine end: the last steps still move something."""
+"""The share at which linear and cosine end, so that the last steps still change the weights."""
 
 
 def share(schedule: LrSchedule, *, step: int, steps: int, warmup: int) -> float:
-    """Linear warm-up, then as `schedule` says until `steps`; `step` counts from 0.
+    """Returns the share at `step`, counted from 0: a linear warm-up, then `schedule` until `steps`.
 
     >>> [round(share("cosine", step=s, steps=100, warmup=10), 2) for s in (0, 9, 10, 55, 100)]
     [0.09, 0.91, 1.0, 0.51, 0.01]

@@ -1,10 +1,10 @@
-"""Builds rook-tiny's architecture with random weights: the smallest policy the whole loop can run.
+"""Builds rook-tiny's architecture with random weights: the smallest policy that the whole loop can run.
 
-A Qwen3-shaped causal LM, so that vLLM can serve LoRA adapters for it, with a tokenizer of its own:
-one token a square, a piece letter, a tag. The board as 64 such tokens seen from the mover makes
-legality learnable by a million parameters.
+It is a Qwen3-shaped causal LM, so that vLLM can serve LoRA adapters for it. Its tokenizer has one token per
+square, piece letter and tag. A million parameters can learn which moves are legal from a board of 64 such
+tokens, seen from the side to move.
 
-With `pieces` a piece on its square is one token, too, as the prompt style `mover-twice` writes them.
+With `pieces`, a piece on its square is also one token, as the prompt style `mover-twice` writes them.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ CHAT_TEMPLATE = (
 )
 
 MAX_TOKENS = 384
-"""Longest sequence: a prompt of about 70 tokens and the listing of 100 legal moves."""
+"""Longest sequence: a prompt of about 70 tokens and a list of 100 legal moves."""
 
 
 def build_tiny(
@@ -40,7 +40,7 @@ def build_tiny(
     head_dim: int = 32,
     pieces: bool = False,
 ) -> Path:
-    """Writes a randomly initialised model directory; the same seed gives the same bytes."""
+    """Writes a randomly initialised model directory and returns it. The same seed gives the same bytes."""
     import torch
     from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
@@ -85,7 +85,7 @@ def build_tiny(
 
 
 def _compose(weight_VD: Any, vocabulary: dict[str, int]) -> None:
-    """Begins a square as file and rank, a piece on a square as that piece and that square."""
+    """Initialises a square's embedding with file and rank, and a piece on a square with piece plus square."""
     lines = {line: weight_VD[0].clone().normal_(std=weight_VD.std().item()) for line in "abcdefgh12345678"}
     for square in SQUARES:
         weight_VD[vocabulary[square]] += lines[square[0]] + lines[square[1]]

@@ -1,4 +1,4 @@
-"""The largest batch that fits: real steps of the very model, growing, and their real peak of memory.
+"""Finds the largest batch that fits, by real steps of the model with growing batches and their peak memory.
 
 probe      two steps of one configuration, and what they held
 search     which configurations to try, and the choice

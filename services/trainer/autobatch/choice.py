@@ -1,4 +1,4 @@
-"""What `--micro-batch-tokens auto` and `rookery autobatch` come to."""
+"""Chooses the batch size for `--micro-batch-tokens auto` and `rookery autobatch`."""
 
 import logging
 
@@ -89,7 +89,7 @@ def _said(choice: Profile) -> str:
 
 
 def _asked(settings: TrainerSettings, shape: Shape, device: torch.device) -> dict[str, str]:
-    """What a profile depends on."""
+    """Returns the settings that a profile depends on."""
     fields = (
         "model", "lora_rank", "lora_targets", "gradient_checkpointing", "adam_bits", "offload", "int8_base",
         "objective", "kl", "batch_groups",

@@ -61,7 +61,7 @@ class Shape:
 
 
 def probe(policy: Policy, settings: TrainerSettings, shape: Shape, *, positions: int) -> Profile:
-    """Runs the configuration in one forward pass a step and measures."""
+    """Runs the configuration with one forward pass per step and measures its memory."""
     device = policy.device
     row_tokens = shape.row_tokens
     settings = settings.model_copy(
@@ -112,7 +112,7 @@ def probe(policy: Policy, settings: TrainerSettings, shape: Shape, *, positions:
 def _steps(
     policy: Policy, optimizer: torch.optim.Optimizer, groups: list[TraceGroup], settings: TrainerSettings
 ) -> float:
-    """Seconds of the last of them."""
+    """Runs the steps and returns the seconds of the last one."""
     started = 0.0
     for step in range(STEPS):
         started = time.perf_counter()

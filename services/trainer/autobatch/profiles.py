@@ -1,4 +1,4 @@
-"""What each tried configuration held in memory: records, table, file."""
+"""The memory of each configuration tried: records, table and file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,12 +38,12 @@ class Profile:
 
     @property
     def tokens(self) -> int:
-        """Of one forward pass."""
+        """The tokens of one forward pass."""
         return self.positions * self.row_tokens
 
     @property
     def share(self) -> float:
-        """The peak's, of what is available."""
+        """The peak as a share of the available memory."""
         return self.peak / self.available
 
 

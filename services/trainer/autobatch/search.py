@@ -20,7 +20,7 @@ TARGET = 0.85
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All that was tried, in order, and the largest that fits."""
+    """All configurations tried, in order, and the largest that fits."""
 
     profiles: tuple[Profile, ...]
     choice: Profile

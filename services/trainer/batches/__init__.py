@@ -1,1 +1,1 @@
-"""From groups of the stream to tensors: intake, advantages, rows, what is finite."""
+"""Turns groups from the stream into tensors: intake, advantages, rows, and checks for NaN and infinity."""

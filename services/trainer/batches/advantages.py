@@ -1,16 +1,16 @@
-"""Rewards of groups to advantages. Pure arithmetic, no torch.
+"""Computes advantages from the rewards of groups. Pure arithmetic, no torch.
 
 With r a reward, m the mean of its group, G the group's size and e a moving average over steps:
 
     group-mean      r - m                          GRPO (arXiv 2402.03300, section 4.1.2)
     leave-one-out   r - mean of the other G - 1    RLOO (2402.14740, eq. 8): independent of r, so unbiased
-    ema             r - e                          Williams 1992: groups of equal rewards teach something too
-    adaptive        r - (1 - s) (mean of the others) - s e, shrinking a noisy mean towards e
+    ema             r - e                          Williams 1992: also learns from groups of equal rewards
+    adaptive        r - (1 - s) (mean of the others) - s e: shrinks a noisy mean towards e
 
 adaptive is the shrinkage baseline of arXiv 2511.03710 with e in place of the batch's other groups. The
-share s is v / (v + b): v is the variance of a mean of G - 1 rewards and b that of the groups' true means
-about e, both from moving averages. These are of the steps before, so that no reward moves its own baseline;
-the first step, which has none before it, takes its own.
+share s is v / (v + b): v is the variance of a mean of G - 1 rewards, and b is the variance of the groups'
+true means about e. Both come from moving averages over the previous steps, so that no reward moves its own
+baseline. The first step has no previous steps and uses its own rewards.
 """
 
 import math
@@ -25,10 +25,10 @@ _EPSILON = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Averages:
-    """Moving averages over steps. Lies in the commit.
+    """Moving averages over steps, stored in the commit.
 
-    `mean` of the rewards; `within`: their variance within groups; `between`: mean square distance of groups'
-    means from `mean`, which holds some of `within`.
+    `mean` is the mean reward, and `within` the variance of rewards within groups. `between` is the mean
+    squared distance of the groups' means from `mean`; it contains part of `within`.
     """
 
     mean: float
@@ -36,12 +36,12 @@ class Averages:
     between: float
 
     def share(self, size: int) -> float:
-        """How much of the baseline of a group of `size` is the moving average, in [0, 1]."""
+        """The weight of the moving average in the baseline of a group of `size`, in [0, 1]."""
         noise = self.within / max(1, size - 1)
         between = max(0.0, self.between - self.within / size)
         if size == 1:
             return 1.0
-        # Rewards that never vary leave both at zero: there is no noise to shrink.
+        # If rewards never vary, both are zero: there is no noise to shrink.
         return noise / (noise + between) if noise else 0.0
 
 
@@ -52,10 +52,11 @@ def advantages(
     normalise: bool,
     averages: Averages | None,
 ) -> list[tuple[float, ...]]:
-    """Advantages of each group's rewards; `averages` are those of the steps before, None at the first.
+    """Returns the advantages of each group's rewards.
 
-    `normalise` divides by the group's standard deviation; for ema and adaptive, which learn from groups of
-    equal rewards too, by the root mean square of all rewards' distances from the moving average.
+    `averages` are the moving averages of the previous steps, None at the first step. `normalise` divides by
+    the group's standard deviation. For ema and adaptive, which also learn from groups of equal rewards, it
+    divides by the root mean square of all rewards' distances from the moving average.
     """
     if baseline == "group-mean":
         return [group_advantages(rewards, normalise=normalise) for rewards in groups]
@@ -71,9 +72,9 @@ def advantages(
 
 
 def group_advantages(rewards: Sequence[float], *, normalise: bool) -> tuple[float, ...]:
-    """Reward minus the group's mean, over its standard deviation when `normalise` is set.
+    """Returns each reward minus the group's mean, divided by its standard deviation if `normalise` is set.
 
-    A group whose rewards are all equal has nothing to teach: all zeros.
+    If all rewards of the group are equal, all advantages are 0.
 
     >>> group_advantages([0.0, 1.0], normalise=False)
     (-0.5, 0.5)
@@ -91,7 +92,7 @@ def group_advantages(rewards: Sequence[float], *, normalise: bool) -> tuple[floa
 
 
 def leave_one_out(rewards: Sequence[float], *, normalise: bool) -> tuple[float, ...]:
-    """Reward minus the mean of the group's others: G / (G - 1) of the distance from the group's mean.
+    """Returns each reward minus the mean of the others: G / (G - 1) times its distance from the group's mean.
 
     >>> leave_one_out([0.0, 0.5, 1.0], normalise=False)
     (-0.75, 0.0, 0.75)
@@ -101,12 +102,12 @@ def leave_one_out(rewards: Sequence[float], *, normalise: bool) -> tuple[float, 
 
 
 def zero_variance(rewards: Sequence[float]) -> bool:
-    """Whether all rewards of a group are the same number."""
+    """Returns whether all rewards of a group are equal."""
     return min(rewards) == max(rewards)
 
 
 def updated(averages: Averages | None, groups: Sequence[Sequence[float]], *, decay: float) -> Averages:
-    """The averages after a step on `groups`.
+    """Returns the averages after a step on `groups`.
 
     >>> updated(Averages(1.0, 0.0, 0.0), [[0.0, 0.0]], decay=0.5)
     Averages(mean=0.5, within=0.0, between=0.5)
@@ -123,7 +124,7 @@ def updated(averages: Averages | None, groups: Sequence[Sequence[float]], *, dec
 
 
 def _observe(groups: Sequence[Sequence[float]], *, about: float | None = None) -> Averages:
-    """A batch's own figures, distances being taken from `about`: its mean, when None."""
+    """Returns the figures of one batch. Distances are measured from `about`, or from its mean if None."""
     mean = _mean([reward for rewards in groups for reward in rewards])
     centre = mean if about is None else about
     return Averages(
@@ -134,7 +135,7 @@ def _observe(groups: Sequence[Sequence[float]], *, about: float | None = None) -
 
 
 def _mixed(rewards: Sequence[float], average: float, share: float) -> tuple[float, ...]:
-    """Reward minus (1 - share) x the mean of the others + share x the average."""
+    """Returns each reward minus the baseline: (1 - share) x the mean of the others + share x the average."""
     total, others = math.fsum(rewards), max(1, len(rewards) - 1)
     return tuple(r - (1.0 - share) * (total - r) / others - share * average for r in rewards)
 
@@ -149,6 +150,6 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _variance(rewards: Sequence[float]) -> float:
-    """Unbiased for two and more."""
+    """Returns the unbiased variance; 0 for a single reward."""
     mean = _mean(rewards)
     return math.fsum((r - mean) ** 2 for r in rewards) / max(1, len(rewards) - 1)

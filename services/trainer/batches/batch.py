@@ -1,7 +1,7 @@
-"""Groups to rows of tokens, and rows to micro-batches of a token budget. No torch.
+"""Turns groups into rows of tokens, and rows into micro-batches within a token budget. No torch.
 
-A row is one prompt followed by its completions, as many as fit; the prompt is computed once and shared.
-Prompt tokens, the generation prompt among them, are context: they never carry loss.
+A row is one prompt followed by as many of its completions as fit; the prompt is computed once and shared.
+Prompt tokens, including the generation prompt, are context: they never carry loss.
 """
 
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ from services.trainer.settings import LossWeights, TrainerSettings
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One completion to learn from. `logprobs` are the behaviour policy's, from the server."""
+    """One completion to learn from. `logprobs` are the behaviour policy's, as the server reported them."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     advantage: float
     age: int
     share: float = 1.0
-    """Of each of its tokens in the loss: see `losses.weights`."""
+    """The weight of each of its tokens in the loss: see `losses.weights`."""
     reward: float = 0.0
-    """The verdict's, for those who make advantages of tokens."""
+    """The verdict's reward. Only PPO, which computes an advantage per token, needs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A prompt and completions of it, in one sequence."""
+    """A prompt and some of its completions, in one sequence."""
 
     prompt_ids: tuple[int, ...]
     completions: tuple[Scored, ...]
@@ -39,13 +39,13 @@ class Row:
 
     @property
     def length(self) -> int:
-        """Input tokens: the last token of a completion predicts nothing and is left out."""
+        """The number of input tokens. The last token of a completion predicts nothing and is left out."""
         return len(self.prompt_ids) + sum(len(c.token_ids) - 1 for c in self.completions)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All that one step learns from. `normaliser` divides the sum of its loss: see `losses.weights`."""
+    """The data of one step. The sum of the losses is divided by `normaliser`: see `losses.weights`."""
 
     rows: tuple[Row, ...]
     normaliser: float
@@ -56,10 +56,10 @@ class Batch:
 def prepare(
     groups: Sequence[TraceGroup], *, version: int, settings: TrainerSettings, averages: Averages | None
 ) -> Batch:
-    """Groups to rows with advantages and shares; `averages` are the baseline's (see `advantages`).
+    """Turns groups into rows with advantages and shares. `averages` are for the baseline (see `advantages`).
 
     Raises:
-        ArithmeticError: an advantage is not finite; the message names the group.
+        ArithmeticError: an advantage is not finite. The message names the group.
     """
     values = advantages(
         [group.rewards for group in groups],
@@ -94,10 +94,11 @@ def rows(
     row_tokens: int,
     weights: LossWeights = "token",
 ) -> list[Row]:
-    """Rows of at most `row_tokens` tokens; a group too long for one row is spread over several.
+    """Returns rows of at most `row_tokens` tokens. A group too long for one row is split over several.
 
-    `values` are the advantages, one a trace. `version` is the trainer's, from which ages are counted.
-    Truncated completions take part in the group's baseline but carry no loss when `mask_truncated` is set.
+    A prompt with a single completion that is longer than `row_tokens` still becomes a row.
+    `values` are the advantages, one per trace. `version` is the trainer's; ages are counted from it.
+    If `mask_truncated` is set, truncated completions count in the group's baseline but carry no loss.
     """
     result: list[Row] = []
     for group, own in zip(groups, values, strict=True):
@@ -121,12 +122,15 @@ def rows(
 
 
 def carries_loss(trace: Trace, *, mask_truncated: bool) -> bool:
-    """Whether a trace's completion is learned from: it has tokens, and was not cut where that masks it."""
+    """Returns whether the completion of a trace has tokens and is not masked as truncated."""
     return bool(trace.completion.token_ids) and not (mask_truncated and trace.completion.truncated)
 
 
 def extents(groups: Sequence[TraceGroup], *, mask_truncated: bool, constant: int = 0) -> list[Extent]:
-    """Lengths of the completions that carry loss, and their limits: `constant`, or where 0 the rollouts'."""
+    """Returns the lengths and limits of the completions that carry loss.
+
+    The limit is `constant`, or the rollouts' `max_tokens` if `constant` is 0.
+    """
     return [
         Extent(len(trace.completion.token_ids), constant or group.sampling.max_tokens)
         for group in groups
@@ -136,9 +140,10 @@ def extents(groups: Sequence[TraceGroup], *, mask_truncated: bool, constant: int
 
 
 def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
-    """Rows of one temperature and like length together, at most `tokens` tokens each (or one row).
+    """Collects rows of the same temperature and similar length into micro-batches.
 
-    Rollouts that start again with another temperature leave groups of the old one in the stream.
+    A micro-batch has at most `tokens` tokens, or one row that is longer. Temperatures can differ because
+    rollouts that restart with another temperature leave groups of the old one in the stream.
     """
     batches: list[list[Row]] = []
     room = 0

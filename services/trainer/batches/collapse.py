@@ -1,6 +1,6 @@
-"""The alarm for a policy that always answers the same: groups whose rewards are all equal teach nothing.
+"""Reports a policy that always gives the same answer: groups whose rewards are all equal teach nothing.
 
-As ART's fail-safe, but without stopping the run: that is for whoever watches to decide.
+Like ART's fail-safe, but it does not stop the run; the user decides.
 """
 
 import logging
@@ -11,10 +11,11 @@ logger = logging.getLogger(__name__)
 
 
 def collapsed_steps(before: int, *, share: float, step: int, settings: ObjectiveSettings) -> int:
-    """Steps on end, this one included, with at least `collapse_share` of all groups without variance.
+    """Returns the number of consecutive collapsed steps, up to and including this one.
 
-    `share` is this step's, groups that dynamic sampling dropped included. Logs an error at the
-    `collapse_steps`-th such step, and at every multiple of it.
+    A step is collapsed if at least `collapse_share` of its groups have rewards without variance. `share` is
+    that of this step, including the groups that dynamic sampling dropped; `before` is the number of
+    consecutive collapsed steps before it. Logs an error at every multiple of `collapse_steps`.
     """
     if share < settings.collapse_share:
         return 0

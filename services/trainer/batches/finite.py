@@ -1,4 +1,4 @@
-"""NaN and infinity are stopped here, before the model runs, with the group named. NaN is never 0."""
+"""Rejects NaN and infinity before they reach the weights, and names the groups. NaN is never read as 0."""
 
 import math
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from typing import Protocol
 from rookery.trace import TraceGroup
 
 _LARGEST = 1e18
-"""Of a reward: its square still fits float32. Beyond, deviations are infinite and advantages silently 0."""
+"""The largest reward whose square fits float32. Above it, deviations are infinite and advantages become 0."""
 
 
 def check_group(group: TraceGroup) -> None:
-    """Refuses rewards and log-probabilities of the behaviour policy that are no numbers.
+    """Rejects rewards that are too large or NaN, and log-probabilities that are not finite.
 
     Raises:
-        ArithmeticError: naming the group, the completion and the value.
+        ArithmeticError: one is. The message names the group, the completion and the value.
     """
     for slot, trace in enumerate(group.traces):
         if not abs(trace.verdict.reward) <= _LARGEST:  # NaN compares false
@@ -28,10 +28,10 @@ def check_group(group: TraceGroup) -> None:
 
 
 def check_advantages(groups: Sequence[TraceGroup], advantages: Sequence[Sequence[float]]) -> None:
-    """Refuses advantages that are no numbers, as averages of a damaged commit make them.
+    """Rejects advantages that are not finite. The averages of a damaged commit can cause them.
 
     Raises:
-        ArithmeticError: naming the group and the values.
+        ArithmeticError: one is not finite. The message names the group and its values.
     """
     for group, values in zip(groups, advantages, strict=True):
         if not all(map(math.isfinite, values)):
@@ -39,10 +39,10 @@ def check_advantages(groups: Sequence[TraceGroup], advantages: Sequence[Sequence
 
 
 def check_divergence(kl: float, groups: Sequence[TraceGroup], *, step: int) -> None:
-    """Refuses a D(policy || base) that is no number, before a coefficient follows it into a commit.
+    """Rejects a D(policy || base) that is not finite, before a KL coefficient computed from it is committed.
 
     Raises:
-        ArithmeticError: naming the groups of the step.
+        ArithmeticError: `kl` is not finite. The message names the groups of the step.
     """
     if not math.isfinite(kl):
         names = ", ".join(group.id for group in groups)
@@ -50,17 +50,17 @@ def check_divergence(kl: float, groups: Sequence[TraceGroup], *, step: int) -> N
 
 
 class Grouped(Protocol):
-    """What a loss was computed from: a row names its group."""
+    """A row that names its group."""
 
     @property
     def group_id(self) -> str: ...
 
 
 def check_estimate(group_id: str, *, values: Sequence[float], advantages: Sequence[float]) -> None:
-    """Refuses what a critic makes of a completion where it is no number: whitening would spread it over all.
+    """Rejects a critic's values and advantages that are not finite: whitening would spread them to all.
 
     Raises:
-        ArithmeticError: naming the group, the first such token and its numbers.
+        ArithmeticError: one is not finite. The message names the group, the first such token and its numbers.
     """
     for place, (value, advantage) in enumerate(zip(values, advantages, strict=True)):
         if not (math.isfinite(value) and math.isfinite(advantage)):
@@ -70,10 +70,10 @@ def check_estimate(group_id: str, *, values: Sequence[float], advantages: Sequen
 
 
 def check_losses(losses: Sequence[float], batches: Sequence[Sequence[Grouped]], *, step: int) -> None:
-    """Refuses losses of micro-batches that are no numbers, before their gradient moves anything.
+    """Rejects losses of micro-batches that are not finite, before the optimizer uses their gradients.
 
     Raises:
-        ArithmeticError: naming the groups of the first such micro-batch.
+        ArithmeticError: one is not finite. The message names the groups of the first such micro-batch.
     """
     for loss, rows in zip(losses, batches, strict=True):
         if not math.isfinite(loss):

@@ -4,15 +4,15 @@ Schulman et al. 2016 (arXiv 1506.02438), eq. 16: with d_t = r_t + gamma V_(t+1) 
 
     A_t = d_t + (gamma lambda) d_(t+1) + (gamma lambda)^2 d_(t+2) + ...
 
-V_t is the value of what stands before token t; after the last token the game is over and V is 0. lambda 0
-trusts the values alone, lambda 1 the rewards alone.
+V_t is the value of the tokens before token t. After the last token the episode is over and V is 0. lambda 0
+bootstraps from the values; lambda 1 uses the rewards, with the values only as a baseline.
 """
 
 from collections.abc import Sequence
 
 
 def gae(rewards: Sequence[float], values: Sequence[float], *, gamma: float, lambda_: float) -> list[float]:
-    """The advantage of each token; advantage + value is the return that the value should have told.
+    """Returns the advantage of each token. Advantage + value is the return, the target of the value.
 
     >>> gae([0.0, 1.0], [0.5, 0.5], gamma=1.0, lambda_=1.0)
     [0.5, 0.5]
@@ -29,9 +29,9 @@ def gae(rewards: Sequence[float], values: Sequence[float], *, gamma: float, lamb
 
 
 def token_rewards(reward: float, penalties: Sequence[float], *, coefficient: float) -> list[float]:
-    """What each token earns: minus its share of the KL penalty, and the last one the verdict's reward.
+    """Returns the reward of each token: minus its KL penalty, plus the verdict's reward on the last token.
 
-    As in RLHF (Ouyang et al. 2022, arXiv 2203.02155, eq. 2): `penalties` are log p - log p_base.
+    As in RLHF (Ouyang et al. 2022, arXiv 2203.02155, eq. 2). `penalties` are log p - log p_base.
 
     >>> token_rewards(1.0, [0.5, -0.5], coefficient=0.1)
     [-0.05, 1.05]

@@ -1,8 +1,8 @@
-"""Groups from the `traces` stream, in order, each exactly once into a batch.
+"""Reads groups from the `traces` stream, in order, and puts each into exactly one batch.
 
-A thread of its own reads and decodes ahead, so that a step never waits for the network when
-groups are there. What it hands out stays pending in Redis until `settle`. Who has had which group is
-decided in one place, `next_batch`, because a Redis that lost its last second delivers again.
+A thread reads and decodes ahead, so that a step does not wait for the network while groups are available.
+A group stays pending in Redis until `settle`. Only `next_batch` decides whether a group was already used,
+because Redis delivers entries again after it lost its last second of writes.
 """
 
 import logging
@@ -30,23 +30,24 @@ CONSUMER = "trainer"
 BLOCK_S = 0.5
 KEEP_EVERY_S = 10.0
 IDLE_S = 60.0
-"""A pending entry nobody held for so long was delivered to nobody: its delivery was lost on the way."""
+"""An entry that was pending for so long without being held never arrived: its delivery was lost."""
 REPORT_S = 5.0
-"""How often a wait for groups is accounted for, and its caller told."""
+"""How often a wait for groups is added to the metric, logged and reported through `while_waiting`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A group and the stream entry that must be settled for it."""
+    """A group and the id of its stream entry, which must be settled."""
 
     entry_id: str
     group: TraceGroup
 
 
 class Intake:
-    """Reads ahead by at most two batches. Use as a context manager.
+    """Reads ahead by at most two batches. Use it as a context manager.
 
-    `check` raises SetupError or ArithmeticError for a group that can never be trained on; it goes to `dead`.
+    `check` raises SetupError or ArithmeticError for a group that can never be trained on; such a group is
+    moved to `dead`.
     """
 
     def __init__(
@@ -78,7 +79,8 @@ class Intake:
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self.waited_s = 0.0
         self.dropped = {"stale": 0, "zero_variance": 0}
-        """Since the last commit, by reason: also what an earlier life dropped for the batch it never made."""
+        """Groups dropped since the last commit, by reason, including those that this trainer dropped before
+        a restart for a batch that it did not commit."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -89,12 +91,13 @@ class Intake:
         self._thread.join(timeout=5 * BLOCK_S)
 
     def next_batch(self, *, version: int, while_waiting: Callable[[], None]) -> list[Held] | None:
-        """The next groups fresh enough for a trainer at `version`; None once stopping.
+        """Returns the next groups fresh enough for a trainer at `version`, or None when stopping.
 
-        `while_waiting` is called every few seconds as long as no group comes.
+        Calls `while_waiting` every few seconds while no group arrives. An error of the reading thread is
+        raised here.
 
         Raises:
-            SetupError: a group is of a version that was never committed here.
+            SetupError: a group was sampled by a version that was never committed here.
         """
         batch, self._begun = self._begun, {}
         trained = {entry.partition(":")[0]: entry for entry in self._ledger}
@@ -121,16 +124,16 @@ class Intake:
 
     @property
     def account(self) -> dict[str, int]:
-        """The run's dropped groups by reason, up to the batch handed out last: the commit's."""
+        """The groups that the run dropped, by reason, up to the last batch handed out, for the commit."""
         return {reason: self._dropped_before[reason] + count for reason, count in self.dropped.items()}
 
     def settle(self, batch: Sequence[Held], *, ledger: Sequence[str]) -> None:
-        """Acknowledges a committed batch; `ledger` is the commit's."""
+        """Acknowledges a committed batch. `ledger` is the ledger of that commit."""
         self._ledger, self._dropped_before = ledger, self.account
         self._settle([held.entry_id for held in batch], "trained", label="trained")
 
     def give_up(self, batch: Sequence[Held], reasons: Mapping[str, str]) -> None:
-        """Moves the groups of `reasons`, by id, to `dead`; the next batch begins with the others."""
+        """Moves the groups whose ids are in `reasons` to `dead`. The next batch begins with the others."""
         for held in batch:
             if held.group.id in reasons:
                 self._bury(held.entry_id, reasons[held.group.id])
@@ -143,19 +146,19 @@ class Intake:
         TRAINER_GROUPS.labels(result="dead").inc()
 
     def _count_dropped(self) -> None:
-        """Begins with what the run's account holds beyond the last commit's: a batch that a kill cut short
-        goes on counting where it was."""
+        """Sets `dropped` to the run's count in Redis minus the last commit's, so that the count of a batch
+        that a kill interrupted goes on where it was."""
         now = self._streams.counts().dropped
         before = self._dropped_before
         self._dropped_before = {r: min(before.get(r, 0), now.get(r, 0)) for r in self.dropped}
         self.dropped = {r: now.get(r, 0) - self._dropped_before[r] for r in self.dropped}
 
     def _unfit(self, group: TraceGroup, version: int) -> str | None:
-        """Why a group is not trained on, if so. Zero variance is a reason only up to the limit of a batch:
-        a policy that has nothing left to learn must not wait for ever.
+        """Returns why a group is not trained on, or None if it is. Zero variance is a reason only up to a
+        limit per batch, so that a policy with nothing left to learn does not wait for ever.
 
         Raises:
-            SetupError: it is of a version that was never committed here.
+            SetupError: the group was sampled by a version that was never committed here.
         """
         age = version - group.policy.number
         if age < 0:
@@ -170,10 +173,10 @@ class Intake:
         return None
 
     def _settle_known(self, held: Held, known: str) -> None:
-        """A group whose id is in the ledger, which has `known` of it.
+        """Settles a group whose id is in the ledger, with the entry `known`.
 
-        Committed before a crash and never acknowledged, its effect is in the weights. Made again, with other
-        answers, because Redis had lost it, it is not.
+        If the answers are the same, the group was committed before a crash and not acknowledged: the weights
+        include it. If they differ, Redis had lost the group and it was sampled again: it is dropped.
         """
         if known == ledger_entry(held.group):
             self._settle([held.entry_id], "trained", label="redelivered")
@@ -181,7 +184,7 @@ class Intake:
             self._settle([held.entry_id], "dropped:remade", label="remade")
 
     def _drop_other_rewards(self, batch: dict[str, Held]) -> None:
-        """Takes out what was judged before the run accepted another reward version."""
+        """Removes groups that were judged before the run accepted another reward version."""
         others = self._streams.of_another_reward([held.group for held in batch.values()])
         for group in others:
             self._settle([batch.pop(group.id).entry_id], "dropped:reward_version", label="reward_version")
@@ -222,7 +225,7 @@ class Intake:
 
     def _run(self) -> None:
         try:
-            # What an earlier life of this trainer read and never acknowledged comes first.
+            # First, the entries that this trainer read before a restart and did not acknowledge.
             self._hand_out(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000))
             kept = time.monotonic()
             while not self._stopping.is_set():
@@ -241,7 +244,7 @@ class Intake:
             raise
 
     def _astray(self) -> list[Entry]:
-        """Entries that are pending although this trainer does not know them."""
+        """Claims and returns entries that are pending but that this trainer never received."""
         self._streams.keep(STREAM, list(self._holding), group=GROUP, consumer=CONSUMER)
         entries = self._streams.claim_idle(STREAM, group=GROUP, consumer=CONSUMER, idle_s=IDLE_S)
         return [entry for entry in entries if entry.id not in self._holding]
@@ -267,16 +270,16 @@ class Intake:
 
 
 def ledger_entry(group: TraceGroup) -> str:
-    """What a commit's ledger keeps of a group: its id, and a digest of its answers."""
+    """Returns the entry of a group in a commit's ledger: its id and a digest of its answers."""
     answers = repr([trace.completion.token_ids for trace in group.traces])
     return f"{group.id}:{blake2b(answers.encode(), digest_size=8).hexdigest()}"
 
 
 def _trainable(group: TraceGroup) -> TraceGroup:
-    """The group, if its log-probabilities are of the whole distribution and its rewards of one version.
+    """Returns the group if it was sampled from the whole distribution and has one reward version.
 
     Raises:
-        WireError: the distribution was cut, or a point; its rewards cannot be compared.
+        WireError: it was sampled greedily or with top_p or top_k, or has several reward versions.
     """
     drawn = group.sampling
     if not drawn.temperature > 0.0 or drawn.top_p != 1.0 or drawn.top_k > 0:

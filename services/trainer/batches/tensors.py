@@ -1,6 +1,6 @@
-"""Rows to one line of tokens in which the completions of a prompt share it and never see each other.
+"""Packs rows into one sequence of tokens. The completions of a prompt share it and never see each other.
 
-Shapes: T input tokens and N completion tokens of the whole micro-batch; nothing is padded.
+Shapes: T input tokens and N completion tokens in the whole micro-batch; nothing is padded.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,11 @@ from services.trainer.model.attention import Blocks, Stretch
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One forward pass. Entry n of the N-vectors belongs to the n-th completion token.
+    """The inputs of one forward pass. Entry n of the N-vectors belongs to the n-th completion token.
 
-    `predictor_N` is the place on the line whose hidden state predicts it; `completion_N` numbers the
-    completions from 0; `share_N` is its share in the loss. `blocks` say which token sees which.
+    `predictor_N` is the position in the sequence whose hidden state predicts the token, `completion_N` the
+    number of its completion, from 0, and `share_N` its share in the loss. `blocks` say which tokens each
+    token attends to.
     """
 
     input_ids_1T: torch.Tensor
@@ -36,10 +37,10 @@ class MicroBatch:
 
 
 def collate(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> MicroBatch:
-    """Tensors of a micro-batch.
+    """Builds the tensors of a micro-batch.
 
     Raises:
-        ValueError: rows of different temperatures, whose log-probabilities are not comparable.
+        ValueError: the rows have different temperatures, so their log-probabilities are not comparable.
     """
     temperatures = {row.temperature for row in rows}
     if len(temperatures) != 1:

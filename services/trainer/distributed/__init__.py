@@ -1,6 +1,6 @@
-"""Training in several processes: who takes part, who computes what, and how the numbers come together.
+"""Training in several processes: how they join, share the work and combine the results.
 
-Rank 0 alone speaks to Redis, commits, publishes and reports. The others follow its orders: every process
-gets the whole batch, computes its share of the rows, and moves its copy of the weights, or its shards of
-them, by the same summed gradient.
+Only rank 0 uses Redis, commits, publishes and reports. The others follow its orders: every process gets the
+whole batch, computes its share of the rows, and updates its copy or shards of the weights with the same
+summed gradient.
 """

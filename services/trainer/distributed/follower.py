@@ -1,4 +1,4 @@
-"""What every process but rank 0 does: as it is told."""
+"""The main loop of every process except rank 0: it follows rank 0's orders."""
 
 import logging
 import threading
@@ -18,17 +18,17 @@ from services.trainer.versions import tensor_file
 logger = logging.getLogger(__name__)
 
 OWN = frozenset(("device", "threads", "host", "port"))
-"""Settings in which processes may differ. Rank 0 also has the measured `micro_batch_tokens`."""
+"""Settings in which processes may differ. A measured `micro_batch_tokens` comes from rank 0."""
 
 
 def follow(
     settings: TrainerSettings, policy: Policy, world: Follower, *, told_to_stop: threading.Event
 ) -> None:
-    """Obeys rank 0 until it says that all is over.
+    """Follows the orders of rank 0 until rank 0 announces the end.
 
     Raises:
-        SetupError: this process was started with other settings than rank 0.
-        ArithmeticError: it has learned something else than rank 0 from the same batches.
+        SetupError: this process has other settings than rank 0.
+        ArithmeticError: its state differs from rank 0's after the same batches.
         Unavailable: rank 0 is gone.
     """
     trainee = Trainee.of(settings, policy, world)
@@ -62,10 +62,10 @@ def follow(
 
 
 def agreed(settings: TrainerSettings, leaders: Mapping[str, Any]) -> TrainerSettings:
-    """`settings`, with what rank 0 has measured.
+    """Returns `settings` with the `micro_batch_tokens` that rank 0 measured.
 
     Raises:
-        SetupError: they are of another run than rank 0's; it names what differs.
+        SetupError: they differ from rank 0's. The message names the differences.
     """
     if not settings.micro_batch_tokens:
         settings = settings.model_copy(update={"micro_batch_tokens": leaders["micro_batch_tokens"]})

@@ -1,4 +1,4 @@
-"""Joining the processes that `accelerate launch` or torchrun started."""
+"""Joins the processes that `accelerate launch` or torchrun started."""
 
 import os
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from services.trainer.fitting.setup import device_named
 from services.trainer.settings import TrainerSettings
 
 TIMEOUT_S = 600.0
-"""Of a collective operation, and of all processes' finding each other."""
+"""The timeout of a collective operation, and of the processes' rendezvous."""
 
 
 @contextmanager
 def joined(settings: TrainerSettings) -> Iterator[World]:
-    """The world that the launcher's environment describes; one process alone without a launcher.
+    """Yields the world that the launcher's environment describes; a single process without a launcher.
 
     Raises:
-        SetupError: sharding is wanted of one process.
+        SetupError: sharding is requested for a single process.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -43,15 +43,15 @@ def joined(settings: TrainerSettings) -> Iterator[World]:
     own = dist.PrefixStore("rookery", store)
     role = Follower if rank else Captain
     yield role(own, rank=rank, size=size, even=settings.sharding != "none")
-    # Not after a fault: NCCL would wait for what the others never send.
+    # Not after an error: NCCL would wait for data that the other processes never send.
     dist.destroy_process_group()
 
 
 def own_device(settings: TrainerSettings) -> TrainerSettings:
-    """`settings` with the one of `--device`'s devices that is this process's.
+    """Returns `settings` with this process's device from the list in `--device`.
 
     Raises:
-        SetupError: there are more processes on this machine than devices, or one process for several.
+        SetupError: this machine has more processes than devices, or one process has several devices.
     """
     place = int(os.environ.get("LOCAL_RANK", "0"))
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1

@@ -1,4 +1,4 @@
-"""What rank 0 tells the others: JSON on the first line, encoded groups after it. Never pickle."""
+"""The orders of rank 0 to the others: JSON on the first line, then encoded groups. Never pickle."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from rookery.trace import TraceGroup
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Load the weights and moments of a commit and train with `settings`, which all must share."""
+    """Load the weights and moments of a commit and train with `settings`, which must be the same for all."""
 
     kind: ClassVar[str] = "begin"
     folder: str
@@ -20,14 +20,14 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Take part in making the files of a commit: sharded tensors come together."""
+    """Take part in making the files of a commit, for which sharded tensors are gathered."""
 
     kind: ClassVar[str] = "files"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Learn from a batch. `learner` is `Learner.as_json`; a rehearsal moves nothing."""
+    """Learn from a batch. `learner` is `Learner.as_json`. A rehearsal changes nothing."""
 
     kind: ClassVar[str] = "step"
     step: int
@@ -41,7 +41,7 @@ Order: TypeAlias = Begin | Files | Step
 
 
 def encode(order: Order) -> bytes:
-    """For the wire; floats survive bit by bit."""
+    """Encodes an order for the wire. Floats keep every bit."""
     if not isinstance(order, Step):
         return json.dumps({"kind": order.kind, **asdict(order)}).encode()
     groups = [encode_group(group) for group in order.groups]
@@ -57,7 +57,7 @@ def encode(order: Order) -> bytes:
 
 
 def decode(data: bytes) -> Order:
-    """The inverse."""
+    """Decodes what `encode` returned."""
     line, _, rest = data.partition(b"\n")
     head = json.loads(line)
     kind = head.pop("kind")

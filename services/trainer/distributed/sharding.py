@@ -1,8 +1,8 @@
-"""Weights spread over the processes by FSDP2 (`torch.distributed.fsdp.fully_shard`).
+"""Shards weights over the processes with FSDP2 (`torch.distributed.fsdp.fully_shard`).
 
-Under an adapter the decoder layers of the frozen base are sharded; the adapter, the embeddings and the head
-stay whole everywhere, so what learns, its optimizer and its files are as in one process. Where all weights
-learn, all are sharded, with their gradients and Adam's moments.
+With an adapter, the decoder layers of the frozen base are sharded. The adapter, the embeddings and the head
+stay whole in every process, so the adapter, its optimizer and its files are as in a single process. If all
+weights are trained, all are sharded, with their gradients and Adam's moments.
 """
 
 from typing import Any
@@ -15,7 +15,13 @@ from services.trainer.settings.run import Sharding
 
 
 def place(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
-    """The model on `device`, or this process's part of it: layer by layer, so that the whole need not fit."""
+    """Moves the model, or this process's shards of it, to `device` and returns it.
+
+    It is sharded layer by layer, so that the whole model does not have to fit.
+
+    Raises:
+        SetupError: sharding is requested for a single process, or the decoder layers were not found.
+    """
     if sharding == "none":
         return model.to(device)
     if not dist.is_initialized():
@@ -39,21 +45,24 @@ def place(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
         register_fsdp_forward_method(body, "hidden")
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            # The loss is divided by the whole batch's normaliser already: gradients add up, as a sum,
-            # which gloo knows too, and not as a mean.
+            # The loss is already divided by the whole batch's normaliser, so gradients are summed, not
+            # averaged. gloo supports sums too.
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     return model.to(device)
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All of a tensor. If it is sharded, every process must ask at once."""
+    """Returns the whole tensor. If it is sharded, all processes must call this together."""
     full: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return full
 
 
 def like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """This process's part of `value`, a whole tensor that all have, where `parameter` is sharded."""
+    """Returns this process's shard of `value` if `parameter` is sharded, else `value`.
+
+    Every process must have the whole `value`.
+    """
     if not hasattr(parameter, "placements") or value.shape != parameter.shape:
         return value
     from torch.distributed.tensor import distribute_tensor
@@ -62,7 +71,7 @@ def like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         value.to(parameter.device).contiguous(),
         parameter.device_mesh,
         parameter.placements,
-        src_data_rank=None,  # nobody sends anything
+        src_data_rank=None,  # every process has the value, so nothing is sent
     )
     return placed
 

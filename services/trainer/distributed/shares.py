@@ -1,6 +1,6 @@
-"""Which process computes which rows. No torch.
+"""Decides which process computes which rows. No torch.
 
-Every process knows the whole batch and comes to the same answer.
+Every process knows the whole batch and computes the same assignment.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from services.trainer.batches.batch import Row, micro_batches
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One pass through the model; its loss is multiplied by `weight`: 1, or 0 for an idle pass."""
+    """One pass through the model. Its loss is multiplied by `weight`: 1, or 0 for an idle pass."""
 
     rows: list[Row]
     weight: float = 1.0
@@ -19,17 +19,17 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """One process's turns, and every process's micro-batches in the order of ranks, idle passes left out."""
+    """The turns of one process, and the micro-batches of all, in the order of ranks, without idle passes."""
 
     turns: list[Turn]
     cuts: list[list[Row]]
 
 
 def deal(rows: Sequence[Row], *, tokens: int, rank: int, size: int, even: bool) -> Deal:
-    """Deals `rows` out to `size` processes and cuts each share into micro-batches of at most `tokens`.
+    """Deals `rows` to `size` processes and splits each share into micro-batches of at most `tokens`.
 
-    `even` gives all the same number of turns: sharded weights come together only if all ask for them at
-    once. Idle passes are of the shortest row.
+    `even` gives all processes the same number of turns, because sharded weights can be gathered only by all
+    together. Idle passes use the shortest row.
     """
     cuts = [micro_batches(own, tokens=tokens) for own in shares(rows, size)]
     turns = [Turn(cut) for cut in cuts[rank]]
@@ -40,9 +40,10 @@ def deal(rows: Sequence[Row], *, tokens: int, rank: int, size: int, even: bool) 
 
 
 def shares(rows: Sequence[Row], size: int) -> list[list[Row]]:
-    """`rows` in `size` parts of nearly as many tokens, each in the given order; some may be empty.
+    """Splits `rows` into `size` parts with nearly equal tokens, each in the given order. Some may be empty.
 
-    The longest rows first, each to whoever has least: at most 4/3 of the best (Graham 1969, LPT).
+    The longest rows come first, each goes to the part with the fewest tokens. The largest part is at most 4/3
+    of the optimum (Graham 1969, LPT).
     """
     loads = [0] * size
     owner = [0] * len(rows)

@@ -1,4 +1,4 @@
-"""The processes of one trainer. `World` itself is one process alone, for which all of this is nothing."""
+"""The processes of one trainer. `World` itself is a single process, for which most calls do nothing."""
 
 import json
 import logging
@@ -18,40 +18,43 @@ from services.trainer.distributed.shares import Deal, deal
 logger = logging.getLogger(__name__)
 
 PULSE_S = 0.5
-"""Between signs of life of rank 0."""
+"""The interval of rank 0's pulses."""
 SILENCE_S = 60.0
-"""Without one, a follower that waits for orders ends."""
+"""A follower that waits for orders ends after so long without a pulse."""
 PARTING_S = 5.0
-"""The same for one that was told to stop: it waits for rank 0 to finish its step, not for a dead one."""
+"""The same for a follower that was told to stop. It still waits while rank 0 finishes its step."""
 
 _POLL_S = 0.02
 _BUCKET = 1 << 24
-"""Numbers of gradients that are summed at once: 64 MiB in float32."""
+"""How many gradient values are summed at once: 64 MiB in float32."""
 
 
 class World:
-    """One process alone."""
+    """A single process."""
 
     rank = 0
     size = 1
 
     def deal(self, rows: Sequence[Row], *, tokens: int) -> Deal:
-        """Everybody's micro-batches of `rows`, at most `tokens` tokens each, and one's own turns."""
+        """Returns all processes' micro-batches of `rows`, at most `tokens` tokens each, and its own turns."""
         return deal(rows, tokens=tokens, rank=0, size=1, even=False)
 
     def gather(self, items: list[Any]) -> list[Any]:
-        """The items of all processes, in the order of their ranks; JSON values, which may be NaN."""
+        """Returns the items of all processes, in the order of ranks. They are JSON values and may be NaN."""
         return items
 
     def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """Makes every process's gradients the sum of all."""
+        """Replaces every process's gradients with the sum over all processes."""
 
     def call(self, order: Callable[[], bytes]) -> None:
-        """Rank 0's word to the others, which is made only if there are any."""
+        """Sends rank 0's order to the others. A single process does not even build it."""
 
     @contextmanager
     def leading(self, stopping: threading.Event) -> Iterator[None]:
-        """Around rank 0's work: sets `stopping` when another process was told to stop; at the end all end."""
+        """Wraps rank 0's work: sets `stopping` when another process was told to stop.
+
+        All other processes end at the end of the block.
+        """
         del stopping
         yield
 
@@ -59,8 +62,8 @@ class World:
 class Crew(World):
     """Several processes in torch's default group, which must have a backend for CPU tensors.
 
-    Orders wait in `store`, for as long as rank 0 lives: batches come when they come. Whoever takes part in
-    a collective operation waits no longer than the group's timeout.
+    Orders are announced in `store`, and a process waits for one as long as rank 0 lives, because a batch may
+    take long. In a collective operation it waits at most the group's timeout.
     """
 
     def __init__(self, store: Any, *, rank: int, size: int, even: bool) -> None:
@@ -83,10 +86,10 @@ class Crew(World):
         return [item for text in texts for item in json.loads(text)]
 
     def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """Of replicated weights; those of sharded ones were summed when they were scattered.
+        """Sums the gradients of replicated weights. FSDP has already summed those of sharded ones.
 
-        A process without rows adds zeros. Where nobody has a gradient there stays none: Adam would move by
-        its momentum.
+        A process without rows adds zeros. If no process has a gradient, none is set: with zeros, Adam would
+        still update the weights from its momentum.
         """
         replicated = [p for p in parameters if not hasattr(p, "full_tensor")]
         if not any(self.gather([any(p.grad is not None for p in replicated)])):
@@ -101,7 +104,7 @@ class Crew(World):
 
 
 class Captain(Crew):
-    """Rank 0's side."""
+    """Rank 0."""
 
     def call(self, order: Callable[[], bytes]) -> None:
         data = order()
@@ -140,15 +143,15 @@ class Captain(Crew):
 
 
 class Follower(Crew):
-    """Everybody else's."""
+    """Every other rank."""
 
     def orders(self, told_to_stop: threading.Event) -> Iterator[bytes]:
-        """Rank 0's words to a follower, until it says that all is over.
+        """Yields rank 0's orders until it announces the end.
 
-        Whether to stop is rank 0's to decide, between two steps: `told_to_stop` is passed on to it.
+        `told_to_stop` is passed on to rank 0, which stops between two steps.
 
         Raises:
-            Unavailable: no sign of life of rank 0.
+            Unavailable: rank 0 sent no pulse for too long.
         """
         while self._awaited(told_to_stop) != b"end":
             length = torch.zeros(1, dtype=torch.long)
@@ -173,7 +176,7 @@ class Follower(Crew):
 
 
 class _Pulse:
-    """How long ago rank 0's last sign of life changed, as seen from here."""
+    """Measures the time since this process last saw a new pulse of rank 0."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -191,7 +194,7 @@ class _Pulse:
 
 
 def _buckets(parameters: Sequence[torch.nn.Parameter]) -> Iterator[list[torch.nn.Parameter]]:
-    """Neighbours of one type, at most `_BUCKET` numbers together (or one parameter)."""
+    """Yields adjacent parameters of the same type, at most `_BUCKET` values together (or one parameter)."""
     bucket: list[torch.nn.Parameter] = []
     for parameter in parameters:
         full = sum(p.numel() for p in bucket) + parameter.numel() > _BUCKET

@@ -1,1 +1,1 @@
-"""What the fit commands learn from: chats and pairs, from files and URLs."""
+"""The training data of `sft`, `reward-model` and `dpo`: chats and pairs, from files and URLs."""

@@ -1,4 +1,4 @@
-"""Soft targets: what an answer could say in a place, each text with its probability, as tokens."""
+"""Soft targets: alternative texts for a part of an answer, with probabilities, as tokens."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,9 @@ from rookery.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Texts that could stand in place of an answer's characters `start` to `end`, and their probabilities.
+    """Texts that could replace the characters `start` to `end` of an answer, and their probabilities.
 
-    The text that does stand there is one of them.
+    The answer's own text is one of them.
     """
 
     start: int
@@ -23,10 +23,10 @@ class Alternatives:
 
     @classmethod
     def of(cls, value: Any) -> "Alternatives":
-        """An entry of the column `alternatives`; its weights are divided by their sum.
+        """Reads an entry of the column `alternatives`. The weights are divided by their sum.
 
         Raises:
-            InvalidInput: it is no such entry.
+            InvalidInput: the entry is malformed.
         """
         said = str(value)[:120]
         try:
@@ -51,18 +51,19 @@ def soft_targets(
     offsets: Sequence[tuple[int, int]],
     ids_of: Callable[[str], list[int]],
 ) -> dict[int, dict[int, float]]:
-    """Distributions over token ids, by place in an answer.
+    """Returns distributions over token ids, by the index of the token in the answer.
 
     Args:
         spans: Alternatives of parts of `content`.
         content: The answer.
         within: The answer as the chat template renders it.
         ids: Token ids of `within`.
-        offsets: First character of each, and the one behind it.
-        ids_of: Token ids of a text.
+        offsets: The first character of each token and the one after its last.
+        ids_of: Returns the token ids of a text.
 
     Raises:
-        InvalidInput: a span does not consist of whole tokens, or its text is not among the alternatives.
+        InvalidInput: a span does not consist of whole tokens, its text is not among the alternatives, or the
+            tokens of one alternative begin another.
     """
     shift = within.find(content)
     targets: dict[int, dict[int, float]] = {}
@@ -85,7 +86,7 @@ def soft_targets(
 
 
 def _next(said: Mapping[tuple[int, ...], float], path: Sequence[int]) -> dict[int, float]:
-    """How likely each token is behind `path`; empty where no text with a weight begins like that."""
+    """Returns the probability of each token after `path`; empty if no text with a weight begins with it."""
     found: dict[int, float] = {}
     for one, weight in said.items():
         if weight and one[: len(path)] == tuple(path):

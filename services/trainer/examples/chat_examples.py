@@ -1,4 +1,4 @@
-"""Examples to imitate from a file of chats: all that fit, made when they are asked for."""
+"""Examples for imitation from a file of chats: all that fit, tokenised on demand."""
 
 import logging
 from array import array
@@ -20,10 +20,10 @@ _LINE_EVERY = 100_000
 
 
 class ChatExamples:
-    """Examples of conversations, as a `Source`; what is longer than `max_length` is left out, and said.
+    """Examples of conversations, as a `Source`. Chats longer than `max_length` are left out, with a warning.
 
-    Every chat, or the first `limit` of them, is tokenised once to know: so all that is wrong with a file
-    comes up before training, and an epoch has each example once.
+    Every chat, or each of the first `limit`, is tokenised once at the start to measure it. So any error in
+    the file is found before training.
     """
 
     def __init__(self, chats: Chats, tokenizer: Any, *, max_length: int, limit: int | None = None) -> None:
@@ -42,11 +42,11 @@ class ChatExamples:
         return len(self._numbers)
 
     def examples(self, numbers: Sequence[int]) -> list[Example]:
-        """As `services.trainer.fitting.order.Source` wants it."""
+        """Returns the examples with these numbers (see `services.trainer.fitting.order.Source`)."""
         return self._made([self._numbers[number] for number in numbers])
 
     def _fitting(self, count: int, max_length: int) -> Iterator[int]:
-        """Numbers of chats with an answer that is not longer than that, its prompt included."""
+        """Yields the numbers of the chats that have an answer and at most `max_length` tokens in all."""
         places = iter(range(count))
         while here := list(islice(places, _TOKENISED_AT_ONCE)):
             for place, example in zip(here, self._made(here), strict=True):

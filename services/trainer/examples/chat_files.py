@@ -1,7 +1,7 @@
 """Files of chats, JSON lines or Parquet: numbered conversations, each with the assistant's answer last.
 
-A JSONL file is indexed, never loaded; of a Parquet file the columns that matter are held as Arrow
-holds them, as compactly as the file.
+A JSONL file is indexed and never loaded whole. Of a Parquet file, only the needed columns are loaded, as a
+compact Arrow table.
 """
 
 import json
@@ -29,7 +29,7 @@ class Chats(Protocol):
 
 
 def open_chats(path: Path) -> Chats:
-    """The conversations of a file, told by its first bytes.
+    """Opens the conversations of a file. The first bytes tell its format.
 
     Raises:
         InvalidInput: it is missing, has no example, or has no column of conversations.
@@ -44,7 +44,7 @@ def open_chats(path: Path) -> Chats:
 
 
 class ChatFile:
-    """A JSONL file of `{"messages": [...]}`, with or without `alternatives`; blank lines do not count."""
+    """A JSONL file of `{"messages": [...]}`, with or without `alternatives`. Blank lines are skipped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,9 +72,9 @@ class ChatFile:
 
 
 class ParquetChats:
-    """A Parquet file: `messages`, or `prompt` beside `answer` (annotations, tasks) or `chosen` (pairs).
+    """A Parquet file with `messages`, or with `prompt` and `answer` (annotations, tasks) or `chosen` (pairs).
 
-    A column `alternatives` holds soft targets.
+    An optional column `alternatives` holds soft targets.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Chats to token ids: context, and the answer that carries loss."""
+"""Turns chats into token ids: the context, and the answer that carries loss."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,27 +16,28 @@ Messages = list[dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A conversation with the assistant's answer last, and soft targets of parts of that answer."""
+    """A conversation with the assistant's answer last, and soft targets for parts of that answer."""
 
     messages: Messages
     alternatives: Sequence[Alternatives] = ()
 
 
 def chat_of(row: Mapping[str, Any], *columns: str) -> Chat:
-    """The messages of these columns, the answer's last, and the column `alternatives`, if it has one.
+    """Builds a chat from the messages of these columns and from `alternatives`, if the row has them.
 
     Raises:
-        InvalidInput: they are no such thing.
+        InvalidInput: the messages or alternatives are malformed, or the last message is not the assistant's.
     """
     messages = answered(*(row[name] for name in columns))
     return Chat(messages, [Alternatives.of(value) for value in row.get("alternatives") or ()])
 
 
 def answered(*parts: Any) -> Messages:
-    """Messages, or a prompt's and an answer's, as one chat with the answer last.
+    """Joins lists of messages, such as a prompt's and an answer's, into one chat with the answer last.
 
     Raises:
-        InvalidInput: they are no such thing, as when a prompt is a text.
+        InvalidInput: a part is not a list of messages (a prompt may be plain text, for example), or the last
+            message is not the assistant's.
     """
     chat: Messages = []
     for part in parts:
@@ -54,7 +55,7 @@ def answered(*parts: Any) -> Messages:
 
 
 def _is_text(value: Any) -> bool:
-    """JSON can spell halves of characters, which no tokenizer takes."""
+    """Returns whether `value` is a valid string. JSON can hold lone surrogates, which tokenizers reject."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -62,13 +63,13 @@ def _is_text(value: Any) -> bool:
 
 
 def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
-    """Applies the model's chat template; the answer is what it adds to the prompt that asks for one.
+    """Applies the model's chat template. The answer is the text after the generation prompt.
 
-    Prompt and answer are tokenised apart, as they are when the model generates.
+    Prompt and answer are tokenised separately, as they are when the model generates.
 
     Raises:
-        InvalidInput: the template does not render a conversation as its own prompt plus the answer,
-            so nobody could say which tokens are the assistant's; or alternatives do not fit the tokens.
+        InvalidInput: a chat has no prompt; the template rejects it, or does not render it as its prompt plus
+            the answer, so that the assistant's tokens are unknown; or alternatives do not fit the tokens.
     """
     answers, prompts = [], []
     for chat in chats:

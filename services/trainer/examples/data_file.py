@@ -1,7 +1,7 @@
-"""Where the data of a run lies: a path, or a URL such as `s3://bucket/x.parquet`, which is copied here once.
+"""Finds the data of a run: a path, or a URL such as `s3://bucket/x.parquet`, which is copied here once.
 
-Copies lie in `$XDG_CACHE_HOME/rookery`, each under what its store says of it: once it has changed, it is
-copied again.
+Copies are in `$XDG_CACHE_HOME/rookery`, in a folder named by the store's identity of the file. A file that
+has changed has another identity and is copied again.
 """
 
 import hashlib
@@ -20,15 +20,17 @@ from rookery.errors import SetupError, Unavailable
 logger = logging.getLogger(__name__)
 
 _SHOWN_BYTES = 1 << 30
-"""From this size on reading a file is worth a progress bar."""
+"""Files of at least this size show a progress bar while they are read."""
 
 
 @cache
 def local(place: str) -> Path:
-    """The file itself, or its copy with the `manifest.json` that stands beside it, asked for once a process.
+    """Returns a path as it is, or the local copy of a URL. A process asks the store once.
+
+    A `manifest.json` beside the remote file is copied too.
 
     Raises:
-        SetupError: there is none, or nobody here speaks that protocol.
+        SetupError: there is no such file, or no support for its protocol.
         Unavailable: the store does not answer.
     """
     if "://" not in place:
@@ -51,14 +53,14 @@ def local(place: str) -> Path:
 
 
 def sha256(path: Path) -> str:
-    """Of its bytes, which are read once a process."""
+    """Returns the SHA-256 of a file in hexadecimal. A process reads an unchanged file only once."""
     found = path.stat()
     return _sha256(path, found.st_size, found.st_mtime_ns)
 
 
 @cache
 def _sha256(path: Path, size: int, changed_ns: int) -> str:
-    del changed_ns  # for the cache
+    del changed_ns  # part of the cache's key only
     with open_shown(
         path, "rb", description=f"SHA-256 of {path.name}", transient=True, disable=size < _SHOWN_BYTES
     ) as file:
@@ -84,7 +86,7 @@ def _cache_dir() -> Path:
 
 @contextmanager
 def _faults(url: str) -> Iterator[None]:
-    """The store's own errors as ours; those of S3 out of reach are no OSErrors."""
+    """Turns the store's errors into Rookery's. botocore's connection errors are not OSErrors."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:

@@ -1,6 +1,6 @@
-"""Preference pairs from Parquet or JSON lines, tokenised, in two shares that have nothing in common.
+"""Reads preference pairs from Parquet or JSON lines, tokenises them and splits them into two disjoint shares.
 
-A game is held out as a whole, and a position that is held out is not trained on in any other game.
+All pairs of a game are in the same share, and a held-out position is not trained on in any other game.
 """
 
 import json
@@ -30,7 +30,7 @@ _TOKENISED_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True)
 class TokenPair:
-    """A pair as tokens, the chosen answer first; `place` is its position, `game` held out whole."""
+    """A pair as tokens, the chosen answer first. `place` and `game` are digests of its position and game."""
 
     example: Example
     place: bytes
@@ -49,13 +49,13 @@ class PairExamples:
         return len(self.pairs)
 
     def examples(self, numbers: Sequence[int]) -> list[Example]:
-        """As `services.trainer.fitting.order.Source` wants it."""
+        """Returns the examples with these numbers (see `services.trainer.fitting.order.Source`)."""
         return [self.pairs[number].example for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Pairs to learn from and pairs to be judged by, and what belongs to neither."""
+    """Pairs for training and held-out pairs, and how many pairs were left out of both."""
 
     train: list[TokenPair]
     held_out: list[TokenPair]
@@ -64,7 +64,7 @@ class Shares:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many pairs went where."""
+        """The number of pairs in each share, and of those left out, by reason."""
         return {
             "train": len(self.train),
             "held_out": len(self.held_out),
@@ -74,10 +74,10 @@ class Shares:
 
 
 def read_shares(path: Path, tokenizer: Any, *, max_length: int, held_out: float) -> Shares:
-    """The pairs of a file, split.
+    """Reads the pairs of a file and splits them.
 
     Raises:
-        InvalidInput: a row is no pair, or a share is empty.
+        InvalidInput: a row is not a pair, or a share is empty.
     """
     train: list[TokenPair] = []
     kept: list[TokenPair] = []
@@ -129,7 +129,7 @@ class _Row:
     where: str
 
     def chat(self, name: str) -> Messages:
-        """The prompt and one of the answers."""
+        """Returns the prompt with the answer in column `name`, or raises InvalidInput."""
         try:
             if missing := [needed for needed in _NEEDED if self.values.get(needed) is None]:
                 raise InvalidInput(f"it lacks {', '.join(missing)}: {str(self.values)[:200]!r}")
@@ -138,7 +138,7 @@ class _Row:
             raise InvalidInput(f"{self.where}: no preference pair: {error}") from error
 
     def text(self, name: str) -> str:
-        """Empty where there is none; identities may be numbers."""
+        """Returns a value as text, empty if missing. Ids may be numbers."""
         value = self.values.get(name)
         return "" if value is None else str(value)
 

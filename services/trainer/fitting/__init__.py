@@ -1,4 +1,5 @@
 """Training on a fixed set of examples: what `sft`, `reward-model` and `dpo` share.
 
-A course brings the model and the loss; this brings rows of tokens, steps, evaluation, checkpoints, export.
+A course provides the model and the loss. This package provides rows of tokens, steps, evaluation,
+checkpoints and export.
 """

@@ -1,7 +1,8 @@
-"""Any Hugging Face causal LM: loading it, its hidden states, log-probabilities of answer tokens.
+"""Loads any Hugging Face causal LM, and computes its hidden states and log-probabilities of answer tokens.
 
-Nothing here knows an architecture: the body is `base_model` whatever its name (`model`, `transformer`), the
-head is `model.logits.Head`. Dropout is off, so that a loss depends on weights and tokens alone.
+Nothing here depends on an architecture: the body is `base_model`, whatever its name (`model`,
+`transformer`), and the head is `model.logits.Head`. Dropout is off, so that a loss depends only on weights
+and tokens.
 """
 
 from pathlib import Path
@@ -26,11 +27,11 @@ PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}"
     "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
 )
-"""For models without a chat template: the texts one after the other, and an end after each answer."""
+"""For models without a chat template: the texts one after another, and an EOS token after each answer."""
 
 
 def load_tokenizer(path: Path) -> Any:
-    """The model's tokenizer; one that knows no chat gets `PLAIN_TEMPLATE`, which is saved with it."""
+    """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`."""
     tokenizer = AutoTokenizer.from_pretrained(path)
     if tokenizer.chat_template is None:
         tokenizer.chat_template = PLAIN_TEMPLATE
@@ -38,10 +39,10 @@ def load_tokenizer(path: Path) -> Any:
 
 
 def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
-    """The language model of a directory, or of a Hugging Face id; `loading` goes to `from_pretrained`.
+    """Loads the language model of a directory or a Hugging Face id. `loading` goes to `from_pretrained`.
 
     Raises:
-        SetupError: there is none, or its logits are not those of `Head`.
+        SetupError: there is none, or its logits differ from those of `Head`.
     """
     try:
         model = AutoModelForCausalLM.from_pretrained(path, config=_config(path), dtype=dtype, **loading)
@@ -53,17 +54,17 @@ def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
 
 
 def load_scorer(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
-    """The body of a directory with a head of one number, `score`; the head is new unless it has one."""
+    """Loads a model with a head of one number, `score`. The head is new unless the directory has one."""
     config = _config(path)
     config.num_labels, config.pad_token_id = 1, pad_id
     return AutoModelForSequenceClassification.from_pretrained(path, config=config, dtype=dtype)
 
 
 def hidden_states(model: Any, laid: Laid) -> torch.Tensor:
-    """Last hidden states, flattened [B * T, D], of a model with or without an adapter.
+    """Returns the last hidden states, flattened [B * T, D], of a model with or without an adapter.
 
     Raises:
-        SetupError: examples share a row, and the model's attention cannot be kept to blocks.
+        SetupError: the rows need attention in blocks, which the model does not support.
     """
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     sharing = _sharing(whole, laid.blocks) if laid.blocks else None
@@ -85,7 +86,7 @@ def _sharing(model: Any, blocks: Blocks) -> Sharing:
 
 
 def answer_logprobs(model: Any, laid: Laid) -> torch.Tensor:
-    """log p of each answer token, [N] in float32.
+    """Returns log p of each target, [N] in float32.
 
     The head sees only hidden states that predict an answer token, in chunks that are recomputed in the
     backward pass: the full logits [B, T, V] never exist.

@@ -1,4 +1,4 @@
-"""Where a run on examples goes on from: trained weights and Adam's moments as safetensors, never pickle."""
+"""Checkpoints of a run on examples: trained weights and Adam's moments as safetensors, never pickle."""
 
 import json
 import logging
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 _NAMES = ("checkpoint", "checkpoint.old")
 
 Weights = Mapping[str, torch.nn.Parameter]
-"""What is trained, by name."""
+"""The trained parameters, by name."""
 
 
 def trained(model: torch.nn.Module) -> Weights:
-    """The parameters that learn; tied ones once."""
+    """Returns the parameters that are trained; tied ones once."""
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
@@ -38,7 +38,7 @@ def save(
     step: int,
     fingerprint: Mapping[str, str],
 ) -> None:
-    """Writes the checkpoint of `step`, renamed into place when complete."""
+    """Writes the checkpoint of `step`. It is renamed into place when it is complete."""
     temporary, final, old = out / "checkpoint.tmp", out / "checkpoint", out / "checkpoint.old"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
@@ -47,7 +47,7 @@ def save(
     tensor_file.write(temporary / adam.FILE, adam.dump(optimizer))
     (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": dict(fingerprint)}))
     sync_files(temporary)
-    # A kill between the two leaves the old one under its second name, where `restore` finds it.
+    # A kill between the two renames leaves the old checkpoint as checkpoint.old, where `restore` finds it.
     shutil.rmtree(old, ignore_errors=True)
     if final.exists():
         final.rename(old)
@@ -58,10 +58,10 @@ def save(
 def restore(
     out: Path, weights: Weights, optimizer: torch.optim.Optimizer, *, fingerprint: Mapping[str, str]
 ) -> int:
-    """Takes up the newest checkpoint; the number of steps it is after, 0 where there is none.
+    """Loads the newest checkpoint and returns its step; 0 if there is none.
 
     Raises:
-        InvalidInput: it is damaged, or was made with other settings, which are named.
+        InvalidInput: it is damaged, or was made with other settings, which the message names.
     """
     folder = next((out / name for name in _NAMES if (out / name).exists()), None)
     if folder is None:

@@ -1,7 +1,7 @@
-"""Direct preference optimisation: pairs to an adapter without a reward model and without sampling.
+"""Direct preference optimisation: trains an adapter on pairs, without a reward model and without sampling.
 
-The reference is the base itself, the adapter switched off, so no second copy of the weights exists. The
-answers of a pair share their prompt in one row.
+The reference is the base with the adapter off, so no second copy of the weights is needed. The answers of a
+pair share their prompt in one row.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from services.trainer.settings import DpoSettings
 
 
 class DirectPreference:
-    """The course: the chosen answer gains on the rejected one, against the base."""
+    """The course of DPO: makes the chosen answer more likely than the rejected one, relative to the base."""
 
     name = "dpo"
 
@@ -32,13 +32,13 @@ class DirectPreference:
         self._held_out = held_out[: settings.eval_examples]
 
     def weight(self, examples: Sequence[Example]) -> int:
-        """Pairs."""
+        """Returns the number of pairs."""
         return len(examples)
 
     def sums(self, laid: Laid) -> Sums:
-        """Loss, implicit rewards, and how often the chosen has the higher one.
+        """Returns the loss, the margin of implicit rewards, and how often the chosen answer's is higher.
 
-        `logprob_chosen` and `logprob_rejected` tell whether both fall: DPO is prone to that.
+        `logprob_chosen` and `logprob_rejected` show whether both fall, which is common in DPO.
         """
         with torch.no_grad(), self.model.disable_adapter():
             base_E2 = self._answers(laid)
@@ -57,17 +57,17 @@ class DirectPreference:
         }
 
     def evaluate(self) -> dict[str, float]:
-        """The same on held-out pairs."""
+        """Returns the means of `sums` on held-out pairs."""
         return mean_over(self, self._held_out, self._settings)
 
     def _answers(self, laid: Laid) -> torch.Tensor:
-        """log p of whole answers, [E, 2]: chosen, rejected."""
+        """Returns log p of whole answers, [E, 2]: chosen, rejected."""
         logprobs_N = answer_logprobs(self.model, laid)
         return logprobs_N.new_zeros(len(laid.end_K)).index_add(0, laid.answer_N, logprobs_N).view(-1, 2)
 
 
 def run(settings: DpoSettings) -> Path:
-    """Trains an adapter of `settings.model` on `settings.data`; the directory with the adapter merged in."""
+    """Trains an adapter of `settings.model` on `settings.data`. Returns the directory of the merged model."""
     folder = prepare(settings)
     tokenizer = load_tokenizer(folder)
     shares = read_shares(

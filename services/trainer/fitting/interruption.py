@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while a run learns: the step in hand is finished and kept."""
+"""Handles SIGINT and SIGTERM during training: the current step is finished and saved."""
 
 import os
 import signal
@@ -15,14 +15,14 @@ _SAID = b"finishing this step; a second signal ends at once\n"
 
 @dataclass(slots=True)
 class Interruption:
-    """The signal that asked to stop; 0 where none has."""
+    """The signal that asked to stop; 0 if there was none."""
 
     number: int = 0
 
 
 @contextmanager
 def heeded() -> Iterator[Interruption]:
-    """While the block runs a first signal is noted; a second ends the process as if nobody listened."""
+    """Records the first signal inside the block. A second one has its default effect and ends the process."""
     asked = Interruption()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -30,9 +30,9 @@ def heeded() -> Iterator[Interruption]:
         asked.number = number
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_DFL)
-        os.write(2, _SAID)  # what is being written elsewhere may hold the logger's lock
+        os.write(2, _SAID)  # not the logger: the interrupted code may hold its lock
 
-    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield asked
         return
     before = {each: signal.signal(each, note) for each in _SIGNALS}

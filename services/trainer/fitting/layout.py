@@ -1,9 +1,9 @@
-"""Examples to rows of tokens: the answers of a prompt share it, several examples may share a row.
+"""Lays out examples as rows of tokens: answers share their prompt, and several examples may share a row.
 
-An answer sees its prompt and itself, an example nothing of another: rows in which that is less than all
-before a token go through attention as one line of blocks (`model.attention`), without padding.
-Positions restart with every example and, after its prompt, with every answer. So the numbers are those of
-each prompt with each answer alone, however they are laid; only the work differs.
+An answer attends to its prompt and itself, and an example never to another. If plain causal attention would
+allow more, the rows become one line of blocks (`model.attention`), without padding. Positions restart with
+every example and, after its prompt, with every answer. So the results are those of each prompt with each
+answer alone, whatever the layout; only the work differs.
 
 Shapes: B rows, T tokens of the longest row, K answers, N answer tokens.
 """
@@ -21,8 +21,8 @@ from services.trainer.model.attention import Blocks, Stretch
 class Example:
     """Token ids of a prompt and of its answers: one to imitate, or the chosen and the rejected.
 
-    `gap` says how much better the chosen is, in win probability. `soft_targets` maps places in the only
-    answer to distributions over token ids, which are learned there instead of the answer's own token.
+    `gap` is how much better the chosen answer is, in win probability. `soft_targets` maps indices of tokens
+    in the only answer to distributions over token ids, which replace the answer's own token as the target.
     """
 
     prompt_ids: list[int]
@@ -32,23 +32,23 @@ class Example:
 
     @property
     def length(self) -> int:
-        """Tokens in a row."""
+        """The number of tokens of the example in a row."""
         return len(self.prompt_ids) + self.answer_tokens
 
     @property
     def answer_tokens(self) -> int:
-        """Tokens that may carry loss: never the prompt's."""
+        """The number of tokens that carry loss: those of the answers, never the prompt's."""
         return sum(len(answer) for answer in self.answers)
 
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """One forward pass. Entry n of the N-vectors belongs to the n-th target, in answer `answer_N[n]`.
+    """The inputs of one forward pass. Entry n of the N-vectors is the n-th target, in answer `answer_N[n]`.
 
-    An answer token is one target of weight 1, or, with a soft target, one for each token of its distribution,
-    of that probability in `weights_N`. `predictor_N` indexes the flattened [B * T] hidden state that predicts
-    it, `end_K` the one at the last token of each answer. The answers of an example stand together, and
-    `gaps_K` repeats its gap for each. Without blocks, plain causal attention is right.
+    An answer token is one target of weight 1. With a soft target it is one target for each token of the
+    distribution, with its probability in `weights_N`. `predictor_N` indexes the hidden state, flattened
+    [B * T], that predicts the target; `end_K` indexes the last token of each answer. The answers of an
+    example are adjacent, and `gaps_K` repeats its gap for each. Without blocks, plain causal attention fits.
     """
 
     ids_BT: torch.Tensor
@@ -66,7 +66,9 @@ Row = list[Example]
 
 
 def rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
-    """Examples in rows of at most `row_tokens`, first fit by falling length; 0: each in a row of its own.
+    """Packs examples into rows of at most `row_tokens`, longest first, each into the first row with room.
+
+    With 0, or if it is longer than `row_tokens`, an example has a row of its own.
 
     >>> three = [Example([1] * size, ([2],)) for size in (5, 2, 3)]
     >>> [[example.length for example in row] for row in rows(three, row_tokens=7)]
@@ -86,7 +88,7 @@ def rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
 
 
 def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
-    """Rows of like length together, at most `tokens` padded tokens each (or one row); 0: all at once."""
+    """Groups rows of similar length, at most `tokens` padded tokens each (or one row); 0 means one batch."""
     batches: list[list[Row]] = []
     for row in sorted(rows, key=_length, reverse=True):
         if batches and (not tokens or _length(batches[-1][0]) * (len(batches[-1]) + 1) <= tokens):
@@ -97,14 +99,14 @@ def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
 
 
 def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
-    """The tensors of a forward pass."""
+    """Builds the tensors of a forward pass."""
     examples = tuple(chain(*rows))
-    # Padding stands on the right, where plain causal attention never looks.
+    # Padding is on the right, where plain causal attention never looks.
     alone = all(len(row) == 1 and len(row[0].answers) == 1 for row in rows)
     lines: Sequence[Sequence[Example]] = rows if alone else [examples]
     width = max(map(_length, lines))
     ids = torch.zeros(len(lines), width, dtype=torch.long)
-    # Those of padding go on: transformers would draw a mask, taking restarts for packed sequences.
+    # Positions of padding continue: transformers takes a restart for a packed sequence and makes a mask.
     positions = torch.arange(width).repeat(len(lines), 1)
     targets: list[tuple[int, int, float, int]] = []  # predictor, token, weight, answer
     ends: list[int] = []

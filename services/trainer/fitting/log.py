@@ -1,4 +1,4 @@
-"""What a run on examples says while it works: metrics.jsonl, a progress bar, a log line now and then."""
+"""Output of a run on examples: metrics.jsonl, a progress bar, and log lines."""
 
 import json
 import logging
@@ -15,11 +15,11 @@ from rookery.plots.steps import METRICS_FILE
 logger = logging.getLogger(__name__)
 
 _LINE_EVERY = 50
-"""Steps between log lines where no terminal shows the bar."""
+"""Steps between log lines if no terminal shows the progress bar."""
 
 
 class Log:
-    """Rows of `metrics.jsonl` from `start` on: what a killed run wrote beyond it is made again."""
+    """Appends rows to `metrics.jsonl`. Rows after step `start`, from a killed run, are deleted first."""
 
     def __init__(self, name: str, out: Path, *, start: int, steps: int) -> None:
         self._steps = steps
@@ -40,7 +40,7 @@ class Log:
         self._stack.close()
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """One step."""
+        """Writes the row of one step and advances the progress bar."""
         self._file.write(json.dumps(row, allow_nan=False) + "\n")
         self._progress.update(self._task, advance=1, description=f"loss {row['loss']:.3f}")
         evaluated = {name: value for name, value in row.items() if name.startswith("eval_")}
@@ -52,7 +52,7 @@ class Log:
 def _cut(path: Path, start: int) -> None:
     if not path.exists():
         return
-    *whole, last = path.read_text().split("\n")  # a kill leaves the last without its end
+    *whole, last = path.read_text().split("\n")  # after a kill the last line may be incomplete
     del last
     kept = [line for number, line in enumerate(whole, start=1) if _step(line, f"{path}:{number}") <= start]
     path.write_text("".join(f"{line}\n" for line in kept))

@@ -1,7 +1,8 @@
-"""Steps on examples, the same for every course: order, rows, gradient, Adam, evaluation, checkpoints.
+"""The training loop on examples, the same for every course: order, rows, gradient, Adam, evaluation.
 
-A step's loss is a mean over the whole step, whatever micro-batches it is cut into: the gradient is that
-of one pass. Stopped, a run goes on from its last checkpoint and ends with the bytes of not stopping.
+A step's loss is a mean over the whole step, however it is split into micro-batches, so the gradient is that
+of one pass. A stopped run resumes from its last checkpoint and ends with the same bytes as one that was not
+stopped.
 """
 
 import contextlib
@@ -29,28 +30,28 @@ from services.trainer.settings import FitSettings
 logger = logging.getLogger(__name__)
 
 Sums = Mapping[str, torch.Tensor]
-"""Scalars summed over a forward pass: `loss`, of which the gradient is taken, and what else is reported."""
+"""Scalars summed over a forward pass: `loss`, which is differentiated, and other figures to report."""
 
 
 class Course(Protocol):
-    """What is learned: a model and a loss."""
+    """A model and the loss to train it with."""
 
     name: str
     model: Any
 
     def weight(self, examples: Sequence[Example]) -> int:
-        """What the sums of `examples` are divided by: their answer tokens, or their number."""
+        """Returns the divisor for the sums of `examples`: their answer tokens, or their number."""
 
     def sums(self, laid: Laid) -> Sums:
-        """The loss of a forward pass, and measures of it."""
+        """Returns the loss of a forward pass and other figures."""
 
     def evaluate(self) -> dict[str, float]:
-        """Measures on held-out examples, by name; empty where there are none."""
+        """Returns figures on held-out examples, by name; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A way through the model: how examples are laid, and in which precision they are computed."""
+    """Runs examples through the model: lays them out and computes the sums in the chosen precision."""
 
     course: Course
     settings: FitSettings
@@ -62,7 +63,10 @@ class Pass:
         return cls(course, settings, compiled)
 
     def means(self, examples: Sequence[Example], *, learn: bool) -> dict[str, float]:
-        """Means over `examples` in as many forward passes as it takes; gradients are left in the weights."""
+        """Returns means over `examples`, in as many forward passes as needed, and the tokens computed.
+
+        With `learn`, the gradients are left in the weights.
+        """
         weight = max(1, self.course.weight(examples))
         device = next(self.course.model.parameters()).device
         laid_rows = rows(examples, row_tokens=self.settings.row_tokens)
@@ -83,8 +87,8 @@ def fit(course: Course, source: Source, settings: FitSettings, tracker: Tracker)
     """Trains `course.model` on `source` for `settings.steps`.
 
     Raises:
-        InvalidInput: a checkpoint of other settings or data, or a gradient that is no number.
-        SystemExit: a signal asked to stop; the checkpoint is of the step that was then finished.
+        InvalidInput: the checkpoint has other settings or data, or the gradient is not finite.
+        SystemExit: a signal asked to stop. The step was finished and its checkpoint written.
     """
     weights = checkpoint.trained(course.model)
     optimizer = adam.build(
@@ -133,7 +137,7 @@ def fit(course: Course, source: Source, settings: FitSettings, tracker: Tracker)
 def mean_over(
     course: Course, examples: Sequence[Example], settings: FitSettings, *, batch: int = 64
 ) -> dict[str, float]:
-    """Means of the course's sums over `examples`, without gradients."""
+    """Returns the means of the course's sums over `examples`, without gradients."""
     way = Pass(course, settings, course.sums)
     ordered = sorted(examples, key=lambda example: example.length)
     total, weights = dict[str, float](), 0

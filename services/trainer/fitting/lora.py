@@ -1,4 +1,4 @@
-"""A LoRA adapter on any causal LM, and its files as PEFT writes them and vLLM reads them."""
+"""LoRA adapters on any causal LM, and their files in PEFT's format, which vLLM reads."""
 
 import json
 import warnings
@@ -15,15 +15,15 @@ from services.trainer.versions.tensor_file import Content, Stored, TensorFile
 def with_adapter(
     model: Any, *, rank: int, alpha: int, targets: str, trained_whole: tuple[str, ...] = ()
 ) -> Any:
-    """`model` frozen, with a fresh adapter in float32; modules of `trained_whole` learn beside it.
+    """Returns `model`, frozen, with a new adapter in float32. Modules in `trained_whole` are trained too.
 
-    `targets` are module names with commas, or `all-linear`: every linear layer but the head.
+    `targets` are module names separated by commas, or `all-linear`: every linear layer except the head.
 
     Raises:
-        SetupError: the model has no module of such a name, or it is its head or its embeddings.
+        SetupError: the model has no module of that name, or it is the head or the embeddings.
     """
     linear = _linear_names(model) - set(trained_whole)
-    # PEFT's own `all-linear` names a small model's layers one by one.
+    # Not PEFT's `all-linear`: it lists a small model's layers one by one.
     names = linear if targets == "all-linear" else _checked(model, targets.split(","), linear)
     config = LoraConfig(
         r=rank,
@@ -35,18 +35,22 @@ def with_adapter(
         task_type="SEQ_CLS" if trained_whole else "CAUSAL_LM",
     )
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "fan_in_fan_out")  # GPT-2's Conv1D: PEFT sets it right by itself
+        warnings.filterwarnings("ignore", "fan_in_fan_out")  # PEFT corrects it for GPT-2's Conv1D
         return get_peft_model(model, config)
 
 
 def _linear_names(model: Any) -> set[str]:
-    """Last parts of the names of its linear layers, but for the head."""
+    """Returns the last parts of the names of the linear layers, without the head."""
     head = model.get_output_embeddings()
     return {n.split(".")[-1] for n, m in model.named_modules() if _is_linear(m) and m is not head}
 
 
 def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
-    """PEFT passes over a name that fits nothing where another fits, and adapts what no server takes."""
+    """Returns `targets` as a set, or raises SetupError.
+
+    PEFT itself ignores a name that matches nothing if another matches, and it adapts the head and the
+    embeddings, which no server supports.
+    """
     whole = (model.get_input_embeddings(), model.get_output_embeddings())
     for target in targets:
         # PEFT's own rule: the whole name, or its last parts.
@@ -70,7 +74,7 @@ def _is_linear(module: Any) -> bool:
 
 
 def adapter_files(model: Any, *, base_model: str) -> Mapping[str, Content]:
-    """By file name; the same weights give the same bytes."""
+    """Returns the adapter's files by name. The same weights give the same bytes."""
     weights = {
         name: Stored.of(tensor, dtype=torch.float32)
         for name, tensor in get_peft_model_state_dict(model).items()

@@ -1,4 +1,4 @@
-"""The order in which examples come: seeded, epoch after epoch, those of like length together."""
+"""The order of the examples: shuffled with a seed in every epoch, in batches of similar length."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -8,22 +8,23 @@ from typing import Protocol
 from services.trainer.fitting.layout import Example
 
 _CHUNK = 2048
-"""Examples made at once and sorted by length, so that a batch pads little."""
+"""Number of examples that are made together and sorted by length, so that a batch has little padding."""
 
 
 class Source(Protocol):
-    """Numbered examples, made when asked for."""
+    """Numbered examples, made on demand."""
 
     def __len__(self) -> int: ...
 
     def examples(self, numbers: Sequence[int]) -> list[Example]:
-        """Those of `numbers`, in their order."""
+        """Returns the examples with these numbers, in the same order."""
 
 
 def batches(source: Source, *, batch_size: int, seed: int, skip: int = 0) -> Iterator[list[Example]]:
-    """Endless batches of similar length; what an epoch leaves over for half a batch waits for the next.
+    """Yields batches of examples of similar length, without end.
 
-    `skip` passes over that many batches without making them, to resume.
+    Examples that do not fill a batch at the end of an epoch are left out of that epoch; the next one is
+    shuffled anew. `skip` skips that many batches without making them, to resume.
     """
     chunk_size = max(batch_size, _CHUNK // batch_size * batch_size)
     for epoch in count():

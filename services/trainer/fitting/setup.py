@@ -1,4 +1,4 @@
-"""The beginning and the end of a run on examples: device, model, adapter; the directory of the result."""
+"""Start and end of a run on examples: device, model and adapter, and the directory of the result."""
 
 import logging
 import shutil
@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 
 
 def prepare(settings: FitSettings) -> Path:
-    """Seeds and threads; the folder of the model to start from.
+    """Sets the seed and the number of threads, and returns the folder of the model to start from.
 
     Raises:
-        InvalidInput: the run is finished.
-        SetupError: there is no such model, or `out` cannot be a folder.
+        InvalidInput: the run is already finished.
+        SetupError: there is no such model, or the folder `out` cannot be made.
     """
     finished = made(settings.out, setting="--out") / "model"
     if finished.exists():
@@ -41,23 +41,23 @@ def prepare(settings: FitSettings) -> Path:
 
 
 def fingerprint(settings: FitSettings) -> dict[str, str]:
-    """What must not change when a run resumes; of data that are the bytes, wherever they lie."""
+    """Returns what must not change when a run resumes. For data it is the SHA-256, not the path."""
     places = {name: getattr(settings, name, None) for name in ("data", "eval_data")}
     files = {name: f"SHA-256 {sha256(local(place))}" for name, place in places.items() if place}
     return settings.fingerprint() | files
 
 
 def base_dtype(settings: FitSettings) -> torch.dtype:
-    """Weights that learn are float32; a frozen base on a GPU is bfloat16."""
+    """Returns the type of the base: bfloat16 if it is frozen, on a GPU, with `bf16`; otherwise float32."""
     frozen = settings.lora_rank and settings.bf16 and device_of(settings).type == "cuda"
     return torch.bfloat16 if frozen else torch.float32
 
 
 def ready(model: Any, settings: FitSettings, *, trained_whole: tuple[str, ...] = ()) -> Any:
-    """The model on its device in training mode, with an adapter if the settings want one.
+    """Returns the model on its device in training mode, with an adapter if the settings ask for one.
 
     Raises:
-        SetupError: examples may be longer than the model.
+        SetupError: `max_length` is more than the model's positions, or `lora_targets` do not fit the model.
     """
     positions.check(model, settings.max_length, said=f"--max-length {settings.max_length}")
     if settings.gradient_checkpointing:
@@ -75,12 +75,12 @@ def ready(model: Any, settings: FitSettings, *, trained_whole: tuple[str, ...] =
 
 
 def device_of(settings: FitSettings) -> torch.device:
-    """Where the run computes."""
+    """Returns the device of the run."""
     return device_named(settings.device)
 
 
 def device_named(name: str) -> torch.device:
-    """`cpu`, the index of a GPU, or `auto`.
+    """Returns the device of a name: `cpu`, the index of a GPU, or `auto`.
 
     Raises:
         SetupError: there is no such GPU.
@@ -99,11 +99,10 @@ def export(
     *,
     beside: Callable[[Path], Mapping[str, bytes]] | None = None,
 ) -> Path:
-    """Writes `model/`, any adapter merged into it: whole or not at all.
+    """Writes the model, with any adapter merged, to `model/` and returns that folder.
 
-    `beside` is given the folder with all that and names further files in it.
-
-    An adapter is also left by itself, as `adapters/policy-v000001`: what vLLM's `/reload` takes.
+    The folder appears only when it is complete. `beside` gets the folder under its temporary name and returns
+    further files for it. An adapter is also written as `adapters/policy-v000001`, for vLLM's `/reload`.
     """
     if settings.lora_rank:
         _commit_adapter(model, settings)
@@ -124,7 +123,7 @@ def export(
 
 def _commit_adapter(model: Any, settings: FitSettings) -> None:
     root = settings.out / "adapters"
-    shutil.rmtree(root, ignore_errors=True)  # of a run that was killed before it wrote the model
+    shutil.rmtree(root, ignore_errors=True)  # left by a run that was killed before it wrote the model
     commits.write(
         root,
         number=1,

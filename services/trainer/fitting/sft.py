@@ -1,6 +1,6 @@
-"""Supervised fine-tuning: cross-entropy on the assistant's tokens. A policy must start somewhere.
+"""Supervised fine-tuning: cross-entropy on the assistant's tokens, to make a policy to start from.
 
-Trains all weights or an adapter; writes a model directory that vLLM and the trainer load.
+It trains all weights or an adapter, and writes a model directory that vLLM and the trainer load.
 """
 
 import math
@@ -20,7 +20,7 @@ from services.trainer.settings import SftSettings
 
 
 class Imitation:
-    """The course: cross-entropy of each answer token, or of its soft target."""
+    """The course of SFT: cross-entropy of each answer token, or of its soft target."""
 
     name = "sft"
 
@@ -30,15 +30,15 @@ class Imitation:
         self._held_out = held_out
 
     def weight(self, examples: Sequence[Example]) -> int:
-        """Answer tokens: each counts the same, in whichever example it stands."""
+        """Returns the number of answer tokens: each has the same weight, whatever its example."""
         return sum(example.answer_tokens for example in examples)
 
     def sums(self, laid: Laid) -> Sums:
-        """Cross-entropy in nats."""
+        """Returns the cross-entropy in nats."""
         return {"loss": -(laid.weights_N * answer_logprobs(self.model, laid)).sum()}
 
     def evaluate(self) -> dict[str, float]:
-        """Mean cross-entropy of a held-out token, and its exponential."""
+        """Returns the mean cross-entropy of held-out tokens and its exponential; empty if there are none."""
         if not self._held_out:
             return {}
         loss = mean_over(self, self._held_out, self._settings)["loss"]
@@ -46,7 +46,7 @@ class Imitation:
 
 
 def run(settings: SftSettings) -> Path:
-    """Trains `settings.model` on `settings.data`; the directory of the result."""
+    """Trains `settings.model` on `settings.data` and returns the directory of the result."""
     folder = prepare(settings)
     tokenizer = load_tokenizer(folder)
     source = ChatExamples(open_chats(local(settings.data)), tokenizer, max_length=settings.max_length)

@@ -22,7 +22,7 @@ class Cache:
     def empty(
         cls, config: Gpt2Config, *, rows: int, capacity: int, dtype: torch.dtype, device: torch.device
     ) -> "Cache":
-        """For `rows` sequences, none of which has begun."""
+        """Returns an empty cache for `rows` sequences."""
         shape = (config.num_hidden_layers, rows, config.num_attention_heads, capacity, config.head_dim)
         keys = torch.empty(shape, dtype=dtype, device=device)
         return cls(keys, torch.empty_like(keys))
@@ -43,7 +43,7 @@ class Cache:
         return every
 
     def take(self, rows_N: torch.Tensor) -> "Cache":
-        """A copy with those rows, in their order; a row may come several times."""
+        """Returns a copy with these rows, in this order. A row may occur several times."""
         return Cache(
             self.keys_LBHSD.index_select(1, rows_N), self.values_LBHSD.index_select(1, rows_N), self.length
         )

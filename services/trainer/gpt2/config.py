@@ -78,7 +78,7 @@ class Gpt2Config:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What transformers and vLLM read."""
+        """Returns the content of `config.json` for transformers and vLLM."""
         return {
             "architectures": ["GPT2LMHeadModel"],
             "model_type": MODEL_TYPE,
@@ -96,7 +96,7 @@ class Gpt2Config:
 
 
 def is_gpt2(folder: Path) -> bool:
-    """Whether a directory says that it holds one."""
+    """Returns whether a directory's config says that it is a GPT-2."""
     try:
         return bool(json.loads((folder / CONFIG_FILE).read_text()).get("model_type") == MODEL_TYPE)
     except (OSError, ValueError, AttributeError):

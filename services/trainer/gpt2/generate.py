@@ -22,7 +22,7 @@ class Generated:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stopped: bool = False
-    """It ends with a stop token; else the limit cut it."""
+    """Whether it ends with a stop token; otherwise it was cut at the limit."""
 
 
 def generate(
@@ -105,7 +105,7 @@ class _Rows:
     alive: list[int]
 
     def note(self, tokens_R: torch.Tensor, logs_R: torch.Tensor, stop: Collection[int]) -> torch.Tensor:
-        """Writes the tokens down; which rows go on."""
+        """Records the tokens and returns the indices of the rows that continue."""
         going = []
         for row, (token, log) in enumerate(zip(tokens_R.tolist(), logs_R.tolist(), strict=True)):
             result = self.results[self.alive[row]]
@@ -117,7 +117,7 @@ class _Rows:
         return torch.tensor(going, dtype=torch.long, device=tokens_R.device)
 
     def keep(self, rows_N: torch.Tensor) -> "_Rows":
-        """Those rows alone."""
+        """Returns only these rows."""
         return _Rows(
             results=self.results,
             cache=self.cache.take(rows_N),
@@ -170,6 +170,6 @@ def _prompt_mask(present_BT: torch.Tensor) -> torch.Tensor | None:
 
 
 def _uniforms(rows: int, tokens: int, seed: int, device: torch.device) -> torch.Tensor:
-    """Drawn on the CPU, so that every device draws the same."""
+    """Returns random numbers, drawn on the CPU so that they are the same for every device."""
     each = [torch.rand(tokens, generator=torch.Generator().manual_seed(seed + row)) for row in range(rows)]
     return torch.stack(each).to(device)

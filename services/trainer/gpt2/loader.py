@@ -1,4 +1,4 @@
-"""GPT-2's weights from safetensors and back, by Hugging Face's names.
+"""Reads and writes GPT-2's weights as safetensors, with Hugging Face's names.
 
 Hugging Face stores the four linear layers of a block as `Conv1D`, input by output, the transpose of
 `nn.Linear`. Names come with or without `transformer.` before them (GPT2LMHeadModel or GPT2Model), in one
@@ -34,7 +34,7 @@ _SHOWN = 5
 
 
 def load(folder: Path, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Gpt2:
-    """The model of a directory.
+    """Loads the model of a directory.
 
     Raises:
         InvalidInput: no GPT-2 is there, or tensors are missing, unknown or of another shape; it names them.

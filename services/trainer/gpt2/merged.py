@@ -15,7 +15,7 @@ from services.trainer.versions.tensor_file import Content, Stored, TensorFile
 
 
 class MergedPolicy(Policy):
-    """Learns as an adapter, is served as a whole model."""
+    """A policy that is trained as an adapter and served as a whole model."""
 
     def _build(self, settings: TrainerSettings) -> None:
         if settings.int8_base:
@@ -24,7 +24,7 @@ class MergedPolicy(Policy):
         super()._build(settings)
 
     def version_files(self) -> dict[str, Content]:
-        """The adapter's weights, from which a run resumes, and a model directory."""
+        """Returns the adapter's weights, to resume from, and the files of the merged model."""
         adapter = super().version_files()
         del adapter["adapter_config.json"]  # finding one, transformers would add the adapter once more
         merged: dict[str, Content] = {

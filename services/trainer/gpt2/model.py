@@ -34,7 +34,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         self._layer = layer
 
     def forward(self, hidden_BTD: torch.Tensor, sees: Sees, cache: Cache | None) -> torch.Tensor:
-        """Without a mask a token sees itself and those before it."""
+        """Returns the attention output. Without a mask a token attends to itself and those before it."""
         rows, tokens, width = hidden_BTD.shape
         parts = self.c_attn(hidden_BTD).view(rows, tokens, 3, -1, self._head_dim)
         queries_BHTD, keys_BHSD, values_BHSD = parts.permute(2, 0, 3, 1, 4)

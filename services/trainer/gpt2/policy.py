@@ -1,6 +1,6 @@
-"""GPT-2 as a policy of which every weight learns; the base is a frozen copy.
+"""GPT-2 as a policy that trains every weight; the base is a frozen copy.
 
-A commit holds the whole model as transformers and vLLM load it, tokenizer included.
+A commit has the whole model in the form that transformers and vLLM load, with its tokenizer.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class Gpt2Policy(Policy):
         return {**beside(self._folder), **loader.files(self.model, config=config)}
 
     def load_version(self, folder: Path) -> None:
-        """Takes the weights of a commit."""
+        """Loads the weights of a commit."""
         loader.load_weights(self.model, folder)
 
     def _head(self) -> Head:
@@ -78,7 +78,7 @@ class Gpt2Policy(Policy):
         return hidden_1TD[0, batch.predictor_N]
 
     def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Head]:
-        """The base model's hidden states and its own head, for the head learns too."""
+        """Returns the hidden states and the head of the base, because the policy's head is trained too."""
         if self._frozen is None:  # a run without KL never needs it
             self._frozen = self._loaded().requires_grad_(False)
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""How the next token is drawn. Knows logits and random numbers, no model.
+"""Draws the next token from logits and random numbers. It uses no model.
 
 Shapes: R rows, V the vocabulary.
 """
@@ -24,7 +24,7 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing is random."""
+        """Whether the likeliest token is always taken."""
         return self.temperature == 0
 
 

@@ -1,4 +1,4 @@
-"""Losses: tensors in, numbers out. No model and no files here.
+"""Losses, computed from tensors. This package uses no model and no files.
 
-Vectors have one entry a completion token of a micro-batch; N is their number.
+Vectors have one entry per completion token of a micro-batch; N is the number of tokens.
 """

@@ -1,7 +1,7 @@
-"""The weight of the KL penalty, and how it moves. No torch.
+"""The coefficient of the KL penalty and its schedules. No torch.
 
-The schedules adaptive and smooth keep a state, which lies in the commit. None: no step was made yet, or the
-schedule keeps none.
+The schedules adaptive and smooth keep a state, which is stored in the commit. The state is None before the
+first step and for the other schedules.
 """
 
 from dataclasses import dataclass
@@ -9,30 +9,30 @@ from dataclasses import dataclass
 from services.trainer.settings import ObjectiveSettings
 
 _FACTOR = 1.5
-"""Of the schedule adaptive, both for the step and for the tolerance: RookWorld's mini trainer."""
+"""The step and the tolerance of the schedule adaptive, as in RookWorld's mini trainer."""
 
 _GAIN = 0.1
 _ERROR_LIMIT = 0.2
 """K and the clip of the schedule smooth (Ziegler et al., arXiv 1909.08593, section 2.2)."""
 
 _SPAN = 30.0
-"""The coefficient stays within this factor of where it began. A new adapter has no KL at all, so it falls
-at first; from further down it would come back too late when the policy begins to leave its base."""
+"""The coefficient stays within this factor of its initial value. A new adapter has a KL of 0, so the
+coefficient falls at first. Without a bound it would recover too late once the policy leaves its base."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controlled:
-    """The coefficient of the next step, and the setting that it began from."""
+    """`now` is the coefficient of the next step, `begun` the setting that it started from."""
 
     now: float
     begun: float
 
 
 def coefficient(state: Controlled | None, *, step: int, settings: ObjectiveSettings) -> float:
-    """Of step `step`, counted from 0.
+    """Returns the coefficient of step `step`, counted from 0.
 
     The schedule warmup is linear and reaches the full value after `kl_warmup_steps`. A run that resumes with
-    another `kl_coefficient` begins from that one again.
+    another `kl_coefficient` starts again from the new value.
     """
     full = settings.kl_coefficient
     if settings.kl_schedule == "warmup":
@@ -45,11 +45,13 @@ def coefficient(state: Controlled | None, *, step: int, settings: ObjectiveSetti
 def moved(
     state: Controlled | None, now: float, *, kl: float | None, settings: ObjectiveSettings
 ) -> Controlled | None:
-    """The state after a step with coefficient `now` that measured `kl` nats a token, or no KL: then it stays.
+    """Returns the state after a step with coefficient `now`; None for schedules without a state.
+
+    `kl` is the KL that the step measured, in nats per token. If it is None, the state does not change.
 
     adaptive: x1.5 above 1.5 targets, /1.5 below target/1.5.
-    smooth: times 1 + 0.1 clip(kl/target - 1, -0.2, 0.2). Ziegler et al. measure a whole sequence's KL; here
-    it is the mean a token.
+    smooth: times 1 + 0.1 clip(kl/target - 1, -0.2, 0.2). Ziegler et al. measure the KL of a whole sequence;
+    here it is the mean per token.
     """
     schedule, target = settings.kl_schedule, settings.kl_target
     if schedule not in ("adaptive", "smooth"):

@@ -1,8 +1,8 @@
 """Distance of the policy from the reference: the base model with its adapter off.
 
-Names, because papers disagree: here **forward is D(policy || reference)** and **reverse is
+Papers disagree on the names. Here **forward is D(policy || reference)** and **reverse is
 D(reference || policy)**, as in RookWorld's trainer. Much of the RLHF literature calls the first one
-reverse KL, because it is the mode-seeking side of variational inference.
+reverse KL, because it is the mode-seeking direction in variational inference.
 
 Estimates from a token that p sampled, with x = log p - log p_ref (Schulman, "Approximating KL divergence",
 2020). The first argument is always the policy that sampled:
@@ -11,16 +11,17 @@ Estimates from a token that p sampled, with x = log p - log p_ref (Schulman, "Ap
     k2 = x^2 / 2            biased, never negative
     k3 = exp(-x) - 1 + x    unbiased, never negative
 
-An estimator's gradient is not the gradient of what it estimates (arXiv 2510.01555, 2512.21852). On samples
-of the policy itself, differentiated as a term of the loss:
+An estimator's gradient is not the gradient of what it estimates (arXiv 2510.01555, 2512.21852). As a term of
+the loss, on samples of the policy itself, the expected gradient is:
 
-    k1   has mean zero: it is the score function, and would only add noise. So `k1` is no term of the loss
-         here: it is subtracted from the advantage, where its gradient is that of D(policy || reference).
-    k2   has the gradient of D(policy || reference).
-    k3   has the gradient of D(reference || policy).
+    k1   zero: the gradient is the score function, which would only add noise. So `k1` is not a term of the
+         loss here; it is subtracted from the advantage, where its gradient is that of D(policy || reference).
+    k2   that of D(policy || reference).
+    k3   that of D(reference || policy).
 
-Samples of older versions bias all three by the importance ratio that they leave out. The divergences over the
-whole distribution (`divergence`) have no sampling error, at any age, at the prefixes they are taken at.
+On samples of older versions all three are biased, because they leave the importance ratio out. The
+divergences over the whole distribution (`divergence`) have no sampling error at the prefixes where they are
+computed, whatever the age of the samples.
 """
 
 from typing import Literal
@@ -31,24 +32,24 @@ Divergence = Literal["forward", "reverse", "symmetric"]
 
 
 def k1(logprobs_N: torch.Tensor, reference_N: torch.Tensor) -> torch.Tensor:
-    """log p - log p_ref."""
+    """Returns log p - log p_ref."""
     return logprobs_N - reference_N
 
 
 def k2(logprobs_N: torch.Tensor, reference_N: torch.Tensor) -> torch.Tensor:
-    """Half the squared log-ratio; never negative."""
+    """Returns half the squared log-ratio; never negative."""
     return (logprobs_N - reference_N).square() / 2
 
 
 def k3(logprobs_N: torch.Tensor, reference_N: torch.Tensor) -> torch.Tensor:
-    """p_ref / p - 1 - log(p_ref / p); never negative."""
+    """Returns p_ref / p - 1 - log(p_ref / p); never negative."""
     log_ratio_N = reference_N - logprobs_N
-    # expm1: near 1 the plain form loses all digits of float32, and its sign.
+    # Near a ratio of 1, exp(x) - 1 loses all float32 digits and can get the wrong sign; expm1 does not.
     return torch.expm1(log_ratio_N) - log_ratio_N
 
 
 def divergence(kind: Divergence, logs_NV: torch.Tensor, reference_NV: torch.Tensor) -> torch.Tensor:
-    """Exact KL over the vocabulary a token, in nats, from log-probabilities [N, V]; never negative.
+    """Returns the exact KL of each token, [N], in nats, from log-probabilities [N, V]; never negative.
 
     forward: sum p (log p - log p_ref). reverse: sum p_ref (log p_ref - log p). symmetric: half of both.
     """

@@ -1,4 +1,4 @@
-"""What a step's tokens say about the update: sums over micro-batches, divided once at the end."""
+"""The figures of a step's update: sums over micro-batches, divided once at the end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,10 +12,10 @@ from services.trainer.losses.surrogate import Surrogate
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Of one micro-batch, in plain numbers.
+    """The figures of one micro-batch as Python numbers.
 
-    `sums` are over tokens. `behaviour_by_age` maps an age to its tokens and the sum of their k3, which
-    estimates D(behaviour || policy): the behaviour policy sampled them.
+    `sums` are over tokens. `behaviour_by_age` maps an age to the number of its tokens and the sum of their
+    k3, which estimates D(behaviour || policy) because the behaviour policy sampled them.
     """
 
     tokens: int
@@ -25,27 +25,27 @@ class Measures:
     behaviour_by_age: dict[int, tuple[int, float]]
 
     def as_json(self) -> dict[str, Any]:
-        """For other processes; floats survive bit by bit."""
+        """Returns a JSON value for other processes. Floats keep every bit."""
         return {**asdict(self), "behaviour_by_age": list(self.behaviour_by_age.items())}
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse."""
+        """Reads the value that `as_json` returned."""
         by_age = {age: (int(count), float(total)) for age, (count, total) in value["behaviour_by_age"]}
         return cls(**{**value, "behaviour_by_age": by_age})
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Measures still on the device: reading them early would make the backward pass wait for the forward."""
+    """Figures still on the device. Reading them early would make the backward pass wait for the forward."""
 
     tokens: int
     names: tuple[str, ...]
     values: torch.Tensor
-    """loss, largest ratio, the named sums, tokens by age, k3 by age."""
+    """In this order: loss, largest ratio, the named sums, tokens by age, k3 by age."""
 
     def read(self) -> Measures:
-        """One transfer for all of them."""
+        """Returns the figures, transferred from the device in one copy."""
         loss, ratio_max, *rest = self.values.tolist()
         sums, by_age = rest[: len(self.names)], rest[len(self.names) :]
         counts, totals = by_age[: len(by_age) // 2], by_age[len(by_age) // 2 :]
@@ -71,9 +71,9 @@ def measure(
     reference_kl_N: torch.Tensor | None,
     penalty_N: torch.Tensor | None,
 ) -> Pending:
-    """Takes the figures of one micro-batch; `oldest` is its largest age.
+    """Computes the figures of one micro-batch; `oldest` is its largest age.
 
-    `ratio_N` of the surrogate is a completion's for GSPO, else a token's.
+    For GSPO, `ratio_N` of the surrogate is the ratio of the token's completion, otherwise of the token.
     """
     logprobs_N, entropy_N = logprobs_N.detach(), entropy_N.detach()
     columns = {
@@ -88,8 +88,8 @@ def measure(
         columns["reference"] = reference_kl_N
     if penalty_N is not None:
         columns["penalty"] = penalty_N.detach()
-    # The sampler comes first: k3 is unbiased under the policy that drew the tokens, pi/mu - 1 - log(pi/mu).
-    # Doubles: its exp passes float32 where a token has become far more likely.
+    # k3 takes the policy that sampled the tokens first: pi/mu - 1 - log(pi/mu) is unbiased under mu.
+    # In float64, because the exponential overflows float32 if a token has become far more likely.
     k3_N = k3(behaviour_N.double(), logprobs_N.double())
     empty_A = k3_N.new_zeros(oldest + 1)
     by_age = [empty_A.index_add(0, ages_N, torch.ones_like(k3_N)), empty_A.index_add(0, ages_N, k3_N)]
@@ -99,7 +99,7 @@ def measure(
 
 
 def summary(parts: Sequence[Measures]) -> dict[str, float]:
-    """The batch's figures, by the names they have in metrics.jsonl: means are over completion tokens.
+    """Returns the batch's figures by their names in metrics.jsonl. Means are over completion tokens.
 
     `ess` is the effective sample size of the importance weights as a share of the N tokens,
     (sum w)^2 / (N sum w^2) (Kong 1992): 1 when all weigh the same, 1/N when one outweighs all.

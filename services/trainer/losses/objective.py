@@ -1,4 +1,4 @@
-"""The policy's loss on a micro-batch, as the settings compose it: surrogate, KL, weights."""
+"""The policy's loss on a micro-batch, composed of surrogate, KL and token weights as the settings say."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -15,7 +15,7 @@ from services.trainer.settings import KlKind, ObjectiveSettings
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A step's loss: `normaliser` is the batch's (see `weights`), `coefficient` weighs the KL."""
+    """The loss of a step. `normaliser` is the batch's (see `weights`), `coefficient` the weight of the KL."""
 
     surrogate: SurrogateLoss
     bounds: Range
@@ -25,7 +25,7 @@ class Objective:
 
     @classmethod
     def of(cls, settings: ObjectiveSettings, *, coefficient: float, normaliser: float) -> Self:
-        """As the settings name it."""
+        """Builds the objective that the settings name."""
         return cls(
             surrogate=SURROGATES["grpo" if settings.objective == "ppo" else settings.objective],
             bounds=Range(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip),
@@ -36,13 +36,13 @@ class Objective:
 
     @property
     def wanted(self) -> Wanted:
-        """What the head must keep gradients of."""
+        """The scores that need gradients besides the log-probabilities."""
         if self.kl == "forward" or self.kl == "reverse" or self.kl == "symmetric":
             return Wanted(kl=self.kl)
         return Wanted()
 
     def __call__(self, scores: TokenScores, batch: MicroBatch) -> tuple[torch.Tensor, Pending]:
-        """The micro-batch's part of the batch's loss, and what it measured."""
+        """Returns the micro-batch's part of the batch's loss, and its figures."""
         penalty_N = self._penalty(scores)
         advantages_N = batch.advantages_N
         if penalty_N is not None and self.kl == "k1":
@@ -68,7 +68,13 @@ class Objective:
         return loss, measures
 
     def _penalty(self, scores: TokenScores) -> torch.Tensor | None:
-        """A token's KL: k1 without a gradient, for the advantage; the others with theirs, for the loss."""
+        """Returns the KL of each token, or None if the settings have no KL.
+
+        k1 has no gradient, because it goes into the advantage. The others have one and go into the loss.
+
+        Raises:
+            ValueError: the scores have no reference.
+        """
         if self.kl == "none":
             return None
         reference_N = scores.reference_logprobs_N

@@ -1,14 +1,14 @@
-"""Policy-gradient losses, one value a token, by the objective's name.
+"""Policy-gradient losses, one value per token, by the objective's name.
 
-The behaviour policy is the one that sampled: its log-probabilities come from the server. With
+The behaviour policy is the policy that sampled; its log-probabilities come from the server. With
 r = exp(log p - log p under the behaviour policy) and A the advantage:
 
     grpo, dr-grpo, dapo   -min(r A, clip(r, 1 - low, 1 + high) A), and at most -dual A where A < 0
-    gspo                  the same with one r a completion, the geometric mean of its tokens'
+    gspo                  the same with one r per completion, the geometric mean of its tokens' r
     cispo, reinforce      -stop_gradient(min(r, cap)) A log p
 
-What sets grpo, dr-grpo and dapo apart is not here: the standard deviation in the advantage, the weights of
-the tokens, which groups are trained on.
+grpo, dr-grpo and dapo differ elsewhere: in the standard deviation of the advantage, in the weights of the
+tokens, and in which groups are trained on.
 """
 
 import math
@@ -18,14 +18,15 @@ from dataclasses import dataclass
 import torch
 
 _MAX_LOG_RATIO = 40.0
-"""Far outside of what any clip lets through."""
+"""Far beyond any clip range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where importance ratios end: clipped to [1 - low, 1 + high], or cut off above `cap`.
+    """The bounds of importance ratios: clipped to [1 - low, 1 + high], or cut off above `cap`.
 
-    `dual` is the bound of ratios under negative advantages, which the clip leaves unbounded; 0 is none.
+    `dual` bounds the ratios of tokens with a negative advantage, which the clip leaves unbounded; 0 means no
+    bound.
     """
 
     low: float
@@ -38,8 +39,8 @@ class Range:
 class Surrogate:
     """One entry a token; only `losses_N` carries a gradient.
 
-    `low_N`, `high_N` and `dual_N` tell where clipping stopped the gradient (ppo's clip), `high_N` also where
-    it bounded the weight (cap).
+    `low_N`, `high_N` and `dual_N` mark the tokens whose gradient the clip stopped. For cispo and reinforce,
+    `high_N` marks those whose weight was cut off at the cap.
     """
 
     losses_N: torch.Tensor
@@ -50,8 +51,8 @@ class Surrogate:
 
 
 SurrogateLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Range], Surrogate]
-"""(logprobs_N, behaviour_N, advantages_N, completion_N, range) to losses; completion_N numbers the
-completions of the micro-batch from 0, and a completion is never cut over two."""
+"""(logprobs_N, behaviour_N, advantages_N, completion_N, range) to losses. completion_N numbers the
+completions of the micro-batch from 0. A completion is never split over two micro-batches."""
 
 
 def clipped(
@@ -61,10 +62,10 @@ def clipped(
     completion_N: torch.Tensor,
     bounds: Range,
 ) -> Surrogate:
-    """PPO's clipped surrogate a token (arXiv 1707.06347, eq. 7), as GRPO has it (2402.03300, eq. 3).
+    """PPO's clipped surrogate per token (arXiv 1707.06347, eq. 7), as GRPO uses it (2402.03300, eq. 3).
 
-    `low` and `high` differ since DAPO (2503.14476, eq. 8 and 10: clip-higher). Where A < 0 and r is large the
-    loss -r A has no bound; dual clip gives it one (Ye et al., 1912.09729, eq. 5).
+    Separate `low` and `high` come from DAPO (2503.14476, eq. 8 and 10: clip-higher). If A < 0 and r is large,
+    the loss -r A has no bound; dual clip bounds it (Ye et al., 1912.09729, eq. 5).
     """
     return _clip(_ratio(logprobs_N - behaviour_N), advantages_N, bounds)
 
@@ -76,9 +77,9 @@ def sequence_clipped(
     completion_N: torch.Tensor,
     bounds: Range,
 ) -> Surrogate:
-    """GSPO: the ratio of a completion is the geometric mean of its tokens' (arXiv 2507.18071, eq. 5 and 7).
+    """GSPO: a completion's ratio is the geometric mean of its tokens' ratios (arXiv 2507.18071, eq. 5 and 7).
 
-    Every token bears its completion's loss, so the weights `sequence` give the paper's mean over completions.
+    Every token gets its completion's loss, so the weights `sequence` give the paper's mean over completions.
     """
     return _clip(_ratio(_geometric_mean(logprobs_N - behaviour_N, completion_N)), advantages_N, bounds)
 
@@ -92,9 +93,9 @@ def truncated(
 ) -> Surrogate:
     """REINFORCE with importance weights that are cut off at a cap and carry no gradient.
 
-    It is IMPALA's truncation of rho (arXiv 1802.01561, section 4.1), per token, and at the same time CISPO
-    (2506.13585, eq. 4 and 5), whose authors leave the lower bound off: the two objectives differ in their
-    caps. No token loses its gradient, as clipped ones do in PPO.
+    This is IMPALA's truncation of rho (arXiv 1802.01561, section 4.1), per token. It is also CISPO
+    (2506.13585, eq. 4 and 5), whose authors use no lower bound. The two objectives differ only in their caps.
+    Every token keeps its gradient; in PPO, clipped tokens lose it.
     """
     ratio_N = _ratio(logprobs_N.detach() - behaviour_N)
     losses_N = -ratio_N.clamp(max=bounds.cap) * advantages_N * logprobs_N
@@ -113,7 +114,7 @@ SURROGATES: Mapping[str, SurrogateLoss] = {
 
 
 def _ratio(log_ratio_N: torch.Tensor) -> torch.Tensor:
-    """Its exponential, bounded where its square would overflow: infinity times 0 is no gradient at all."""
+    """Returns the ratio, bounded so that its square cannot overflow: infinity times 0 is NaN."""
     return log_ratio_N.clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
 
 
@@ -134,7 +135,7 @@ def _clip(ratio_N: torch.Tensor, advantages_N: torch.Tensor, bounds: Range) -> S
 
 
 def _geometric_mean(log_ratio_N: torch.Tensor, completion_N: torch.Tensor) -> torch.Tensor:
-    """The mean log-ratio of its completion, at every token."""
+    """Returns for every token the mean log-ratio of its completion (the log of the geometric mean)."""
     lengths_C = torch.bincount(completion_N)
     sums_C = log_ratio_N.new_zeros(len(lengths_C)).index_add(0, completion_N, log_ratio_N)
     return (sums_C / lengths_C.clamp(min=1))[completion_N]

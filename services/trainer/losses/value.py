@@ -6,11 +6,11 @@ import torch
 def value_losses(
     values_N: torch.Tensor, old_N: torch.Tensor, returns_N: torch.Tensor, *, clip: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Half the squared error of each value, [N], and where clipping holds it back, [N] of bool.
+    """Returns half the squared error of each value, [N], and where the clip applies, [N] of bool.
 
-    A value that would leave [old - clip, old + clip] towards its return earns nothing by it: the larger of
-    both errors counts. OpenAI's PPO; Engstrom et al. 2020 (arXiv 2005.12729), section 3, item 1. `clip` 0
-    does not clip. Only `values_N` carries a gradient.
+    The loss is the larger of the errors of the value and of the value clipped to [old - clip, old + clip],
+    so a value gains nothing by leaving that range towards its return. OpenAI's PPO; Engstrom et al. 2020
+    (arXiv 2005.12729), section 3, item 1. A `clip` of 0 does not clip. Only `values_N` carries a gradient.
     """
     errors_N = (values_N - returns_N).square()
     if clip == 0.0:

@@ -1,7 +1,7 @@
-"""How much each token counts. No torch.
+"""The weight of each token in the loss. No torch.
 
 The loss of a batch is the sum over all its tokens of share x loss / normaliser. Shares and normaliser are
-those of the whole batch, so the gradient does not depend on how it is cut into micro-batches. Masked
+computed for the whole batch, so the gradient does not depend on how it is split into micro-batches. Masked
 completions are neither summed nor counted.
 
     token      share 1        normaliser: all tokens               DAPO (arXiv 2503.14476, eq. 8)
@@ -17,14 +17,14 @@ from services.trainer.settings import LossWeights
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A completion that carries loss: its tokens, and how many it could have had."""
+    """The length of a completion that carries loss, and the most tokens that it could have had."""
 
     tokens: int
     limit: int
 
 
 def share(tokens: int, by: LossWeights) -> float:
-    """Of each token of a completion of so many tokens.
+    """Returns the share of each token of a completion of `tokens` tokens.
 
     >>> share(4, "token"), share(4, "sequence"), share(4, "constant")
     (1.0, 0.25, 1.0)
@@ -33,7 +33,7 @@ def share(tokens: int, by: LossWeights) -> float:
 
 
 def normaliser(extents: Sequence[Extent], by: LossWeights) -> float:
-    """What the sum over the batch is divided by; 1 for a batch without tokens.
+    """Returns the divisor of the sum over the batch; 1 for a batch without tokens.
 
     >>> batch = [Extent(4, 64), Extent(10, 64)]
     >>> normaliser(batch, "token"), normaliser(batch, "sequence"), normaliser(batch, "constant")

@@ -1,1 +1,1 @@
-"""The policy as a module: layers over a base, attention by blocks, the head in chunks."""
+"""The policy model: an adapter on a base, attention in blocks, and the output head in chunks."""

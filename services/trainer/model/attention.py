@@ -1,10 +1,11 @@
-"""Attention among prompts and their completions that stand one after the other on a line of tokens.
+"""Attention for prompts and completions that are packed into one sequence of tokens, the "line".
 
-All else in a transformer looks at tokens one by one, so a prompt that several completions follow is
-computed once. Attention sees `Block`s: a prompt P over itself, a completion c over its prompt and itself.
-That costs P^2 / 2 + the sum of c (P + c), where a mask over the line would cost the line's square.
+The other parts of a transformer process each token alone, so a prompt with several completions is computed
+once. Attention is computed in `Block`s: a prompt P attends to itself, a completion c to its prompt and
+itself. That costs P^2 / 2 + the sum of c (P + c); a mask over the whole line would cost the line's square.
 
-Shapes: T tokens on the line, S stretches of Q queries and K keys, H heads, G of keys and values, D width.
+Shapes: T tokens on the line, S stretches of Q queries and K keys, H query heads, G heads of keys and values,
+D width of a head.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,8 @@ from torch.nn.attention.bias import causal_lower_right
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """`length` tokens from `start`; each sees itself, those before it, and the `context` from `begin`."""
+    """`length` tokens from `start`. Each attends to itself, to the tokens of the stretch before it, and to
+    the `context` tokens from `begin`."""
 
     start: int
     length: int
@@ -27,9 +29,9 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Stretches of one context length, as places on the line. The Q queries are the last of the K keys.
+    """Stretches of one context length, as positions on the line. The Q queries are the last of the K keys.
 
-    Shorter stretches are filled up on the right with their last token, where no query of theirs looks.
+    Shorter stretches are padded on the right with their last token. Their own queries never attend to it.
     """
 
     queries_SQ: torch.Tensor
@@ -38,17 +40,17 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Every token of the line is a query once: number `place_T[t]` of the blocks' queries in their order."""
+    """The blocks of a line. Token t of the line is number `place_T[t]` of all blocks' queries, in order."""
 
     blocks: tuple[Block, ...]
     place_T: torch.Tensor
 
     @classmethod
     def of(cls, stretches: Sequence[Stretch], *, device: torch.device | str = "cpu") -> "Blocks":
-        """Of stretches that cover a line."""
+        """Builds the blocks of stretches that cover a line."""
         made = [_block(bucket) for bucket in _buckets(stretches)]
         queries = torch.cat([block.queries_SQ.flatten() for block in made])
-        # The first: where a token fills up its stretch, it comes again.
+        # "amin" takes the first occurrence: a token used as padding occurs more than once.
         place_T = torch.zeros(sum(stretch.length for stretch in stretches), dtype=torch.long).scatter_reduce(
             0, queries, torch.arange(len(queries)), "amin", include_self=False
         )
@@ -65,9 +67,9 @@ def attend(
     scale: float | None = None,
     window: int | None = None,
 ) -> torch.Tensor:
-    """What each token sees, [1, T, H, D]; of `window` keys at most, its own included.
+    """Returns the attention output of each token, [1, T, H, D], over at most `window` keys with its own.
 
-    Heads of keys and values may be fewer than those of queries: each serves H / G neighbours.
+    There may be fewer heads of keys and values than of queries: each is shared by H / G query heads.
     """
     line = [heads[0].transpose(0, 1) for heads in (queries_1HTD, keys_1GTD, values_1GTD)]
     parts = []
@@ -75,7 +77,7 @@ def attend(
         places = (block.queries_SQ, block.keys_SK, block.keys_SK)
         query, key, value = (_taken(heads, place) for heads, place in zip(line, places, strict=True))
         mask = _mask(block, window)
-        # GPUs have no fast kernel that both masks and shares heads.
+        # GPUs have no fast kernel with both a mask and shared heads, so keys and values are repeated.
         shares = mask is None or query.device.type == "cpu"
         if not shares:
             key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], 1) for x in (key, value))
@@ -87,13 +89,16 @@ def attend(
 
 
 def _taken(heads_THD: torch.Tensor, places_SQ: torch.Tensor) -> torch.Tensor:
-    """[S, H, Q, D]. Gradients come back by `index_add_`, which sums in a fixed order on a CPU."""
+    """Returns the heads at these positions, [S, H, Q, D].
+
+    The backward pass uses `index_add_`, which sums in a fixed order on a CPU.
+    """
     taken_NHD = heads_THD.index_select(0, places_SQ.flatten())
     return taken_NHD.unflatten(0, places_SQ.shape).transpose(1, 2)
 
 
 def _mask(block: Block, window: int | None) -> torch.Tensor | None:
-    """Keys that a query sees, [Q, K]; None where plain causal attention says the same."""
+    """Returns a mask of the keys each query attends to, [Q, K]; None if plain causal attention fits."""
     queries, keys = block.queries_SQ.shape[1], block.keys_SK.shape[1]
     windowed = window is not None and window < keys
     if queries == keys and not windowed:
@@ -105,19 +110,22 @@ def _mask(block: Block, window: int | None) -> torch.Tensor | None:
 
 
 def triangle(queries: int, keys: int, *, window: int | None, device: torch.device) -> torch.Tensor:
-    """[Q, K]: a query, of the last of the keys, sees itself and those before it, of `window` in all."""
+    """Returns a mask [Q, K]. The queries are the last keys; each attends to itself and the keys before it.
+
+    With `window`, each attends to the last `window` of those keys only.
+    """
     own = keys - queries
     mask_QK = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(own)
     return mask_QK if window is None else mask_QK.triu(own - window + 1)
 
 
 def _knows_lower_right(device: torch.device) -> bool:
-    """Whether kernels there take the triangle as a word, which spares them a mask and half of the work."""
+    """Returns whether the device's kernels take `causal_lower_right`; it saves a mask and half the work."""
     return bool(device.type == "cuda")
 
 
 def _buckets(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
-    """Of one context length and of like length, so that little is filled up; the longest first."""
+    """Yields stretches of the same context length and similar length, to pad little; the longest first."""
     bucket: list[Stretch] = []
     for stretch in sorted(stretches, key=lambda s: (s.context, s.length), reverse=True):
         if bucket and not _alike(bucket[0], stretch):

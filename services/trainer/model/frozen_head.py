@@ -1,17 +1,17 @@
-"""Scores under a head that does not learn, with their gradients made in the forward pass.
+"""Scores under a frozen output head, with the gradients computed in the forward pass.
 
-With z = f(W h) as `logits.Head` has it, p = softmax(z / T), q the reference's and x = log p - log q,
-gradients for h are
+With z = f(W h) as in `logits.Head`, p = softmax(z / T), q the reference's and x = log p - log q,
+the gradients with respect to h are
 
     log p(t)         sum (1[t] - p) f' W / T
     entropy H        -sum p (log p + H) f' W / T
     D(p || q)        sum p (x - D) f' W / T
     D(q || p)        sum (p - q) f' W / T
 
-None of it waits for the loss, which only scales them. So each tile of logits lives once: what the backward
-pass needs is one row of D numbers a token and score, where recomputing would cost a second product and a
-second softmax. (Liger Kernel, arXiv 2410.10989, section 3.2, does this for a cross-entropy that is reduced
-on the spot.) Exact where heads are frozen; `head` sees to that.
+None of them depends on the loss, which only scales them. So each tile of logits is computed once: the
+backward pass needs one row of D numbers per token and score, where recomputing would cost a second product
+and a second softmax. (Liger Kernel, arXiv 2410.10989, section 3.2, does this for a cross-entropy that is
+reduced at once.) This is exact only for frozen heads; `head.score_tokens` checks that.
 """
 
 from dataclasses import dataclass, replace
@@ -26,24 +26,24 @@ _TILE_LOGITS = 1 << 22
 """Logits held at once: 16 MiB in float32, small enough to stay in a processor's cache."""
 
 _TILE_LOGITS_GPU = 1 << 26
-"""On a GPU large products matter more than caches."""
+"""On a GPU, large matrix products matter more than caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Hidden states of the reference at the same places, [N, D], and its head."""
+    """Hidden states of the reference at the same positions, [N, D], and its head."""
 
     hidden_ND: torch.Tensor
     head: Head
 
 
 Columns = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
-"""Of each token, [N] in float32: log p of the target, entropy; with a reference its log p, D(p || q) without
-gradient, and the divergence that was wanted."""
+"""For each token, [N] in float32: log p of the target and entropy; with a reference also its log p,
+D(p || q) without gradient, and the requested divergence."""
 
 
 def is_frozen(head: Head) -> bool:
-    """Whether the head's linear map is a plain one whose weights do not learn."""
+    """Returns whether the head is a plain linear layer without bias whose weights are not trained."""
     linear: Any = head.linear
     return type(linear) is torch.nn.Linear and not linear.weight.requires_grad and linear.bias is None
 
@@ -58,7 +58,7 @@ def frozen_scores(
     entropy: bool = False,
     kl: Divergence | None = None,
 ) -> Columns:
-    """Scores of `targets_N`; `entropy` and `kl` say which of them carry gradients beside log p."""
+    """Returns the scores of `targets_N`. `entropy` and `kl` request gradients besides those of log p."""
     columns: Columns = _FrozenScores.apply(hidden_ND, head, targets_N, temperature, reference, entropy, kl)
     return columns
 
@@ -75,7 +75,7 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
         entropy: bool,
         kl: Divergence | None,
     ) -> Columns:
-        """Tile by tile; keeps the gradients of what is wanted, [N, D] each, if anyone will ask."""
+        """Computes the scores tile by tile. Keeps the requested gradients, [N, D] each, if h needs them."""
         wide = torch.promote_types(hidden_ND.dtype, torch.float32)
         most = _TILE_LOGITS_GPU if hidden_ND.is_cuda else _TILE_LOGITS
         vocabulary = len(_weight(head))
@@ -102,7 +102,7 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
     def backward(
         ctx: Any, logprobs_N: Any, entropy_N: Any, _: Any, __: Any, kl_N: Any
     ) -> tuple[torch.Tensor | None, ...]:
-        """The loss's gradients scale what the forward pass kept."""
+        """Scales the gradients that the forward pass kept by the loss's gradients."""
         total_ND: Any = None
         for grad_N, slope_ND in zip((logprobs_N, entropy_N, kl_N), ctx.saved_tensors, strict=True):
             if grad_N is not None:
@@ -113,7 +113,7 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class _Tiled:
-    """`logits` are memory for all tiles: of the policy, and of the reference where there is one, two each."""
+    """Computes tiles. `logits` is memory reused by all: two buffers for the policy, two for a reference."""
 
     head: Head
     temperature: float
@@ -125,7 +125,7 @@ class _Tiled:
     def tile(
         self, hidden_nD: torch.Tensor, targets_n: torch.Tensor, reference: Reference | None
     ) -> tuple[torch.Tensor | None, ...]:
-        """The five columns, then gradients of log p, entropy and KL, [n, D], where they are wanted."""
+        """Returns the five columns, then the gradients of log p, entropy and KL, [n, D], as requested."""
         logs_nV, p_nV, slope_nV = _softmax(hidden_nD, self.head, self.temperature, into=self.logits[0])
         logprobs_n, entropy_n = _at(logs_nV, targets_n), -torch.linalg.vecdot(p_nV, logs_nV)
         base_n = exact_n = kl_n = rise_nD = tilt_nD = pull_nD = None
@@ -142,13 +142,13 @@ class _Tiled:
                 weights_nV = _pull(self.kl, p_nV, q_nV, logs_nV - base_nV, exact_n[:, None])
                 pull_nD = self._through(weights_nV, slope_nV)
         if self.learns:
-            # Before anything is rounded to 16 bits: of a confident token's two rows little is left.
+            # Subtracted before rounding to 16 bits: for a confident token the two terms nearly cancel.
             p_nV[torch.arange(len(p_nV), device=p_nV.device), targets_n] -= 1.0
             rise_nD = self._through(p_nV.neg_(), slope_nV)
         return logprobs_n, entropy_n, base_n, exact_n, kl_n, rise_nD, tilt_nD, pull_nD
 
     def _through(self, weights_nV: torch.Tensor, slope_nV: torch.Tensor | float) -> torch.Tensor:
-        """What weights of the logits are as a gradient of h; `slope_nV` is that of the scale and the cap."""
+        """Turns a gradient of the logits into one of h; `slope_nV` is the derivative of scale and cap."""
         weight_VD = _weight(self.head)
         if isinstance(slope_nV, torch.Tensor):
             return ((weights_nV * slope_nV).to(weight_VD.dtype) @ weight_VD) / self.temperature
@@ -166,7 +166,7 @@ def _weight(head: Head) -> torch.Tensor:
 def _softmax(
     hidden_nD: torch.Tensor, head: Head, temperature: float, into: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | float]:
-    """Log-probabilities and probabilities of all tokens, in `into`'s memory; the slope of scale and cap."""
+    """Returns log-probabilities and probabilities, stored in `into`, and the derivative of scale and cap."""
     weight_VD = _weight(head)
     logs_nV, p_nV = into[0, : len(hidden_nD)], into[1, : len(hidden_nD)]
     if weight_VD.dtype == into.dtype:
@@ -190,7 +190,7 @@ def _softmax(
 def _pull(
     kl: Divergence, p_nV: torch.Tensor, q_nV: torch.Tensor, x_nV: torch.Tensor, forward_n1: torch.Tensor
 ) -> torch.Tensor:
-    """The weights of the head's rows in the gradient of a divergence."""
+    """Returns the gradient of a divergence with respect to the logits, before scale, cap and temperature."""
     if kl == "forward":
         return p_nV * (x_nV - forward_n1)
     if kl == "reverse":

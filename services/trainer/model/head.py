@@ -1,7 +1,7 @@
-"""The head in chunks: log-probabilities, entropy and KL at completion tokens only.
+"""Computes log-probabilities, entropy and KL of the completion tokens, in chunks.
 
-Hidden states that predict no completion token never get here, and chunks are recomputed in the backward
-pass, so the full logits [B, T, V] never exist. Weights may be bfloat16; what follows the logits is float32.
+Only hidden states that predict a completion token are used, and chunks are recomputed in the backward pass,
+so the full logits [B, T, V] never exist. Weights may be bfloat16; logits and scores are float32.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ _CHUNK_LOGITS = 1 << 24
 """Logits held at once: 64 MiB in float32."""
 
 _CHUNK_LOGITS_GPU = 1 << 26
-"""On a GPU: large products matter more than caches."""
+"""On a GPU, large matrix products matter more than caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a loss wants gradients of, beside the log-probabilities."""
+    """The scores that need gradients besides the log-probabilities."""
 
     entropy: bool = False
     kl: Divergence | None = None
@@ -31,10 +31,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Of each completion token, [N]. Without a reference the last three are None.
+    """Scores of each completion token, [N]. Without a reference the last three are None.
 
-    `logprobs_N` carries a gradient, `entropy_N` and `kl_N` where it was wanted. `reference_kl_N` is
-    D(policy || reference), exact and without gradient; `kl_N` is the divergence that was wanted.
+    `logprobs_N` carries a gradient; `entropy_N` does if requested. `reference_kl_N` is the exact
+    D(policy || reference) without gradient; `kl_N` is the requested divergence, with one.
     """
 
     logprobs_N: torch.Tensor
@@ -46,7 +46,7 @@ class TokenScores:
 
 
 _Columns = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
-"""`TokenScores` of a chunk, but for the hidden states."""
+"""`TokenScores` of a chunk, without the hidden states."""
 
 
 def score_tokens(
@@ -60,13 +60,13 @@ def score_tokens(
     reference_head: Head | None = None,
     wanted: Wanted = Wanted(),
 ) -> TokenScores:
-    """Scores of `targets_N` where `hidden_ND` predicts them, at the sampling temperature.
+    """Returns the scores of `targets_N`, predicted by `hidden_ND`, at the sampling temperature.
 
-    `reference_ND` are the reference's hidden states at the same places. It shares the head, which never
-    gets an adapter, unless `reference_head` is its own.
+    `reference_ND` are the reference's hidden states at the same positions. Without `reference_head` the
+    reference uses `head`, which never has an adapter.
 
     Raises:
-        ValueError: a KL is wanted without a reference.
+        ValueError: a KL is requested without a reference.
     """
     if wanted.kl and reference_ND is None:
         raise ValueError(f"KL {wanted.kl!r} is wanted, but there are no hidden states of a reference")

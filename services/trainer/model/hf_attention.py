@@ -1,7 +1,7 @@
-"""The attention of packed lines in Hugging Face's models, through their own interface for it.
+"""Attention on packed sequences in Hugging Face models, registered through their `AttentionInterface`.
 
-transformers hands keyword arguments of a model's forward on to the attention function that its config
-names; ours gets a `Sharing` that way. Without one it is `sdpa`.
+transformers passes keyword arguments of a model's forward to the attention function that its config names.
+The function here receives a `Sharing` that way; without one it behaves like `sdpa`.
 """
 
 from typing import Any
@@ -17,21 +17,21 @@ from services.trainer.model.attention import Blocks, attend, triangle
 NAME = "rookery"
 
 _UNKNOWN = ("softcap", "s_aux", "position_bias")
-"""Changes to the softmax that some models ask for and this attention does not make."""
+"""Changes to the softmax that some models need and this attention does not support."""
 
 
 class Sharing:
-    """The blocks of one forward pass, and how many layers have looked at them."""
+    """The blocks of one forward pass, and how many layers have used them."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
         self.layers = 0
 
     def check(self, model: Any) -> None:
-        """Whether all layers of `model` did: one that mixes tokens in another way would mix completions.
+        """Checks that all layers of `model` used the blocks. Any other layer would mix completions.
 
         Raises:
-            SetupError: some did not.
+            SetupError: some layers did not.
         """
         layers = int(model.config.num_hidden_layers)
         if self.layers != layers:
@@ -42,10 +42,10 @@ class Sharing:
 
 
 def use(model: Any) -> None:
-    """Has `model` take `sharing=Sharing(...)` in its forward.
+    """Makes `model` accept `sharing=Sharing(...)` in its forward.
 
     Raises:
-        SetupError: its code has attention of its own, outside the interface, or of a kind that is not here.
+        SetupError: it does not use `AttentionInterface`, or has chunked attention, which is not supported.
     """
     if "chunked_attention" in (getattr(model.config, "layer_types", None) or ()):
         raise SetupError(f"{type(model).__name__} has layers of 'chunked_attention', which is not known here")
@@ -82,9 +82,9 @@ def _attention(
 
 
 def _mask(*args: Any, **rest: Any) -> torch.Tensor | None:
-    """None where nothing is padded: positions that start anew would else be taken for packed sequences.
+    """Returns None without padding: else transformers would take restarting positions for packed sequences.
 
-    Windows are not in it either: `_attention` minds them.
+    `_attention` handles sliding windows then.
     """
     if rest.get("attention_mask") is None:
         return None

@@ -1,8 +1,8 @@
-"""A frozen base whose linear layers lie in memory in 8 bits (LLM.int8(), arXiv 2208.07339).
+"""Loads a frozen base with its linear layers in 8 bits (LLM.int8(), arXiv 2208.07339).
 
-Each row of a weight becomes integers with one scale. Head, embeddings, norms and the adapter stay as they
-were. bitsandbytes computes: on a GPU products of integers, inputs beyond 6 apart in 16 bits; on a CPU
-products with the weights scaled back.
+Each row of a weight becomes integers with one scale. Head, embeddings, norms and the adapter do not change.
+bitsandbytes does the computing: on a GPU it multiplies integers, with inputs beyond 6 separately in 16 bits;
+on a CPU it scales the weights back before the product.
 """
 
 import importlib.util
@@ -17,7 +17,7 @@ from services.trainer.fitting.backbone import load_causal_lm
 
 
 def load(path: Path, *, dtype: torch.dtype, device: torch.device) -> Any:
-    """The language model of a directory, on `device`; what does not become integers is of `dtype`.
+    """Loads the language model of a directory onto `device`. Weights that are not quantised have `dtype`.
 
     Raises:
         SetupError: bitsandbytes is not installed, or there is no model.
@@ -26,7 +26,7 @@ def load(path: Path, *, dtype: torch.dtype, device: torch.device) -> Any:
         raise SetupError("--int8-base needs bitsandbytes: pip install 'rookery[bits8]'")
     from transformers import BitsAndBytesConfig
 
-    # It says at every product that inputs go through 16 bits.
+    # It would warn at every product that it casts the inputs to 16 bits.
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
     model = load_causal_lm(
         path,
@@ -35,7 +35,7 @@ def load(path: Path, *, dtype: torch.dtype, device: torch.device) -> Any:
         device_map={"": str(device) if device.index is not None or device.type == "cpu" else 0},
     )
     if device.type == "cpu":
-        # What stays as it was lies in the mapped file, all of which would stay in memory with it.
+        # The other weights point into the memory-mapped file; copying them lets all of it be freed.
         for weight in model.parameters():
             if weight.dtype != torch.int8:
                 weight.data = weight.data.clone()

@@ -1,9 +1,9 @@
-"""From hidden states to logits, as the model does it: its output embedding, then its scale and its cap.
+"""Computes logits from hidden states as the model does: output embedding, then scale, then cap.
 
     z = cap * tanh(scale * W h / cap), or scale * W h without a cap
 
 Granite divides by `logits_scaling`, Cohere multiplies by `logit_scale`, Falcon-H1 by `lm_head_multiplier`,
-Gemma caps with `final_logit_softcapping`. A model that does anything else is refused when it is loaded.
+Gemma caps with `final_logit_softcapping`. A model that does anything else is rejected when it is loaded.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ import torch
 from rookery.errors import SetupError
 
 _TOLERANCE = 1e-5
-"""Of the largest logit, or two roundings of the model's own precision."""
+"""Allowed difference relative to the largest logit, unless two units of the model's precision are more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`linear` takes hidden states [n, D] to products [n, V]; a `cap` of 0 is none."""
+    """`linear` maps hidden states [n, D] to products [n, V]. A `cap` of 0 means no cap."""
 
     linear: Callable[[torch.Tensor], torch.Tensor]
     scale: float = 1.0
@@ -28,7 +28,7 @@ class Head:
 
     @classmethod
     def of(cls, model: Any) -> "Head":
-        """The head of a Hugging Face causal LM, with an adapter or without."""
+        """Returns the head of a Hugging Face causal LM, with or without an adapter."""
         config = model.config.get_text_config()
 
         def setting(name: str, default: float) -> float:
@@ -40,22 +40,22 @@ class Head:
         return cls(model.get_output_embeddings(), scale / setting("logits_scaling", 1.0), cap)
 
     def __call__(self, hidden_ND: torch.Tensor) -> torch.Tensor:
-        """Logits, [N, V], in float32 or what is wider."""
+        """Returns logits, [N, V], in float32, or in float64 if the products are."""
         products_NV = self.linear(hidden_ND)
         return self.shaped(products_NV.to(torch.promote_types(products_NV.dtype, torch.float32)))
 
     def shaped(self, products_NV: torch.Tensor) -> torch.Tensor:
-        """The products of the linear map, scaled and capped; themselves where the model does neither."""
+        """Returns the products, scaled and capped. It is the same tensor if the model does neither."""
         logits_NV = products_NV if self.scale == 1.0 else products_NV * self.scale
         return self.cap * torch.tanh(logits_NV / self.cap) if self.cap else logits_NV
 
     def slope(self, logits_NV: torch.Tensor) -> torch.Tensor | float:
-        """The derivative of `shaped`, from what it returned: scale * (1 - (z / cap)^2)."""
+        """Returns the derivative of `shaped` from its result z: scale * (1 - (z / cap)^2)."""
         return self.scale * (1.0 - (logits_NV / self.cap).square()) if self.cap else self.scale
 
 
 def check(model: Any) -> None:
-    """Compares `Head` on a few hidden states with the logits that the model itself makes of them.
+    """Compares the logits of `Head` with the model's own on a few tokens.
 
     Raises:
         SetupError: they differ.

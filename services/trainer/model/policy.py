@@ -1,6 +1,6 @@
-"""The policy that learns: a causal LM with a LoRA adapter, and log-probabilities under it.
+"""The policy in training: a causal LM with a LoRA adapter, and log-probabilities under it.
 
-Other policies differ in what learns and what a commit holds of it; see `gpt2.policy`, `value_head`.
+Other policies differ in the trained weights and the files of a commit: see `gpt2.policy`, `value_head`.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ class Policy:
     """A frozen base with a trainable adapter in float32."""
 
     model: Any
-    """The module that learns, with Hugging Face's `get_output_embeddings`."""
+    """The module in training. It has Hugging Face's `get_output_embeddings`."""
 
     def __init__(self, settings: TrainerSettings) -> None:
         self.device = device_named(settings.device)
@@ -37,7 +37,7 @@ class Policy:
         self._build(settings)
 
     def _build(self, settings: TrainerSettings) -> None:
-        disable_progress_bar()  # the run has its own; in a log it is noise
+        disable_progress_bar()  # the run has its own, and a log should have none
         dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
         if settings.int8_base:
             base = int8_base.load(settings.model, dtype=dtype, device=self.device)
@@ -55,13 +55,13 @@ class Policy:
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
-        """What the optimizer moves."""
+        """The parameters that the optimizer updates."""
         return [p for p in self.model.parameters() if p.requires_grad]
 
     def score(self, batch: MicroBatch, *, wanted: Wanted = Wanted(), reference: bool = False) -> TokenScores:  # noqa: B008 - frozen
-        """Log-probability, entropy and, on demand, KL of each completion token.
+        """Returns log-probability, entropy and, if requested, KL of each completion token.
 
-        `reference` adds a second forward pass, without gradient, for the scores against the base model.
+        `reference` adds a forward pass of the base model, without gradient, for the scores against it.
         """
         reference_ND, reference_head = self._reference(batch) if reference else (None, None)
         return score_tokens(
@@ -79,7 +79,7 @@ class Policy:
         return Head.of(self.model)
 
     def _hidden(self, batch: MicroBatch) -> torch.Tensor:
-        """The last hidden states that predict a completion token, [N, D]."""
+        """Returns the last layer's hidden states that predict a completion token, [N, D]."""
         sharing = Sharing(batch.blocks)
         hidden_1TD = self._body(
             input_ids=batch.input_ids_1T,
@@ -92,15 +92,15 @@ class Policy:
         return hidden_ND
 
     def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Head]:
-        """The base model's hidden states, the adapter off, and its head: the same."""
+        """Returns the hidden states with the adapter off, and the head, which has no adapter."""
         with torch.no_grad(), self.model.disable_adapter():
             return self._hidden(batch), self._head()
 
     def version_files(self) -> dict[str, Content]:
-        """What a commit holds of the policy, by file name: PEFT's files, which vLLM reads."""
+        """Returns the policy's files in a commit, by name: PEFT's files, which vLLM reads."""
         return dict(adapter_files(self.model, base_model=self.base_model))
 
     def load_version(self, folder: Path) -> None:
-        """Takes the weights of a commit."""
+        """Loads the weights of a commit."""
         weights = load((folder / "adapter_model.safetensors").read_bytes())
         set_peft_model_state_dict(self.model, weights)

@@ -1,4 +1,4 @@
-"""How many positions a model has: behind the last one GPT-2 has no row, and others have learned nothing."""
+"""How many positions a model has. After the last, GPT-2 has no embedding and other models are untrained."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from rookery.errors import SetupError
 from rookery.trace import TraceGroup
 
 _STRETCHED = ("linear", "dynamic", "yarn")
-"""Rotary scalings whose factor says how far beyond its config's own limit a model reaches."""
+"""Rotary scalings whose factor extends the model beyond the limit in its config."""
 
 
 def limit(config: Any) -> int | None:
-    """Positions of the model of a config; None where it names no limit."""
+    """Returns the number of positions of the model with this config; None if it names no limit."""
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     most = getattr(config, "max_position_embeddings", None)  # GPT-2's `n_positions`, too
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
@@ -20,7 +20,7 @@ def limit(config: Any) -> int | None:
 
 
 def check(model: Any, tokens: int, *, said: str) -> None:
-    """Refuses sequences of `tokens` tokens; `said` is whose they are.
+    """Rejects sequences that are too long: of `tokens` tokens. `said` names them in the message.
 
     Raises:
         SetupError: the model has fewer positions.
@@ -31,10 +31,10 @@ def check(model: Any, tokens: int, *, said: str) -> None:
 
 
 def check_group(model: Any, group: TraceGroup) -> None:
-    """Refuses a group of which a sequence is longer than the model.
+    """Rejects a group with a sequence that is too long.
 
     Raises:
-        SetupError: one is.
+        SetupError: the prompt with the longest completion has more tokens than the model has positions.
     """
     prompt = len(group.prompt_token_ids)
     longest = max(len(trace.completion.token_ids) for trace in group.traces)

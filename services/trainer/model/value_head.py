@@ -1,7 +1,7 @@
-"""The critic of PPO: the value of what stands before a token, read off the policy's own hidden state.
+"""The critic of PPO: the value of the tokens before a token, computed from the policy's own hidden state.
 
-It lies in the commit as `value_head.safetensors`, beside the adapter and outside of what vLLM loads; its
-moments are with the adapter's.
+A commit stores it as `value_head.safetensors`, beside the adapter; vLLM does not load it. Its Adam moments
+are stored with the adapter's.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ FILE = "value_head.safetensors"
 
 
 class ValueHead(torch.nn.Module):  # type: ignore[misc]
-    """One linear layer in float32. It begins at 0: no value is better than a random one."""
+    """One linear layer in float32. It starts at 0, because a value of 0 is better than a random one."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -31,13 +31,13 @@ class ValueHead(torch.nn.Module):  # type: ignore[misc]
         self.bias = torch.nn.Parameter(torch.zeros(()))
 
     def forward(self, hidden_ND: torch.Tensor) -> torch.Tensor:
-        """Values, [N]."""
+        """Returns values, [N]."""
         values_N: torch.Tensor = F.linear(hidden_ND.float(), self.weight[None], self.bias[None])[:, 0]
         return values_N
 
 
 class ActorCritic(Policy):
-    """A policy with a value head; they share the body, and the body learns from both."""
+    """A policy with a value head. Both share the body, which learns from both losses."""
 
     def __init__(self, settings: TrainerSettings) -> None:
         super().__init__(settings)
@@ -46,38 +46,38 @@ class ActorCritic(Policy):
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
-        """The adapter's, then the head's."""
+        """The parameters of the policy, then of the value head."""
         return [*super().parameters, *self.value_head.parameters()]
 
     def values(self, hidden_ND: torch.Tensor) -> torch.Tensor:
-        """Of the states that `hidden_ND` stand for, [N]."""
+        """Returns the values of hidden states, [N]."""
         values_N: torch.Tensor = self.value_head(hidden_ND)
         return values_N
 
     def version_files(self) -> dict[str, Content]:
-        """The adapter's files, and the head's."""
+        """Returns the policy's files and the value head's."""
         weights = {name: Stored.of(tensor) for name, tensor in self.value_head.state_dict().items()}
         return {**super().version_files(), FILE: TensorFile(weights)}
 
     def load_version(self, folder: Path) -> None:
-        """Takes the weights of a committed adapter and its head."""
+        """Loads the weights of a committed policy and its value head."""
         super().load_version(folder)
         self.value_head.load_state_dict(load((folder / FILE).read_bytes()))
 
 
 class MergedActorCritic(ActorCritic, MergedPolicy):
-    """The same over a GPT-2 that vLLM serves merged."""
+    """An `ActorCritic` over a GPT-2 that vLLM serves with the adapter merged."""
 
 
 class Gpt2ActorCritic(ActorCritic, Gpt2Policy):
-    """The same with every weight of a GPT-2 learning."""
+    """An `ActorCritic` that trains every weight of a GPT-2."""
 
 
 def policy_for(settings: TrainerSettings) -> Policy:
-    """What the settings ask for: a critic for PPO, every weight where there is no adapter.
+    """Builds the policy that the settings describe: with a critic for PPO, without an adapter for rank 0.
 
     Raises:
-        SetupError: there is no such model, or it is no GPT-2 and has no adapter.
+        SetupError: there is no such model, or rank 0 was chosen for a model that is not a GPT-2.
     """
     folder = model_folder(str(settings.model))
     plain: type[Policy] = Policy

@@ -1,1 +1,1 @@
-"""What is written down of a step: figures, files, metrics, MLflow."""
+"""Records of a step: figures, files, metrics, MLflow."""

@@ -1,4 +1,4 @@
-"""What a step says about speed, memory and the answers it learned from, by the names of metrics.jsonl."""
+"""Figures of a step's speed, memory and answers, by their names in metrics.jsonl."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,9 @@ COMPONENT = "component_"
 
 
 def components(groups: Sequence[TraceGroup]) -> dict[str, float]:
-    """Mean of each component of the reward over all completions; one that lacks it counts as 0.
+    """Returns the mean of each component of the reward over all completions; a missing one counts as 0.
 
-    So they add up to the mean reward wherever a verdict's components add up to its reward.
+    So the means add up to the mean reward if each verdict's components add up to its reward.
     """
     verdicts = [trace.verdict for group in groups for trace in group.traces]
     names = sorted({name for verdict in verdicts for name in verdict.components})
@@ -28,7 +28,7 @@ def components(groups: Sequence[TraceGroup]) -> dict[str, float]:
 
 
 def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
-    """Of completions and prompts, in tokens; the percentile is the nearest rank's."""
+    """Returns lengths of completions and prompts in tokens. The percentile uses the nearest rank."""
     completions = sorted(len(trace.completion.token_ids) for group in groups for trace in group.traces)
     return {
         "completion_length": statistics.fmean(completions),
@@ -39,7 +39,7 @@ def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
 
 
 class Meter:
-    """Watches the training of one model: its memory and its speed, step by step."""
+    """Measures the memory and speed of one model's training, step by step."""
 
     def __init__(self, model: Any, device: torch.device, *, devices: int = 1) -> None:
         self._device = device
@@ -50,14 +50,14 @@ class Meter:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Around the work whose memory is to be measured."""
+        """Measures the memory of the work inside the block."""
         with memory.levels(self._device) as self._memory:
             yield
 
     def row(
         self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float, passes: int = 1
     ) -> dict[str, float]:
-        """Of the step just watched: `tokens` carried loss, each learned from `passes` times."""
+        """Returns the figures of the step just measured. `tokens` carried loss, in `passes` passes each."""
         shapes = [(len(g.prompt_token_ids), [len(t.completion.token_ids) for t in g.traces]) for g in groups]
         flops = passes * step_flops(self._shape, shapes)
         return {

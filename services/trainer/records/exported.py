@@ -1,4 +1,4 @@
-"""A step's row as Prometheus metrics. Names of versions and step numbers never become labels."""
+"""Exports a step's row as Prometheus metrics. Version names and step numbers never become labels."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -27,11 +27,11 @@ STATISTICS = {
     "zero_variance_groups", "zero_variance_share", "collapsed_steps",
     "completion_length", "completion_length_p95", "completion_length_max",
 }  # fmt: skip
-"""Exported as `rookery_learning{statistic=...}` where the step has them."""
+"""Exported as `rookery_learning{statistic=...}` if the step has them."""
 
 MEASURED_BY_CHANCE = {"mismatch_max", "mismatch_mean"}
-"""Statistics that a step may lack, of which no old value may stay. (The KL to the base, measured every few
-steps, keeps its last.)"""
+"""Statistics that a step may lack. Their old value is then removed. (The KL to the base, which is measured
+every few steps, keeps its last value.)"""
 
 BY_AGE = "kl_behaviour_age"
 
@@ -40,7 +40,7 @@ _SPEED = {"tokens_per_s": "trained", "generated_tokens_per_s": "generated"}
 
 
 def export(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
-    """Sets every gauge that `row` has a figure for; removes the mismatch where nothing was measured."""
+    """Sets every gauge that `row` has a figure for. Removes the mismatch if it was not measured."""
     for name in MEASURED_BY_CHANCE - row.keys():
         with suppress(KeyError):
             LEARNING.remove(name)

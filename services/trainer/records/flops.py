@@ -1,12 +1,12 @@
-"""Useful floating-point work of a training step, and how much of the device's peak it makes (MFU).
+"""Useful floating-point operations of a training step, and their share of the device's peak (MFU).
 
-A matrix of P weights costs a token 2P operations forward, 2P for the gradient of its input and 2P for its
-own: 6P in all (Kaplan et al., arXiv 2001.08361, section 2.1). A frozen matrix under LoRA has no gradient
-of its own: 4P. Attention costs a token 4 L W operations forward for each token that it sees (scores and
-values, L layers, W = heads x head size) and twice that backward (PaLM, arXiv 2204.02311, appendix B);
-here with what a token really sees, so that masked work earns nothing. What is computed again
-(checkpointing, chunks of the head), the pass of a reference model, padding, softmax and norms count as
-nothing: utilisation of the model, not of the hardware.
+A matrix of P weights costs 2P operations per token forward, 2P for the gradient of its input and 2P for its
+own gradient: 6P in all (Kaplan et al., arXiv 2001.08361, section 2.1). A frozen matrix under LoRA has no
+gradient of its own: 4P. Attention costs 4 L W operations per token forward for each token that it attends to
+(scores and values, L layers, W = heads x head size) and twice that backward (PaLM, arXiv 2204.02311,
+appendix B). Only tokens really attended to are counted, not masked ones. Recomputation (checkpointing, chunks
+of the head), the pass of a reference model, padding, softmax and norms are not counted: this is the
+utilisation of the model, not of the hardware.
 """
 
 import time
@@ -33,7 +33,7 @@ PEAK_FLOPS = {
 }
 """Dense bfloat16 operations a second with float32 accumulation, by part of the device's name; first match.
 
-From NVIDIA's data sheets, halved where they count sparsity.
+From NVIDIA's data sheets, halved if they include sparsity.
 """
 
 
@@ -42,7 +42,7 @@ _REMEASURE_STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Weights that multiply activations: `frozen` and `trained` ones of the body, and those of the head.
+    """Numbers of weights that multiply activations: `frozen` and `trained` in the body, and in the head.
 
     `attention` is layers x heads x head size.
     """
@@ -55,7 +55,7 @@ class Shape:
 
 
 def shape_of(model: Any) -> Shape:
-    """Counts a causal LM, bare or with an adapter; embeddings are looked up, not multiplied."""
+    """Counts the weights of a causal LM, with or without an adapter. Embeddings are not multiplied."""
     config, head = model.config, model.get_output_embeddings().weight
     apart = {id(head), *(id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding))}
     matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in apart]
@@ -71,9 +71,10 @@ def shape_of(model: Any) -> Shape:
 
 
 def step_flops(shape: Shape, groups: Iterable[tuple[int, Sequence[int]]]) -> float:
-    """Of a forward and a backward pass over groups: the prompt's length, the completions' lengths.
+    """Returns the operations of a forward and backward pass over groups.
 
-    The prompt is computed once a group, as `tensors.collate` lays it out; the head sees completion tokens.
+    A group is the prompt's length and the completions' lengths. The prompt is computed once per group, as in
+    `tensors.collate`; the head computes completion tokens only.
 
     >>> body = Shape(frozen=100, trained=10, head=0, head_trained=False, attention=1)
     >>> step_flops(body, [(2, [1])])  # 2 input tokens; one sees itself, the other two: 3
@@ -90,10 +91,9 @@ def step_flops(shape: Shape, groups: Iterable[tuple[int, Sequence[int]]]) -> flo
 
 
 class Peak:
-    """Operations a second that a device can make: by the data sheet of a known GPU, else measured.
+    """Operations per second of a device: from the data sheet of a known GPU, else measured.
 
-    A neighbour on the same machine takes from a measurement, so it is made again now and then, and the best
-    of them counts.
+    Other processes on the machine can slow a measurement down, so it is repeated, and the best one is used.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -103,7 +103,7 @@ class Peak:
         self._asked = 0
 
     def flops(self) -> float:
-        """As far as is known by now."""
+        """Returns the best figure known so far."""
         if self._listed:
             return self._listed
         if self._asked % _REMEASURE_STEPS == 0:
@@ -118,7 +118,7 @@ def _listed(device: torch.device) -> float | None:
 
 
 def _measured_flops(device: torch.device) -> float:
-    """The best of ten products."""
+    """Returns operations per second in the fastest of ten matrix products."""
     size, dtype = (4096, torch.bfloat16) if device.type == "cuda" else (512, torch.float32)
     with torch.no_grad():
         matrix = torch.ones(size, size, device=device, dtype=dtype)

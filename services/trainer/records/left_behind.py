@@ -1,4 +1,4 @@
-"""What is kept of a run beside its folder: its figures and settings, and the model that it made."""
+"""The artifacts of a run that are also kept in MLflow: its figures and settings, and the model it made."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
 from services.trainer.versions import commits
 
 Artifact: TypeAlias = tuple[Path, str | None]
-"""A file and the folder to keep it in."""
+"""A file, and the artifact folder for it."""
 
 _FIGURES = (METRICS_FILE, CURVES_FILE, "report.json", "calibration.png")
 
@@ -19,7 +19,10 @@ _FOR_RESUMING = {commits.OPTIMIZER, commits.STATE, commits.SUMS}
 
 
 def left_behind(folder: Path) -> list[Artifact]:
-    """Files of a run's folder; of the versions of an adapter or a model only the newest."""
+    """Returns the files of a run's folder to keep; of an adapter's versions only the newest.
+
+    Draws the curves of metrics.jsonl first.
+    """
     metrics = folder / METRICS_FILE
     if metrics.exists() and (steps := read_metrics(metrics)):
         (folder / CURVES_FILE).write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
@@ -34,7 +37,7 @@ def left_behind(folder: Path) -> list[Artifact]:
 
 
 def _served(made: Path) -> Iterator[Artifact]:
-    """What a server loads, under `adapter` or `model`."""
+    """Yields the files that a server loads, under `adapter` or `model`."""
     place = "adapter" if (made / "adapter_model.safetensors").exists() else "model"
     for path in sorted(made.glob("*")):
         if path.name not in _FOR_RESUMING:

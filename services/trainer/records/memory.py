@@ -1,6 +1,6 @@
-"""Memory of this process: what it holds, the most it held for a while, what it may still take.
+"""Memory of this process: what it holds, its peak, and how much it could hold.
 
-On a GPU torch's allocator counts; on a CPU the resident set does, all of the process. Linux alone.
+On a GPU it is the memory of torch's allocator, on a CPU the resident set of the process. Linux only.
 """
 
 import threading
@@ -15,31 +15,31 @@ MIB = 1 << 20
 
 _SAMPLE_S = 0.002
 _UNLIMITED = 1 << 60
-"""A version 1 cgroup without a limit says a number close to 2**63."""
+"""A version 1 cgroup without a limit reports a number close to 2**63."""
 
 
 @dataclass(slots=True)
 class Peak:
-    """The most bytes held while a `watch` lasted; final once it is over."""
+    """The most bytes held during a `watch`; set when it ends."""
 
     bytes: int = 0
 
 
 def resident_bytes(proc: Path = Path("/proc/self")) -> int:
-    """Resident set now."""
+    """Returns the resident set now, in bytes."""
     return _status(proc, "VmRSS")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it is torch's own error on a GPU, or on a CPU the plain RuntimeError of its allocator."""
+    """Returns whether `error` is torch's out-of-memory error; on a CPU that is a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
 
 
 @contextmanager
 def watch(device: torch.device) -> Iterator[Peak]:
-    """Measures the peak of what happens inside: of this process, or of torch's memory on a GPU.
+    """Measures the peak memory inside the block: of this process, or of torch on a GPU.
 
-    On a CPU the kernel's own mark is set back where it lets us, else a thread looks every 2 ms.
+    On a CPU the kernel's peak is reset if that is allowed; otherwise a thread samples every 2 ms.
     """
     peak = Peak()
     if device.type == "cuda":
@@ -59,9 +59,9 @@ def watch(device: torch.device) -> Iterator[Peak]:
 
 @contextmanager
 def levels(device: torch.device) -> Iterator[dict[str, float]]:
-    """Fills, at the end of what happens inside, the keys that metrics.jsonl has for memory, in MiB."""
+    """Fills the yielded dictionary at the end of the block with the memory keys of metrics.jsonl, in MiB."""
     found: dict[str, float] = {}
-    # Where the mark cannot be set back, the peak is the highest since the process began.
+    # If the kernel's peak cannot be reset, it is the highest since the process started.
     reset_resident_peak()
     if device.type == "cuda":
         with watch(device) as peak:
@@ -74,12 +74,12 @@ def levels(device: torch.device) -> Iterator[dict[str, float]]:
 
 
 def resident_peak_bytes(proc: Path = Path("/proc/self")) -> int:
-    """Highest resident set since the process began, or since `reset_resident_peak`."""
+    """Returns the highest resident set since the process started or since `reset_resident_peak`, in bytes."""
     return _status(proc, "VmHWM")
 
 
 def reset_resident_peak(proc: Path = Path("/proc/self")) -> bool:
-    """Sets the kernel's mark back to what is resident now; False where that is forbidden."""
+    """Resets the kernel's peak to the resident set now. Returns False if that is not allowed."""
     try:
         (proc / "clear_refs").write_text("5")  # see proc(5)
     except OSError:
@@ -88,7 +88,7 @@ def reset_resident_peak(proc: Path = Path("/proc/self")) -> bool:
 
 
 def available_bytes(device: torch.device) -> int:
-    """What this process could hold in all: what it holds, and what nobody else has taken."""
+    """Returns how many bytes this process could hold in all: what it holds now plus what is free."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device))
@@ -105,7 +105,7 @@ def _machine_free_bytes(path: Path = Path("/proc/meminfo")) -> int:
 def _cgroup_free_bytes(
     mount: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
 ) -> int:
-    """Room below the tightest limit of the control groups that hold this process."""
+    """Returns the bytes left below the tightest memory limit of this process's control groups."""
     rooms = [_UNLIMITED]
     for folder in _cgroup_folders(mount, membership):
         limit = _number(folder, "memory.max", "memory.limit_in_bytes")
@@ -133,13 +133,13 @@ def _number(folder: Path, *names: str) -> int | None:
     for name in names:
         try:
             return int((folder / name).read_text())
-        except (OSError, ValueError):  # absent in the root; "max" is no number
+        except (OSError, ValueError):  # the root has no such file, and "max" is not a number
             continue
     return None
 
 
 def _reclaimable(folder: Path) -> int:
-    """Page cache counts as used and is given up under pressure."""
+    """Returns the bytes of page cache: they count as used, but the kernel frees them when needed."""
     try:
         lines = (folder / "memory.stat").read_text().splitlines()
     except OSError:

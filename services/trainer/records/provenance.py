@@ -1,4 +1,4 @@
-"""What made a run: Rookery's version, and the commit where it runs from a repository."""
+"""The code that made a run: Rookery's version, and the git commit if it runs from a repository."""
 
 import subprocess
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _ROOT = Path(rookery.__file__).parents[1]
 
 
 def tags() -> Mapping[str, str]:
-    """Tags for MLflow, which knows the name of the commit's."""
+    """Returns tags for MLflow. `mlflow.source.git.commit` is a name that MLflow itself uses."""
     commit = _commit()
     return {
         "rookery.version": rookery.__version__,
@@ -19,7 +19,7 @@ def tags() -> Mapping[str, str]:
 
 
 def _commit() -> str:
-    """Ends in `-dirty` where files have changed since; empty without a repository of Rookery's own."""
+    """Returns the commit, with `-dirty` if files have changed since; empty outside Rookery's repository."""
     if not (_ROOT / ".git").exists():
         return ""
     command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

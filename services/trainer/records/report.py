@@ -1,4 +1,4 @@
-"""What a step says about itself: one JSON line in metrics.jsonl, the gauges, one log line."""
+"""Reports each step: one JSON line in metrics.jsonl, the gauges, and one log line."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_
 
 
 class Report:
-    """Appends to `metrics.jsonl` of a run folder. Use as a context manager."""
+    """Appends to `metrics.jsonl` of a run folder. Use it as a context manager."""
 
     def __init__(self, run_dir: Path, tracker: Tracker = Tracker()) -> None:  # noqa: B008 - without state
         self._tracker = tracker
@@ -39,14 +39,14 @@ class Report:
         self._best = max((row.get("reward", -math.inf) for row in steps), default=-math.inf)
 
     def recover(self, row: Mapping[str, Any] | None) -> None:
-        """Writes the row of a step that was committed and then killed before it was written."""
+        """Writes the row of a committed step if the trainer was killed before it wrote it."""
         if row and row["step"] > self._last:
             row = {**self._with_best(row), "recovered": True}
             self._write(row)
             self._tracker.log(row)
 
     def step(self, row: Mapping[str, Any], *, phases_s: Mapping[str, float], ages: Iterable[int]) -> None:
-        """`row` is `describe_step`'s; `phases_s` are wall-clock seconds of the parts of the step, by name."""
+        """Reports a step. `row` is from `describe_step`; `phases_s` are wall-clock seconds by phase."""
         row = {**self._with_best(row), **{f"{name}_s": seconds for name, seconds in phases_s.items()}}
         row["step_s"] = sum(phases_s.values())
         row["generated_tokens_per_s"] = row["completions"] * row["completion_length"] / row["step_s"]
@@ -63,7 +63,7 @@ class Report:
         )  # fmt: skip
 
     def _with_best(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """With the best mean reward of any batch so far."""
+        """Returns `row` with the best mean reward of any batch so far."""
         self._best = max(self._best, row["reward"])
         return {**row, "reward_best": self._best}
 
@@ -81,9 +81,9 @@ class Report:
 def describe_step(
     groups: list[TraceGroup], result: StepResult, *, version: int, dropped: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What is known of a step before its commit, which keeps it; `version` is the one it makes.
+    """Returns the row of a step before its commit, which stores it. `version` is the one that it makes.
 
-    `dropped` counts, by reason, the groups thrown away since the step before.
+    `dropped` counts, by reason, the groups dropped since the previous step.
     """
     ages = ages_of(groups, version=version)
     return (
@@ -96,12 +96,12 @@ def describe_step(
 
 
 def ages_of(groups: list[TraceGroup], *, version: int) -> list[int]:
-    """How many versions behind each group was when `version` was made from it."""
+    """Returns how many versions behind each group was when `version` was trained on it."""
     return [version - 1 - group.policy.number for group in groups]
 
 
 def strict(row: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has neither NaN (the regret of a batch without legal moves) nor infinity (a runaway ratio)."""
+    """Replaces NaN (the regret of a batch without legal moves) and infinity with None: JSON has neither."""
     return {
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in row.items()
@@ -109,13 +109,13 @@ def strict(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Drops a last line without its end: what is written next would become a part of it."""
+    """Deletes an incomplete last line, so that the next row does not become part of it."""
     if path.exists() and not (data := path.read_bytes()).endswith(b"\n"):
         os.truncate(path, data.rfind(b"\n") + 1)
 
 
 def describe(groups: list[TraceGroup]) -> dict[str, float]:
-    """Statistics of a batch's verdicts: rates are over completions, regret over legal moves."""
+    """Returns statistics of a batch's verdicts. Rates are over completions, regret over legal moves."""
     traces = [trace for group in groups for trace in group.traces]
     verdicts = [trace.verdict for trace in traces]
     regrets = [verdict.regret for verdict in verdicts if verdict.regret is not None]

@@ -1,4 +1,4 @@
-"""What a step learned from, task by task, where its groups have tasks: RookWorld's `P` and `A`."""
+"""Figures of a step by task, if its groups have tasks: RookWorld's `P` and `A`."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ GROUPS, REWARD = "groups_", "reward_"
 
 
 def by_task(groups: Sequence[TraceGroup]) -> dict[str, float]:
-    """Groups and mean reward of each task; nothing where moves alone were asked for."""
+    """Returns the number of groups and the mean reward of each task; empty if groups have no tasks."""
     rewards: dict[str, list[float]] = {}
     counts: dict[str, int] = {}
     for group in groups:
@@ -24,7 +24,7 @@ def by_task(groups: Sequence[TraceGroup]) -> dict[str, float]:
 
 
 def shown(row: Mapping[str, float]) -> str:
-    """The counts in a log line.
+    """Returns the counts as text for a log line.
 
     >>> shown({"groups_a": 2, "groups_p": 8, "groups": 10}), shown({"groups": 10})
     (' P/A 8/2', '')

@@ -1,7 +1,7 @@
-"""Runs in MLflow: parameters, figures of every step, what the run leaves behind.
+"""Tracks runs in MLflow: parameters, the figures of every step, and the run's artifacts.
 
-A thread of its own talks to MLflow, so that training never waits; while MLflow is away, figures wait in a
-bounded queue. A resumed run goes on in the same MLflow run, whose id lies in `mlflow.json` of its folder.
+A thread sends to MLflow, so that training never waits for it. While MLflow does not answer, figures wait in a
+bounded queue. A resumed run continues the same MLflow run, whose id is in `mlflow.json` of its folder.
 """
 
 import contextlib
@@ -29,22 +29,22 @@ ID_FILE = "mlflow.json"
 EXPERIMENT = "rookery"
 
 _WAITING = 4096
-"""Steps that wait for MLflow at most; the newest are dropped and counted."""
+"""The most steps that wait for MLflow. When the queue is full, new steps are dropped and counted."""
 _RETRY_S = 15.0
 _CLOSE_S = 30.0
 _LONGEST_VALUE = 500
-"""MLflow's own limit of a parameter."""
+"""MLflow's limit for the length of a parameter."""
 
 
 Artifacts: TypeAlias = Callable[[Path], Sequence[Artifact]]
-"""What to keep of a run's folder."""
+"""Returns the files to keep of a run's folder."""
 
 
 class Tracker:
-    """Tracks nothing: what a run has that was not told to."""
+    """A tracker that records nothing, for runs without --mlflow."""
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Takes the figures of one step; returns at once."""
+        """Records the figures of one step. Returns at once."""
 
 
 class _Client(Protocol):
@@ -82,7 +82,7 @@ class MlflowTracker(Tracker):
             self._rows.put_nowait(row)
 
     def close(self, *, status: str, artifacts: Artifacts) -> None:
-        """Sends what waits and what the run leaves behind; gives up after half a minute."""
+        """Sends the waiting steps and the artifacts. Gives up if the steps take more than half a minute."""
         self._closing.set()
         self._thread.join(timeout=_CLOSE_S)
         lost = self._taken - self._sent
@@ -158,10 +158,10 @@ class MlflowTracker(Tracker):
 def track(
     folder: Path, *, wanted: bool, params: Mapping[str, Any], artifacts: Artifacts = left_behind
 ) -> Iterator[Tracker]:
-    """The tracker of a run folder until the run's model is written; `artifacts` says then what to keep.
+    """Yields the tracker of a run folder. At the end, `artifacts` names the files to send to MLflow.
 
     Raises:
-        SetupError: wanted, and mlflow is not installed.
+        SetupError: tracking is wanted but mlflow is not installed.
     """
     if not wanted:
         yield Tracker()
@@ -182,9 +182,9 @@ def track(
 
 
 def _client(folder: Path) -> _Client:
-    """Of MLFLOW_TRACKING_URI, else of `mlruns` beside the run's folder."""
+    """Connects to MLFLOW_TRACKING_URI, or else to the folder `mlruns` beside the run's folder."""
     uri = os.environ.get("MLFLOW_TRACKING_URI") or (folder.absolute().parent / "mlruns").as_uri()
-    # Files are in maintenance since MLflow 3.7 and must be asked for; a database needs more packages.
+    # Since MLflow 3.7 the file store is in maintenance and needs this flag; a database needs more packages.
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
@@ -207,7 +207,7 @@ def _metrics(row: Mapping[str, Any]) -> list[Any]:
 
 @contextmanager
 def _boundary(purpose: str) -> Iterator[None]:
-    """MLflow's faults are MLflow's: they are said and never raised."""
+    """Logs MLflow's errors and never raises them: they must not stop training."""
     try:
         yield
     except Exception as error:

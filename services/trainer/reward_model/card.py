@@ -43,7 +43,7 @@ def describe(
     counts: Mapping[str, int],
     report: Report,
 ) -> bytes:
-    """The card of the model in `folder`, which holds nothing else yet."""
+    """Returns the card of the model in `folder`, which must contain no other files yet."""
     data = local(settings.data)
     manifest = data.parent / "manifest.json"
     card = {

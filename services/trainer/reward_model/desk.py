@@ -1,4 +1,4 @@
-"""Where answers wait for the model: those of several callers go through it together."""
+"""The queue of answers for the model, which scores answers of several callers together."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ class Desk:
         self._news = asyncio.Event()
 
     async def rewards(self, texts: Sequence[Sequence[int]]) -> list[float]:
-        """Of `texts`, in their order.
+        """Returns the rewards of `texts`, in their order.
 
         Raises:
-            Unavailable: too many are waiting.
+            Unavailable: too many answers are waiting.
         """
         if len(self._waiting) + len(texts) > self._limit:
             raise Unavailable(f"{len(self._waiting)} answers wait already, of at most {self._limit}")
@@ -40,7 +40,7 @@ class Desk:
         try:
             return list(await asyncio.gather(*(waiting.reward for waiting in mine)))
         finally:
-            for waiting in mine:  # whoever hangs up gives up the work
+            for waiting in mine:  # a caller that was cancelled needs no scores
                 waiting.reward.cancel()
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -55,7 +55,7 @@ class Desk:
                 await self._work(batch)
 
     def _next(self) -> list[_Waiting]:
-        """The longest waiting, and those behind it that fit into the same pass."""
+        """Takes the answer that has waited longest, and later ones of the same width, up to `rows`."""
         self._waiting = [waiting for waiting in self._waiting if not waiting.reward.done()]
         fitting = [waiting for waiting in self._waiting if waiting.width == self._waiting[0].width]
         batch = fitting[: self.scorer.rows]
@@ -67,7 +67,7 @@ class Desk:
     async def _work(self, batch: list[_Waiting]) -> None:
         try:
             rewards = await asyncio.to_thread(self.scorer.score, [waiting.text for waiting in batch])
-        except Exception as error:  # the callers' to hear, whatever it is: the desk goes on
+        except Exception as error:  # any error goes to the callers, and the desk continues
             for waiting in batch:
                 if not waiting.reward.done():
                     waiting.reward.set_exception(error)

@@ -1,7 +1,8 @@
-"""How good a reward model is on pairs that it has not seen: how often it is right, and whether it knows.
+"""Measures a reward model on held-out pairs: its accuracy and its calibration.
 
-Of a pair with scores r, the model is sure by sigmoid(|r_chosen - r_rejected|) of the answer it prefers. It
-is calibrated if it is right so often: of the pairs of which it is 80% sure, in 80%.
+For a pair with scores r, the model's probability of the answer that it prefers is
+sigmoid(|r_chosen - r_rejected|), its sureness. It is calibrated if it is right that often: for 80% of the
+pairs of which it is 80% sure.
 """
 
 import math
@@ -15,10 +16,10 @@ GAPS = (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
 """Edges of the buckets by gap in win probability."""
 
 _BINS = 10
-"""Of sureness, from 0.5 to 1."""
+"""The number of bins of sureness, from 0.5 to 1."""
 
 _Z = 1.959963984540054
-"""Of a 95% interval."""
+"""The normal quantile of a 95% interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Measured:
 
     @property
     def right(self) -> float:
-        """1, or 0; between equal scores it is a coin that is tossed."""
+        """1 if the chosen answer has the higher score, 0 if the lower, 0.5 for equal scores."""
         return 0.5 if self.margin == 0.0 else float(self.margin > 0.0)
 
     @property
@@ -52,7 +53,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Some of the pairs: how sure the model is of them, and how often right."""
+    """A subset of the pairs: the model's mean sureness, and how often it is right."""
 
     name: str
     pairs: int
@@ -62,7 +63,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All of it. `centre` is the mean score, in itself without meaning."""
+    """The whole report. `centre` is the mean score, which has no meaning in itself."""
 
     pairs: int
     loss: float
@@ -80,7 +81,7 @@ class Report:
 
 
 def report_on(measured: Sequence[Measured]) -> Report:
-    """The report of pairs, of which there is at least one."""
+    """Returns the report of at least one pair."""
     right = math.fsum(pair.right for pair in measured)
     reliability = _shares(measured, _bin_name)
     return Report(
@@ -106,7 +107,7 @@ def calibration_error(reliability: Sequence[Share]) -> float:
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:
-    """The 95% interval of a share (Wilson, JASA 22, 1927).
+    """Returns the 95% interval of a share (Wilson, JASA 22, 1927).
 
     >>> tuple(round(x, 3) for x in wilson(8, 10))
     (0.49, 0.943)

@@ -1,7 +1,7 @@
-"""Chats to rewards with a trained reward model.
+"""Computes rewards of chats with a trained reward model.
 
-Every forward pass has the same number of rows and one of a few widths, filled up or not. A row's numbers
-then depend on its own tokens alone: the same question gets the same bits whatever was asked beside it.
+Every forward pass has the same number of rows and one of a few widths, with padding if needed. So a row's
+result depends only on its own tokens: the same chat gets the same bits, whatever is scored with it.
 """
 
 import math
@@ -18,10 +18,10 @@ from services.trainer.fitting.backbone import load_scorer, load_tokenizer
 from services.trainer.reward_model.card import read
 
 _WIDTH = 32
-"""Tokens by which rows widen."""
+"""Widths are multiples of this many tokens."""
 
 _PAD = 0
-"""Any token: padding stands on the right, where causal attention does not look."""
+"""Any token would do: padding is on the right, where causal attention does not look."""
 
 
 class RewardScorer:
@@ -38,7 +38,7 @@ class RewardScorer:
         self._longest = int(getattr(model.config, "max_position_embeddings", 1 << 20))
 
     def encode(self, chat: Messages) -> list[int]:
-        """The tokens of a chat with the answer last.
+        """Returns the tokens of a chat with the answer last.
 
         Raises:
             InvalidInput: it has no answer, or more tokens than the model can read.
@@ -52,14 +52,14 @@ class RewardScorer:
         return text
 
     def width(self, text: Sequence[int]) -> int:
-        """Of the pass that `text` goes into."""
+        """Returns the width in tokens of the forward pass for `text`."""
         return min(self._longest, -(-len(text) // _WIDTH) * _WIDTH)
 
     def score(self, texts: Sequence[Sequence[int]]) -> list[float]:
-        """Rewards of at most `rows` texts of one width: logits, less the model's centre.
+        """Returns the rewards of at most `rows` texts of the same width: scores minus the model's centre.
 
         Raises:
-            RookeryError: one is no number.
+            RookeryError: a reward is not finite.
         """
         (width,) = {self.width(text) for text in texts}
         ids_BT = torch.full((self.rows, width), _PAD)

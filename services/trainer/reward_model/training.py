@@ -41,11 +41,11 @@ class Preference:
         self._held_out = held_out[: settings.eval_examples]
 
     def weight(self, examples: Sequence[Example]) -> int:
-        """Pairs."""
+        """Returns the number of pairs."""
         return len(examples)
 
     def sums(self, laid: Laid) -> Sums:
-        """Loss and won comparisons."""
+        """Returns the loss, and how often the chosen answer scores higher."""
         scores_E2 = self.scores(laid).view(-1, 2)
         margin_E = self._settings.margin * laid.gaps_K[::2]
         loss_E = bradley_terry(scores_E2[:, 0], scores_E2[:, 1], margin_E)
@@ -53,7 +53,7 @@ class Preference:
         return {"loss": loss_E.sum(), "accuracy": won_E.sum()}
 
     def scores(self, laid: Laid) -> torch.Tensor:
-        """Of each answer, [K] in float32: the head in less would blur what tells two moves apart."""
+        """Returns the score of each answer, [K]. The head is in float32: bfloat16 would blur close scores."""
         return score_ends(self.model, hidden_states(self.model, laid)[laid.end_K])
 
     def evaluate(self) -> dict[str, float]:
@@ -84,7 +84,7 @@ def score_ends(model: Any, hidden_KD: torch.Tensor) -> torch.Tensor:
 
 
 def run(settings: RewardModelSettings) -> Path:
-    """Trains a reward model on `settings.data`; the directory of the result."""
+    """Trains a reward model on `settings.data` and returns the directory of the result."""
     folder = prepare(settings)
     tokenizer = load_tokenizer(folder)
     shares = read_shares(

@@ -1,1 +1,1 @@
-"""Committed versions: durable on disk, then published."""
+"""Versions of the policy: committed to disk, then published."""

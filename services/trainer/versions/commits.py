@@ -1,4 +1,4 @@
-"""Commits: one immutable directory a version, with all that resuming needs.
+"""Commits: one immutable directory per version, with everything that is needed to resume.
 
     adapters/policy-v000042/
         adapter_model.safetensors  adapter_config.json   what vLLM loads: an adapter,
@@ -7,8 +7,8 @@
         state.json                                       step, ledger, sha256, settings, learner
         SHA256SUMS                                       of every other file: `sha256sum --check SHA256SUMS`
 
-A version exists once its directory has its final name; everything in it was synced before. Directories of any
-other name are no versions.
+A version exists once its directory has its final name; its files were synced before. Directories with any
+other name are not versions.
 """
 
 import fcntl
@@ -31,10 +31,10 @@ from services.trainer.versions.tensor_file import Content
 STATE_VERSION = 3
 
 _SERVED = ("model.safetensors", "adapter_model.safetensors")
-"""Whose SHA-256 is the version's: where a commit has a whole model, that is what is served."""
+"""The file whose SHA-256 identifies the version: the first that exists, because a whole model is served."""
 
 _LEDGER_SIZE = 8192
-"""Entries of the ledger, one a group: far more than one batch, for a Redis that lost its last second."""
+"""Entries of the ledger, one per group: far more than a batch, in case Redis loses its last second."""
 
 _MILESTONE = 100
 
@@ -51,21 +51,21 @@ class Commit:
     folder: Path
     ledger: tuple[str, ...]
     row: Mapping[str, Any] | None = None
-    """What the step that made it measured."""
+    """The figures of the step that made it."""
     learner: Mapping[str, Any] | None = None
-    """What learning remembers beside weights and moments: see `learner`."""
+    """The state of learning besides weights and moments: see `learner`."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """The run's account of dropped groups by reason, as it stood: see `intake`."""
+    """The run's count of dropped groups by reason at this commit: see `intake`."""
     went_back_to: int | None = None
-    """The version that the run went back to last, here or before."""
+    """The version that the run last went back to, if any."""
 
 
 @contextmanager
 def sole_writer(root: Path) -> Iterator[None]:
-    """Holds `root` for one trainer: Redis refuses a second one's words, this refuses its files.
+    """Locks `root` for one trainer. Redis rejects a second trainer's writes; this lock protects the files.
 
     Raises:
-        SetupError: another trainer on this machine writes there, or it cannot be made.
+        SetupError: another trainer on this machine writes there, or the folder cannot be made.
     """
     made(root, setting="--run-dir with")
     with (root / ".lock").open("w") as lock:
@@ -79,7 +79,7 @@ def sole_writer(root: Path) -> Iterator[None]:
 
 
 def folders(root: Path) -> dict[int, Path]:
-    """Every version's directory by its number, ascending."""
+    """Returns the directory of every version by its number, ascending."""
     named = ((re.fullmatch(r"policy-v(\d+)", path.name), path) for path in root.glob("policy-v*"))
     found = {int(name[1]): path for name, path in named if name and path.is_dir()}
     return {number: path for number, path in sorted(found.items()) if path.name == policy_name(number)}
@@ -97,7 +97,11 @@ def write(
     dropped: Mapping[str, int] | None = None,
     went_back_to: int | None = None,
 ) -> Commit:
-    """Makes version `number` durable: write, sync, rename, sync the parent."""
+    """Commits version `number`: write, sync, rename, sync the parent.
+
+    Raises:
+        SetupError: the version exists already.
+    """
     final = root / policy_name(number)
     temporary = root / f".{policy_name(number)}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -121,7 +125,7 @@ def write(
     (temporary / SUMS).write_text(lines)
     sync_files(temporary)
     if final.exists():
-        # A version that was committed but never acknowledged is not made twice: see `to_resume`.
+        # A restart resumes from the newest version, so one trainer never makes a version twice.
         raise SetupError(f"{final} exists already: two trainers write to one run folder")
     temporary.rename(final)
     sync_folder(root)
@@ -131,12 +135,13 @@ def write(
 def to_resume(
     root: Path, *, fingerprint: Mapping[str, str], from_version: int | None = None
 ) -> Commit | None:
-    """The commit to go on from: the newest, or `from_version`, unless the run has gone back to it already.
+    """Returns the commit to resume from: `from_version` if given, else the newest; None if there is none.
 
-    So a trainer that is started again with the same flags goes back once.
+    If the run has already gone back to `from_version`, it is the newest. So a trainer that is started again
+    with the same flags goes back only once.
 
     Raises:
-        SetupError: it is not there, is damaged, or was made with other settings, which are named.
+        SetupError: it is missing, damaged, or was made with other settings, which the message names.
     """
     found = folders(root)
     if from_version is None or (found and _has_gone_back(found, to=from_version)):
@@ -148,7 +153,7 @@ def to_resume(
 
 
 def _has_gone_back(found: Mapping[int, Path], *, to: int) -> bool:
-    """Whether the newest sound version comes from `to` already."""
+    """Returns whether the newest undamaged version was made after the run went back to `to`."""
     for folder in reversed(list(found.values())):
         try:
             _check_files(folder)
@@ -184,7 +189,7 @@ def _read(
 
 
 class _DamagedError(SetupError):
-    """A version is not what was committed."""
+    """A version's files differ from what was committed."""
 
 
 def _state(folder: Path) -> dict[str, Any]:
@@ -211,7 +216,7 @@ def _check_same(folder: Path, state: Mapping[str, Any], fingerprint: Mapping[str
 
 
 def _check_files(folder: Path, *, without_moments: bool = False) -> None:
-    """Compares every file with its SHA-256. Old versions have no moments any more: see `prune`."""
+    """Compares every file with its SHA-256. Old versions have no optimizer state any more: see `prune`."""
     try:
         lines = (folder / SUMS).read_text().splitlines()
         sums = {name: sha256 for sha256, name in (line.split("  ", 1) for line in lines)}
@@ -233,11 +238,11 @@ def _check_files(folder: Path, *, without_moments: bool = False) -> None:
 
 
 def prune(root: Path, *, newest: int, keep: int) -> None:
-    """Deletes what nobody can name any more: old optimizer states, then old adapters.
+    """Deletes what is no longer needed: old optimizer states, then old adapters.
 
-    A served adapter must never vanish: vLLM re-reads an evicted one from disk, and dies without it.
-    `keep` therefore exceeds the servers' slots by far; version 0 and milestones stay. What a kill or a larger
-    `keep` left goes too.
+    A served adapter must never disappear: vLLM reads an evicted one from disk again, and crashes without it.
+    So `keep` is far more than the servers' slots. Version 0 and every 100th version stay. Versions that a
+    kill or a larger `keep` left are deleted too.
     """
     for number, folder in folders(root).items():
         if number <= newest - keep and number % _MILESTONE:

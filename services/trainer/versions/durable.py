@@ -1,4 +1,4 @@
-"""Files that outlive a power cut: what is renamed into place has reached the disk before."""
+"""Files that survive a power cut: they are synced to disk before they are renamed into place."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ from rookery.errors import SetupError
 
 
 def made(folder: Path, *, setting: str) -> Path:
-    """The folder, made where it is missing.
+    """Returns the folder; makes it if it is missing.
 
     Raises:
-        SetupError: it cannot be; `setting` is what named it.
+        SetupError: it cannot be made. `setting` is the name of the setting, for the message.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -20,12 +20,12 @@ def made(folder: Path, *, setting: str) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Names in a folder: what was made, renamed or deleted in it."""
+    """Syncs the entries of a folder: what was made, renamed or deleted in it."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def sync_files(folder: Path) -> None:
-    """Every file of a folder without folders in it, and their names."""
+    """Syncs every file of a folder, then its entries. The folder must not contain folders."""
     for path in folder.iterdir():
         _sync(path, os.O_RDONLY)
     sync_folder(folder)

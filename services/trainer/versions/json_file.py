@@ -1,4 +1,4 @@
-"""JSON objects that a run has left for itself and others."""
+"""Reads JSON objects from the files of a run."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from rookery.errors import InvalidInput
 
 
 def read_object(path: Path, *needed: str) -> dict[str, Any]:
-    """The object in a file.
+    """Returns the object in a file.
 
     Raises:
         InvalidInput: it is missing, damaged, or lacks a `needed` key.

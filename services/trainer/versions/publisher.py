@@ -1,8 +1,8 @@
-"""Tells the world about a committed version: the `policy` record first, then every server's /reload.
+"""Publishes a committed version: first in the `policy` record, then with /reload on every server.
 
-Training waits for the first server that takes a version, and a moment for the others. A slower one is left
-behind: its reload goes on in the background, and when it ends the server is told the newest version. A server
-that is away reads the record itself when it returns.
+Training waits for the first server that loads a version, and one second more for the others. It does not wait
+for a slower one: its reload goes on in the background, and then the server gets the newest version. A server
+that does not answer reads the record itself when it returns.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 RELOAD_TIMEOUT_S = 120.0
 FIRST_S = 15.0
-"""How long training waits for any server to take a version."""
+"""How long training waits for any server to load a version."""
 GRACE_S = 1.0
 """How long it waits for the others after that."""
 
@@ -40,13 +40,13 @@ class Publisher:
         self._servers = [_Server(InferenceClient(url, timeout_s=RELOAD_TIMEOUT_S)) for url in urls]
 
     def publish(self, adapter: Adapter) -> None:
-        """Called after the commit and its acknowledgement. Waits for the version before, as `wait` does."""
+        """Publishes a version after its commit and acknowledgement. First waits for the previous version."""
         self.wait()
         self._streams.publish_policy(adapter, epoch=self._epoch)
         self._run(self._tell(adapter))
 
     def republish(self, adapter: Adapter) -> None:
-        """Mends a record that Redis has lost, and tells servers again that did not take the version."""
+        """Restores the record if Redis lost it, and sends /reload again to servers that did not answer."""
         published = self._streams.policy()
         if published is None or published.version != adapter.version:
             logger.warning("the policy record says %s: publishing %s again", published, adapter.version.name)
@@ -55,11 +55,14 @@ class Publisher:
             self._run(self._tell(adapter))
 
     def wait(self) -> None:
-        """Returns when a server has taken the last version and the others have, or are left behind."""
+        """Waits until the servers have answered, at most `FIRST_S`, or `GRACE_S` after one took the version.
+
+        Raises any unexpected error of a reload.
+        """
         self._run(self._settled())
 
     async def close(self) -> None:
-        """Ends what is still being told."""
+        """Cancels the reloads under way and closes the clients."""
         for server in self._servers:
             await server.close()
 
@@ -85,16 +88,16 @@ class Publisher:
                     server.leave_behind()
         for server in self._servers:
             if server.task and server.task.done():
-                server.task.result()  # a fault of ours, which `_Server` does not know
+                server.task.result()  # raises an error that `_Server` does not handle: a bug here
 
 
 class _Server:
-    """One inference server: at most one reload under way, and the newest version to tell it after that."""
+    """One inference server. It has at most one reload under way; after that it gets the newest version."""
 
     def __init__(self, client: InferenceClient) -> None:
         self.task: asyncio.Task[None] | None = None
         self.late = False
-        """Whether training waits for it no more, until it has answered."""
+        """Whether training does not wait for this server, until it has answered."""
         self._client = client
         self._newest: Adapter | None = None
         self._answered: Adapter | None = None
@@ -103,18 +106,18 @@ class _Server:
 
     @property
     def up_to_date(self) -> bool:
-        """Whether it has taken the newest version."""
+        """Whether it has loaded the newest version."""
         return self._newest is not None and self._taken == self._newest.version.number
 
     def tell(self, adapter: Adapter) -> None:
-        """Has it reload, now or when the reload under way has ended, unless it has answered."""
+        """Starts a reload of `adapter`, now or after the one under way, unless it was already answered."""
         self._newest = adapter
         self._count()
         if self._answered != adapter and (self.task is None or self.task.done()):
             self.task = asyncio.create_task(self._bring_up_to_date())
 
     def leave_behind(self) -> None:
-        """From now on training does not wait for it."""
+        """Stops waiting for a reload that is under way; it goes on in the background."""
         if self.task and not self.task.done() and not self.late:
             self.late = True
             RELOADS.labels(result="late").inc()
@@ -134,7 +137,7 @@ class _Server:
                 self._answered, self.late = told, False
 
     async def _answers(self, adapter: Adapter) -> bool:
-        """Whether it takes the version, or refuses it."""
+        """Sends one reload. Returns whether the server answered, by loading or refusing the version."""
         name, url = adapter.version.name, self._client.url
         try:
             stages = await self._client.reload(adapter)

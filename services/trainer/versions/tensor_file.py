@@ -1,4 +1,4 @@
-"""Files of a commit, written piece by piece: no copy of a whole model is ever made in memory."""
+"""Writes the files of a commit piece by piece, so that no copy of a whole model is made in memory."""
 
 import hashlib
 import json
@@ -24,14 +24,14 @@ _DTYPES = {
     torch.float64: "F64",
     torch.int64: "I64",
 }
-"""By their names in a header, in the order of safetensors, which stores the last of these first."""
+"""Types and their names in a header, in the order of safetensors, which stores the last of these first."""
 
 _RANK = {dtype: rank for rank, dtype in enumerate(_DTYPES)}
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A tensor to write. `read` gives it, on any device, when it is written and not before."""
+    """A tensor to write. `read` returns it, on any device; it is called only when the tensor is written."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -39,7 +39,7 @@ class Stored:
 
     @classmethod
     def of(cls, tensor: torch.Tensor, *, dtype: torch.dtype | None = None, transposed: bool = False) -> Self:
-        """`tensor` as it is when it is written. A sharded one is gathered then, by all processes at once."""
+        """Describes `tensor`, which is read when it is written. A sharded one needs all processes then."""
         own = tensor.detach()
         if transposed:
             return cls(tuple(own.shape[::-1]), dtype or own.dtype, lambda: whole(own).T)
@@ -48,7 +48,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """A safetensors file, with the bytes that `safetensors.torch.save` makes of the same tensors.
+    """A safetensors file with the same bytes that `safetensors.torch.save` would write.
 
     Format: https://huggingface.co/docs/safetensors/index#format
     """
@@ -57,10 +57,10 @@ class TensorFile:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
-        """The header, then each tensor.
+        """Yields the header, then each tensor.
 
         Raises:
-            ValueError: a tensor has another size than its description.
+            ValueError: a tensor has another shape than its description.
         """
         ordered = sorted(self.tensors.items(), key=lambda item: (-_RANK[item[1].dtype], item[0]))
         header: dict[str, object] = {"__metadata__": dict(self.metadata)} if self.metadata else {}
@@ -86,12 +86,12 @@ Content: TypeAlias = bytes | TensorFile
 
 
 def pieces(content: Content) -> Iterator[bytes | memoryview]:
-    """What the file holds, in order."""
+    """Yields the bytes of the file, in order."""
     yield from (content,) if isinstance(content, bytes) else content
 
 
 def write(path: Path, content: Content) -> str:
-    """Writes a file; its SHA-256."""
+    """Writes a file and returns its SHA-256 in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("wb") as file:
         for piece in pieces(content):
