@@ -1,4 +1,4 @@
-"""Games read by a native parser, thirty times as fast as by python-chess, which stays the referee.
+"""Reads games with a native parser, thirty times as fast as python-chess, and checks it against python-chess.
 
 Only what is ordinary goes this way: standard chess from the initial position, moves in plain SAN, braces
 for comments. Whatever is not, and whatever the native parser refuses, is read by python-chess, which also
@@ -29,14 +29,15 @@ PACKAGE = "rust-pgn-reader-python-binding"
 AVAILABLE = importlib.util.find_spec(MODULE) is not None
 
 REFEREED = 256
-"""Of so many accepted games python-chess reads one as well."""
+"""python-chess also reads about one in this many of the games that the native parser accepts."""
 
 _NO_LINES = bytes.maketrans(b"\t\r\n", b"   ")  # a blank line would end the game
 _START = re.compile(rb"\[(?<![^\n]\[)FEN\s")
-# What ordinary moves are spelled with, results and annotation marks included.
+# The characters of ordinary moves, including results and annotation marks.
 _ORDINARY = b"abcdefghxKQRBNO0123456789=+#!?$.-/* "
 _RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
-# A result amid the moves, a pass, castling with zeros: here each parser has its own opinion.
+# Parsers disagree about these: a result amid the moves, a null move, castling written with zeros, and
+# a capture sign that no piece or file precedes.
 _NOBODY_TAKES = re.compile(rb"x(?<![a-hKQRBN]x)(?<![a-hKQRBN][1-8]x)")
 _STRANGE = (b"-0", b"-1", b"/", b"*", b"--", b" 0", b".0")
 
@@ -44,7 +45,11 @@ _STRANGE = (b"-0", b"-1", b"/", b"*", b"--", b" 0", b".0")
 def read_games(
     raws: Sequence[RawGame], source: Source, *, chess960: bool = False
 ) -> Iterator[Played | SkippedGame]:
-    """Each game in order, or why there is none, as `services.data.pgn.games.parse` has it."""
+    """Yields each game in order, or why it is skipped. Same results as `services.data.pgn.games.parse`.
+
+    Raises:
+        RookeryError: the two parsers read a game differently.
+    """
     native = _read_natively(raws, source) if AVAILABLE else {}
     for index, raw in enumerate(raws):
         played = native.get(index)
@@ -67,12 +72,12 @@ def _referee(game: Game, raw: RawGame, source: Source) -> None:
 
 
 def name() -> str:
-    """Who reads the games, for manifests."""
+    """The names of the parsers in use, for manifests."""
     return f"{PACKAGE} {version(PACKAGE)}, python-chess" if AVAILABLE else "python-chess"
 
 
 def ordinary_moves(raw: RawGame) -> bytes | None:
-    """The moves without comments, if every parser must read them alike or refuse them."""
+    """The moves without comments, or None if parsers might read them differently."""
     tags, moves = raw.sections()
     if _START.search(tags) or (b"Variant" in tags and not read_facts(raw).variant):
         return None
@@ -89,7 +94,7 @@ def ordinary_moves(raw: RawGame) -> bytes | None:
 
 
 def _read_natively(raws: Sequence[RawGame], source: Source) -> dict[int, Played]:
-    """The games that are ordinary and sound, by their index."""
+    """The ordinary, sound games, by their index in `raws`."""
     asked = {index: question for index, raw in enumerate(raws) if (question := _question(raw))}
     if not asked:
         return {}
@@ -105,7 +110,7 @@ def _read_natively(raws: Sequence[RawGame], source: Source) -> dict[int, Played]
 
 
 def _question(raw: RawGame) -> tuple[bytes, Facts] | None:
-    """The moves to be read natively, if they may be, and what the tags say."""
+    """The moves for the native parser and the facts from the tags, or None if the game is not ordinary."""
     facts = read_facts(raw)
     if raw.defect or facts.variant not in STANDARD_NAMES:
         return None
@@ -114,7 +119,7 @@ def _question(raw: RawGame) -> tuple[bytes, Facts] | None:
 
 
 def _game(raw: RawGame, source: Source, moves: bytes, facts: Facts) -> Callable[..., Game]:
-    """What makes the game, but for its moves and phases."""
+    """A constructor of the game that lacks only moves and phases."""
     return partial(
         Game,
         source=source.sha256[:8],

@@ -1,7 +1,7 @@
-"""The arrays that the native parser fills for many games at once, read as games.
+"""Makes games of the arrays that the native parser fills for many games at once.
 
-Everything that concerns all positions is done on whole arrays; what is rare (bare kings, repetitions, en
-passant) is left to python-chess, position by position.
+Work on all positions is done on whole arrays. Rare cases (bare kings, repetitions, en passant) are left
+to python-chess, position by position.
 """
 
 from array import array
@@ -21,28 +21,28 @@ from services.data.pgn.played import Played
 
 _PIECES = b".PNBRQKpnbrqk"
 _SYMBOLS = bytes.maketrans(bytes(range(len(_PIECES))), _PIECES)
-# Each square in a byte, so that eight are counted at once: in the low half what is neither king nor pawn, in
-# the high half what can always mate, with whatever the opponent has.
+# One byte per square, so that eight squares are counted at once. The low half counts pieces other than kings
+# and pawns; the high half counts pieces that can always mate, whatever the opponent has.
 _WEIGHTS = bytes((chr(s) in "NBRQnbrq") + 16 * (chr(s) in "PRQprq") for s in _PIECES).ljust(256, b"\0")
-# Makes one number of a placement; different ones that share it only cost a closer look.
+# Hashes a placement to one number. A collision only causes an unneeded check.
 _FACTORS = np.arange(1, 17, 2, np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 _LOW_HALVES = np.uint64(0x0F0F0F0F0F0F0F0F)
 _CASTLING = {bytes(held): "".join(compress("KQkq", held)) or "-" for held in product((False, True), repeat=4)}
 _RANKS = range(56, -1, -8)
 _RUNS = tuple(("." * length, str(length)) for length in range(8, 0, -1))
 
-# More than these and a game must be looked at move by move: 75 moves, five repetitions.
+# From these numbers on, a game is checked move by move: for 75 quiet moves and for five repetitions.
 _QUIET_PLIES = 150
 _REPETITIONS = 4
 
 _OPENING, _MIDDLEGAME, _ENDGAME = map(PHASES.index, (Phase.OPENING, Phase.MIDDLEGAME, Phase.ENDGAME))
 
 MakeGame = Callable[..., Game]
-"""A game but for its moves and phases."""
+"""Makes a game from its moves and phases."""
 
 
 class Chunk:
-    """Games parsed together."""
+    """Games that were parsed together."""
 
     def __init__(self, parsed: Any) -> None:
         self._valid = parsed.valid
@@ -63,15 +63,15 @@ class Chunk:
 
     @property
     def games(self) -> int:
-        """How many there are, sound or not."""
+        """The number of games, sound or not."""
         return len(self._valid)
 
     def is_sound(self, number: int) -> bool:
-        """Whether every move of a game is legal."""
+        """Whether a game has moves and all of them are legal."""
         return bool(self._valid[number]) and self._first_move[number] < self._first_move[number + 1]
 
     def played(self, number: int, make: MakeGame) -> Played:
-        """A sound game."""
+        """The sound game with this number."""
         first, last = self._first_position[number : number + 2]
         game = make(
             moves=array("H", self._moves[self._first_move[number] : self._first_move[number + 1]].tobytes()),
@@ -86,7 +86,7 @@ class Chunk:
         return _InChunk(game, self, first)
 
     def _divide(self) -> "tuple[NDArray[np.uint8], NDArray[np.bool_]]":
-        """The phase of every position, and whether it lacks what can always mate."""
+        """The phase of every position, and whether it has no piece that can always mate."""
         lengths = np.diff(self._first_position)
         plies = np.arange(len(self._boards)) - np.repeat(self._first_position[:-1], lengths)
         phases = np.where(plies < OPENING_PLIES, _OPENING, _MIDDLEGAME).astype(np.uint8)
@@ -97,7 +97,7 @@ class Chunk:
         return phases, (ranks & ~_LOW_HALVES) == 0
 
     def _over(self, number: int, game: Game, first: int, last: int) -> list[int]:
-        """Plies at which the rules had ended the game."""
+        """The plies at which the rules had ended the game."""
         quietest = self._quietest[number]
         if quietest >= _QUIET_PLIES or (quietest >= FIVEFOLD_PLIES and self._repeats(first, last)):
             return [ply for ply, board, _ in game.replay() if is_over(board)]
@@ -107,11 +107,11 @@ class Chunk:
         return [ply for ply in bare if chess.Board(self.fen(first + ply, ply)).is_insufficient_material()]
 
     def _repeats(self, first: int, last: int) -> bool:
-        """Whether some placement comes so often that a position may have come five times."""
+        """Whether some placement occurs often enough that a position may have occurred five times."""
         return max(Counter(self._placements[first:last].tolist()).values()) >= _REPETITIONS
 
     def fen(self, position: int, ply: int) -> str:
-        """A position as python-chess spells it."""
+        """The FEN of a position, exactly as python-chess writes it."""
         squares = self._squares[64 * position : 64 * position + 64]
         placement = "/".join([_rank(squares[rank : rank + 8]) for rank in _RANKS])
         castling = _CASTLING[self._castling[4 * position : 4 * position + 4]]
@@ -141,14 +141,14 @@ class _InChunk:
 
 @lru_cache(1 << 16)
 def _rank(squares: str) -> str:
-    """A rank as a FEN has it."""
+    """A rank in FEN notation."""
     for run, length in _RUNS:
         squares = squares.replace(run, length)
     return squares
 
 
 def _pawn_beside(squares: str, file: int, *, white: bool) -> bool:
-    """Whether a pawn of the mover stands beside the one that has just come by two squares."""
+    """Whether a pawn of the side to move is next to the pawn that has just advanced two squares."""
     start = 32 if white else 24
     beside = squares[start + max(0, file - 1) : start + min(8, file + 2)]
     return ("P" if white else "p") in beside

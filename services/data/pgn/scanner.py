@@ -1,8 +1,9 @@
-"""Blocks of bytes to games, several hundred megabytes a second, cut exactly where the careful reader cuts.
+"""Splits blocks of bytes into games, at several hundred megabytes per second.
 
-Games that look like every other game are recognised a block at a time by `services.data.pgn.layout`;
-`services.data.pgn.splitter` decides about the rest, line by line, and hands back at the next game that
-begins with an `Event` tag. Memory is a block and a game. Nothing is parsed here.
+Games with the usual layout are recognised a block at a time by `services.data.pgn.layout`. The others go to
+`services.data.pgn.splitter`, line by line, up to the next game that begins with an `Event` tag. The result
+is the same as if the splitter had read everything. At most a block and a game are in memory. Nothing is
+parsed here.
 """
 
 import re
@@ -12,29 +13,29 @@ from services.data.pgn.layout import EVENT, Games, games_like_others
 from services.data.pgn.rawgame import MAX_GAME_BYTES, TICKET_BYTES, RawGame
 from services.data.pgn.splitter import Splitter
 
-# Where a game begins for certain, whatever came before.
+# Here a game begins for certain, whatever came before.
 _BEGINNING = re.compile(rb'\n\r?\n(?=\[Event ")')
 _OVERLAP_BYTES = 16
-# Ends what was read, so that the last game is recognised like the others.
+# Appended at the end, so that the last game is recognised like the others.
 _AFTER_THE_LAST = b"\n\n" + EVENT
-# A CR at the end of a block may be half of a CRLF.
+# A CR at the end of a block is no line end yet: an LF may follow.
 _LINE = re.compile(rb"[^\r\n]*+(?:\n|\r\n|\r(?!\n|\Z))")
 
 
 def beginning(data: bytes | bytearray, at: int = 0) -> int:
-    """Where, from `at` on, a game begins for certain, whatever came before; -1 if nowhere."""
+    """The first offset from `at` on where a game begins for certain; -1 if there is none."""
     found = _BEGINNING.search(data, at)
     return found.end() if found else -1
 
 
 Keep = Callable[[Sequence[bytes]], Sequence[int]]
-"""Which of some games are wanted, by their first `TICKET_BYTES`."""
+"""Takes the first `TICKET_BYTES` of some games and returns the indices of the wanted ones."""
 
 
 class Scanner:
-    """Takes blocks, gives games, numbered from 1, at offsets from 0 until `rebase` says otherwise.
+    """Takes blocks and yields games. Numbers start at 1 and offsets at 0, unless `rebase` is called.
 
-    With `keep` it gives those games whose first bytes pass, and counts the others.
+    With `keep`, only the games that it chooses are yielded; the others are only counted.
     """
 
     def __init__(self, keep: Keep | None = None) -> None:
@@ -49,11 +50,11 @@ class Scanner:
 
     @property
     def games(self) -> int:
-        """Games that have ended so far, given or not."""
+        """The number of games that have ended so far, yielded or not."""
         return self._number - 1
 
     def feed(self, block: bytes) -> Iterator[RawGame]:
-        """The games that are known to end in this block."""
+        """The games whose end is known with this block."""
         self._buffer = self._buffer[self._at :] + block
         self._at = 0
         self._recognised = None
@@ -68,7 +69,7 @@ class Scanner:
                 return
 
     def finish(self) -> Iterator[RawGame]:
-        """What is left when there are no more blocks."""
+        """The remaining games, after the last block."""
         end = self._offset + len(self._buffer) - self._at
         for game in self.feed(_AFTER_THE_LAST):
             yield game._replace(data=game.data[: end - game.offset])
@@ -79,9 +80,9 @@ class Scanner:
                 yield last
 
     def abandon(self, detail: str) -> Iterator[RawGame]:
-        """What is left when the next block is damaged: one game has the defect `DAMAGED_FILE`.
+        """The remaining games if the next block is damaged. The last has the defect `DAMAGED_FILE`.
 
-        Blocks that come after it are read from the first certain beginning on.
+        Later blocks are read from the first certain beginning of a game on.
         """
         while self._splitter is None:
             self._splitter = Splitter(number=self._number, offset=self._offset)
@@ -95,14 +96,14 @@ class Scanner:
         self._skip(len(self._buffer) - self._at)
 
     def rebase(self, *, games: int, size: int) -> None:
-        """Counts as if so many games and bytes had come before."""
+        """Shifts numbers and offsets, as if this many games and bytes had come before."""
         self._number += games
         self._offset += size
         if self._splitter:
             self._splitter.rebase(games=games, size=size)
 
     def _find_beginning(self) -> bool:
-        """Leaves out what comes before it, but for the line ends that may belong to it."""
+        """Skips to the next certain beginning. If there is none, keeps the end, which may belong to one."""
         at = beginning(self._buffer, self._at)
         self._lost = at < 0
         self._skip((at if at >= 0 else max(self._at, len(self._buffer) - _OVERLAP_BYTES)) - self._at)
@@ -113,7 +114,7 @@ class Scanner:
         self._offset += size
 
     def _recognise(self) -> Iterator[RawGame]:
-        """The games from here on that look like every other, up to the first that does not."""
+        """The games with the usual layout from here on, up to the first that has another."""
         if len(self._buffer) - self._at < len(EVENT):
             return
         if self._recognised is None:
@@ -140,16 +141,16 @@ class Scanner:
         return self._keep is None or len(self._keep([game.data[:TICKET_BYTES]])) > 0
 
     def _needs_more(self) -> bool:
-        """Whether the game at hand may still turn out to be like others."""
+        """Whether the current game may still turn out to have the usual layout."""
         short = len(self._buffer) - self._at <= MAX_GAME_BYTES
         return short and _BEGINNING.search(self._buffer, self._at) is None
 
     def _split(self) -> Iterator[RawGame]:
-        """Line by line, up to the end of the block or the next game that begins as games should."""
+        """Splits by lines, up to the end of the block or the next game that begins with an `Event` tag."""
         while self._splitter and (line := self._next_line()):
             game = self._splitter.feed(line)
             if game and line.startswith(EVENT):
-                self._splitter = None  # and the line is read again, as the beginning of a game
+                self._splitter = None  # the line is read again, as the beginning of a game
             else:
                 self._skip(len(line))
             if game:
@@ -158,7 +159,7 @@ class Scanner:
                     yield game
 
     def _next_line(self) -> bytes:
-        """A whole line, or a piece of an endless one; nothing when there is none yet."""
+        """A whole line, or a part of an extremely long one; empty if the line is still incomplete."""
         found = _LINE.match(self._buffer, self._at)
         if found:
             return found[0]
