@@ -1,10 +1,11 @@
 """Reads games with a native parser, thirty times as fast as python-chess, and checks it against python-chess.
 
-Only what is ordinary goes this way: standard chess from the initial position, moves in plain SAN, braces
-for comments. Whatever is not, and whatever the native parser refuses, is read by python-chess, which also
-reads every 256th game that the native parser accepts: a difference is an error, never a silent choice.
+The native parser reads only ordinary games: standard chess from the initial position, moves in plain SAN,
+comments in braces. python-chess reads all others, and those that the native parser refuses. It also reads
+about one in 256 of the games that the native parser accepts; a difference raises an error.
 
-The parser is `rust-pgn-reader-python-binding` (shakmaty); without it everything is read by python-chess.
+The parser is `rust-pgn-reader-python-binding` (shakmaty). If it is not installed, python-chess reads
+everything.
 """
 
 import importlib

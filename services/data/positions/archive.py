@@ -74,7 +74,7 @@ class Archive:
         return None
 
     def find(self, id: str) -> tuple[Game, str]:
-        """A game and its text, by its id (a hash of its moves) or by source and number, such as `8999067f:102`.
+        """A game and its text, by its id (a hash of its moves) or by source and number (`8999067f:102`).
 
         Raises:
                 NotFound: there is no such game, or it is broken.

@@ -12,7 +12,7 @@ _BITS = 64
 
 @dataclass(frozen=True, slots=True)
 class PositionRecipe:
-    """How many positions to draw, and from which games. Same files, recipe and versions give the same bytes."""
+    """How many positions to draw, and from which games. Same files, recipe and versions, same bytes."""
 
     count: int
     seed: int = 0

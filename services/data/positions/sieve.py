@@ -124,7 +124,7 @@ class Sieve:
         return found
 
     def _of_split(self, raws: Sequence[RawGame], found: Sifted) -> Sequence[RawGame]:
-        """For the split `heldout`, drops the games of the other split before their moves are read: most are."""
+        """For the split `heldout`, drops most games here, before their moves are read, to save time."""
         if self._recipe.split != "heldout":
             return raws
         members = [raw for raw in raws if raw.defect or in_split(raw.id, "heldout")]
@@ -153,7 +153,7 @@ class Sieve:
 
 
 def _shuffled(plies: Sequence[int], luck: int) -> Iterator[int]:
-    """Yields all plies in an order that `luck` determines. Fast for the first ply, usually the only one used."""
+    """Yields all plies in an order that `luck` determines. The first, often the only one used, is fast."""
     if plies:
         yield plies[luck * len(plies) // _WORD]
     rest = list(plies)
