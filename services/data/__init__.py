@@ -1,1 +1,1 @@
-"""PGN to positions: sampling, HTTP and gRPC, and the feed of the `positions` stream."""
+"""Reads PGN, samples positions, serves them over HTTP and gRPC, and feeds the `positions` stream."""

@@ -1,4 +1,7 @@
-"""`python -m services.data` serves; with the name of a command it runs that (`... help` lists them)."""
+"""`python -m services.data` starts the service; `python -m services.data COMMAND` runs a command.
+
+`python -m services.data help` lists the commands.
+"""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""The HTTP face of the data service: positions, games, prompts, probes. Decides nothing itself."""
+"""The HTTP API of the data service: positions, games, prompts and probes. It contains no logic of its own."""
 
 from typing import Annotated, Any
 
@@ -15,10 +15,10 @@ from services.data.positions.order import Order
 from services.data.rendering import MAX_MOVES, render_fen
 
 MAX_COUNT = 10_000
-"""Positions of one answer."""
+"""The most positions in one response."""
 
 MAX_BODY_BYTES = 2 << 20
-"""A position and a thousand moves are 10 kB; the parsing of much more would hold up other requests."""
+"""A position and a thousand moves take 10 kB. Parsing much more would delay other requests."""
 
 _LAST = (1 << 64) - 1
 
@@ -123,7 +123,7 @@ class GameBody(BaseModel):
 
 
 def create_app(order: Order, *, seed: int) -> FastAPI:
-    """The app around an order; `seed` stands in where a request names none."""
+    """Returns the app that serves `order`. `seed` is used for requests that name none."""
     app = FastAPI(
         title="Rookery data",
         version=__version__,
@@ -175,4 +175,4 @@ def create_app(order: Order, *, seed: int) -> FastAPI:
 
 
 async def _always_ready() -> None:
-    """The archive is read before the port opens."""
+    """The archive is read before the port opens, so there is nothing to wait for."""

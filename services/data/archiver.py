@@ -1,11 +1,13 @@
-"""`python -m services.data.archiver`: every group of a run into Parquet files, for good.
+"""`python -m services.data.archiver`: writes every group of a run to Parquet files.
 
-A second reader of the stream `traces`: it holds entries until they fill a file, writes the file, and only
-then acknowledges them. Killed at any moment it takes up what it held; entries that stand in a file
-already are acknowledged and not written again, nor are groups that Redis lost and that were made again.
-An archiver that starts under the name of another takes over, and the other ends before its next file. The
-trainer never waits for it (see `rookery.streams`), so an archive that is away for long misses groups,
-which are counted.
+The archiver is the second reader of the stream `traces`, besides the trainer. It holds entries until they
+fill a file, writes the file, and only then acknowledges them. It may be killed at any moment: after a
+restart it continues with the entries that it held. Entries that are already in a file are acknowledged and
+not written again. The same goes for groups that Redis lost and that were generated again.
+
+If a second archiver starts under the same name, it takes over, and the first one stops before it writes
+its next file. The trainer never waits for the archiver (see `rookery.streams`). An archiver that is down
+for long therefore misses groups; they are counted.
 """
 
 import asyncio
@@ -35,18 +37,18 @@ GROUP = "archive"
 
 BLOCK_S = 0.5
 READ_AT_ONCE = 16
-"""Entries of one answer of Redis: a group of long completions may have megabytes."""
+"""Entries read from Redis at once. Few, because a group of long completions may take megabytes."""
 TEND_EVERY_S = 5.0
-"""How often the archive says that it is still there, and looks at its account."""
+"""Seconds between two signs of life. Each time, the archiver also updates its metrics."""
 IDLE_S = 300.0
-"""An entry that another archiver has held for so long without a sign of life is taken over."""
+"""Entries are taken over from another archiver after this many seconds without a sign of life from it."""
 STORE_RETRY_S = 5.0
 REMEMBERED = 8192
-"""Groups whose ids are known, the newest: as many as the trainer's ledger has."""
+"""How many of the newest group ids are remembered: as many as in the trainer's ledger."""
 
 
 class Archiver:
-    """Moves groups from the stream of a run into a vault until told to stop."""
+    """Moves groups from the stream of a run into a vault until it is told to stop."""
 
     def __init__(
         self,
@@ -69,14 +71,14 @@ class Archiver:
         self._tended = 0.0
         self._epoch = 0
         self.trouble: str | None = None
-        """Why nothing can be written now."""
+        """Why nothing can be written at the moment; None if writing works."""
 
     def run(self, stopping: threading.Event) -> None:
-        """Archives until `stopping`, then writes what it holds.
+        """Archives until `stopping` is set, then writes the entries that it still holds.
 
         Raises:
-            SetupError: the archive cannot be written where it should be.
-            Conflict: another archiver of the same name has taken over.
+                SetupError: the archive cannot be written at its place.
+                Conflict: another archiver with the same name has taken over.
         """
         metrics.ARCHIVE_WRITABLE.set(1)
         self._epoch = self._streams.take_over_archive(consumer=self._consumer)
@@ -107,7 +109,7 @@ class Archiver:
                 return
 
     def _take_up(self, stopping: threading.Event) -> None:
-        """What an earlier life held comes first; part of it may be in a file already."""
+        """First handles the entries held when the archiver last stopped. Some may already be in a file."""
         last, taken = "0", 0
         while held := self._streams.read_held(
             STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, after=last
@@ -126,7 +128,7 @@ class Archiver:
         return [entry for entry in entries if entry.id not in known]
 
     def _left_behind(self) -> list[Entry]:
-        """Entries of an archiver that is gone, or that Redis forgot to have delivered."""
+        """Claims entries of an archiver that is gone, and those whose delivery Redis has forgotten."""
         return self._streams.claim_idle(STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s)
 
     def _add(self, entries: Iterable[Entry], stopping: threading.Event) -> None:
@@ -136,7 +138,7 @@ class Archiver:
                 self._through([entry.id], "unreadable", label="unreadable")
                 continue
             known = self._entries.get(group_id)
-            if known == entry.id:  # delivered again by a Redis that lost its last second
+            if known == entry.id:  # Redis lost its last second and delivers it again
                 if all(held.id != entry.id for held in self._batch.entries):
                     self._through([entry.id], "archived", label="known")
                 continue
@@ -154,7 +156,7 @@ class Archiver:
             self._batch.add(entry)
 
     def _write(self, stopping: threading.Event) -> None:
-        """Writes the batch, however long the store is away or full; gives up only when told to stop."""
+        """Writes the batch. Retries while the store is unreachable or full, until told to stop."""
         while self._batch.entries:
             try:
                 self._write_once()
@@ -168,7 +170,7 @@ class Archiver:
                 self._report(trouble=None)
 
     def _report(self, *, trouble: str | None) -> None:
-        """Tells a fault of the store, and its end, once."""
+        """Logs a new failure of the store, and its recovery, once each."""
         if trouble and trouble != self.trouble:
             logger.error("the archive takes no files: %s; tried again every %.0f s", trouble, STORE_RETRY_S)
         elif self.trouble and not trouble:
@@ -192,7 +194,7 @@ class Archiver:
         metrics.ARCHIVE_GROUPS.labels(label).inc(len(ids))
 
     def _tend(self) -> None:
-        """Joins the run, again and again: a Redis that lost its data has forgotten it."""
+        """Joins the run again, in case Redis lost its data; renews the claim on entries; sets metrics."""
         self._check_epoch()
         self._streams.join_archive(group=GROUP, limit=self._keep)
         held = [entry.id for entry in self._batch.entries]
@@ -203,7 +205,7 @@ class Archiver:
         self._tended = time.monotonic()
 
     def _check_epoch(self) -> None:
-        """What this archiver holds is another's as soon as one of the same name has started."""
+        """Raises `Conflict` if another archiver with the same name has started and owns the held entries."""
         epoch = self._streams.archive_epoch(consumer=self._consumer)
         if epoch == 0:
             self._epoch = self._streams.take_over_archive(consumer=self._consumer)
@@ -227,7 +229,7 @@ def _decoded(entries: Iterable[Entry]) -> Iterator[tuple[str, TraceGroup]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Archives until SIGINT or SIGTERM; the exit status."""
+    """Archives until SIGINT or SIGTERM. Returns the exit status."""
     try:
         settings = ArchiverSettings.parse(
             sys.argv[1:] if argv is None else argv, prog="python -m services.data.archiver"

@@ -1,4 +1,4 @@
-"""What the archiver may be told."""
+"""The settings of the archiver."""
 
 from pydantic import Field, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict

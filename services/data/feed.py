@@ -1,7 +1,7 @@
-"""`python -m services.data.feed`: keeps the `positions` stream of a run topped up.
+"""`python -m services.data.feed`: keeps the `positions` stream of a run filled.
 
-The stream remembers how many positions of the seeded order it was ever given, so a feed that starts
-again, or a second one beside it, goes on where the last one stopped: none twice, none left out.
+The stream stores how many positions of the seeded order have been added to it. A feed that restarts, or
+a second feed that runs at the same time, continues from there, so no position is repeated or skipped.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _POLL_S = 0.1
 
 
 class Feed:
-    """Tops up the stream whenever it holds fewer than `depth` entries."""
+    """Adds positions whenever the stream holds fewer than `depth` entries."""
 
     def __init__(
         self, streams: RunStreams, order: Order, *, seed: int, depth: int, mix: Mix | None = None
@@ -45,7 +45,7 @@ class Feed:
         self._mix = mix
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Feeds until told to stop; waits out an absent Redis."""
+        """Feeds until told to stop. Waits while Redis is unreachable."""
         while not stopping.is_set():
             try:
                 added = await asyncio.to_thread(self.top_up)
@@ -57,10 +57,10 @@ class Feed:
                 await _pause(stopping)
 
     def top_up(self) -> int:
-        """Adds a batch if there is room; how many entries there was room for.
+        """Adds a batch if there is room. Returns how many entries there was room for.
 
-        The cursor is read before the length: whatever another feed adds in between moves the cursor,
-        and then this batch is refused instead of overfilling the stream.
+        The cursor is read before the length. If another feed adds entries in between, the cursor moves and
+        this batch is refused, so the stream is not overfilled.
         """
         cursor = self._streams.feed_cursor()
         room = min(_BATCH, self._depth - self._streams.length(STREAM))
@@ -86,7 +86,7 @@ async def _pause(stopping: asyncio.Event) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Feeds until SIGINT or SIGTERM; the exit status."""
+    """Feeds until SIGINT or SIGTERM. Returns the exit status."""
     try:
         settings = FeedSettings.parse(
             sys.argv[1:] if argv is None else argv, prog="python -m services.data.feed"

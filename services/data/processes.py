@@ -1,7 +1,7 @@
-"""Processes for work beside this one, which end when this one does, however it ends.
+"""Worker processes that end when this process ends, even if it is killed.
 
-A pool's processes wait on a pipe whose other end they hold themselves: were their parent killed, they would
-wait for ever. So each of them watches its parent.
+The processes of a pool wait on a pipe, and they hold its other end themselves. If their parent were killed,
+they would wait forever, so each of them watches its parent.
 """
 
 import os
@@ -11,7 +11,7 @@ from multiprocessing import connection, get_context, parent_process
 
 
 def processes(jobs: int) -> ProcessPoolExecutor:
-    """A pool of `jobs` processes. Spawned, not forked: engines and progress displays have threads."""
+    """A pool of `jobs` processes. They are spawned, not forked: engines and progress bars use threads."""
     return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_watch_parent)
 
 

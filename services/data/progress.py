@@ -1,4 +1,4 @@
-"""Progress in the terminal; silent where nobody watches."""
+"""Progress bars on stderr; nothing is printed if stderr is not a terminal."""
 
 from types import TracebackType
 from typing import Self
@@ -16,7 +16,7 @@ from rich.progress import Progress as Bars
 
 
 class Progress:
-    """A bar for each stage of a long command, on stderr."""
+    """One progress bar for each stage of a long command, on stderr."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)
@@ -42,7 +42,7 @@ class Progress:
         self._bars.stop()
 
     def begin(self, stage: str, *, unit: str, total: int | None = None) -> None:
-        """Starts the next stage; without `total` its end is unknown."""
+        """Starts the next stage. Without `total`, the bar shows no end."""
         self._task = self._bars.add_task(stage, total=total, unit=unit)
 
     def advance(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""A FEN from outside as a prompt: the position is checked before any style sees it."""
+"""Renders a FEN from a request as a prompt. The position is validated first."""
 
 import re
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from rookery.trace import Position, Prompt
 from services.data.pgn.games import phase_of
 
 MAX_FEN_CHARS = 128
-"""The longest legal FEN has about 90."""
+"""The longest legal FEN has about 90 characters."""
 
 MAX_MOVES = 1024
-"""Before a position; no game of chess was ever so long."""
+"""The most moves that may come before a position; no known game is this long."""
 
 _MOVE = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
 
 
 def render_fen(fen: str, *, style: str, last_moves: Sequence[str] = ()) -> Prompt:
-    """The prompt of a position in the named style. `last_moves`, in UCI, lead to it, oldest first.
+    """The prompt of a position in the named style. `last_moves` are the moves before it in UCI, oldest first.
 
     Raises:
-        InvalidInput: no possible position, no such style, moves that are none.
+        InvalidInput: the FEN is no legal position, the style does not exist, or a move is not UCI.
     """
     board = _board(fen)
     if len(last_moves) > MAX_MOVES:

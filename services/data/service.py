@@ -1,4 +1,4 @@
-"""Reads the games and serves positions over HTTP and gRPC until told to stop."""
+"""Reads the games and serves positions over HTTP and gRPC."""
 
 import asyncio
 from contextlib import closing
@@ -13,10 +13,10 @@ from services.data.settings import DataSettings
 
 
 async def run(settings: DataSettings) -> None:
-    """Serves until SIGINT or SIGTERM; streams end and requests in flight finish.
+    """Serves until SIGINT or SIGTERM. Then streams end and open requests are completed.
 
     Raises:
-        SetupError: nothing to sample, or a port taken.
+        SetupError: there is nothing to sample, or a port is taken.
     """
     with closing(Archive(settings.paths)) as archive:
         order = Order(archive, shares=settings.shares, split=settings.split)
@@ -24,7 +24,7 @@ async def run(settings: DataSettings) -> None:
 
 
 def data_service(order: Order, settings: DataSettings) -> Service:
-    """Both faces of one order."""
+    """The HTTP and gRPC servers for one order."""
     stopping = asyncio.Event()
     servicer = DataServicer(order, seed=settings.seed, stopping=stopping)
     return Service(

@@ -1,4 +1,4 @@
-"""The gRPC face of the data service: `rookery.v1.DataService`. Wraps the order, decides nothing."""
+"""The gRPC API of the data service, `rookery.v1.DataService`. It contains no logic of its own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +20,7 @@ from services.data.rendering import render_fen
 SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
 
 _POSITIONS_A_HOP = 16
-"""Drawn in one visit to a worker thread: a caller who leaves costs no more than these."""
+"""Positions drawn per call of a worker thread. If the client disconnects, at most these are wasted."""
 
 _SPLITS: dict[int, Split] = {
     data_pb2.SPLIT_TRAIN: "train",
@@ -32,7 +32,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class DataServicer(data_pb2_grpc.DataServiceServicer):
-    """The methods over one order and its games. Endless streams end when `stopping` is set."""
+    """Implements the methods for one order and its games. Endless streams end when `stopping` is set."""
 
     def __init__(self, order: Order, *, seed: int, stopping: asyncio.Event) -> None:
         self._order = order
@@ -89,7 +89,7 @@ class DataServicer(data_pb2_grpc.DataServiceServicer):
 
 
 def _hops(offset: int, wanted: int) -> Iterator[range]:
-    """Runs of position numbers, the first `wanted` from `offset` on; without end for 0."""
+    """Ranges that cover the first `wanted` position numbers from `offset` on; endless if `wanted` is 0."""
     for first in count(offset, _POSITIONS_A_HOP):
         last = first + _POSITIONS_A_HOP
         if wanted and last >= offset + wanted:

@@ -1,7 +1,7 @@
 """Settings of the data service, its feed and its commands.
 
-What decides the positions is shared: the feed reads `DATA_SOURCES`, `DATA_SPLIT`, ... too, unless
-`FEED_...` says otherwise, so that both speak of the same order.
+The settings that determine the positions are shared: the feed also reads `DATA_SOURCES`, `DATA_SPLIT`, ...
+unless the `FEED_...` variable is set. Service and feed therefore use the same order by default.
 """
 
 from typing import Literal
@@ -101,7 +101,7 @@ class FeedSettings(PositionSettings, RunSettings):
 
     @property
     def mix(self) -> Mix | None:
-        """The shares of RookWorld's lines; None where moves are asked for."""
+        """The shares of RookWorld's lines, or None if the task is `move`."""
         if self.task == "move":
             return None
         return Mix(self.state_share, self.illegal_share, self.ending_share)
@@ -115,7 +115,7 @@ class FeedSettings(PositionSettings, RunSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Falls back on what the data service is told about positions."""
+        """Falls back on the `DATA_...` variables for the settings of positions."""
         own = super().settings_customise_sources(
             settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
         )

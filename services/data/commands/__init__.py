@@ -1,6 +1,6 @@
-"""The commands of `rookery data`: a name, a line, and the module that answers. Nothing else is decided here.
+"""The commands of `rookery data`: name, one-line summary and module.
 
-A command's module has `main(argv)`, which returns the exit status, and is imported only when it is called.
+Each module has `main(argv)`, which returns the exit status. It is imported only when its command runs.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Where a command is and what it does, in a line."""
+    """The module of a command and its one-line summary."""
 
     module: str
     summary: str
@@ -51,13 +51,13 @@ Services
 
 
 def usage() -> str:
-    """The commands, a line each."""
+    """The help text: one line per command."""
     lines = [f"  {name:<10}  {command.summary}\n" for name, command in COMMANDS.items()]
     return _HEAD + "".join(lines) + _TAIL
 
 
 def run(name: str, argv: list[str]) -> int:
-    """Runs one command; its exit status."""
+    """Runs one command and returns its exit status."""
     if name == "help":
         sys.stdout.write(usage())
         return 0

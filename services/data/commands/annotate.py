@@ -1,4 +1,4 @@
-"""`rookery data annotate`: analyses in prose, every claim checked; stopped and called again, it goes on."""
+"""`rookery data annotate`: writes analyses in prose and checks every claim. Can be stopped and continued."""
 
 import argparse
 import asyncio
@@ -34,7 +34,7 @@ _DEADLINE_S = 60.0
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command and returns the exit status."""
     options = _parser().parse_args(argv)
     manifest = asyncio.run(_run(options))
     made = manifest["annotations"]
@@ -77,7 +77,7 @@ async def _engines(options: argparse.Namespace) -> AsyncIterator[EnginePool]:
 
 @contextmanager
 def _writers(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Processes that write and check; with none it is done between the searches."""
+    """The processes that write and check texts, or None for 0 jobs: then this process does it."""
     if jobs == 0:
         yield None
         return

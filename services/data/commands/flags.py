@@ -1,4 +1,4 @@
-"""The flags that commands share, and parsers whose help ends with examples."""
+"""Flags that several commands share, and parsers whose help ends with examples."""
 
 import argparse
 import math
@@ -15,7 +15,7 @@ N = TypeVar("N", int, float)
 
 
 def parser(name: str, description: str, *, examples: str) -> argparse.ArgumentParser:
-    """A parser of `rookery data NAME`. `examples` are shell lines, shown as they stand."""
+    """The parser of `rookery data NAME`. `examples` are shell lines, shown unchanged."""
     return argparse.ArgumentParser(
         prog=f"rookery data {name}",
         description=description,
@@ -25,7 +25,7 @@ def parser(name: str, description: str, *, examples: str) -> argparse.ArgumentPa
 
 
 def add_games(parser: argparse.ArgumentParser) -> None:
-    """Where positions come from, and in which order."""
+    """Adds --source, --seed and --split: the games, and the order of positions."""
     parser.add_argument(
         "--source",
         nargs="+",
@@ -43,12 +43,12 @@ def add_games(parser: argparse.ArgumentParser) -> None:
 
 
 def split_of(options: argparse.Namespace) -> Split:
-    """The games to draw from."""
+    """The value of --split."""
     return cast(Split, options.split)
 
 
 def add_exams(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Evaluations to keep away from."""
+    """Adds --exam: files whose positions are left out because an evaluation asks them."""
     parser.add_argument(
         "--exam",
         nargs="+",
@@ -59,7 +59,7 @@ def add_exams(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None
 
 
 def add_style(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, default: str) -> None:
-    """How positions are shown."""
+    """Adds --style: the prompt style of positions."""
     parser.add_argument(
         "--style",
         choices=sorted(STYLES),
@@ -70,7 +70,7 @@ def add_style(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, defa
 
 
 def add_reward(parser: argparse.ArgumentParser) -> None:
-    """Who judges."""
+    """Adds --reward: the address of the reward service."""
     parser.add_argument(
         "--reward",
         metavar="TARGET",
@@ -79,35 +79,35 @@ def add_reward(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> int:
-    """An integer above 0."""
+    """Parses an integer above 0. Like the parsers below, raises `ArgumentTypeError` for anything else."""
     if (value := _number(text, int)) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not positive")
     return value
 
 
 def natural(text: str) -> int:
-    """An integer, 0 or above."""
+    """Parses an integer that is 0 or more."""
     if (value := _number(text, int)) < 0:
         raise argparse.ArgumentTypeError(f"{text} is negative")
     return value
 
 
 def share(text: str) -> float:
-    """A number between 0 and 1."""
+    """Parses a number between 0 and 1, inclusive."""
     if not 0 <= (value := _number(text, float)) <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
     return value
 
 
 def above_zero(text: str) -> float:
-    """A finite number above 0."""
+    """Parses a finite number above 0."""
     if not 0 < (value := _number(text, float)) < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return value
 
 
 def file_name(text: str) -> str:
-    """The name of a file beside others: no folder in it, and not one that a data set uses itself."""
+    """Parses a file name without a folder. Names that the data set uses itself are refused."""
     if text in ("", ".", "..") or {"/", "\\", "\0"} & set(text) or text.startswith("."):
         raise argparse.ArgumentTypeError(f"{text!r} is no plain name of a file")
     if text.endswith(SUFFIX) or text == MANIFEST:

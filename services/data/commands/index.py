@@ -1,4 +1,4 @@
-"""`rookery data index`: an index beside each file, for services that serve any game of it."""
+"""`rookery data index`: writes an index beside each file, so that services can read any game directly."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ EXAMPLES = """  rookery data index lichess_db_standard_rated_2024-08.pgn.zst --j
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command and returns the exit status."""
     from services.data.pgn.indexing import write_index
 
     options = _parser().parse_args(argv)

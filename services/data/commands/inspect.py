@@ -1,4 +1,4 @@
-"""`rookery data inspect`: what files and folders are, for people or as JSON."""
+"""`rookery data inspect`: describes files and folders, as text or JSON."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ EXAMPLES = """  rookery data inspect runs/pairs/pairs.parquet
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; the exit status: 1 when a file differs from its manifest."""
+    """Runs the command and returns the exit status: 1 if a file differs from its manifest."""
     options = _parser().parse_args(argv)
     console = Console()
     sound = True

@@ -1,4 +1,4 @@
-"""`rookery data moves`: a supervised data set, with its manifest."""
+"""`rookery data moves`: writes a supervised data set and its manifest."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ EXAMPLES = """  rookery data moves --count 5000 --out runs/moves
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command and returns the exit status."""
     from services.data.tasks.moves import Recipe, write_moves
 
     options = _parser().parse_args(argv)

@@ -1,4 +1,4 @@
-"""`rookery data pairs`: preference pairs with their manifest; stopped and called again, it goes on."""
+"""`rookery data pairs`: writes preference pairs and their manifest. Can be stopped and continued."""
 
 import argparse
 import asyncio
@@ -30,7 +30,7 @@ EXAMPLES = """  rookery data pairs --count 1000 --out runs/pairs
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command and returns the exit status."""
     options = _parser().parse_args(argv)
     manifest = asyncio.run(_run(options))
     sys.stderr.write(
@@ -65,7 +65,7 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _judged_by(options: argparse.Namespace) -> dict[str, Any]:
-    """What decides the pairs beside positions and recipe."""
+    """The settings that determine the pairs, besides positions and recipe, for the manifest."""
     judged: dict[str, Any] = {"reward": options.reward} if options.reward else {"nodes": options.nodes}
     if options.inference:
         judged |= {"model": options.model, "completions": options.completions}
@@ -75,7 +75,7 @@ def _judged_by(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def _processes(jobs: int) -> Iterator[Executor | None]:
-    """Where positions are generated; None is this process, beside everything else."""
+    """The processes that generate positions; None if `jobs` is 1 and this process generates them itself."""
     if jobs == 1:
         yield None
         return

@@ -1,4 +1,7 @@
-"""`rookery rescore ARCHIVE --scheme NAME`: rewards and advantages before and after, as a table or JSON."""
+"""`rookery rescore ARCHIVE --scheme NAME`: compares rewards and advantages under two schemes.
+
+The result is printed as tables or JSON.
+"""
 
 import argparse
 import asyncio
@@ -34,7 +37,7 @@ EXAMPLES = """  rookery rescore runs/archive --scheme best
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command and returns the exit status."""
     options = _parser().parse_args(argv)
     comparison = asyncio.run(_run(options))
     if options.json:
@@ -96,7 +99,7 @@ async def _run(options: argparse.Namespace) -> Comparison:
 
 @contextmanager
 def _writer(place: str | None) -> Iterator[Callable[[Iterable[Rescored]], None]]:
-    """What takes the answers: a file at `place`, or nobody."""
+    """A function that writes answers to a file at `place`, or discards them if `place` is None."""
     if place is None:
         yield lambda rows: None
         return
@@ -111,7 +114,7 @@ def _writer(place: str | None) -> Iterator[Callable[[Iterable[Rescored]], None]]
 
 
 def _nodes_of(group: TraceGroup) -> int:
-    """Nodes per search of the archive, so that the scheme alone differs."""
+    """Nodes per search in the archive, so that only the scheme differs; 1000 if the version does not say."""
     found = _NODES.search(group.traces[0].verdict.reward_version)
     return int(found[1]) if found else 1000
 

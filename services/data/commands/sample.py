@@ -1,4 +1,4 @@
-"""`rookery data sample`: positions from games, on the terminal or as a data set with its manifest."""
+"""`rookery data sample`: prints positions from games, or writes them as a data set with a manifest."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ EXAMPLES = """  rookery data sample --count 3
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command and returns the exit status."""
     parsed = _parser()
     options = parsed.parse_args(argv)
     recipe = _recipe(options)
@@ -55,17 +55,17 @@ def main(argv: list[str]) -> int:
 
 
 def _only_written(options: argparse.Namespace) -> bool:
-    """Whether flags are given that nothing that is printed heeds."""
+    """Whether flags are given that only work with --out."""
     return bool(options.exam or options.jobs != 1 or options.form != "parquet")
 
 
 def _print_until_enough(options: argparse.Namespace) -> None:
-    """Prints positions; a reader that has enough, as in `| head`, ends that without a traceback."""
+    """Prints positions. Ends without a traceback if the reader closes the pipe, as `| head` does."""
     try:
         _print_positions(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again at exit
 
 
 def _recipe(options: argparse.Namespace) -> PositionRecipe:
@@ -98,7 +98,7 @@ def _recipe(options: argparse.Namespace) -> PositionRecipe:
 
 
 def _order_of(recipe: PositionRecipe) -> PositionRecipe:
-    """What of a recipe the order that is printed knows."""
+    """The part of the recipe that printing supports: count, seed, split and shares."""
     return PositionRecipe(recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
 
 

@@ -1,4 +1,4 @@
-"""`rookery data stats`: games or positions counted, as tables or JSON."""
+"""`rookery data stats`: counts games or positions, as tables or JSON."""
 
 import argparse
 import json
@@ -32,11 +32,11 @@ EXAMPLES = """  rookery data stats samples/lichess.pgn.zst --replay 1
 """
 
 _SHOWN = 20
-"""Rows of a table; the rest is added up."""
+"""The most rows of a table; the remaining ones are summed up in one row."""
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command and returns the exit status."""
     options = _parser().parse_args(argv)
     census = Census()
     with Progress() as progress, Workers(options.jobs) as workers:

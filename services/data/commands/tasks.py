@@ -1,4 +1,4 @@
-"""`rookery data tasks`: questions with their answers; stopped and called again, it goes on."""
+"""`rookery data tasks`: writes questions with their answers. Can be stopped and continued."""
 
 import argparse
 import asyncio
@@ -43,7 +43,7 @@ _DEADLINE_S = 120.0
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; the exit status."""
+    """Runs the command and returns the exit status."""
     options = _parser().parse_args(argv)
     if options.jsonl and options.jsonl == options.text:
         raise InvalidInput(f"--jsonl and --text have the same name: {options.text!r}")

@@ -1,1 +1,1 @@
-"""Preference pairs: the engine's move beside a weaker one."""
+"""Preference pairs: the engine's move and a weaker one."""

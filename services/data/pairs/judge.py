@@ -1,6 +1,6 @@
-"""The reward service that a command asks: the one that is named, or one of its own for as long as it works.
+"""Connects a command to a reward service: a running one, or one started for the duration of the command.
 
-It is a process like any other and spoken to over gRPC; nothing of it is imported.
+The service is always a separate process, called over gRPC; none of its code is imported.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _POLL_S = 0.05
 
 @asynccontextmanager
 async def judge(target: str | None, *, nodes: int = 1000) -> AsyncIterator[RewardClient]:
-    """A client of the reward service at `target`; without one, of a service started for the occasion.
+    """Yields a client of the reward service at `target`, or of one started (and later stopped) here.
 
     Raises:
         SetupError: the service cannot be started, or does not answer at `target`.

@@ -1,9 +1,9 @@
-"""Makes preference pairs until there are enough: positions, policy and engine at work at the same time.
+"""Makes preference pairs until there are enough. Positions, policy and engine work at the same time.
 
-Positions are numbered and go in parts of `PART`; a part is written when all of its positions are judged,
-so a run that is stopped loses the parts in the works and no more. The first parts whose pairs
-suffice make the data set, whatever order they were finished in: the same recipe gives the same pairs. Where
-positions are so few that they only come again, the work ends without enough.
+Positions are numbered and grouped in parts of `PART`. A part is written when all of its positions have been
+judged, so an interrupted run loses only unfinished parts. The data set consists of the first parts, by
+number, that together have enough pairs; the order in which they were finished does not matter. The same
+recipe therefore gives the same pairs. If only repeated positions are left, the work ends with fewer pairs.
 """
 
 import asyncio
@@ -34,18 +34,18 @@ from services.data.positions.supply import PART, Supply
 from services.data.store.parts import Parts
 
 BARREN_PARTS = 32
-"""So many parts in a row without a new pair: there are hardly any more."""
+"""The work ends after this many parts in a row without a new pair."""
 
 _IN_FLIGHT = 512
-"""Answers at the reward service at once: enough for 64 engines, little to throw away at the end."""
+"""Answers sent to the reward service at once: enough for 64 engines, and few to discard at the end."""
 
 _BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
-"""Pauses between the tries of a policy that is away."""
+"""Pauses between attempts to reach the policy."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Whose weaker moves are sought: a model behind one or more inference servers."""
+    """The model whose weaker moves are wanted, on one or more inference servers."""
 
     servers: Sequence[InferenceClient]
     model: str
@@ -53,10 +53,10 @@ class Policy:
     sampling: Sampling
 
     async def answers(self, number: int, position: Position, recipe: Recipe) -> tuple[Completion, ...]:
-        """What it says to a position.
+        """The policy's completions for a position.
 
         Raises:
-            PeerFault: its server is away.
+            PeerFault: the server does not answer, even after retries.
         """
         server = self.servers[number % len(self.servers)]
         prompt, seed = render(position, style=recipe.style), (recipe.seed << 32) + number * self.completions
@@ -75,9 +75,9 @@ class Policy:
 
 @dataclass
 class Tally:
-    """The finished parts without a gap before them: how many there are, and how many positions have pairs.
+    """Counts the finished parts up to the first unfinished one, and the distinct positions that have pairs.
 
-    What comes after `BARREN_PARTS` parts without a new pair does not count.
+    Parts after `BARREN_PARTS` parts in a row without a new pair are not counted.
     """
 
     pairs: int = 0
@@ -102,7 +102,7 @@ class Tally:
 
 
 class Pairing:
-    """One data set in the making; what an earlier run finished is taken over."""
+    """Makes one data set. Parts that an earlier run finished are reused."""
 
     def __init__(
         self,
@@ -133,14 +133,14 @@ class Pairing:
 
     @property
     def done(self) -> bool:
-        """Whether there are enough, or hardly any more."""
+        """Whether there are enough pairs, or new ones have become too rare to continue."""
         return self.enough or self.tally.exhausted
 
     async def run(self, client: RewardClient, *, in_flight: int, advance: Callable[[int], None]) -> None:
-        """Works until there are enough pairs or no more positions; `advance` hears of each new pair.
+        """Works until there are enough pairs or no more positions. `advance` is called with 1 for each pair.
 
         Raises:
-            PeerFault: the policy or the reward service is away; a later run goes on from here.
+            PeerFault: the policy or the reward service does not answer; a later run continues from here.
         """
         if self.done:
             return
@@ -155,12 +155,12 @@ class Pairing:
                     return
 
     def pairs(self) -> Iterator[Pair]:
-        """The pairs wanted, in the order of their positions, no position twice."""
+        """The wanted number of pairs, ordered by position number, without repeated positions."""
         made = chain.from_iterable(self._parts.read(part) for part in range(self.tally.parts))
         return islice(without_repeats(made, seen=set()), self._wanted)
 
     def counts(self) -> Counter[str]:
-        """What became of the positions of the parts that count."""
+        """How many positions of the counted parts gave a pair, or why they gave none."""
         total: Counter[str] = Counter()
         for part in range(self.tally.parts):
             total.update(self._parts.counts(part))
@@ -183,7 +183,7 @@ class Pairing:
                 yield from numbers
 
     async def _question(self, number: int) -> tuple[int, Question | None]:
-        """A number and its question; None where an exam asks it."""
+        """The number and its question, or None if the position is in an exam."""
         loop = asyncio.get_running_loop()
         position = await loop.run_in_executor(self._executor, self._supply.position, number)
         if key_of(position.fen) in self._supply.exams:

@@ -1,4 +1,4 @@
-"""A finished data set of preference pairs: `pairs.parquet`, JSON lines if wanted, and `manifest.json`."""
+"""Writes a data set of preference pairs: `pairs.parquet`, `manifest.json` and, if wanted, JSON lines."""
 
 import math
 from collections import Counter
@@ -20,7 +20,7 @@ PARQUET = "pairs.parquet"
 def write_pairs(
     pairing: Pairing, folder: Folder, *, terms: Mapping[str, Any], jsonl: str | None = None
 ) -> dict[str, Any]:
-    """Writes the pairs that were made, the second file under the name `jsonl`; the manifest."""
+    """Writes the pairs and returns the manifest. `jsonl` names the second file, if one is wanted."""
     summary = _Summary()
     with ExitStack() as files:
         table = files.enter_context(writing(folder, PARQUET, PAIRS))
@@ -35,7 +35,7 @@ def write_pairs(
 
 
 class _Summary:
-    """What is counted of the pairs."""
+    """Statistics of the pairs."""
 
     def __init__(self) -> None:
         self.by: dict[str, Counter[str]] = {
@@ -51,7 +51,7 @@ class _Summary:
         self.gaps.append(pair.gap)
 
     def facts(self, counts: Counter[str]) -> dict[str, Any]:
-        """For the manifest; `counts` are those of the parts."""
+        """The statistics for the manifest. `counts` are those of the parts."""
         pairs = len(self.gaps)
         positions, made = counts.pop("positions", 0), counts.pop("pairs", 0)
         return {

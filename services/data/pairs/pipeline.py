@@ -1,4 +1,4 @@
-"""Work on many things at once, a bounded number of them, in one event loop."""
+"""Concurrent work on a bounded number of things in one event loop."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -9,10 +9,10 @@ R = TypeVar("R")
 
 
 async def spread(things: Iterable[T], work: Callable[[T], Awaitable[R]], *, limit: int) -> AsyncGenerator[R]:
-    """What `work` makes of each thing, as it is done; at most `limit` are in the works.
+    """Yields the result of `work` for each thing as it completes. At most `limit` are worked on at a time.
 
-    A thing is taken when there is room for it. The first error ends the rest. Close the generator
-    (`contextlib.aclosing`) to leave before its end.
+    A thing is taken from `things` only when there is room for it. The first error is raised and cancels the
+    rest. Close the generator (`contextlib.aclosing`) to stop early.
     """
     rest = iter(things)
     working: set[asyncio.Task[R]] = set()
@@ -34,4 +34,4 @@ async def spread(things: Iterable[T], work: Callable[[T], Awaitable[R]], *, limi
     finally:
         for task in working:
             task.cancel()
-        await asyncio.gather(*working, return_exceptions=True)  # takes note of their errors, too
+        await asyncio.gather(*working, return_exceptions=True)  # or asyncio would log their errors

@@ -1,8 +1,9 @@
-"""Preference pairs: of two moves in one position, the engine's before a weaker one.
+"""Preference pairs: two moves in one position, the engine's preferred to a weaker one.
 
-The weaker move is the policy's own where it plays one; else the best of some random legal moves that
-are worse than the engine's: mediocre, not absurd. Both answers have the same bare form, so that a reward
-model learns moves and not manners. Asks nobody: verdicts come from the reward service.
+The weaker move is the policy's own, if it plays one. Otherwise it is the best of those random legal moves
+that are worse than the engine's, so it is mediocre rather than absurd. Both answers have the same bare form,
+so that a reward model learns about moves and not about style. This module makes no calls: its callers get the
+verdicts from the reward service.
 """
 
 import random
@@ -21,14 +22,14 @@ from services.data.positions.distinct import key_of
 
 
 class Origin(StrEnum):
-    """Where a rejected move comes from."""
+    """The origin of a rejected move."""
 
     POLICY = "policy"
     SAMPLED = "sampled"
 
 
 class Miss(StrEnum):
-    """Why a position gives no pair."""
+    """The reason why a position gives no pair."""
 
     NO_WEAKER_MOVE = "no_weaker_move"
     REFUSED = "refused"
@@ -37,14 +38,14 @@ class Miss(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What decides the pairs, beside the positions, the policy and the engine."""
+    """The settings that determine the pairs, besides the positions, the policy and the engine."""
 
     seed: int = 0
     style: str = "mover-squares"
     candidates: int = 4
     """Legal moves drawn at random from each position."""
     min_gap: float = 0.05
-    """Win probability that the rejected move must lose; less is noise of a short search."""
+    """The least win probability that the rejected move must lose; less is noise of a short search."""
     max_gap: float = 1.0
 
     def __post_init__(self) -> None:
@@ -56,9 +57,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One comparison, in the columns that preference trainers read: `prompt`, `chosen`, `rejected`.
+    """One comparison. `prompt`, `chosen` and `rejected` are the columns that preference trainers read.
 
-    Win probabilities are those of the side to move on `fen`, the board that the prompt shows.
+    Win probabilities are for the side to move on `fen`, the board that the prompt shows.
     """
 
     prompt: tuple[Message, ...]
@@ -75,15 +76,15 @@ class Pair:
     gap: float
     origin: Origin
     policy: str
-    """Model that played the rejected move; empty where it was sampled."""
+    """The model that played the rejected move; empty if it is a random legal move."""
     policy_text: str
-    """All that the policy said with it."""
+    """The policy's whole completion; empty if the move is a random legal one."""
     reward_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A position with the moves to be judged: the policy's answers and some at random, in UCI."""
+    """A position and the moves to be judged: the policy's answers and some random legal moves in UCI."""
 
     number: int
     position: Position
@@ -93,7 +94,7 @@ class Question:
     policy: str = ""
 
     def items(self) -> list[ScoreItem]:
-        """What the reward service is asked."""
+        """The items to send to the reward service: first the policy's answers, then the random moves."""
         said = [
             ScoreItem(self.prompt.fen, answer.text, truncated=answer.truncated) for answer in self.answers
         ]
@@ -103,7 +104,7 @@ class Question:
 def question(
     number: int, position: Position, recipe: Recipe, *, answers: Sequence[Completion] = (), policy: str = ""
 ) -> Question:
-    """The question of a position; the random moves depend on the seed and the number alone."""
+    """The question for a position. The random moves depend only on the position, the seed and the number."""
     prompt = render(position, style=recipe.style)
     moves = sorted(move.uci() for move in chess.Board(prompt.fen).legal_moves)
     rng = random.Random(f"{recipe.seed}:{number}:moves")
@@ -112,7 +113,7 @@ def question(
 
 
 def pair_of(question: Question, slots: Sequence[Verdict | RookeryError], recipe: Recipe) -> Pair | Miss:
-    """The pair of a question whose items were judged so; a refused question gives none."""
+    """The pair that the verdicts on the question's items give, or the reason why there is none."""
     if any(isinstance(slot, RookeryError) for slot in slots):
         return Miss.REFUSED
     verdicts = [slot for slot in slots if isinstance(slot, Verdict)]
@@ -127,7 +128,7 @@ def pair_of(question: Question, slots: Sequence[Verdict | RookeryError], recipe:
 
 
 def _habitual(verdicts: Sequence[Verdict], recipe: Recipe) -> int | None:
-    """Where the policy first played the weaker move that it plays most often."""
+    """The index of the first answer with the policy's most frequent weaker move; None if there is none."""
     weaker = [(index, v.move.uci) for index, v in enumerate(verdicts) if v.move and _is_weaker(v, recipe)]
     if not weaker:
         return None
@@ -176,7 +177,7 @@ def _boxed(move: str) -> str:
 
 
 def without_repeats(pairs: Iterable[Pair], *, seen: set[int]) -> Iterator[Pair]:
-    """Leaves out questions that came before, mirrored ones too; `seen` remembers their keys."""
+    """Yields the pairs whose position did not occur before, mirrored or not. Adds their keys to `seen`."""
     for pair in pairs:
         key = key_of(pair.fen)
         if key not in seen:

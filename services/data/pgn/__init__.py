@@ -1,1 +1,1 @@
-"""Games as they lie in files: bytes, tags, moves, and where each stands."""
+"""Reads games from PGN files: bytes, tags, moves and offsets."""

@@ -1,4 +1,4 @@
-"""What the tags of a game say, read from its bytes: all that is needed to pass it over unread."""
+"""Reads the tags of a game from its bytes. This is enough to filter games without reading their moves."""
 
 import re
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from functools import lru_cache, partial
 from services.data.pgn.rawgame import RawGame, decode
 
 MAX_ELO = 5000
-"""Nobody is rated so high; a larger number is no rating."""
+"""No player is rated this high, so larger numbers are not taken for ratings."""
 
-# As python-chess has it: other lines in brackets say nothing. A pattern that begins with a character and then
-# asks whether a line begins with it is found several times as fast as one that begins with "^".
+# As in python-chess, other lines in brackets are ignored. The pattern begins with a character and then checks
+# with a lookbehind that it starts a line: this is several times as fast as a pattern that begins with "^".
 _TAG_PAIR = re.compile(
     rb'\[(?<![^\n]\[)([A-Za-z0-9][A-Za-z0-9_+#=:-]*)[ \t]+"([^\r\n]*)"\][ \t\r]*$', re.MULTILINE
 )
@@ -22,7 +22,7 @@ _SHORT_BYTES = 1 << 14
 
 
 class Speed(StrEnum):
-    """Lichess's classes of time control, by the seconds one player has for forty moves.
+    """Lichess's classes of time control, by the seconds that one player has for forty moves.
 
     Source: scalachess, `core/src/main/scala/Speed.scala`.
     """
@@ -46,7 +46,7 @@ _SHORTER_THAN_S = (
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A game by its tags; None or empty where they say nothing."""
+    """What is known of a game from its tags. Fields are None or empty if the tags do not say."""
 
     white_elo: int | None = None
     black_elo: int | None = None
@@ -55,9 +55,9 @@ class Facts:
     speed: Speed | None = None
     result: str = ""
     termination: str = ""
-    """In small letters."""
+    """In lower case."""
     variant: str = ""
-    """In small letters."""
+    """In lower case."""
     event: str = ""
     bot: bool = False
     """Whether a player has the title BOT."""
@@ -66,7 +66,7 @@ class Facts:
 
 
 def read_facts(raw: RawGame) -> Facts:
-    """The facts of a game. Those of the last ones are remembered: filter and parser ask for the same.
+    """The facts of a game. Recent results are cached, because filter and parser ask for the same games.
 
     >>> read_facts(RawGame(1, b'[WhiteElo "1500"]\\n[TimeControl "180+2"]\\n\\n1. e4 *')).speed.value
     'blitz'
@@ -102,7 +102,7 @@ def _say(values: dict[bytes, bytes], name: bytes) -> str:
 
 
 def read_elo(tag: str) -> int | None:
-    """A rating, if the tag holds one."""
+    """The rating in a tag, or None if it contains none."""
     digits = len(tag) < 6 and tag.isascii() and tag.isdecimal()
     return int(tag) if digits and 0 < int(tag) < MAX_ELO else None
 
@@ -118,7 +118,7 @@ def speed_of(base_s: int, increment_s: int) -> Speed:
 
 
 def _time(tag: str) -> tuple[int | None, int | None, Speed | None]:
-    """Base, increment and class; Lichess writes `-` where a move may take days."""
+    """Base, increment and class. Lichess writes `-` for correspondence games."""
     if tag == "-":
         return None, None, Speed.CORRESPONDENCE
     clock = _CLOCK.fullmatch(tag)

@@ -1,8 +1,8 @@
-"""The bytes of a PGN file, wherever it is and whatever it is compressed with.
+"""Reads the plain text of PGN files, local or remote, compressed or not.
 
-Compression is told from the first bytes, not from the name, so that standard input may be compressed
-too. Never holds more than a block: a file larger than memory is fine. Bytes that do not decompress raise
-`Damaged`, after every byte before them; a disk or network that fails is another matter, and says so.
+The compression is detected from the first bytes, not from the name, so standard input may be compressed too.
+At most one block is in memory, so a file may be larger than memory. Bytes that cannot be decompressed raise
+`Damaged`, but only after all bytes before them were returned. Disk and network failures raise other errors.
 """
 
 import bz2
@@ -24,19 +24,19 @@ from services.data.store.storage import open_file
 STANDARD_INPUT = "-"
 
 BLOCK_BYTES = 1 << 18
-"""About so much plain text comes at a time; more would not stay in the cache until it is scanned."""
+"""Approximate size of a block of plain text; a larger one would not stay in the CPU cache until scanned."""
 
 _BUFFER_BYTES = 1 << 18
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Damaged(InvalidInput):
-    """What was read cannot be decompressed; the message says why."""
+    """The bytes read cannot be decompressed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A PGN file by its content."""
+    """A PGN file, identified by its content."""
 
     path: str
     size: int
@@ -45,10 +45,10 @@ class Source:
 
 @contextmanager
 def open_bytes(location: str | Path) -> Iterator[IO[bytes]]:
-    """A file on disk, behind a URL such as `s3://bucket/games.pgn.zst`, or `-`: standard input.
+    """Opens a path, a URL such as `s3://bucket/games.pgn.zst`, or `-` for standard input.
 
     Raises:
-        SetupError: it is not there or cannot be read.
+        SetupError: the file does not exist or cannot be read.
     """
     if str(location) == STANDARD_INPUT:
         yield sys.stdin.buffer
@@ -67,7 +67,7 @@ def open_bytes(location: str | Path) -> Iterator[IO[bytes]]:
 
 
 class Fingerprint:
-    """Takes the bytes of a file as they pass, for its `Source`."""
+    """Computes the `Source` of a file from its bytes as they are read."""
 
     def __init__(self, location: str | Path) -> None:
         self._path = str(location)
@@ -80,7 +80,7 @@ class Fingerprint:
 
     @property
     def source(self) -> Source:
-        """The file, if all of it has passed."""
+        """The file's size and hash. Correct only once all of its bytes have been added."""
         return Source(self._path, self._size, self._digest.hexdigest())
 
 
@@ -88,7 +88,7 @@ def identify(location: str | Path) -> Source:
     """Size and SHA-256 of a file.
 
     Raises:
-        SetupError: it is not there or cannot be read.
+        SetupError: the file does not exist or cannot be read.
     """
     fingerprint = Fingerprint(location)
     with open_bytes(location) as file:
@@ -98,10 +98,10 @@ def identify(location: str | Path) -> Source:
 
 
 def plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The plain text of a file that comes in chunks and may be compressed.
+    """The plain text of a file, compressed or not, from its chunks.
 
     Raises:
-        Damaged: it cannot be decompressed beyond what came before.
+            Damaged: the bytes after those already yielded cannot be decompressed.
     """
     rest = iter(chunks)
     first = next(rest, b"")
@@ -113,7 +113,7 @@ def plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def chunks_of(file: IO[bytes], size: int, *, limit: int | None = None) -> Iterator[bytes]:
-    """The bytes from here on, at most `limit` of them."""
+    """The bytes from the current offset on, in chunks of `size`; at most `limit` bytes in all."""
     while limit is None or limit > 0:
         chunk = file.read(size if limit is None else min(size, limit))
         if not chunk:
@@ -147,7 +147,7 @@ _CODECS: dict[bytes, Callable[[], _Codec]] = {
 
 
 def is_compressed(start: bytes) -> bool:
-    """Whether a file that starts so is one of those that can be decompressed here."""
+    """Whether a file with these first bytes is in a supported compression format."""
     return _codec_of(start) is not None
 
 
@@ -159,7 +159,7 @@ def _codec_of(start: bytes) -> Callable[[], _Codec] | None:
 
 
 def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[bytes]:
-    """Frame after frame; not a library's file object, which may take a cut file for a complete one."""
+    """Decompresses frame by frame. A library's file object may take a truncated file for a complete one."""
     codec, open_frame = new(), False
     for chunk in chunks:
         while chunk:
@@ -180,7 +180,7 @@ def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[
 
 
 def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """UTF-16, which Windows calls Unicode, as UTF-8; the rest as it is."""
+    """Converts UTF-16, which Windows calls Unicode, to UTF-8. Everything else is unchanged."""
     decoder = None
     for number, block in enumerate(blocks):
         if number == 0 and block.startswith(_UTF16_MARKS):
@@ -189,7 +189,7 @@ def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def gathered(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Blocks of a worthwhile size; what came before damage is given before it is raised."""
+    """Joins small blocks to larger ones. Yields everything before a damage before raising it."""
     held: list[bytes] = []
     size = 0
     try:

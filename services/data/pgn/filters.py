@@ -1,4 +1,4 @@
-"""Which games are wanted, by what their tags say. Knows nothing of moves."""
+"""Filters games by their tags, without reading their moves."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ CHESS960 = "chess960"
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Bounds are inclusive; None, or nothing named, is no bound. What a game does not say fails a bound.
+    """Bounds are inclusive; None or an empty value is no bound. A game whose tag is missing fails a bound.
 
     Raises:
-        InvalidInput: a least bound is above the most.
+            InvalidInput: a lower bound is above its upper bound.
     """
 
     elo_min: int | None = None
-    """Of both players."""
+    """Bounds for the rating of each player."""
     elo_max: int | None = None
     elo_gap_max: int | None = None
-    """Between the players."""
+    """The largest difference between the players' ratings."""
     base_s_min: int | None = None
     base_s_max: int | None = None
     increment_s_min: int | None = None
@@ -32,15 +32,15 @@ class Filters:
     results: tuple[str, ...] = ()
     """As in the tag: 1-0, 0-1, 1/2-1/2, *."""
     terminations: tuple[str, ...] = ()
-    """As in the tag, in small letters: normal, time forfeit, abandoned, ..."""
+    """As in the tag, in lower case: normal, time forfeit, abandoned, ..."""
     variants: tuple[str, ...] = (STANDARD,)
-    """Of standard and chess960."""
+    """Any of standard and chess960."""
     events: str = ""
-    """Words that the Event tag holds, in any case, such as `rated`."""
+    """Text that the Event tag must contain, such as `rated`; case is ignored."""
     bots: bool = True
-    """Whether games with a player titled BOT are wanted."""
+    """Whether games with a player whose title is BOT are wanted."""
     evals: bool = False
-    """Whether only games with `[%eval ...]` are."""
+    """Whether only games with `[%eval ...]` are wanted."""
 
     def __post_init__(self) -> None:
         for name in ("elo", "base_s", "increment_s"):
@@ -49,7 +49,7 @@ class Filters:
                 raise InvalidInput(f"{name} from {least} to {most}: no game has it")
 
     def rejects(self, facts: Facts) -> str | None:
-        """The name of the first filter that a game fails."""
+        """The name of the first filter that a game fails, or None if it passes all."""
         return next((name for name, passes in _TESTS.items() if not passes(self, facts)), None)
 
 

@@ -1,8 +1,8 @@
-"""One game's text to a record that can be replayed in microseconds.
+"""Parses the text of a game to a record that can be replayed in microseconds.
 
-python-chess reads the moves; a game with anything wrong in it is passed over whole, with the reason,
-because half a game may be another game's beginning. Games are kept as two bytes a move, so that
-every game of a sample-sized file fits in memory.
+python-chess reads the moves. A game with any error is skipped as a whole, with the reason, because what
+remains of it may belong to another game. Games take two bytes per move, so that all games of a sample-sized
+file fit in memory.
 """
 
 import io
@@ -26,40 +26,40 @@ Split = Literal["train", "heldout", "all"]
 _DETAIL_CHARS = 300
 
 LAST_MOVES = 10
-"""Moves of the game that a Position carries."""
+"""The most moves of the game that a `Position` carries."""
 
 OPENING_PLIES = 24
-"""Half-moves that may belong to the opening."""
+"""A position belongs to the opening only if fewer half-moves than this come before it."""
 
 ENDGAME_PIECES = 6
-"""Pieces but kings and pawns, both sides together, with which the endgame has begun.
+"""The endgame begins with this many pieces of both sides, not counting kings and pawns.
 
 Source: `majorsAndMinors <= 6` of Lichess's game divider (scalachess, `Divider.scala`).
 """
 
 FIRST_HELDOUT = -(-(19 << 64) // 20)
-"""The least game id, as a number, that is held out."""
+"""The smallest held-out game id, as a number."""
 
 PHASES = (Phase.OPENING, Phase.MIDDLEGAME, Phase.ENDGAME)
 OVER = 255
-"""Instead of a phase: the rules had ended the game."""
+"""Stands in place of a phase for positions after the rules had ended the game."""
 
 STANDARD_NAMES = frozenset(("", "?", "standard", "chess", "normal", "from position"))
 CHESS960_NAMES = frozenset(("chess960", "chess 960", "fischerandom", "fischerrandom", "fischer random"))
-"""Values of the `Variant` tag, in small letters; python-chess reads the same ones."""
+"""Values of the `Variant` tag in lower case; the same ones that python-chess recognises."""
 
-# What the movetext parser takes for nothing: numbers, dots, check and annotation marks.
+# Whatever has letters and remains once comments, tags and the words that python-chess reads are removed.
 _UNREAD = re.compile(r"\S*[A-Za-z]\S*")
 _NOT_MOVETEXT = re.compile(r"\{[^}]*\}|;[^\n]*|^\[[^\n]*$|\be\.p\.", re.MULTILINE)
-# There are 256 of them; python-chess fails on numbers that Python refuses to read.
+# Numeric annotation glyphs end at 255. python-chess fails on numbers too long for Python to convert.
 _ENDLESS_NAG = re.compile(r"^(\[.*)|\$\d{4,}", re.MULTILINE)
 FIVEFOLD_PLIES = 16
-"""Fewer quiet half-moves cannot hold five occurrences of a position."""
+"""A position cannot have occurred five times after fewer half-moves without a capture or pawn move."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedGame:
-    """A game that was passed over, and why; `offset` is in the file's uncompressed bytes."""
+    """A game that was skipped, and why. `offset` counts uncompressed bytes of the file."""
 
     path: str
     number: int
@@ -73,10 +73,10 @@ class SkippedGame:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A sound game: `moves` are 16 bits each, `phases` one byte for each ply.
+    """A game without errors: `moves` has 16 bits per move, `phases` one byte per ply.
 
-    Ply i is the position before move i, so the position after the last move is never among them. In
-    Chess960 castling is the king taking its rook.
+    Ply i is the position before move i, so the position after the last move has no ply. In Chess960,
+    castling is encoded as the king taking its own rook.
     """
 
     source: str
@@ -90,12 +90,12 @@ class Game:
     chess960: bool = False
 
     def plies(self, phase: Phase) -> list[int]:
-        """Plies of that phase, none of them terminal."""
+        """The plies of a phase, without terminal positions."""
         code = PHASES.index(phase)
         return [ply for ply, value in enumerate(self.phases) if value == code]
 
     def replay(self) -> Iterator[tuple[int, chess.Board, chess.Move]]:
-        """Each ply with its board, which changes under the reader's feet, and the move played."""
+        """Yields each ply, its board and the move played. The board changes in place: copy it to keep it."""
         board = self._start()
         for ply, code in enumerate(self.moves):
             move = _unpack(code)
@@ -103,22 +103,22 @@ class Game:
             board.push(move)
 
     def board(self, ply: int) -> chess.Board:
-        """The board before move `ply`, with the moves that led to it."""
+        """The board before move `ply`, with the moves so far on its stack."""
         board = self._start()
         for code in self.moves[:ply]:
             board.push(_unpack(code))
         return board
 
     def position(self, ply: int) -> Position:
-        """The position before move `ply`, one of `plies`."""
+        """The position before move `ply`, which must be one of `plies`."""
         return self.position_on(self.board(ply), ply)
 
     def position_on(self, board: chess.Board, ply: int) -> Position:
-        """The same, from a board that already stands there."""
+        """Like `position`, if its board is already known."""
         return self.position_with(board.fen(), ply)
 
     def position_with(self, fen: str, ply: int) -> Position:
-        """The same, where the FEN is known."""
+        """Like `position`, if its FEN is already known."""
         return Position(
             id=f"{self.source}:{self.number}:{ply}",
             fen=fen,
@@ -135,9 +135,9 @@ class Game:
 
 
 def in_split(game_id: str, split: Split) -> bool:
-    """Whether a game belongs to the split: held out if its id is in the last twentieth of all ids.
+    """Whether a game belongs to a split. Games whose id is in the last twentieth of all ids are held out.
 
-    The id hashes the moves, so copies of a game in any file fall on the same side.
+    The id is a hash of the moves, so copies of a game in different files belong to the same split.
 
     >>> in_split("f333333333333334", "heldout"), in_split("f333333333333333", "heldout")
     (True, False)
@@ -147,7 +147,7 @@ def in_split(game_id: str, split: Split) -> bool:
 
 
 def parse(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | SkippedGame:
-    """The game of a text, or why there is none; games of Chess960 are read where they are asked for."""
+    """Parses a game, or returns why it is skipped. Chess960 games are skipped unless `chess960` is true."""
     raw = raw.judged()
     if raw.defect:
         return skip(raw, source, raw.defect, raw.detail)
@@ -176,12 +176,12 @@ def parse(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | Ski
 
 
 def skip(raw: RawGame, source: Source, defect: Defect, detail: str) -> SkippedGame:
-    """The game as one that was passed over."""
+    """The record of a skipped game."""
     return SkippedGame(source.path, raw.number, defect, detail[:_DETAIL_CHARS], raw.offset)
 
 
 def phase_of(board: chess.Board) -> Phase:
-    """The phase of a position, by the pieces left and the number of the move.
+    """The phase of a position, by the pieces left and the move number.
 
     >>> phase_of(chess.Board()).value, phase_of(chess.Board("4k3/8/8/8/8/8/4P3/R3K3 w Q - 0 9")).value
     ('opening', 'endgame')
@@ -193,14 +193,14 @@ def phase_of(board: chess.Board) -> Phase:
 
 
 def _unread(text: str) -> tuple[Defect, str] | None:
-    """Words that python-chess overlooks without a word: `Qa9` would leave the moves after it to others."""
+    """Finds words that python-chess silently ignores; without `Qa9`, later moves go to the wrong side."""
     rest = chess.pgn.MOVETEXT_REGEX.sub(" ", _NOT_MOVETEXT.sub("", text))
     word = _UNREAD.search(rest)
     return (Defect.BAD_MOVE, f"no move: {word[0][:40]!r}") if word else None
 
 
 class _Recorder(chess.pgn.BaseVisitor["_Recorder"]):
-    """Records the main line, and the first thing wrong with it."""
+    """Records the main line and its first error."""
 
     def __init__(self, allow_chess960: bool) -> None:
         self.tags: dict[str, str] = {}
@@ -267,7 +267,7 @@ class _Recorder(chess.pgn.BaseVisitor["_Recorder"]):
 
 
 def is_over(board: chess.Board) -> bool:
-    """Whether the rules had ended a game that went on: it has a next move, so no mate or stalemate."""
+    """Whether the rules had ended a game that went on. A next move exists, so it is no mate or stalemate."""
     if board.is_insufficient_material():
         return True
     if board.halfmove_clock < FIVEFOLD_PLIES:
@@ -285,5 +285,5 @@ def _unpack(code: int) -> chess.Move:
 
 @cache
 def _uci(code: int) -> str:
-    """There are a few thousand moves in all of chess."""
+    """The UCI move of a code. The cache stays small: there are a few thousand moves in chess."""
     return _unpack(code).uci()

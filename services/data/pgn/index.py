@@ -1,9 +1,9 @@
-"""An index of the games of a file, so that any of them is at hand without reading the others.
+"""An index of the games of a file, which gives access to any game without reading the others.
 
-`FILE.index.parquet` has a row for each game, in order: where it begins in the plain text, its id, what its
-tags say; any reader of Parquet can query it. Its metadata tell where the file can be entered: anywhere
-in plain text, at each frame of a `pzstd` file, at the start of any other compressed file. Of the index
-no more than a few row groups are ever in memory.
+`FILE.index.parquet` has one row per game, in order: its offset in the plain text, its id and its tags. Any
+Parquet reader can query it. The metadata list the offsets at which reading can start: anywhere in plain text,
+at each frame of a `pzstd` file, or only at the start of any other compressed file. At most a few row groups
+of the index are in memory.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ from services.data.store.storage import open_file
 SUFFIX = ".index.parquet"
 VERSION = 1
 ROWS = 1 << 16
-"""Of a row group: what is read to find a game."""
+"""Rows per row group. One row group is read to find a game."""
 
 ABOUT = b"rookery.index"
-"""Under this name the metadata hold an `About`, as JSON."""
+"""The metadata key of an `About`, stored as JSON."""
 
 _COLUMNS_KEPT = 16
 _EDGE_BYTES = 1 << 20
@@ -43,7 +43,7 @@ _EDGE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What an index says of its file. `entries` are places to enter it: as stored, and in the plain text."""
+    """Describes the indexed file. `entries` are offsets to start at: as stored, and in the plain text."""
 
     source: Source
     edges: str
@@ -51,7 +51,7 @@ class About:
     entries: tuple[tuple[int, int], ...]
     games: int
     train: tuple[int, ...]
-    """Sound games that are not held out, in each row group."""
+    """The number of sound games of this split in each row group; `heldout` likewise."""
     heldout: tuple[int, ...]
     version: int = VERSION
 
@@ -70,7 +70,7 @@ class About:
 
 
 def edges_of(location: str) -> str:
-    """A hash of the size, the beginning and the end of a file: enough to see that it is another."""
+    """A hash of the size, the beginning and the end of a file, to detect that a file has changed."""
     with open_bytes(location) as file:
         size = file.seek(0, 2)
         digest = hashlib.sha256(str(size).encode())
@@ -81,15 +81,15 @@ def edges_of(location: str) -> str:
 
 
 def place_of(location: str) -> str:
-    """Where the index of a file is."""
+    """The location of a file's index."""
     return location + SUFFIX
 
 
 def find_index(location: str) -> "Index | None":
-    """The index beside a file, if there is one.
+    """The index beside a file, or None if there is none.
 
     Raises:
-        SetupError: it is of another file, and must be made again.
+            SetupError: the index belongs to another file and must be made again.
     """
     if location == STANDARD_INPUT:
         return None
@@ -107,8 +107,8 @@ class Index:
     """The index beside the file at `location`. Thread-safe.
 
     Raises:
-        SetupError: it cannot be read.
-        InvalidInput: it is no index, or of another version.
+            SetupError: the index cannot be read.
+            InvalidInput: the file is no index, or has another version.
     """
 
     def __init__(self, location: str) -> None:
@@ -135,18 +135,18 @@ class Index:
         self._opened.close()
 
     def members(self, split: Split) -> Sequence[int]:
-        """Numbers, from 0, of the games of a split."""
+        """The numbers of a split's games, counted from 0. The split `all` includes broken games."""
         return range(len(self)) if split == "all" else _Members(self._members[split], self, split)
 
     def member(self, group: int, place: int, split: Split) -> int:
-        """The number of the sound game of a split at a place within a row group."""
+        """The number of the sound game at index `place` among those of a split in one row group."""
         ids, sound = self._column(group, "id"), self._column(group, "defect") == ""
         heldout = ids >= np.uint64(FIRST_HELDOUT)
         wanted = sound & (heldout if split == "heldout" else ~heldout)
         return group * ROWS + int(np.flatnonzero(wanted)[place])
 
     def find(self, id: str) -> int | None:
-        """The number of the first game with an id; reads the ids up to it."""
+        """The number of the first game with an id, or None. Reads the ids up to it."""
         wanted = np.uint64(int(id, 16))
         for group in range(self._file.num_row_groups):
             found = np.flatnonzero(self._read_column(group, "id") == wanted)
@@ -155,7 +155,7 @@ class Index:
         return None
 
     def raw(self, number: int) -> RawGame:
-        """A game by its number, from 0."""
+        """The game with a number, counted from 0."""
         defect = str(self._cell(number, "defect"))
         offset = int(self._cell(number, "offset"))
         if defect:
@@ -190,7 +190,7 @@ class Index:
 
 
 class _Members(Sequence[int]):
-    """Numbers of sound games, found when they are asked for."""
+    """The numbers of sound games, looked up on access."""
 
     def __init__(self, counted: list[int], index: Index, split: Split) -> None:
         self._counted = counted

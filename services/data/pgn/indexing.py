@@ -1,4 +1,4 @@
-"""Makes the index of a file of games; `services.data.pgn.index` reads it."""
+"""Writes the index of a file of games. `services.data.pgn.index` reads it."""
 
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,10 +41,10 @@ _SCHEMA = pa.schema(
 
 
 def write_index(location: str, *, jobs: int = 1) -> About:
-    """Writes the index beside a file; what it says of it.
+    """Writes the index beside a file. Returns the index's description of the file.
 
     Raises:
-        SetupError: the file cannot be read, or nothing can be written beside it.
+            SetupError: the file cannot be read, or the index cannot be written.
     """
     pieces, sizes = plan(location), [0]
     fingerprint = Fingerprint(location)
@@ -74,7 +74,7 @@ def write_index(location: str, *, jobs: int = 1) -> About:
 
 
 class _Rows:
-    """Some games as columns."""
+    """The rows of some games, as columns."""
 
     def __init__(self, raws: Sequence[RawGame] = ()) -> None:
         self.games = 0
@@ -97,24 +97,24 @@ class _Rows:
 
 
 class _Indexer:
-    """Makes rows of every game."""
+    """Turns every game into a row of the index."""
 
     @property
     def keep(self) -> None:
-        """Every game is indexed."""
+        """None: every game is indexed."""
 
     def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, _Rows]:
-        """All of them."""
+        """Yields all games, so there are no rows for games not chosen."""
         yield from games
         return _Rows()
 
     def handle(self, games: Sequence[RawGame]) -> _Rows:
-        """Their rows."""
+        """The rows of some games."""
         return _Rows(games)
 
 
 class _Table:
-    """Gathers rows into row groups, and counts the games of each split in them."""
+    """Writes rows in row groups, and counts the games of each split in each group."""
 
     def __init__(self, writer: pq.ParquetWriter) -> None:
         self.games = 0

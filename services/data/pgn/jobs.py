@@ -1,4 +1,4 @@
-"""Work spread over processes in order, a bounded number of pieces ahead."""
+"""Spreads work over processes. Results keep their order, and the number of pieces ahead is bounded."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ _PIECES_AHEAD = 4
 
 
 class Workers:
-    """`map` like the built-in one, over `jobs` processes; in this one when there is a single job."""
+    """Offers a `map` like the built-in one over `jobs` processes, or in this process if `jobs` is 1."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
@@ -31,7 +31,7 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
 
     def map(self, function: Callable[[T], R], pieces: Iterable[T]) -> Iterator[R]:
-        """Results in the order of the pieces."""
+        """The results, in the order of the pieces."""
         if self._pool is None:
             yield from map(function, pieces)
             return

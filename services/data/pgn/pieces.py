@@ -1,9 +1,9 @@
-"""Parts of a large file that can be read alone, in any order, by different processes.
+"""Splits a large file into pieces that different processes can read independently.
 
-Plain text can be cut anywhere. A compressed file can be entered where a frame begins, and `pzstd`, which
-Lichess compresses its dumps with, writes before each frame how long it is: the whole plan of a 30 GB
-file takes a few thousand small reads. Any other compressed file is one piece, and so is one behind a URL,
-where small reads are dear.
+Plain text can be cut anywhere. In a compressed file, reading can start where a frame begins. `pzstd`, which
+Lichess uses for its dumps, writes the length of each frame before it, so a 30 GB file is planned with a few
+thousand small reads. Any other compressed file is one piece. So is every compressed file behind a URL, where
+small reads are slow.
 """
 
 import logging
@@ -27,17 +27,17 @@ from services.data.pgn.files import (
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 26
-"""Of plain text."""
+"""Size of a piece of plain text."""
 
 COMPRESSED_BYTES = 1 << 13
-"""Read at a time from a compressed file. Small: all they hold comes out at once, or is lost at once."""
+"""Bytes read at once from a compressed file. Few, because a chunk is decompressed, or lost, as a whole."""
 
 TEXT_BYTES = 1 << 18
-"""Read at a time from a file that is not compressed."""
+"""Bytes read at once from a file that is not compressed."""
 
 Watch = Callable[[bytes], None]
 
-# A skippable frame whose four bytes are the size of the frame after it. Source: facebook/zstd,
+# A skippable frame whose four bytes of content are the size of the next frame. Source: facebook/zstd,
 # contrib/pzstd/SkippableFrame.h.
 _ANNOUNCEMENT = struct.Struct("<III")
 _MAGIC = 0x184D2A50
@@ -45,7 +45,7 @@ _MAGIC = 0x184D2A50
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes `start` to `stop` of a file as it is stored; None is its end."""
+    """Bytes `start` to `stop` of a stored file; if `stop` is None, up to the end of the file."""
 
     location: str
     start: int = 0
@@ -53,11 +53,11 @@ class Piece:
     is_text: bool = False
 
     def blocks(self, watch: Watch | None = None) -> Iterator[bytes]:
-        """The plain text of the piece. `watch` sees the bytes as they are stored, damaged or not.
+        """The plain text of the piece. `watch` is called with the stored bytes, damaged or not.
 
         Raises:
             SetupError: the file cannot be read.
-            Damaged: the piece cannot be decompressed beyond what came before.
+                Damaged: the bytes after those already yielded cannot be decompressed.
         """
         limit = None if self.stop is None else self.stop - self.start
         with open_bytes(self.location) as file:
@@ -70,7 +70,7 @@ class Piece:
                 yield from gathered(chunks)
                 return
             try:
-                yield from plain(iter(lambda: next(chunks, b""), b""))  # which `plain` cannot close
+                yield from plain(iter(lambda: next(chunks, b""), b""))  # `plain` must not close `chunks`
             except Damaged as damage:
                 logger.warning("reading of %r stops early: %s", self.location, damage)
                 if watch:
@@ -82,7 +82,7 @@ def plan(location: str | Path) -> list[Piece]:
     """The pieces of a file, in order.
 
     Raises:
-        SetupError: it is not there or cannot be read.
+            SetupError: the file does not exist or cannot be read.
     """
     name = str(location)
     if name == STANDARD_INPUT:
@@ -106,7 +106,7 @@ def _watched(chunks: Iterator[bytes], watch: Watch) -> Iterator[bytes]:
 
 
 def _frames(file: IO[bytes], size: int) -> list[int]:
-    """Where the frames begin that are announced; the last piece holds whatever follows them."""
+    """The offsets of the frames whose length is announced. The last piece contains everything after them."""
     starts = [0]
     at = 0
     while at < size:

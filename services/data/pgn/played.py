@@ -1,4 +1,4 @@
-"""A game whose moves are known, and what can be asked about its plies."""
+"""Games with legal moves, and queries about their positions."""
 
 from typing import Protocol
 
@@ -6,20 +6,20 @@ from services.data.pgn.games import Game
 
 
 class Played(Protocol):
-    """A sound game that can tell its positions."""
+    """A sound game that can compute its positions."""
 
     @property
     def game(self) -> Game: ...
 
     def fen(self, ply: int) -> str:
-        """The position before move `ply`, spelled as python-chess spells it."""
+        """The FEN before move `ply`, as python-chess writes it."""
 
     def choices(self, ply: int) -> int:
-        """How many legal moves there are in it."""
+        """The number of legal moves before move `ply`."""
 
 
 class FromMoves:
-    """By playing the moves over."""
+    """Computes positions by replaying the moves."""
 
     def __init__(self, game: Game) -> None:
         self.game = game

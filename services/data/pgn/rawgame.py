@@ -1,7 +1,7 @@
-"""The bytes of one game as they stand in a file, before anything has read its moves.
+"""The bytes of one game as they are in a file, before its moves are read.
 
-Cheap to make, because millions are passed over for each that is read. What depends on the start and
-the moves alone is here too: the id of a game, which decides what is held out.
+A `RawGame` is cheap to make, because most games are never parsed. This module also computes a game's id,
+which depends only on the starting position and the moves, and decides whether the game is held out.
 """
 
 import hashlib
@@ -12,26 +12,26 @@ from enum import StrEnum
 from typing import NamedTuple
 
 MAX_GAME_BYTES = 1 << 20
-"""A longer game is passed over: no annotator writes a megabyte about one."""
+"""Longer games are skipped: no annotated game has a megabyte."""
 
 TICKET_BYTES = 256
-"""So much of a game decides which samples it is in: the tags that tell it from others."""
+"""Only this much of a game, the tags that identify it, decides which samples it is in."""
 
-# The tag section: leading lines that begin with a bracket, and the blank lines after them.
+# The tag section: the first lines, which begin with a bracket, and the blank lines after them.
 _TAG_SECTION = re.compile(rb"(?:\[[^\n]*(?:\n|\Z))*\s*")
-# Everything but moves: comments, rest-of-line comments, tag pairs.
+# Everything except moves: comments, rest-of-line comments, tag pairs.
 _NOT_MOVES = re.compile(rb"\{[^}]*\}|;[^\n]*|^\[[^\n]*$", re.MULTILINE)
 _BRACES = b"{}"
 _ALL_BUT_BRACES = bytes(set(range(256)) - set(_BRACES))
 _START = re.compile(rb'\[(?<![^\n]\[)FEN\s+"([^"\r\n]*)"')
-# "e.p." or "ep" after a capture, apart or not: it says nothing that the move does not.
+# "e.p." or "ep" after a capture, with or without a space. It is redundant.
 _EN_PASSANT = re.compile(rb"(x[a-h][36][+#!?]*)\s*e\.?p\b\.?")
-# A move without its check and annotation marks.
+# A move without check and annotation marks.
 _MOVE_WORD = re.compile(rb"[a-hKQRBNO][a-h1-8xKQRBNO=-]+")
 
 
 class Defect(StrEnum):
-    """Why a game is passed over."""
+    """The reason why a game is skipped."""
 
     DAMAGED_FILE = "damaged_file"
     TOO_LONG = "too_long"
@@ -44,7 +44,7 @@ class Defect(StrEnum):
 
 
 class RawGame(NamedTuple):
-    """A game's bytes: `number` counts from 1 within its file, `offset` from the file's uncompressed start."""
+    """A game's bytes. `number` counts from 1 in its file; `offset` counts uncompressed bytes of the file."""
 
     number: int
     data: bytes
@@ -54,18 +54,18 @@ class RawGame(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The game as text, lines ended by LF, without blank or escaped ones."""
+        """The game as text. Lines end in LF; blank and escaped lines are left out."""
         lines = (line for line in self.data.splitlines() if line.strip() and not line.startswith(b"%"))
         return decode(b"".join(line + b"\n" for line in lines))
 
     @property
     def ticket(self) -> int:
-        """32 bits that stand for the game when samples are drawn: the same bytes have the same ticket."""
+        """A 32-bit hash of the game's first bytes, used to draw samples. Same bytes, same ticket."""
         return next(tickets_of([self.data[:TICKET_BYTES]]))
 
     @property
     def id(self) -> str:
-        """16 hex digits that depend on start and moves alone: the same game in two files has one id.
+        """16 hex digits that depend only on start and moves, so the same game in two files has the same id.
 
         >>> RawGame(1, b'[White "A"]\\n1. e4 {best by test} e5 2. Nf3+ *').id == RawGame(7, b"e4 e5 Nf3").id
         True
@@ -76,20 +76,20 @@ class RawGame(NamedTuple):
         return id_of(_START.findall(tags), _NOT_MOVES.sub(b"", moves) if plain is None else plain)
 
     def sections(self) -> tuple[bytes, bytes]:
-        """The tags and the rest."""
+        """The tag section and the rest."""
         section = _TAG_SECTION.match(self.data)
         end = section.end() if section else 0
         return self.data[:end], self.data[end:]
 
     def judged(self) -> "RawGame":
-        """The same game, with the defect that its bytes alone show."""
+        """The game, marked with the defect `OPEN_COMMENT` if it ends inside a comment."""
         if self.defect or not _ends_in_comment(self.sections()[1]):
             return self
         return self._replace(defect=Defect.OPEN_COMMENT, detail="a comment is never closed")
 
 
 def without_comments(moves: bytes) -> bytes | None:
-    """The moves without what braces hold; None unless they open and close in turn."""
+    """The moves without comments in braces, or None if opening and closing braces do not alternate."""
     braces = moves.translate(None, _ALL_BUT_BRACES)
     if braces != _BRACES * (len(braces) // 2):
         return None
@@ -106,18 +106,18 @@ def without_en_passant(moves: bytes) -> bytes:
 
 
 def tickets_of(beginnings: Iterable[bytes]) -> Iterator[int]:
-    """The tickets of games by their first `TICKET_BYTES`, or all there is."""
+    """The tickets of games, from their first `TICKET_BYTES` bytes (or all bytes, if there are fewer)."""
     return map(zlib.crc32, map(bytes.rstrip, beginnings))
 
 
 def id_of(start: list[bytes], moves: bytes) -> str:
-    """The id of a game by the FEN it starts from, if any, and its moves without comments."""
+    """The id of a game from the FEN it starts from, if given, and its moves without comments."""
     words = _MOVE_WORD.findall(without_en_passant(moves))
     return hashlib.sha256(b" ".join(start + words)).hexdigest()[:16]
 
 
 def decode(data: bytes) -> str:
-    """UTF-8 if it is UTF-8, else Latin-1: a file may change its encoding midway."""
+    """Decodes UTF-8, or Latin-1 if that fails. The encoding may change within a file."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -131,5 +131,5 @@ def _ends_in_comment(moves: bytes) -> bool:
 
 
 def _without_line_comments(moves: bytes) -> bytes:
-    """What `;` hides may hold braces, and braces may hide a `;`: the one that comes first wins."""
+    """Removes comments that begin with `;`, but not a `;` within braces: whichever comes first counts."""
     return re.sub(rb"(\{[^}]*(?:\}|\Z))|;[^\n]*", lambda match: match[1] or b"", moves)

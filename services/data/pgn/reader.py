@@ -1,9 +1,9 @@
-"""The games of files, one after the other or piece by piece in several processes.
+"""Reads the games of files, sequentially or piece by piece in several processes.
 
-A piece begins and ends in the middle of a game. Whoever reads it leaves its head, up to the first place
-where a game begins for certain, and its unfinished end; `Seam` joins the end of one piece to the head of
-the next. So the games, their numbers and offsets are the same however a file is cut. A piece that cannot
-be decompressed costs the game it breaks off in and what was in the rest of the piece.
+A piece usually begins and ends in the middle of a game. Its reader does not handle the head, up to the first
+place where a game begins for certain, nor the unfinished end. `Seam` joins the end of one piece to the head
+of the next. The games, their numbers and offsets are therefore the same however a file is cut. If a piece
+cannot be decompressed, the game at that point and the rest of the piece are lost.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -20,23 +20,23 @@ from services.data.pgn.scanner import Keep, Scanner, beginning
 
 BATCH = 512
 BATCH_BYTES = 1 << 22
-"""Games that are handled at once, unless they are so long together."""
+"""Limits of a batch: it ends after `BATCH` games or this many bytes."""
 
-# Longer than what `beginning` looks for.
+# Longer than any match of `beginning`.
 _OVERLAP_BYTES = 16
 
 
 class Findings(Protocol):
-    """What was made of some games of a file."""
+    """The result of handling some games of a file."""
 
     games: int
-    """How many went by, handled or not; the reader counts them."""
+    """The number of games read, handled or not. The reader sets it."""
 
     def rebase(self, *, games: int, size: int) -> None:
-        """Counts as if so many games and bytes had come before."""
+        """Shifts numbers and offsets, as if this many games and bytes had come before."""
 
     def merge(self, later: Self, /) -> None:
-        """Adds what was made of the games after them."""
+        """Adds the result of later games."""
 
 
 F = TypeVar("F", bound=Findings)
@@ -44,23 +44,23 @@ F_co = TypeVar("F_co", bound=Findings, covariant=True)
 
 
 class Handler(Protocol[F_co]):
-    """What is to be made of the games of a file; sent to other processes."""
+    """Chooses and handles the games of a file. It is sent to other processes, so it must be picklable."""
 
     @property
     def keep(self) -> Keep | None:
-        """Which games are looked at, by their first bytes; None is all of them."""
+        """Chooses games by their first bytes; None keeps all games."""
 
     def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, F_co]:
-        """The games worth handling; returns what there is to say of the others."""
+        """Yields the games to handle. Returns the findings about the others."""
 
     def handle(self, games: Sequence[RawGame]) -> F_co:
-        """What some games give."""
+        """Returns the findings about some games."""
 
 
 def read_raw_games(location: str | Path, watch: Watch | None = None) -> Iterator[RawGame]:
-    """The games of a file, in order. `watch` sees the bytes as they are stored.
+    """The games of a file, in order. `watch` is called with the stored bytes.
 
-    Damage gives what could be read, then one `RawGame` with the defect `DAMAGED_FILE`.
+    At damage, yields what could be read, then one `RawGame` with the defect `DAMAGED_FILE`.
 
     Raises:
         SetupError: the file cannot be read.
@@ -75,10 +75,11 @@ def handle_file(
     watch: Watch | None = None,
     measure: Callable[[int], None] | None = None,
 ) -> Iterator[F]:
-    """What becomes of the games of a file, in order and bit by bit; the pieces are shared out.
+    """Yields the findings about the games of a file, in order and in portions. Workers share the pieces.
 
-    A file of one piece is read here, and only the games that are chosen go to the workers. `watch` sees its
-    bytes; those of a file of several pieces pass elsewhere, and `measure` is told the plain size of each.
+    A file of one piece is read in this process, and only the chosen games go to the workers. `watch` is
+    called with its stored bytes. A file of several pieces is read by the workers: then `watch` is not called,
+    and `measure` is called with the plain size of each piece.
 
     Raises:
         SetupError: the file cannot be read.
@@ -101,7 +102,7 @@ def handle_file(
 
 @dataclass(frozen=True, slots=True)
 class Portion(Generic[F]):
-    """What came of a piece: `begun` if a game begins in it for certain, before which there is the head."""
+    """The result of reading one piece. If `begun` is false, no game certainly begins in it: all is head."""
 
     size: int
     head: bytes
@@ -121,7 +122,7 @@ class Seam(Generic[F]):
         self._size = 0
 
     def join(self, portion: Portion[F]) -> Iterator[F]:
-        """What the games up to the end of the portion gave, in order."""
+        """The findings about the games up to the end of the portion, in order."""
         scanner = self._scanner
         between = list(scanner.feed(portion.head))
         if portion.begun:
@@ -137,7 +138,7 @@ class Seam(Generic[F]):
         self._size += portion.size
 
     def finish(self) -> Iterator[F]:
-        """What the games after the last certain beginning gave."""
+        """The findings about the games that remain after the last portion."""
         yield self._between(list(self._scanner.finish()))
 
     def _between(self, games: Sequence[RawGame]) -> F:
@@ -148,7 +149,7 @@ class Seam(Generic[F]):
 
 
 class _Chosen(Generic[F]):
-    """Chosen games in batches; when they are through, `rest` tells of the others."""
+    """Iterates over the chosen games in batches. Afterwards, `rest` holds the findings about the others."""
 
     rest: F
 
@@ -197,7 +198,7 @@ def _read_piece(handler: Handler[F], piece: Piece) -> Portion[F]:
 
 
 class _PieceReader:
-    """The games that begin in a piece, but for the last, which may end in another."""
+    """Iterates over the games that begin in a piece, except the last, which may end in the next piece."""
 
     def __init__(self, piece: Piece, keep: Keep | None) -> None:
         self.size = 0

@@ -1,4 +1,4 @@
-"""The error of files that give nothing: which they are, what was skipped in them, what was left out."""
+"""The error for files without any game to sample."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -15,7 +15,7 @@ def nothing_to_sample(
     *,
     rejected: Mapping[str, int] = MappingProxyType({}),
 ) -> SetupError:
-    """The error that names the files, what was skipped in them, and how many games each filter rejected."""
+    """Returns an error that names the files, the skipped games and how many games each filter rejected."""
     paths = ", ".join(repr(source.path) for source in sources)
     reasons = "; ".join(str(game) for game in skipped[:3]) or "no position to give"
     passed = ", ".join(f"{count} by {name}" for name, count in sorted(rejected.items()))

@@ -1,4 +1,4 @@
-"""Names of files of games to the files: a folder, a pattern, a URL or standard input are such names."""
+"""Finds the files of games that a name stands for: a file, folder, pattern, URL or standard input."""
 
 import glob
 from collections.abc import Iterable
@@ -10,17 +10,17 @@ from services.data.pgn.files import STANDARD_INPUT
 from services.data.store.storage import open_folder
 
 SUFFIXES = (".pgn", ".pgn.zst", ".pgn.gz", ".pgn.bz2")
-"""What a folder is searched for."""
+"""The files that a folder is searched for."""
 
 
 def find_sources(names: Iterable[str | Path]) -> list[str]:
-    """The files that some names stand for, sorted within each name, none twice.
+    """The files that the names stand for, sorted within each name and without duplicates.
 
-    A folder gives the PGN files in it and below; `*`, `?` and `[...]` make a pattern, on a disk or at the end
-    of a URL; `-` is standard input.
+    A folder stands for the PGN files in it and its subfolders. A name with `*`, `?` or `[...]` is a pattern;
+    in a URL, only the end may be one. `-` is standard input.
 
     Raises:
-        SetupError: a name stands for no file.
+            SetupError: no file matches a name.
     """
     found = dict.fromkeys(file for name in names for file in _files_of(str(name).strip()))
     return list(found)

@@ -1,11 +1,11 @@
-"""Lines to the bytes of one game at a time, so that a broken game cannot swallow its neighbours.
+"""Splits lines into games, such that a broken game cannot affect its neighbours.
 
-Games are cut apart before anything parses them: an unclosed comment ends with its game, a blank line
-inside the moves does not end it. Knows nothing of chess rules: `services.data.pgn.games` reads the text.
-What cannot be read becomes a `RawGame` with a defect, in its place among the others.
+Games are separated before they are parsed: an unclosed comment ends with its game, and a blank line inside
+the moves does not end the game. Chess rules are not used: `services.data.pgn.games` reads the text.
+Whatever cannot be read becomes a `RawGame` with a defect, in its place among the others.
 
-This is the careful reader, a line at a time; `services.data.pgn.scanner` is the fast one and comes here
-with whatever does not look like every other game.
+This is the slow reader, a line at a time. `services.data.pgn.scanner` is fast and uses it for games that
+do not have the usual layout.
 """
 
 import re
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 from services.data.pgn.rawgame import MAX_GAME_BYTES, Defect, RawGame
 
-# A tag pair at the start of a line; `[%clk` of a broken comment is none.
+# A tag pair at the start of a line. `[%clk`, from a broken comment, is none.
 _TAG = re.compile(rb'\[([A-Za-z0-9][A-Za-z0-9_+#=:-]*)\s+"')
 _COMMENT = re.compile(rb"\{[^}]*\}")
-# What opens or closes a comment, and what stands between.
+# The characters that open or close a comment, and the text between them.
 _COMMENT_PART = re.compile(rb"[;{}]|[^;{}]+")
 _LETTER = re.compile(rb"[A-Za-z]")
-# Movetext that can only be the beginning of a game: White's first move.
+# Movetext that can only begin a game: White's first move.
 _FIRST_MOVE = re.compile(rb"\s*1\s*\.(?!\.)")
 _RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -28,7 +28,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class Splitter:
     """Decides line by line where one game ends and the next begins.
 
-    `number` and `offset` are those of the first game it will give.
+    `number` and `offset` are those of the first game that it returns.
     """
 
     def __init__(self, *, number: int = 1, offset: int = 0) -> None:
@@ -40,11 +40,11 @@ class Splitter:
         self._lines: list[bytes] = []
         self._start = self._read
         self._size = 0
-        self._tags: dict[bytes, None] = {}  # a set that remembers its first
+        self._tags: dict[bytes, None] = {}  # used as an ordered set
         self._has_moves = self._in_comment = self._ended = self._blank = False
 
     def feed(self, line: bytes) -> RawGame | None:
-        """Takes one line with its end; the game before it, if the line begins another."""
+        """Takes one line with its end. Returns the previous game if the line begins another, else None."""
         size = len(line)
         line = line.rstrip(b"\r\n").removeprefix(_BYTE_ORDER_MARK)
         game = None
@@ -58,7 +58,7 @@ class Splitter:
         return game
 
     def finish(self) -> RawGame | None:
-        """The game gathered so far."""
+        """Returns the game read so far, or None if there is none."""
         if not self._lines:
             return None
         data = b"\n".join(self._lines) + b"\n"
@@ -72,7 +72,7 @@ class Splitter:
         return game
 
     def abandon(self, detail: str) -> Iterator[RawGame]:
-        """The game gathered so far if its result was read, then the one nobody can trust to be whole."""
+        """Yields the game read so far if its result was read, then one with the defect `DAMAGED_FILE`."""
         whole = self.finish() if self._ended else None
         if whole:
             yield whole
@@ -81,7 +81,7 @@ class Splitter:
         self._next_number = broken.number + 1
 
     def rebase(self, *, games: int, size: int) -> None:
-        """Counts as if so many games and bytes had come before."""
+        """Shifts numbers and offsets, as if this many games and bytes had come before."""
         self._next_number += games
         self._read += size
         self._start += size
@@ -94,7 +94,7 @@ class Splitter:
         return self._ended or (self._has_moves and self._blank and _FIRST_MOVE.match(line) is not None)
 
     def _begins_tags(self, name: bytes) -> bool:
-        """Whether a tag opens another game. One that is merely written twice does not."""
+        """Whether a tag begins another game. A tag that is merely repeated does not."""
         if self._has_moves or (self._blank and name == b"Event"):
             return True
         return name in self._tags and (self._blank or name == next(iter(self._tags)))
@@ -115,7 +115,7 @@ class Splitter:
         self._ended = self._has_moves and not self._in_comment and moves.endswith(_RESULTS)
 
     def _outside_comments(self, line: bytes) -> bytes:
-        """What of the line is no comment; remembers whether one is left open."""
+        """The parts of the line that are no comment. Remembers whether a comment is left open."""
         if not self._in_comment and b";" not in line:
             moves = _COMMENT.sub(b"", line)
             if b"{" not in moves:

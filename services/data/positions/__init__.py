@@ -1,1 +1,1 @@
-"""Positions drawn from games or generated: orders, samples, recipes, counts."""
+"""Positions, drawn from games or generated: orders, samples, recipes and counts."""

@@ -1,9 +1,9 @@
-"""Every game of some files within reach by number, in bounded memory.
+"""Gives access to every game of some files by number, in bounded memory.
 
-A file with an index beside it (`rookery data index`) is read where its games are asked for, however large
-it is. Any other is read through once, front to back, and its text kept in a temporary file: that suits
-what fits on the disk uncompressed and is read in seconds. Games are parsed when they are asked for, and the
-last ones are kept.
+If a file has an index beside it (`rookery data index`), only the requested games are read, however large the
+file is. Any other file is read once from start to end, and its text is kept in a temporary file. This suits
+files that fit on the disk uncompressed and are read in seconds. Games are parsed on request, and recently
+used ones are cached.
 """
 
 import logging
@@ -23,17 +23,17 @@ from services.data.positions.shelf import Copied, Indexed, Shelf
 logger = logging.getLogger(__name__)
 
 _SOURCE_DIGITS = 8
-"""Of its SHA-256: what the ids of positions begin with."""
+"""The number of digits of a file's SHA-256 with which the ids of its positions begin."""
 
 GAMES_KEPT = 1 << 16
-"""Parsed games in memory, under a kilobyte each."""
+"""The most parsed games in memory, under a kilobyte each."""
 
 
 class Archive:
-    """The games of files, by number from 0. Thread-safe.
+    """The games of files, numbered from 0. Thread-safe.
 
     Raises:
-        SetupError: a file cannot be read, or its index is of another.
+            SetupError: a file cannot be read, or its index belongs to another file.
     """
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
@@ -61,11 +61,11 @@ class Archive:
         return self._first_of[-1]
 
     def members(self, split: Split) -> Sequence[int]:
-        """Numbers of the games of a split."""
+        """The numbers of the games of a split. The split `all` includes broken games."""
         return range(len(self)) if split == "all" else self._members[split]
 
     def game(self, number: int) -> Game | None:
-        """A game, or None when it is broken: then it is counted and named, once."""
+        """A game, or None if it is broken. Each broken game is counted and logged once."""
         game = self._parse(number)
         if isinstance(game, Game):
             return game
@@ -74,10 +74,10 @@ class Archive:
         return None
 
     def find(self, id: str) -> tuple[Game, str]:
-        """A game and its text, by its id, a hash of its moves, or by source and number: `8999067f:102`.
+        """A game and its text, by its id (a hash of its moves) or by source and number (`8999067f:102`).
 
         Raises:
-            NotFound: there is none, or it is broken.
+                NotFound: there is no such game, or it is broken.
         """
         number = self._numbered(id) if ":" in id else self._hashed(id)
         if number is None:
@@ -125,7 +125,7 @@ class Archive:
 
 
 class _Joined(Sequence[int]):
-    """The numbers of several shelves, one after the other."""
+    """The numbers of several shelves, concatenated."""
 
     def __init__(self, parts: Sequence[Sequence[int]], first_of: Sequence[int]) -> None:
         self._parts = parts
@@ -155,5 +155,5 @@ def _shelf(location: str) -> Shelf:
 
 
 def uci_moves(game: Game) -> list[str]:
-    """The moves of a game from its `start_fen`."""
+    """The moves of a game in UCI, from its `start_fen` on."""
     return [move.uci() for _, _, move in game.replay()]

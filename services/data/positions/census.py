@@ -1,7 +1,7 @@
-"""Games and positions counted by phase, rating, result, time control, and how many come twice.
+"""Counts games and positions by phase, rating, result and time control, and counts duplicates.
 
-Games are counted by their tags, which costs microseconds; a share of them is replayed for the phases.
-Memory does not grow with the files.
+Games are counted by their tags, which takes microseconds. A share of them is replayed to count phases.
+Memory use does not depend on the size of the files.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ _TICKETS = 1 << 32
 
 @dataclass(slots=True)
 class Census:
-    """Counts by name: of games, and of positions in them or by themselves."""
+    """Counts by name: of games, of positions in replayed games, and of positions from data sets."""
 
     games: int = 0
     replayed: int = 0
@@ -37,7 +37,7 @@ class Census:
     repeats: Repeats = field(default_factory=Repeats)
 
     def rebase(self, *, games: int, size: int) -> None:
-        """Nothing counted here depends on what came before."""
+        """Does nothing: no count depends on the games before."""
 
     def merge(self, later: Self, /) -> None:
         self.games += later.games
@@ -51,7 +51,7 @@ class Census:
         self.by.setdefault(name, Counter())[value] += times
 
     def summary(self) -> dict[str, Any]:
-        """Plain numbers, the most frequent first; ratings and plies in order."""
+        """The counts, most frequent first; ratings and plies in numerical order."""
         return {
             "games": self.games,
             "replayed": self.replayed,
@@ -63,17 +63,17 @@ class Census:
 
 @dataclass(frozen=True, slots=True)
 class GameCounter:
-    """Counts the games of the file at `location`; `replay` is the share whose moves are read."""
+    """Counts the games of the file at `location`. `replay` is the share of games whose moves are read."""
 
     location: str
     replay: float
 
     @property
     def keep(self) -> None:
-        """Every game is counted."""
+        """None: every game is counted."""
 
     def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Census]:
-        """The games to replay; counts all of them by their tags."""
+        """Yields the games to replay. Counts all games by their tags."""
         census, below = Census(), round(self.replay * _TICKETS)
         for raw in games:
             census.games += 1
@@ -88,7 +88,7 @@ class GameCounter:
         return census
 
     def handle(self, raws: Sequence[RawGame]) -> Census:
-        """The positions of some games by phase, and what only their moves show to be broken."""
+        """Counts the positions of some games by phase, and the defects that only the moves show."""
         census = Census()
         for played in read_games(raws, Source(self.location, 0, ""), chess960=True):
             if isinstance(played, SkippedGame):
@@ -103,7 +103,7 @@ class GameCounter:
 
 
 def count_positions(positions: Iterable[Position]) -> Census:
-    """A census of positions by themselves."""
+    """A census of positions without their games."""
     census = Census()
     for position in positions:
         census.positions += 1
@@ -131,7 +131,7 @@ def _count_facts(census: Census, facts: Facts) -> None:
 
 
 def _elo(white: int | None, black: int | None) -> str:
-    """The mean of both players, or the one that is known."""
+    """The mean rating of both players, or the only known one, as a label."""
     known = [elo for elo in (white, black) if elo is not None]
     return _bin(sum(known) // len(known), ELO_STEP) if known else "unknown"
 

@@ -1,7 +1,7 @@
-"""A set of positions on disk or in a bucket, and the manifest that says what it is.
+"""Writes a set of positions and its manifest to disk or a bucket.
 
-The same files, recipe, exams and versions give the same bytes, whatever the number of processes, the
-order of the games and the compression.
+The same files, recipe, exams and versions give the same bytes. The number of processes, the order of the
+games and their compression do not matter.
 """
 
 import json
@@ -36,14 +36,14 @@ def write_positions(
     form: str = "parquet",
     jobs: int = 1,
 ) -> dict[str, Any]:
-    """Writes `positions.parquet` (or `.jsonl`, `.jsonl.zst`) and `manifest.json` into a folder; the manifest.
+    """Writes `positions.parquet` (or `.jsonl`, `.jsonl.zst`) and `manifest.json`. Returns the manifest.
 
-    `sources` may be files, folders, patterns, URLs and `-`. No position that stands in a file of `exams` is
-    taken.
+    `sources` may be files, folders, patterns, URLs and `-`. Positions that occur in a file of `exams` are
+    left out.
 
     Raises:
-        SetupError: a file cannot be read, or the games have no position to give.
-        InvalidInput: an exam without positions, a form that nobody knows.
+            SetupError: a file cannot be read, or the games have no suitable position.
+            InvalidInput: an exam has no positions, or the form is unknown.
     """
     if form not in FORMS:
         raise InvalidInput(f"form {form!r}: choose from {', '.join(FORMS)}")
@@ -74,7 +74,7 @@ def _write_lines(folder: Folder, name: str, positions: Iterable[Position]) -> Wr
 
 
 FORMS = MappingProxyType({"parquet": _write_table, "jsonl": _write_lines, "jsonl.zst": _write_lines})
-"""What a set can be written as."""
+"""The file formats, by extension."""
 
 
 def _facts(drawing: Drawing) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _facts(drawing: Drawing) -> dict[str, Any]:
 
 
 def _name_of(location: str) -> str:
-    """A file without its folder, which is another on every machine."""
+    """The name of a file without its folder, which differs between machines."""
     return str(mask_setting(location)).rpartition("/")[2]
 
 

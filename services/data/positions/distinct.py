@@ -1,8 +1,8 @@
-"""When two positions are the same question, in 64 bits; and sets of such questions to keep away from.
+"""Keys of 64 bits that tell whether two positions are the same question, and sets of exam questions.
 
-Two positions are the same when their first four FEN fields are, seen from the mover: a mirrored board
-with colours swapped asks the same. Keys are hashes: among n positions two different ones share a key
-with a probability of n^2 / 2^65, one in a million for five million positions.
+Two positions are the same question if their first four FEN fields are equal, seen from the side to move: a
+mirrored board with swapped colours is the same question. Keys are hashes. Among n positions, two different
+ones share a key with a probability of n^2 / 2^65, which is one in a million for five million positions.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from services.data.pgn.pieces import plan
 from services.data.pgn.rawgame import decode
 
 _SIDES = str.maketrans("36", "63")
-# A FEN or the first four fields of an EPD, wherever it stands, and the moves of a puzzle after it.
+# A FEN or the first four fields of an EPD, anywhere in a line, and the moves of a puzzle after it.
 _FEN = re.compile(
     r"([1-8PNBRQKpnbrqk]{1,8}(?:/[1-8PNBRQKpnbrqk]{1,8}){7} [wb] (?:-|[KQkqA-Ha-h]{1,4}) (?:-|[a-h][36]))"
     r"(?: \d+ \d+)?(?:,((?:[a-h][1-8]){2}[qrbn]?(?: (?:[a-h][1-8]){2}[qrbn]?)*))?"
@@ -31,7 +31,7 @@ _FEN = re.compile(
 
 
 def question(fen: str) -> str:
-    """The four fields seen from the mover, of a FEN as python-chess spells it.
+    """The first four fields, seen from the side to move, of a FEN as python-chess writes it.
 
     >>> question("4k3/4p3/8/8/8/8/8/4K3 b - - 0 1")
     '4k3/8/8/8/8/8/4P3/4K3 w - -'
@@ -44,12 +44,12 @@ def question(fen: str) -> str:
 
 
 def key_of(fen: str) -> int:
-    """64 bits for the question of a position."""
+    """The 64-bit key of a position's question."""
     return int.from_bytes(hashlib.blake2b(question(fen).encode(), digest_size=8).digest(), "little")
 
 
 class Questions:
-    """A set of keys, eight bytes each. Equal sets are equal."""
+    """A set of keys, at eight bytes each. Two sets with the same keys compare equal."""
 
     def __init__(self, keys: Iterable[int] = ()) -> None:
         self._keys: NDArray[np.uint64] = np.unique(np.array(array("Q", keys), dtype=np.uint64))
@@ -66,7 +66,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """A file of positions that are asked in an evaluation."""
+    """A file whose positions an evaluation asks."""
 
     path: str
     sha256: str
@@ -78,11 +78,11 @@ class Exam:
 
 
 def read_exams(locations: Sequence[str]) -> tuple[Questions, list[Exam]]:
-    """Every position that stands in some texts: FEN, EPD, JSON lines, PGN tags, puzzles with their moves.
+    """Every position in some text files: FEN, EPD, JSON lines, PGN tags, puzzles with their moves.
 
     Raises:
         SetupError: a file cannot be read.
-        InvalidInput: there is no position in it.
+            InvalidInput: a file contains no position.
     """
     keys = array("Q")
     exams = []
@@ -96,7 +96,7 @@ def read_exams(locations: Sequence[str]) -> tuple[Questions, list[Exam]]:
 
 
 def _positions(line: str) -> Iterator[str]:
-    """What is no position, and moves that cannot be made, give nothing."""
+    """The positions in a line. Invalid positions and illegal moves are ignored."""
     for fen, moves in _FEN.findall(line):
         with suppress(ValueError):
             board = chess.Board(f"{fen} 0 1")

@@ -1,7 +1,7 @@
-"""One pass over files of games, and the positions that a recipe takes from them.
+"""Draws the positions of a recipe in one pass over files of games.
 
-Memory is a piece of a file for each process and 32 bytes for each position wanted that is there,
-whatever the files.
+Memory use is a piece of a file for each process, and 32 bytes for each wanted position that exists. It does
+not depend on the size of the files.
 """
 
 import marshal
@@ -27,17 +27,17 @@ from services.data.positions.sieve import Sieve, Sifted
 from services.data.progress import Progress
 
 _SPARE = 64
-"""Kept beyond what is wanted of a phase: one position may belong to different phases in different games."""
+"""Extra positions kept per phase, because a position may have different phases in different games."""
 
 
 class Drawing:
-    """What a recipe takes from some files, but for the positions `asked` elsewhere."""
+    """Draws the positions of a recipe from some files, without those in `asked`."""
 
     def __init__(self, locations: Sequence[str], recipe: PositionRecipe, asked: Questions) -> None:
         self.found = Sifted()
         self.sources: list[Source] = []
         self.counts: Counter[str] = Counter()
-        """Candidates, those that an exam asks, and positions taken, by phase."""
+        """The numbers of candidates, of candidates in exams, and of positions taken in each phase."""
         self._locations = locations
         self._recipe = recipe
         self._asked = asked
@@ -54,16 +54,16 @@ class Drawing:
             reservoir.close()
 
     def run(self, *, jobs: int) -> None:
-        """Reads the files.
+        """Reads the files and keeps the best-ranked candidates.
 
         Raises:
-            SetupError: one cannot be read, or there is no position to be had.
+                SetupError: a file cannot be read, or no game has a suitable position.
         """
         with Progress() as progress, Workers(jobs) as workers, ThreadPoolExecutor(1) as aside:
             for number, location in enumerate(self._locations):
                 progress.begin(f"read {location.rpartition('/')[2]}", unit="games")
                 fingerprint = Fingerprint(location)
-                # The bytes of several pieces pass through other processes: they are hashed meanwhile.
+                # Other processes read a file of several pieces, so it is hashed separately meanwhile.
                 hashing = aside.submit(identify, location) if len(plan(location)) > 1 else None
                 sieve = Sieve(self._recipe, location)
                 for found in handle_file(location, sieve, workers, fingerprint.update):
@@ -76,7 +76,7 @@ class Drawing:
             )
 
     def positions(self) -> Iterator[Position]:
-        """The positions taken, in a shuffled order."""
+        """Yields the positions taken, in shuffled order."""
         for phase, index in self._order():
             record = marshal.loads(self._kept[phase].text(index))  # noqa: S302 - written by `_record`
             number, game, fen, ply, game_id, last_moves, *elos = record
@@ -85,7 +85,7 @@ class Drawing:
             yield Position(f"{source}:{game}:{ply}", fen, ply, phase, game_id, last_moves, *elos)
 
     def _take(self, number: int, found: Sifted) -> None:
-        """Adds what a part of file `number` gave."""
+        """Adds the findings of a part of file `number`."""
         seed = self._recipe.seed
         for candidate in found.candidates:
             position = candidate.position
@@ -102,7 +102,7 @@ class Drawing:
         self.found.merge(found)
 
     def _order(self) -> Iterator[tuple[Phase, int]]:
-        """Phase and place of each position taken, shuffled; none is taken in two phases."""
+        """Phase and index of each position taken, shuffled. No position is taken in two phases."""
         ranks: NDArray[np.uint64] = np.empty(0, np.uint64)
         places: NDArray[np.int64] = np.empty(0, np.int64)
         phases: NDArray[np.int64] = np.empty(0, np.int64)
@@ -112,7 +112,7 @@ class Drawing:
             ranks = np.concatenate((ranks, settled[new]))
             places = np.concatenate((places, new))
             phases = np.concatenate((phases, np.full(len(new), code)))
-        # The low bits of a rank decided nothing yet.
+        # Shuffle by the low bits of the ranks, which have not decided anything yet.
         order = np.argsort(ranks * np.uint64(0x9E3779B97F4A7C15) << np.uint64(20), kind="stable")
         names = list(Phase)
         for index in order.tolist():

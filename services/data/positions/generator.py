@@ -1,11 +1,11 @@
-"""Positions without games: openings by name, middlegames and endgames by seeded walks from them.
+"""Generates positions without games: openings from a list, and seeded random walks from them.
 
-After RookWorld's recipe: a fifth openings, three fifths middlegames after 8 to 20 moves of each side that
-favour the centre and development, a fifth endgames with fewer than 14 men. Every position was reached by
-legal moves and has at least one. Position number i depends on the seed and i alone.
+The recipe is RookWorld's: a fifth openings; three fifths middlegames, after 8 to 20 moves of each side that
+favour the centre and development; a fifth endgames with fewer than 14 men. Every position is reached by
+legal moves and has at least one. Position number i depends only on the seed and i.
 
-The walks know no evaluation. They prefer moves that do not leave the moved piece to be taken for less,
-or most positions would be decided before anyone is asked.
+The walks use no engine. They prefer moves after which the moved piece cannot be captured at a loss, because
+otherwise one side would already be winning in most positions.
 """
 
 import hashlib
@@ -24,16 +24,16 @@ from services.data.positions.openings import OPENINGS, play
 from services.data.positions.sampler import Shares
 
 ENDGAME_MEN = 14
-"""An endgame has fewer, kings and pawns included."""
+"""An endgame has fewer men than this, kings and pawns included."""
 
 WALK_MOVES = (8, 20)
-"""Moves of each side between an opening and its middlegame."""
+"""The range of moves of each side between an opening and its middlegame."""
 
 CENTRE = 2.0
 DEVELOPMENT = 1.5
 CAPTURE = 3.0
 BLUNDER = 0.05
-"""Weights of a move; those that apply are multiplied. `CAPTURE` counts on the way to an endgame only."""
+"""Weights of a move. Those that apply are multiplied. `CAPTURE` applies only on the way to an endgame."""
 
 _VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9, chess.KING: 100}
 _CENTRE = chess.SquareSet(chess.BB_CENTER)
@@ -54,9 +54,9 @@ class Generator:
         """Position number `number`.
 
         Raises:
-            SetupError: the openings lead to nothing of its phase.
+                SetupError: no walk from the openings led to a position of its phase.
         """
-        # Only `random()` is promised to stay the same in every version of Python.
+        # Python only guarantees that `random()` stays the same in every version.
         rng = random.Random(f"{self.seed}:{number}")
         phase = self._phase(rng)
         for _ in range(_TRIES):
@@ -66,13 +66,13 @@ class Generator:
         raise SetupError(f"no {phase} in {_TRIES} walks from {len(self.openings)} openings")
 
     def positions(self, *, start: int = 0) -> Iterator[Position]:
-        """All of them, from `start` on."""
+        """All positions from number `start` on; endless."""
         return map(self.position, count(start))
 
     def distinct(self, *, start: int = 0, patience: int = 2000) -> Iterator[Position]:
-        """Those whose question none before has asked, mirrored ones included.
+        """The positions from `start` on without repeated questions, mirrored ones included.
 
-        Ends when more than `patience` in a row are old: there are hardly any more.
+        Ends after more than `patience` repeated positions in a row.
         """
         seen: set[str] = set()
         last_new = start
@@ -95,7 +95,7 @@ class Generator:
         return Phase.ENDGAME
 
     def _walked(self, phase: Phase, rng: random.Random) -> chess.Board | None:
-        """A board of that phase, or None when the walk ended elsewhere."""
+        """A board of that phase, or None if the walk ended in another phase or the game is over."""
         board = play(self.openings[_below(len(self.openings), rng)])
         if phase is Phase.OPENING:
             _walk(board, _below(5, rng), rng)
@@ -117,7 +117,7 @@ def _walk(board: chess.Board, plies: int, rng: random.Random) -> None:
 
 
 def _trade(board: chess.Board, rng: random.Random) -> None:
-    """Walks until an endgame is there, and a few moves into it."""
+    """Walks until an endgame is reached, and a few moves further."""
     while board.occupied.bit_count() >= ENDGAME_MEN or phase_of(board) is not Phase.ENDGAME:
         if board.ply() > _MAX_PLIES or not _step(board, rng, capture=CAPTURE):
             return
@@ -125,7 +125,7 @@ def _trade(board: chess.Board, rng: random.Random) -> None:
 
 
 def _step(board: chess.Board, rng: random.Random, *, capture: float) -> bool:
-    """Plays a move by its weight, if there is one."""
+    """Plays a random legal move, drawn by weight, and returns whether there was one."""
     moves = list(board.legal_moves)
     weights = [_weight(board, move, capture) for move in moves]
     point = rng.random() * sum(weights)
@@ -153,7 +153,7 @@ def _develops(board: chess.Board, move: chess.Move) -> bool:
 
 
 def _hangs(board: chess.Board, move: chess.Move) -> bool:
-    """Whether the piece that moves could be taken for less than it is worth, by a rough count."""
+    """Whether the moved piece could be captured at a loss, by a rough count."""
     attackers = board.attackers(not board.turn, move.to_square)
     if not attackers:
         return False

@@ -1,6 +1,6 @@
-"""Openings to start a position from: a short list of the best-known, or a table of the Lichess kind.
+"""Openings from which positions are generated: a short list of well-known ones, or a table as from Lichess.
 
-Moves only: what they are worth, and what follows them, is not known here.
+An opening is only a list of moves, without evaluation.
 """
 
 import csv
@@ -77,14 +77,14 @@ OPENINGS = (
     "b3 e5 Bb2 Nc6 e3 d5 Bb5 Bd6",
     "f4 d5 Nf3 g6 e3 Bg7 Be2 Nf6",
 )
-"""Moves in SAN, from the initial position itself to some eight moves of theory."""
+"""Moves in SAN: from none at all (the initial position) to about eight moves of theory."""
 
 
 def read_openings(path: Path) -> tuple[str, ...]:
-    """The openings of a table as Lichess publishes them: tab-separated, with a column `pgn`.
+    """The openings of a table as Lichess publishes it: tab-separated, with a column `pgn`.
 
     Raises:
-        InvalidInput: there is no such column, or a line of moves cannot be played.
+            InvalidInput: the column is missing, or a line has an illegal move.
     """
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t")
@@ -108,17 +108,17 @@ def _replayed(opening: str) -> chess.Board:
 
 
 def play(opening: str) -> chess.Board:
-    """A board on which `opening` has been played.
+    """The board after `opening`.
 
     >>> play("e4 e5").fen()
     'rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2'
 
     Raises:
-        InvalidInput: it cannot be.
+            InvalidInput: a move is illegal.
     """
     return _replayed(opening).copy()
 
 
 def _moves_of(pgn: str) -> str:
-    """`1. e4 e5` as `e4 e5`."""
+    """Removes move numbers: `1. e4 e5` becomes `e4 e5`."""
     return " ".join(word for word in pgn.split() if not word.endswith("."))

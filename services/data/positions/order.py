@@ -1,7 +1,7 @@
-"""The endless order of positions that a seed stands for: position number i, the same in every process.
+"""The endless order of positions for a seed. Position number i is the same in every process.
 
-HTTP, gRPC and the feed all number positions this way, so a reader can stop anywhere and resume
-elsewhere. Each number has its own random generator: nothing depends on what was drawn before.
+HTTP, gRPC and the feed all number positions this way, so a client can stop anywhere and resume with another
+of them. Each number has its own random generator, so nothing depends on what was drawn before.
 """
 
 import random
@@ -17,17 +17,17 @@ from services.data.positions.archive import Archive
 from services.data.positions.sampler import Shares
 
 _GAMES_TRIED = 50
-"""Games looked at for a ply of the phase that was drawn, before any phase will do."""
+"""Games searched for a ply of the drawn phase. After that, a ply of any phase is taken."""
 
 _BARREN_NUMBERS = 2000
-"""So many numbers in a row without a new position: there are hardly any more."""
+"""`distinct` ends after this many numbers in a row without a new position."""
 
 
 class Order:
     """Numbered positions of an archive. Thread-safe.
 
     Raises:
-        SetupError: the split holds nothing to sample; the message names the files and what was skipped.
+            SetupError: the split has nothing to sample; the message names the files and the skipped games.
     """
 
     def __init__(self, archive: Archive, *, shares: Shares, split: Split) -> None:
@@ -37,21 +37,21 @@ class Order:
         self._draw(0, 0, split)
 
     def position(self, number: int, *, seed: int, split: Split | None = None) -> Position:
-        """Position number `number` of a seed; `split` overrides the order's own.
+        """Position number `number` for a seed. `split` overrides the order's own.
 
-        A phase that the games hardly have gives way to the others.
+        If the drawn phase hardly occurs in the games, a position of another phase is returned.
 
         Raises:
-            SetupError: no game of the split has a position to give.
+                SetupError: no game of the split has a suitable position.
         """
         position = self._draw(number, seed, split or self.split)
         POSITIONS_SAMPLED.labels(position.phase.value).inc()
         return position
 
     def distinct(self, *, seed: int, split: Split | None = None) -> Iterator[Position]:
-        """Positions in order, without those that pose a question again; ends when there are no more.
+        """Positions in order, without repeated questions. Ends when there are hardly any new ones.
 
-        Two positions are the same when their first four FEN fields are, seen from the mover.
+        Two positions are the same if their first four FEN fields are equal, seen from the side to move.
         """
         seen: set[str] = set()
         last_new = 0
@@ -66,7 +66,7 @@ class Order:
                 return
 
     def _draw(self, number: int, seed: int, split: Split) -> Position:
-        # Only `random()` is promised to stay the same in every version of Python.
+        # Python only guarantees that `random()` stays the same in every version.
         rng = random.Random(f"{seed}:{number}")
         return self._of_phase(self._draw_phase(rng), rng, split) or self._of_any(rng, split)
 

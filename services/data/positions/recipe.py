@@ -1,4 +1,4 @@
-"""What decides a set of positions, beside the files it is drawn from."""
+"""The settings that determine a set of positions, besides the files it is drawn from."""
 
 from dataclasses import dataclass, field
 
@@ -12,22 +12,22 @@ _BITS = 64
 
 @dataclass(frozen=True, slots=True)
 class PositionRecipe:
-    """How many positions, of which games. The same files, recipe and versions give the same bytes."""
+    """How many positions to draw, and from which games. Same files, recipe and versions, same bytes."""
 
     count: int
     seed: int = 0
     games: float = 1.0
-    """Part of the games that is looked at; which ones depends on the seed and each game alone."""
+    """The share of games that is read. Whether a game is read depends only on the seed and the game."""
     per_game: int = 1
-    """Most positions of one phase from one game."""
+    """The most positions of one phase from one game."""
     split: Split = "train"
     shares: Shares = field(default_factory=Shares)
     filters: Filters = field(default_factory=Filters)
     ply_min: int = 0
-    """Half-moves before a position, at least."""
+    """The least number of half-moves before a position."""
     ply_max: int | None = None
     choices_min: int = 1
-    """Legal moves, at least; 2 leaves out positions that leave no choice."""
+    """The least number of legal moves; 2 leaves out positions with a forced move."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.per_game < 1 or self.choices_min < 1:
@@ -39,7 +39,7 @@ class PositionRecipe:
 
 
 def chance(seed: int, number: int) -> int:
-    """64 bits that a seed and a number stand for: for each seed a permutation of the numbers.
+    """A pseudo-random 64-bit number. For each seed, it is a permutation of the 64-bit numbers.
 
     The finalizer of SplitMix64 (Steele, Lea and Flood, 2014), after an odd step for the seed.
     """

@@ -1,20 +1,20 @@
-"""How many things come more than once, among any number of them, in bounded memory.
+"""Counts duplicates among any number of things, in bounded memory.
 
-Keys are 64-bit hashes. When too many are remembered, half of the key space is forgotten, and what is left
-stands for all: every copy of a thing has its key, so the share of copies stays true. Up to the limit
-the numbers are exact. (Adaptive sampling, after M. Wegman; Flajolet 1990.)
+Keys are 64-bit hashes. When too many are stored, those of half of the key space are dropped, and the rest is
+used as a sample. All copies of a thing have the same key, so the share of copies is estimated correctly. Up
+to the limit, the numbers are exact. (Adaptive sampling, after M. Wegman; Flajolet 1990.)
 """
 
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 LIMIT = 1 << 18
-"""Keys remembered, about 100 bytes each."""
+"""The most keys stored, about 100 bytes each."""
 
 
 @dataclass(slots=True)
 class Repeats:
-    """Counts keys; `level` is how often half of them was given up."""
+    """Counts keys. `level` is how often half of the key space was dropped."""
 
     limit: int = LIMIT
     level: int = 0
@@ -25,7 +25,7 @@ class Repeats:
         self._shrink()
 
     def merge(self, other: Self) -> None:
-        """Adds what another counted."""
+        """Adds the counts of another."""
         if other.level > self.level:
             self._raise(other.level)
         for key, times in other._seen.items():
@@ -37,7 +37,7 @@ class Repeats:
         return self.level == 0
 
     def summary(self) -> dict[str, Any]:
-        """Different things, and copies beyond the first of each; `exact` or estimated."""
+        """The number of distinct things and of further copies of them. `exact` is false for estimates."""
         distinct = len(self._seen)
         copies = sum(self._seen.values()) - distinct
         return {"distinct": distinct << self.level, "copies": copies << self.level, "exact": self.exact}

@@ -1,9 +1,9 @@
-"""The smallest of many records, each once, in memory that depends on how many are wanted alone.
+"""Keeps the smallest of many records, without duplicates. Memory depends only on how many are wanted.
 
-Records are ranked by a number that stands for what they are, so two of the same rank are the same thing:
-keeping the `size` smallest ranks of a stream draws `size` distinct things, each with the same chance,
-whatever their order and however often each comes (a bottom-k sketch). Texts wait in a temporary file; memory
-is 32 bytes for each record wanted, or fewer where there are not so many.
+The rank of a record is a hash of its content, so records of equal rank are the same thing. Keeping the
+`size` smallest ranks of a stream draws `size` distinct things, each with the same probability, whatever
+their order and however often each occurs (a bottom-k sketch). Texts are kept in a temporary file. Memory is
+32 bytes for each wanted record, or less if there are fewer records.
 """
 
 import os
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 _NO_LIMIT = 1 << 64
 _FIRST_ROOM = 1 << 12
 _SIZE_BYTES = 4
-_READ_BYTES = 512  # at once: a position with its game is shorter
+_READ_BYTES = 512  # usually one read: a position with its game is shorter
 
 
 class Reservoir:
-    """Keeps the `size` smallest ranks; of equal ones the first that came."""
+    """Keeps the `size` smallest ranks; of equal ranks, the first one added."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -31,11 +31,11 @@ class Reservoir:
         self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
 
     def wants(self, rank: int) -> bool:
-        """Whether a record of this rank may be kept."""
+        """Whether a record of this rank might be kept."""
         return rank < self._limit
 
     def add(self, rank: int, text: bytes) -> None:
-        """Takes a record in, if it is wanted."""
+        """Adds a record, if it is wanted."""
         if not self.wants(rank):
             return
         self._ranks[self._held] = rank
@@ -47,13 +47,13 @@ class Reservoir:
             self._make_room()
 
     def settle(self) -> NDArray[np.uint64]:
-        """The ranks kept, in order. Nothing can be added after it."""
+        """The ranks kept, in order. Nothing may be added afterwards."""
         self._prune()
         self._spool.flush()
         return self._ranks[: self._held]
 
     def text(self, index: int) -> bytes:
-        """The record of a rank, by its place among the settled ones."""
+        """The record of a rank, by its index in the result of `settle`."""
         place = int(self._places[index])
         start = os.pread(self._spool.fileno(), _READ_BYTES, place)
         end = _SIZE_BYTES + int.from_bytes(start[:_SIZE_BYTES], "little")
@@ -66,14 +66,14 @@ class Reservoir:
         self._spool.close()
 
     def _make_room(self) -> None:
-        """Twice as much, up to what is ever needed, where more than half is taken for good."""
+        """Doubles the arrays, up to twice `size`, if more than half of them is in use after pruning."""
         room = len(self._ranks)
         if 2 * self._held > room and room < 2 * self._size:
             room = min(2 * room, 2 * self._size)
             self._ranks, self._places = np.resize(self._ranks, room), np.resize(self._places, room)
 
     def _prune(self) -> None:
-        """`unique` sorts, and tells where each rank came first."""
+        """Keeps the smallest ranks. `unique` sorts, and returns where each rank occurs first."""
         ranks, first = np.unique(self._ranks[: self._held], return_index=True)
         self._held = min(self._size, len(ranks))
         self._ranks[: self._held] = ranks[: self._held]

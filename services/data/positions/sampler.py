@@ -1,6 +1,6 @@
-"""Which positions are drawn from which games: by phase, by seed, never a terminal one.
+"""Chooses the positions to draw from games, by phase and seed. Terminal positions are never drawn.
 
-`pick` chooses plies of games at hand without replacement. It knows nothing of files or transports.
+`pick` chooses plies of games in memory, without replacement.
 """
 
 import math
@@ -15,10 +15,10 @@ from services.data.pgn.games import Game
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Weight of each phase among the positions drawn; they need not add up to one.
+    """The weight of each phase among the positions drawn. The weights need not add up to one.
 
     Raises:
-        InvalidInput: a weight is negative or no number, or all of them are 0.
+            InvalidInput: a weight is negative or not finite, or all are 0.
     """
 
     opening: float = 0.2
@@ -31,7 +31,7 @@ class Shares:
             raise InvalidInput(f"shares {weights}: none may be negative, and one must be above 0")
 
     def of(self, phase: Phase) -> float:
-        """The part of all positions that belongs to a phase, in [0, 1]."""
+        """The share of a phase among all positions, in [0, 1]."""
         weights = {
             Phase.OPENING: self.opening,
             Phase.MIDDLEGAME: self.middlegame,
@@ -40,7 +40,7 @@ class Shares:
         return weights[phase] / sum(weights.values())
 
     def split(self, count: int) -> dict[Phase, int]:
-        """So many of each phase that there are `count`: rounded down, the rest by the largest remainders.
+        """Splits `count` among the phases: rounded down, then the rest by the largest remainders.
 
         >>> list(Shares().split(3).values())
         [1, 2, 0]
@@ -53,9 +53,9 @@ class Shares:
 
 
 def pick(games: Sequence[Game], *, count: int, seed: int, shares: Shares) -> list[list[int]]:
-    """For each game the plies drawn from it, in order; fewer than `count` when a phase runs out.
+    """For each game, the plies drawn from it, in order. Fewer than `count` in all if a phase runs out.
 
-    Every ply of a phase has the same chance, whatever game it is in.
+    Every ply of a phase is equally likely, whatever game it is in.
     """
     picked: list[list[int]] = [[] for _ in games]
     for phase, wanted in shares.split(count).items():
@@ -67,7 +67,7 @@ def pick(games: Sequence[Game], *, count: int, seed: int, shares: Shares) -> lis
 
 
 def _deal(chosen: Sequence[int], plies: Sequence[Sequence[int]], picked: Sequence[list[int]]) -> None:
-    """Sends each number of a run over all games back to the game and ply it stands for."""
+    """Maps numbers that count the plies of all games to their game and ply, and adds these to `picked`."""
     game = first = 0
     for number in chosen:
         while number >= first + len(plies[game]):

@@ -1,4 +1,4 @@
-"""The games of one file within reach by number: from its index, or from a copy of its text."""
+"""Gives access to the games of one file by number, with its index or from a copy of its text."""
 
 import os
 import re
@@ -18,31 +18,31 @@ _GAME_ID = re.compile(r"[0-9a-f]{16}")
 
 
 class Shelf(Protocol):
-    """Numbers count from 0. Thread-safe."""
+    """The games of one file, numbered from 0. Thread-safe."""
 
     @property
     def source(self) -> Source: ...
 
     @property
     def broken(self) -> Sequence[RawGame]:
-        """Games whose bytes alone show a defect, as far as they are known at the start."""
+        """The games known at the start to have a defect, from their bytes alone."""
 
     def __len__(self) -> int: ...
 
     def members(self, split: Split) -> Sequence[int]:
-        """Numbers of the games of a split."""
+        """The numbers of the games of a split."""
 
     def raw(self, number: int) -> RawGame:
-        """A game."""
+        """The game with a number."""
 
     def find(self, id: str) -> int | None:
-        """The number of a game with that id."""
+        """The number of a game with that id, or None."""
 
     def close(self) -> None: ...
 
 
 class Indexed:
-    """A file with an index: nothing of it is read before it is asked for."""
+    """A file with an index. Only the requested games are read."""
 
     def __init__(self, index: Index) -> None:
         self.source = index.about.source
@@ -66,7 +66,7 @@ class Indexed:
 
 
 class Copied:
-    """A file read through once; its text waits in an unnamed temporary file. 32 bytes a game in memory."""
+    """A file that is read once and kept as text in a temporary file. Takes 32 bytes of memory per game."""
 
     def __init__(self, location: str) -> None:
         self.broken: list[RawGame] = []

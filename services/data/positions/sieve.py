@@ -1,8 +1,8 @@
-"""From games in their raw form to candidates for a set of positions.
+"""Finds the candidates for a set of positions in raw games.
 
-`choose` looks at bytes and tags and passes over most games; `handle` reads the chosen ones and takes a few
-positions of each. What is random depends on the seed and on each game alone, so the outcome is the same
-for any order of the games and any number of processes.
+`choose` filters games by bytes and tags; `handle` reads the chosen ones and takes a few positions of each.
+Random choices depend only on the seed and the game, so the result is the same for any order of the games and
+any number of processes.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from services.data.positions.distinct import key_of
 from services.data.positions.recipe import PositionRecipe, chance
 
 SKIPPED_NAMED = 20
-"""Skipped games that a manifest names; the others are only counted."""
+"""The most skipped games that a manifest names; the others are only counted."""
 
 _WORD = 1 << 64
 _ONES = _WORD - 1
@@ -33,7 +33,7 @@ _ONES = _WORD - 1
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A position that may be taken: `key` says which question it poses, `number` which game it is from."""
+    """A position that may be taken. `key` identifies its question, `number` its game in the file."""
 
     key: int
     number: int
@@ -42,14 +42,14 @@ class Candidate:
 
 @dataclass(slots=True)
 class Sifted:
-    """What some games gave."""
+    """The findings about some games."""
 
     games: int = 0
     sound: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    """Games passed over by a filter, by its name."""
+    """How many games each filter rejected."""
     skipped: Counter[str] = field(default_factory=Counter)
-    """Games passed over for a defect, by its name."""
+    """How many games were skipped for each defect."""
     named: list[SkippedGame] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
 
@@ -73,9 +73,9 @@ class Sifted:
 
 
 class Part:
-    """Which games belong to the part of all games that is looked at, by its ticket.
+    """Chooses a share of all games by their tickets.
 
-    Multiply-shift hashing (Dietzfelbinger and others, 1997): for each seed another part.
+    Multiply-shift hashing (Dietzfelbinger and others, 1997) chooses different games for each seed.
     """
 
     def __init__(self, part: float, seed: int) -> None:
@@ -89,7 +89,7 @@ class Part:
 
 
 class Sieve:
-    """The candidates that a recipe finds in games of the file at `location`."""
+    """Finds the candidates of a recipe in games of the file at `location`."""
 
     def __init__(self, recipe: PositionRecipe, location: str) -> None:
         self._recipe = recipe
@@ -98,7 +98,7 @@ class Sieve:
         self.keep = Part(recipe.games, recipe.seed) if recipe.games < 1 else None
 
     def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Sifted]:
-        """The games that the filters pass; counts the others by filter."""
+        """Yields the games that pass the filters. Counts the others by filter."""
         rest = Sifted()
         for raw in games:
             reason = None if raw.defect else self._recipe.filters.rejects(read_facts(raw))
@@ -124,7 +124,7 @@ class Sieve:
         return found
 
     def _of_split(self, raws: Sequence[RawGame], found: Sifted) -> Sequence[RawGame]:
-        """Where most games are of the other split it is cheaper to ask before their moves are read."""
+        """For the split `heldout`, drops most games here, before their moves are read, to save time."""
         if self._recipe.split != "heldout":
             return raws
         members = [raw for raw in raws if raw.defect or in_split(raw.id, "heldout")]
@@ -143,17 +143,17 @@ class Sieve:
                 yield Candidate(key_of(fen), game.number, game.position_with(fen, ply))
 
     def _plies(self, phases: bytes, phase: int) -> Sequence[int]:
-        """The plies of a phase within the bounds."""
+        """The plies of a phase, between `ply_min` and `ply_max`."""
         first, last = self._recipe.ply_min, self._recipe.ply_max
         end = len(phases) if last is None else min(len(phases), last + 1)
         there, count = phases.find(phase, first, end), phases.count(phase, first, end)
-        if phases[there : there + count] == bytes([phase]) * count:  # as it is but for promotions
+        if phases[there : there + count] == bytes([phase]) * count:  # contiguous, except after promotions
             return range(there, there + count)
         return [ply for ply in range(first, end) if phases[ply] == phase]
 
 
 def _shuffled(plies: Sequence[int], luck: int) -> Iterator[int]:
-    """All of them, in an order that `luck` decides; most callers want the first."""
+    """Yields all plies in an order that `luck` determines. The first, often the only one used, is fast."""
     if plies:
         yield plies[luck * len(plies) // _WORD]
     rest = list(plies)

@@ -1,4 +1,4 @@
-"""Numbered positions for work that is done in parts, and the ones among them that nobody has asked yet."""
+"""Numbered positions for work that is done in parts, and the filter for new ones among them."""
 
 import random
 from collections.abc import Callable, Container, Iterator
@@ -12,17 +12,17 @@ from services.data.pgn.games import LAST_MOVES, phase_of
 from services.data.positions.distinct import Questions, key_of
 
 PART = 128
-"""Positions of a part."""
+"""The number of positions in a part."""
 
 BARREN_POSITIONS = 2000
-"""So many old positions in a row: there are hardly any new ones."""
+"""`fresh` ends after more than this many repeated positions in a row."""
 
 
 @dataclass(frozen=True)
 class Supply:
-    """Numbered positions; `size` is None where they never end. Portable ones can be made in any process.
+    """Numbered positions. `size` is None if they never end. Portable ones can be made in any process.
 
-    Those whose key is in `exams` are asked in an evaluation, and for nothing else.
+    Positions whose key is in `exams` are reserved for evaluations.
     """
 
     position: Callable[[int], Position]
@@ -31,16 +31,16 @@ class Supply:
     exams: Questions = field(default_factory=Questions)
 
     def part(self, number: int) -> range:
-        """The numbers of a part; empty beyond the end."""
+        """The position numbers of a part; empty beyond the end."""
         first, last = number * PART, (number + 1) * PART
         return range(first, last if self.size is None else min(last, self.size))
 
 
 def fresh(supply: Supply, *, done: Container[int], seen: set[int]) -> Iterator[tuple[int, Position]]:
-    """The positions of the parts that are not done, by number, no question twice and none of an exam.
+    """Yields the numbered positions of unfinished parts, without repeated questions or exam questions.
 
-    `seen` holds the keys of the questions that came before, and grows. Ends with the supply, or where
-    there are hardly any new ones.
+    `seen` contains the keys of earlier questions; new ones are added to it. Ends with the supply, or when
+    there are hardly any new positions.
     """
     old = 0
     for part in count():
@@ -63,8 +63,8 @@ def fresh(supply: Supply, *, done: Container[int], seen: set[int]) -> Iterator[t
 def strayed(position: Position, *, share: float, seed: int) -> Position:
     """The position after one to three random legal moves, in `share` of all cases.
 
-    So a model sees pieces left to be taken and mates left to be given, which good games hardly have. It
-    never ends the game. What is played depends on the seed and the position alone.
+    This shows a model hanging pieces and missed mates, which good games rarely have. The moves never end the
+    game. They depend only on the seed and the position.
     """
     rng = random.Random(f"{seed}:{position.id}:strayed")
     if rng.random() >= share:

@@ -1,1 +1,1 @@
-"""Where records are kept: local or s3, Parquet and JSON lines, with manifests."""
+"""Stores records on disk or S3, as Parquet and JSON lines, with manifests."""

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to Arrow columns and back: the type of a record is its schema, written nowhere else.
+"""Converts frozen dataclasses to Arrow rows and back. The schema is derived from the dataclass.
 
 `str`, `int`, `float`, `bool`, `bytes`, enums of strings, `Literal` of strings, `tuple[X, ...]`,
 `Mapping[str, X]`, `X | None` and other such dataclasses are understood; anything else is refused by name. A
@@ -17,7 +17,7 @@ import pyarrow as pa
 from rookery.trace import Completion, EngineStamp, PolicyVersion, TraceGroup
 
 _WIDTHS: Mapping[tuple[type, str], pa.DataType] = {
-    # As wide as on the wire: a token id is a uint32 there, a log-probability a float.
+    # The same widths as on the wire: uint32 for token ids, float for log-probabilities.
     (Completion, "token_ids"): pa.list_(pa.uint32()),
     (Completion, "logprobs"): pa.list_(pa.float32()),
     (TraceGroup, "prompt_token_ids"): pa.list_(pa.uint32()),
@@ -36,7 +36,7 @@ _PLAIN: Mapping[Any, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An Arrow type and the way of a value there and back; None where it passes as it is."""
+    """An Arrow type, and the functions that convert a value to it and back; None if none is needed."""
 
     type: pa.DataType
     nullable: bool = False
@@ -51,7 +51,7 @@ def columns_of(record: type) -> dict[str, Column]:
     """The columns of a dataclass, in the order of its fields.
 
     Raises:
-        TypeError: a field has a type that no column can hold.
+            TypeError: a field has a type that is not supported.
     """
     if record not in _KNOWN:
         _KNOWN[record] = _columns_of(record)
@@ -77,7 +77,7 @@ def schema_of(record: type) -> pa.Schema:
 
 
 def to_row(value: Any) -> dict[str, Any]:
-    """A record as Arrow takes it."""
+    """Converts a record to a row for Arrow."""
     row = {}
     for name, column in columns_of(type(value)).items():
         item = getattr(value, name)
@@ -86,7 +86,7 @@ def to_row(value: Any) -> dict[str, Any]:
 
 
 def from_row(record: type, row: Mapping[str, Any]) -> Any:
-    """A record from a row of a table that has at least the columns without a default."""
+    """Converts a row to a record. Only columns whose field has a default may be missing."""
     values = {}
     for name, column in columns_of(record).items():
         if name in row:

@@ -1,7 +1,7 @@
-"""What a file or folder is: its format, how much it holds, its first items, whether its manifest holds.
+"""Describes a file or folder: format, size, first items, and whether it agrees with its manifest.
 
-Told from the bytes, not from the name. Reads no further than it must: a Parquet file tells its rows in its
-last bytes, lines are counted only when asked for.
+The format is detected from the bytes, not from the name. No more is read than needed: the number of rows is
+in the last bytes of a Parquet file, and lines are counted only on request.
 """
 
 import codecs
@@ -26,14 +26,14 @@ from services.data.store.storage import Folder, open_file, open_folder
 from services.data.store.tables import describe, first_rows
 from services.data.traces.vault import Vault
 
-# A tag or a first move, after blank lines, comments, escaped lines and words in brackets that are no tag.
+# A tag or a first move, after any blank lines, comments, escaped lines and bracketed words that are no tag.
 _PGN = re.compile(rb'(?:\s|\xef\xbb\xbf|\{[^}]*\}|[;%][^\n]*+|\[[^\]"\n]*\])*+(?:\[[A-Za-z]\w*\s+"|1\s*\.)')
 _JSON = re.compile(rb'[\[{]\s*(?:["\[\]{}0-9-]|true|false|null|\Z)')
 _COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"BZh": "bzip2"}
 
 
 class Format(StrEnum):
-    """What a file is written in."""
+    """The format of a file or folder."""
 
     PARQUET = "parquet"
     JSONL = "jsonl"
@@ -46,7 +46,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A file beside what a manifest says of it."""
+    """The result of comparing a file with its manifest."""
 
     name: str
     holds: bool
@@ -55,7 +55,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was found."""
+    """The result of an inspection."""
 
     place: str
     format: Format
@@ -69,16 +69,16 @@ class Inspection:
         return all(check.holds for check in self.checks)
 
     def as_json(self) -> dict[str, Any]:
-        """For a machine."""
+        """The result as a JSON object."""
         return {**asdict(self), "format": self.format.value}
 
 
 def inspect(place: str, *, items: int = 3, count: bool = False) -> Inspection:
-    """Looks into a file, or a folder of a data set or of an archive; `count` counts the lines of text too.
+    """Inspects a file, or the folder of a data set or archive. `count` also counts the lines of text files.
 
     Raises:
-        SetupError: there is nothing, or it cannot be read.
-        InvalidInput: it is damaged.
+            SetupError: there is no such file or folder, or it cannot be read.
+            InvalidInput: the file is damaged.
     """
     folder = open_folder(place)
     names = folder.names()
@@ -89,7 +89,7 @@ def inspect(place: str, *, items: int = 3, count: bool = False) -> Inspection:
 
 
 def checks_of(folder: Folder, *, only: str | None = None) -> list[Check]:
-    """The files of a folder's manifest, or one of them, read again and compared."""
+    """Compares the files in a folder's manifest, or only the file `only`, with their SHA-256."""
     try:
         manifest = _manifest(folder)
     except InvalidInput as error:
@@ -100,7 +100,7 @@ def checks_of(folder: Folder, *, only: str | None = None) -> list[Check]:
 
 
 def _manifest(folder: Folder) -> Any:
-    """None where there is none."""
+    """The folder's manifest, or None if there is none."""
     try:
         text = folder.read_bytes(MANIFEST)
     except SetupError:
@@ -144,10 +144,10 @@ def _archive(vault: Vault) -> Inspection:
 
 
 def format_of(folder: Folder, name: str) -> Format:
-    """What a file is written in, by its first bytes.
+    """The format of a file, from its first bytes.
 
     Raises:
-        SetupError: it is not there or cannot be read.
+            SetupError: the file does not exist or cannot be read.
     """
     with folder.read(name) as file:
         if file.read(4) == b"PAR1":
@@ -194,7 +194,7 @@ def _parquet(
 
 
 def _schema(schema: pa.Schema) -> dict[str, str]:
-    """Every leaf by its path, as in `traces[].verdict.reward`."""
+    """The type of every leaf column by its path, such as `traces[].verdict.reward`."""
     return dict(leaf for column in schema for leaf in _leaves(column.name, column.type))
 
 
@@ -211,7 +211,7 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
 def _first(
     folder: Folder, name: str, form: Format, *, items: int, count: bool
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The first items of a text, and how many there are if that is known."""
+    """The first items of a text file, and how many there are, if known."""
     if form is Format.JSONL:
         values = read_lines(folder, name)
         first = list(islice(values, items))

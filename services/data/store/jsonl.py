@@ -1,4 +1,4 @@
-"""JSON objects, one a line, to a file in a folder and back; `.zst` compresses it."""
+"""Writes and reads files of JSON objects, one per line, compressed if the name ends in `.zst`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ _LEVEL = 6
 
 
 class Lines:
-    """A file being written, a line at a time."""
+    """A file that is being written line by line."""
 
     def __init__(self, draft: Draft, *, compress: bool) -> None:
         self.lines = 0
@@ -30,18 +30,18 @@ class Lines:
         self.lines += 1
 
     def end(self) -> None:
-        """Ends the compression."""
+        """Finishes the compressed stream."""
         if self._compressor:
             self._draft.write(self._compressor.flush())
 
     @property
     def written(self) -> Written:
-        """What the file is, once the block that wrote it has ended."""
+        """Name, size and hash of the file. Valid once the block that wrote it has ended."""
         return self._draft.written
 
 
 def position_value(position: Position) -> dict[str, Any]:
-    """A position as data sets and the service show it; what a run asks of it is the run's own."""
+    """A position as data sets and the service show it, without the task that a run assigns to it."""
     value = asdict(position)
     del value["task"], value["move"]
     return value
@@ -49,7 +49,7 @@ def position_value(position: Position) -> dict[str, Any]:
 
 @contextmanager
 def writing_lines(folder: Folder, name: str) -> Iterator[Lines]:
-    """A new file, there once the block ends; the same values give the same bytes."""
+    """Opens a new file, which exists once the block ends. The same values give the same bytes."""
     with folder.write(name) as draft:
         lines = Lines(draft, compress=name.endswith(".zst"))
         yield lines
@@ -57,7 +57,7 @@ def writing_lines(folder: Folder, name: str) -> Iterator[Lines]:
 
 
 def write_lines(folder: Folder, name: str, values: Iterable[Mapping[str, Any]]) -> Written:
-    """A whole file."""
+    """Writes a whole file."""
     with writing_lines(folder, name) as lines:
         for value in values:
             lines.add(value)
@@ -65,10 +65,10 @@ def write_lines(folder: Folder, name: str, values: Iterable[Mapping[str, Any]]) 
 
 
 def read_lines(folder: Folder, name: str) -> Iterator[Any]:
-    """The values of a file, compressed or not; empty lines are passed over.
+    """The values of a file, compressed or not. Empty lines are skipped.
 
     Raises:
-        InvalidInput: a line is no JSON.
+            InvalidInput: a line is not JSON.
     """
     for number, line in enumerate(lines_of(folder, name), start=1):
         if not line.strip():
@@ -80,7 +80,7 @@ def read_lines(folder: Folder, name: str) -> Iterator[Any]:
 
 
 def lines_of(folder: Folder, name: str) -> Iterator[bytes]:
-    """The lines of a text, without their ends."""
+    """The lines of a text file, without line ends."""
     tail = b""
     with folder.read(name) as file:
         for block in plain(chunks_of(file, BLOCK_BYTES)):

@@ -1,7 +1,7 @@
-"""Every kind of record that the data service keeps in Parquet: its name, its dataclass, its version.
+"""Every kind of record that the data service stores in Parquet: its name, dataclass and version.
 
-The columns follow from the dataclasses (`services.data.store.columns`); `inspect` and the readers find a kind
-here by the name that stands in a file.
+The columns are derived from the dataclasses (`services.data.store.columns`). `inspect` and the readers look
+up a kind here by the name in a file's metadata.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from services.data.traces.rescore import Rescored
 
 @dataclass(frozen=True, slots=True)
 class ArchivedGroup(TraceGroup):
-    """A group as the archive keeps it: `entry` is its place in the stream, unique within the run."""
+    """A group as stored in the archive. `entry` is its id in the stream, unique within the run."""
 
     entry: str = ""
 
@@ -36,7 +36,7 @@ class ArchivedGroup(TraceGroup):
 POSITIONS = Kind("positions", Position)
 GROUPS = Kind("groups", TraceGroup, version=TRACE_VERSION, rows=32)
 ARCHIVED = Kind("groups", ArchivedGroup, version=TRACE_VERSION, rows=32)
-"""The same files with one column more: a reader of groups reads them too."""
+"""The same kind with one more column. A reader of groups can read these files, too."""
 
 PAIRS = Kind("pairs", Pair)
 RESCORED = Kind("rescored", Rescored)

@@ -1,4 +1,4 @@
-"""`manifest.json` beside a data set: what it was made of and with, and the SHA-256 of what came out."""
+"""`manifest.json` of a data set: its sources, settings and versions, and the SHA-256 of its files."""
 
 import json
 import platform
@@ -22,7 +22,7 @@ def write_manifest(
     terms: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Writes and returns it. `terms` decide the data set, `facts` were counted while it was made."""
+    """Writes and returns the manifest. `terms` determine the data set; `facts` are its statistics."""
     manifest = {
         "kind": kind,
         "outputs": [{"path": file.name, "size": file.size, "sha256": file.sha256} for file in written],

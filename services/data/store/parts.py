@@ -1,9 +1,9 @@
-"""Long work in parts, each a file that is there or not: what was stopped goes on where it stopped.
+"""Stores long work in parts, each in a file of its own, so that interrupted work can be continued.
 
-    OUT/parts/terms.json          what the work was begun with
+        OUT/parts/terms.json          the terms of the work
     OUT/parts/000012.parquet      the records of part 12, with its counts
 
-Goes on only under the same terms; the parts go when the whole is written.
+Work is continued only under the same terms. The parts are deleted once the whole is written.
 """
 
 import json
@@ -21,10 +21,10 @@ _TERMS = f"{_FOLDER}/terms.json"
 
 
 class Parts(Generic[R]):
-    """The parts of one piece of work.
+    """The parts of one job.
 
     Raises:
-        SetupError: parts were made under other terms, which are named.
+            SetupError: existing parts were made under other terms; the message names the differences.
     """
 
     def __init__(self, folder: Folder, kind: Kind[R], *, terms: Mapping[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Parts(Generic[R]):
             folder.write_bytes(_TERMS, json.dumps(terms, indent=2, sort_keys=True).encode())
 
     def write(self, number: int, records: Iterable[R], *, counts: Mapping[str, int]) -> None:
-        """Ends part `number`."""
+        """Writes part `number`, which is then done."""
         notes = {name: str(count) for name, count in counts.items()}
         write_records(self._folder, _name_of(number), self._kind, records, notes=notes)
         self.done.add(number)
@@ -48,12 +48,12 @@ class Parts(Generic[R]):
         return read_records(self._folder, _name_of(number), self._kind)
 
     def counts(self, number: int) -> dict[str, int]:
-        """What was counted beside the records of part `number`."""
+        """The counts stored with part `number`."""
         notes = describe(self._folder, _name_of(number)).notes
         return {name: int(count) for name, count in notes.items()}
 
     def clear(self) -> None:
-        """Forgets the work; its terms last, so that a kill in between leaves parts that are still known."""
+        """Deletes the parts, then the terms, so that remaining parts have their terms if this is killed."""
         for number in sorted(self.done):
             self._folder.remove(_name_of(number))
         self._folder.remove(_TERMS)

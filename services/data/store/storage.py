@@ -1,8 +1,8 @@
-"""Folders on a disk or behind a URL (`s3://bucket/prefix`), whose files appear whole or not at all.
+"""Folders on disk or behind a URL (`s3://bucket/prefix`), with atomic writes of files.
 
-A file is written under a temporary name and moved (disk), or in parts that one last request joins
-(S3): a reader never sees half of it, and a writer that dies leaves nothing that bears the name. Reading and
-writing stream; what is inside the files is for others: `services.data.store.tables` knows Parquet.
+A file is written under a temporary name and then renamed (disk), or uploaded in parts that a last request
+joins (S3). A reader never sees an incomplete file, and a writer that dies leaves no file of that name. Reads
+and writes are streamed. Formats are handled elsewhere, such as Parquet in `services.data.store.tables`.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from typing import IO, Any
 from rookery.errors import RookeryError, SetupError, Unavailable
 
 PART_BYTES = 8 << 20
-"""Of a multipart upload: the most that a remote writer holds. S3 takes 10,000 parts, so files up to 80 GB."""
+"""Part size of a multipart upload, held in memory. S3 accepts 10,000 parts, so files of up to 80 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Written:
 
 
 class Draft:
-    """A file that does not exist yet; hashes what passes through, so that nothing is read again."""
+    """A file that is being written. It is hashed on the way, so that it need not be read again."""
 
     def __init__(self, name: str, file: IO[bytes], *, place: str) -> None:
         self.name = name
@@ -53,10 +53,10 @@ class Draft:
         return self._size
 
     def flush(self) -> None:
-        """Nothing is durable before the end."""
+        """Does nothing: nothing is durable before the end."""
 
     def close(self) -> None:
-        """Its folder closes it; a format's writer may believe it did."""
+        """Does nothing: the folder closes the file, even if a format's writer calls this."""
 
     def readable(self) -> bool:
         return False
@@ -69,7 +69,7 @@ class Draft:
 
     @property
     def written(self) -> Written:
-        """What the file is, once it is whole."""
+        """Name, size and hash of the file. Valid once it is complete."""
         return Written(self.name, self._size, self._digest.hexdigest())
 
 
@@ -81,54 +81,54 @@ class Folder(ABC):
     @abstractmethod
     @contextmanager
     def write(self, name: str) -> Iterator[Draft]:
-        """A new file, or another content of an old one: there when the block ends, not if it raises.
+        """Writes or replaces a file. It exists when the block ends, and is unchanged if the block raises.
 
         Raises:
-            SetupError: it cannot be written here.
+                SetupError: the file cannot be written here.
             Unavailable: the store does not answer.
         """
 
     @abstractmethod
     @contextmanager
     def read(self, name: str) -> Iterator[IO[bytes]]:
-        """The file, seekable.
+        """Opens a file for reading; it is seekable.
 
         Raises:
-            SetupError: there is none, or it cannot be read.
+                SetupError: the file does not exist or cannot be read.
             Unavailable: the store does not answer.
         """
 
     @abstractmethod
     def names(self, *, below: str = "", suffix: str = "") -> list[str]:
-        """Names of the whole files in the folder and its folders, sorted; `below` looks into one of these."""
+        """Sorted names of the complete files in this folder and below it, or only in the folder `below`."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Deletes a file, if there is one."""
+        """Deletes a file, if it exists."""
 
     def place(self, name: str) -> str:
-        """Where a file of this folder is."""
+        """The path or URL of a file of this folder."""
         return f"{self.url.rstrip('/')}/{name}"
 
     def write_bytes(self, name: str, data: bytes) -> Written:
-        """A small file at once."""
+        """Writes a small file."""
         with self.write(name) as draft:
             draft.write(data)
         return draft.written
 
     def read_bytes(self, name: str) -> bytes:
-        """A small file at once."""
+        """Reads a small file."""
         with self.read(name) as file:
             return file.read()
 
     def sha256(self, name: str) -> str:
-        """Of what the file holds now."""
+        """The SHA-256 of the file's present content."""
         with self.read(name) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 class Disk(Folder):
-    """A folder of this machine; made when the first file is written."""
+    """A folder on disk, created when the first file is written."""
 
     def __init__(self, path: Path) -> None:
         self.url = str(path)
@@ -164,7 +164,7 @@ class Disk(Folder):
         path = self._path / name
         with _faults(str(path), "remove"):
             path.unlink(missing_ok=True)
-        with suppress(OSError):  # not empty; buckets have no empty folders either
+        with suppress(OSError):  # fails if not empty; buckets have no empty folders either
             path.parent.rmdir()
 
     def names(self, *, below: str = "", suffix: str = "") -> list[str]:
@@ -176,7 +176,7 @@ class Disk(Folder):
 
 
 class Remote(Folder):
-    """A folder behind any URL that fsspec knows."""
+    """A folder behind any URL that fsspec supports."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -187,7 +187,7 @@ class Remote(Folder):
     def write(self, name: str) -> Iterator[Draft]:
         place = self.place(name)
         with _faults(place, "write"):
-            # Without autocommit closing sends the last part, and only `commit` makes them a file.
+            # Without autocommit, closing sends the last part, and only `commit` joins the parts to a file.
             file = self._files.open(f"{self._root}/{name}", "wb", autocommit=False, block_size=PART_BYTES)
         try:
             yield Draft(name, file, place=place)
@@ -195,10 +195,10 @@ class Remote(Folder):
                 file.close()
                 file.commit()
         except BaseException:
-            with suppress(RookeryError), _faults(place, "write"):  # what ended the write is told, not this
+            with suppress(RookeryError), _faults(place, "write"):  # report the first error
                 file.discard()
             with suppress(AttributeError):
-                file.closed = True  # else its finalizer would try to send what is left
+                file.closed = True  # or its finalizer would try to send the rest
             raise
 
     @contextmanager
@@ -216,16 +216,16 @@ class Remote(Folder):
         with _faults(self.url, "list"):
             found = self._files.find(f"{self._root}/{below}".rstrip("/"))
         prefix = f"{self._root}/"
-        # Of a file S3 says that it is below itself.
+        # S3 lists a file as if it were below itself.
         inside = (path.removeprefix(prefix) for path in found if path.startswith(prefix))
         return sorted(name for name in inside if name.endswith(suffix))
 
 
 def open_folder(url: str | Path) -> Folder:
-    """The folder at a path or URL; it need not exist yet.
+    """The folder at a path or URL. It need not exist yet.
 
     Raises:
-        SetupError: nobody here speaks that protocol.
+            SetupError: the protocol is not supported.
     """
     text = str(url)
     if text.startswith("file://"):
@@ -234,7 +234,7 @@ def open_folder(url: str | Path) -> Folder:
 
 
 def open_file(url: str | Path) -> tuple[Folder, str]:
-    """The folder of a file and its name in it."""
+    """The folder of a file, and its name in that folder."""
     folder, _, name = str(url).rpartition("/")
     return open_folder(folder or ("/" if str(url).startswith("/") else ".")), name
 
@@ -243,7 +243,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     import fsspec
 
     protocol = url.partition("://")[0]
-    # A cached listing would hide what another process wrote a second ago.
+    # A cached listing would miss files that another process has just written.
     options = {"use_listings_cache": False} if protocol == "s3" else {}
     try:
         files, root = fsspec.core.url_to_fs(url, **options)
@@ -257,7 +257,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def _faults(place: str, doing: str) -> Iterator[None]:
-    """The store's own errors as ours, with the place."""
+    """Converts the store's errors to `SetupError` or `Unavailable`, with the place."""
     try:
         yield
     except _MISPLACED as error:
@@ -267,11 +267,11 @@ def _faults(place: str, doing: str) -> Iterator[None]:
 
 
 _MISPLACED = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
-"""No matter how often it is tried again; a folder that is a file `exists`."""
+"""Errors that a retry cannot fix. `FileExistsError`: a folder of the path is a file."""
 
 
 def _away() -> tuple[type[Exception], ...]:
-    """S3 out of reach is no OSError; its library is imported only by those who use it."""
+    """Errors of an unreachable store. S3's are no OSError; its library is only imported if it is used."""
     botocore = sys.modules.get("botocore.exceptions")
     return (OSError, botocore.BotoCoreError) if botocore else (OSError,)
 

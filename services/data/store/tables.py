@@ -1,8 +1,7 @@
-"""Records to Parquet files and back, a row group at a time.
+"""Writes and reads Parquet files of records, a row group at a time.
 
-The file says what it holds: the kind of record and the version of its schema stand in its metadata, and a
-reader of another kind or version refuses it. Where files are is the business of
-`services.data.store.storage`.
+The metadata of a file name the kind of record and the version of its schema. A reader of another kind or
+version refuses the file. `services.data.store.storage` accesses the files.
 """
 
 import json
@@ -28,18 +27,18 @@ _KIND, _VERSION, _WRITER, _NOTES = b"rookery.kind", b"rookery.schema", b"rookery
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[R]):
-    """What the rows of a file are. `version` rises when a field is removed, or changes its meaning."""
+    """The kind of a file's rows. Raise `version` when a field is removed or its meaning changes."""
 
     name: str
     record: type[R]
     version: int = 1
     rows: int = 8192
-    """Of a row group: what a writer and a reader hold in memory."""
+    """Rows per row group, which writers and readers hold in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A Parquet file by its own words."""
+    """The description of a Parquet file, from its metadata."""
 
     kind: str
     version: str
@@ -51,7 +50,7 @@ class Description:
 
 
 class Table(Generic[R]):
-    """A file being written: takes records one at a time and holds a row group of them."""
+    """A file that is being written. It takes records one at a time and holds one row group in memory."""
 
     def __init__(self, writer: pq.ParquetWriter, kind: Kind[R], schema: pa.Schema, draft: Draft) -> None:
         self.rows = 0
@@ -69,11 +68,11 @@ class Table(Generic[R]):
 
     @property
     def written(self) -> Written:
-        """What the file is, once the block that wrote it has ended."""
+        """Name, size and hash of the file. Valid once the block that wrote it has ended."""
         return self._draft.written
 
     def flush(self) -> None:
-        """Ends the row group."""
+        """Writes the held records as a row group."""
         if self._held:
             batch = pa.RecordBatch.from_pylist(self._held, schema=self._schema)
             self._writer.write_batch(batch, row_group_size=self._kind.rows)
@@ -84,7 +83,7 @@ class Table(Generic[R]):
 def writing(
     folder: Folder, name: str, kind: Kind[R], *, notes: Mapping[str, str] | None = None
 ) -> Iterator[Table[R]]:
-    """A new file, there once the block ends; `notes` go into its metadata."""
+    """Opens a new file, which exists once the block ends. `notes` are stored in its metadata."""
     schema = schema_of(kind.record).with_metadata(
         {
             _KIND: kind.name,
@@ -102,7 +101,7 @@ def writing(
 def write_records(
     folder: Folder, name: str, kind: Kind[R], records: Iterable[R], *, notes: Mapping[str, str] | None = None
 ) -> Written:
-    """Writes a file; the same records and notes give the same bytes."""
+    """Writes a file. The same records and notes give the same bytes."""
     with writing(folder, name, kind, notes=notes) as table:
         for record in records:
             table.add(record)
@@ -113,7 +112,7 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
     """The records of a file, in order.
 
     Raises:
-        InvalidInput: it is no Parquet file, or holds something else.
+            InvalidInput: the file is not Parquet, or has another kind of record.
     """
     with folder.read(name) as raw:
         file = _open(raw, folder.place(name))
@@ -130,17 +129,17 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
 
 
 def read_column(folder: Folder, name: str, column: str) -> list[Any]:
-    """One column of a file; nothing else of it is fetched."""
+    """One column of a file. The other columns are not read."""
     with folder.read(name) as raw:
         file = _open(raw, folder.place(name))
         return cast(list[Any], file.read(columns=[column])[column].to_pylist())
 
 
 def describe(folder: Folder, name: str) -> Description:
-    """What a file says of itself.
+    """The description of a file, from its metadata.
 
     Raises:
-        InvalidInput: it is no Parquet file.
+            InvalidInput: the file is not Parquet.
     """
     with folder.read(name) as raw:
         return _describe(_open(raw, folder.place(name)))

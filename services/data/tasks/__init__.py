@@ -1,1 +1,1 @@
-"""Questions with their answers, made from positions."""
+"""Makes questions with answers from positions."""

@@ -1,8 +1,8 @@
-"""Which puzzles of a table are taken: each as likely as any other, or so that every theme has its share.
+"""Chooses puzzles from a table, either with equal probability or balanced by theme.
 
-A puzzle's rank depends on the seed and its first position alone, and the smallest ranks are taken: so the
-same puzzles, whatever the order of the table, and of those that ask the same question one. Memory is
-about three times what is taken, however long the table is.
+The puzzles with the smallest ranks are taken. A rank depends only on the seed and a puzzle's first position.
+So the order of the table does not matter, and of puzzles with the same question only one is taken. Memory
+use is about three times the puzzles taken, however long the table is.
 """
 
 from collections import Counter
@@ -17,11 +17,11 @@ Numbered = tuple[int, Puzzle]
 
 
 class _Smallest:
-    """Puzzles with the smallest ranks, at most `size` of them; of equal ranks the first."""
+    """The puzzles with the smallest ranks, at most `size`; of equal ranks, the first added."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._heap: list[int] = []  # negative: the largest rank comes first
+        self._heap: list[int] = []  # negated, so that the largest rank comes first
         self._held: dict[int, Numbered] = {}
 
     def add(self, rank: int, puzzle: Numbered) -> None:
@@ -43,10 +43,10 @@ class _Smallest:
 def choose(
     puzzles: Iterable[Puzzle], *, count: int, seed: int = 0, themes: Iterable[str] | None = None
 ) -> list[Puzzle]:
-    """`count` of the puzzles, or all if there are fewer, in their order.
+    """Chooses `count` of the puzzles, or all if there are fewer, and returns them in their order.
 
-    With `themes`, the number of puzzles of each of these is as even as can be; of all themes, if none is
-    named.
+    With `themes`, each of these gets as equal a number of puzzles as possible. An empty `themes` means all
+    themes.
     """
     every = _Smallest(count)
     shelves = None if themes is None else _Shelves(count, frozenset(themes))
@@ -56,7 +56,7 @@ def choose(
         if shelves is not None:
             shelves.add(rank, (number, puzzle))
     chosen = dict(shelves.even(count)) if shelves is not None else {}
-    for rank, numbered in every.ranked():  # where themes have too few
+    for rank, numbered in every.ranked():  # if the themes have too few
         if len(chosen) == count:
             break
         chosen[rank] = numbered
@@ -64,7 +64,7 @@ def choose(
 
 
 class _Shelves:
-    """The smallest ranks of each theme: as many as its share, which shrinks with every new theme."""
+    """The smallest ranks of each theme. A theme's share shrinks with every new theme."""
 
     def __init__(self, count: int, themes: frozenset[str]) -> None:
         self._count = count
@@ -81,7 +81,7 @@ class _Shelves:
             self._of[theme].add(rank, numbered)
 
     def even(self, count: int) -> Iterator[tuple[int, Numbered]]:
-        """Puzzle after puzzle, each of the theme that has the fewest so far."""
+        """Yields puzzles, each from the theme that has the fewest so far."""
         waiting = {theme: iter(shelf.ranked()) for theme, shelf in sorted(self._of.items())}
         taken: set[int] = set()
         having: Counter[str] = Counter()

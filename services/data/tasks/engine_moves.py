@@ -1,4 +1,4 @@
-"""Candidate moves and the best of them, with what an engine thinks of every legal move as soft targets.
+"""Candidate moves and the best of them, with soft targets from an engine for every legal move.
 
 The answer is `<think>M1 M2 M3</think>\\boxed{M}`, in UCI on the board that the prompt shows. Each candidate
 is drawn by its probability from the legal moves not drawn before it; M is the engine's favourite among them.
@@ -29,12 +29,12 @@ from services.data.tasks.task import ENGINE_MOVES, Alternatives, Example
 logger = logging.getLogger(__name__)
 
 _UNSEEN = 0.1
-"""Win chance by which a move outside the engine's lines counts as worse than the last of them."""
+"""A move outside the engine's lines counts as this much win chance worse than the worst of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """How many lines the engine shows, and what becomes of them; see above."""
+    """The number of engine lines and the parameters of the formula above."""
 
     lines: int = 8
     candidates: int = 3
@@ -56,10 +56,10 @@ async def engine_moves(
     seed: int = 0,
     ahead: int = 64,
 ) -> AsyncGenerator[Example]:
-    """One example for each position, in order; a position that kills engines is left out, with a warning.
+    """One example per position, in order. A position that kills engines is left out, with a warning.
 
     Raises:
-        Unavailable: the engines are away.
+            Unavailable: the engines are not available.
     """
     work = (_example(position, engines, style, nodes, targets, seed) for position in positions)
     async for example in in_order(work, ahead=ahead):
@@ -72,7 +72,7 @@ async def _example(
 ) -> Example | None:
     prompt = render(position, style=style)
     board = chess.Board(prompt.fen)
-    shown = board if board.turn else board.mirror()  # so that colour does not matter
+    shown = board if board.turn else board.mirror()  # so that the colour makes no difference
     lines = min(targets.lines, board.legal_moves.count())
     try:
         analysis = await engines.search(Query(shown.fen(), nodes, lines=lines))
@@ -85,7 +85,7 @@ async def _example(
 
 
 def ranking(board: chess.Board, analysis: Analysis) -> list[str]:
-    """The moves of the engine's lines on `board`, the best first."""
+    """The first moves of the engine's lines on `board`, best first."""
     return [seen_by(board, line.pv[0]) for line in analysis.lines]
 
 

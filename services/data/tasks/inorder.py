@@ -1,4 +1,4 @@
-"""Results in the order of their questions, while later ones are already being worked on."""
+"""Concurrent work whose results keep their order."""
 
 import asyncio
 from collections import deque
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 async def in_order(work: Iterable[Coroutine[Any, Any, T]], *, ahead: int) -> AsyncGenerator[T]:
-    """What each coroutine returns. `work` is taken from only as far as `ahead` results are awaited.
+    """Yields what each coroutine returns, in order. At most `ahead` coroutines run at a time.
 
-    The first error ends it all; whoever stops listening cancels what is under way.
+    The first error is raised and cancels the rest. Closing the generator cancels what is still running.
     """
     waiting: deque[asyncio.Task[T]] = deque()
     try:

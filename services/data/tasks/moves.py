@@ -1,4 +1,4 @@
-"""A supervised data set from games: the move that was played, and the list of the legal ones.
+"""Writes a supervised data set from games: moves that were played, and lists of legal moves.
 
 Each position drawn gives one line, `{"messages": [..., user, assistant]}`:
 
@@ -48,7 +48,7 @@ GAMES_A_BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that decides the bytes of a data set, beside its sources."""
+    """The settings that determine the bytes of a data set, besides its sources."""
 
     count: int
     seed: int = 0
@@ -61,7 +61,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One example and what it is: `move` or `legal`; `key` says which question its position poses."""
+    """One example and its kind: `move` or `legal`. `key` identifies the question of its position."""
 
     kind: str
     phase: Phase
@@ -78,11 +78,11 @@ def write_moves(
     jobs: int = 1,
     compress: bool = False,
 ) -> dict[str, Any]:
-    """Writes the data set into `out`, a folder or URL; its manifest. No line is about a position of `exams`.
+    """Writes the data set to the folder or URL `out`, without positions of `exams`. Returns its manifest.
 
     Raises:
-        SetupError: a source cannot be read, or none of them holds a sound game of the split.
-        InvalidInput: an exam without positions; standard input, which cannot be read twice.
+            SetupError: a source cannot be read, or no source has a sound game of the split.
+            InvalidInput: an exam has no positions, or a source is standard input, which cannot be read twice.
     """
     if STANDARD_INPUT in sources:
         raise InvalidInput("moves reads its games twice, and '-' can be read once: name a file")
@@ -143,7 +143,7 @@ def _write(
     workers: Workers,
     progress: Progress,
 ) -> Counter[str]:
-    """Spools lines in game order, then copies them out shuffled, so that memory stays small."""
+    """Writes lines to a temporary file in game order, then copies them shuffled, to use little memory."""
     counts: Counter[str] = Counter()
     places: list[tuple[int, int]] = []
     work = _write_batches(games, picked, recipe)
@@ -178,7 +178,7 @@ def _lines_of_batch(work: tuple[Recipe, list[tuple[Game, Sequence[int]]]]) -> li
 
 
 def game_lines(game: Game, plies: Sequence[int], recipe: Recipe) -> Iterator[Line]:
-    """One line for each of the plies. What is random depends on the seed and the game alone."""
+    """One line per ply. Random choices depend only on the seed and the game."""
     rng = random.Random(f"{recipe.seed}:{game.source}:{game.number}")
     wanted = set(plies)
     for ply, board, move in islice(game.replay(), max(wanted) + 1):

@@ -1,4 +1,4 @@
-"""The Lichess puzzle database: its CSV to positions with a solution, the opponent's first move applied.
+"""Reads the CSV of the Lichess puzzle database, and plays the opponent's first move of each puzzle.
 
 A row holds the position *before* the opponent's move, and all moves from there on. Here that move has been
 played: `fen` is what the solver sees, and `solution` begins with the solver's move and alternates. Rows
@@ -39,7 +39,7 @@ COLUMNS = (
 )
 
 NAMED = 20
-"""Skipped rows that a report names; it counts them all."""
+"""The most skipped rows that a report names; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Turn:
     move: str
 
     def is_right(self, uci: str) -> bool:
-        """Whether a move solves it: the one of the solution, or any that mates, as on Lichess."""
+        """Whether a move is right: the solution's move or, as on Lichess, any move that mates."""
         board = chess.Board(self.position.fen)
         try:
             move = board.parse_uci(uci)
@@ -62,7 +62,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Puzzle:
-    """A puzzle as its solver meets it. Moves are UCI."""
+    """A puzzle, from the position that the solver sees. Moves are UCI."""
 
     id: str
     fen: str
@@ -77,7 +77,7 @@ class Puzzle:
 
     @property
     def position(self) -> Position:
-        """What the solver sees first."""
+        """The position that the solver sees first."""
         return next(self.turns()).position
 
     def turns(self) -> Iterator[Turn]:
@@ -103,10 +103,10 @@ class Puzzle:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which puzzles to take. Of `themes` a puzzle needs one, of `without` it may have none.
+    """Which puzzles to take. A puzzle needs at least one of `themes`, if any, and none of `without`.
 
     Raises:
-        InvalidInput: the least rating is above the most.
+            InvalidInput: the lowest rating is above the highest.
     """
 
     min_rating: int = 0
@@ -122,7 +122,7 @@ class Wanted:
             raise InvalidInput(f"ratings from {self.min_rating} to {self.max_rating}: there are none")
 
     def has(self, puzzle: Puzzle) -> bool:
-        """Whether it is one of them."""
+        """Whether the puzzle is wanted."""
         return (
             self.min_rating <= puzzle.rating <= self.max_rating
             and puzzle.deviation <= self.max_deviation
@@ -138,7 +138,7 @@ EVERY = Wanted()
 
 @dataclass(slots=True)
 class Report:
-    """What a reading has met: rows, those that no filter left out, and what was wrong with the others."""
+    """Counts of a reading: rows, puzzles yielded, puzzles in exams, and broken rows with their defects."""
 
     rows: int = 0
     puzzles: int = 0
@@ -147,7 +147,7 @@ class Report:
     first: list[str] = field(default_factory=list)
 
     def skip(self, reason: str, detail: str) -> None:
-        """Counts a row and names it, if it is one of the first."""
+        """Counts a skipped row, and names it if it is one of the first."""
         self.skipped[reason] += 1
         if len(self.first) < NAMED:
             self.first.append(f"row {self.rows}: {reason}: {detail}"[:300])
@@ -160,11 +160,11 @@ def read_puzzles(
     exams: Questions | None = None,
     report: Report | None = None,
 ) -> Iterator[Puzzle]:
-    """The wanted puzzles of a file, in its order, but for those with a turn whose key is in `exams`.
+    """Yields the wanted puzzles of a file in order, except those with a turn whose key is in `exams`.
 
     Raises:
-        SetupError: it cannot be read.
-        InvalidInput: it is no such table.
+            SetupError: the file cannot be read.
+            InvalidInput: the file lacks columns of the puzzle table.
     """
     report = report if report is not None else Report()
     rows = csv.DictReader(_lines(location, report))
@@ -188,11 +188,11 @@ def read_puzzles(
 
 
 class _Unsound(Exception):
-    """A row that holds no puzzle: the reason and the detail."""
+    """A row without a valid puzzle. Arguments: reason and detail."""
 
 
 def _parse(row: Mapping[str, str | None]) -> Puzzle:
-    """A row as it stands: `fen` is still the position before the opponent's move."""
+    """Parses a row. `fen` is still the position before the opponent's move."""
     name, fen, moves, rating, deviation, popularity, plays, themes, url = (row[name] for name in COLUMNS)
     if url is None or not name or not fen or not moves:
         raise _Unsound("short_row", repr(list(row.values())))
@@ -215,7 +215,7 @@ def _parse(row: Mapping[str, str | None]) -> Puzzle:
 
 
 def _playable(puzzle: Puzzle) -> Puzzle:
-    """The puzzle with the opponent's move played, once all its moves have been."""
+    """Checks all moves of a puzzle, and returns it with the opponent's first move played."""
     try:
         board = chess.Board(puzzle.fen)
         if not board.is_valid():
@@ -254,7 +254,7 @@ def _lines(location: str | Path, report: Report) -> Iterator[str]:
 
 
 def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str) -> Iterator[Example]:
-    """Each turn of each puzzle in a style of `rookery.prompt`, answered by its move in SAN, boxed."""
+    """One example per turn of each puzzle, in a style of `rookery.prompt`, answered by the boxed SAN move."""
     for puzzle in puzzles:
         for turn in puzzle.turns():
             prompt = render(turn.position, style=style)

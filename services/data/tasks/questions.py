@@ -1,4 +1,4 @@
-"""Which of RookWorld's questions is asked about a position: its candidates, or what a move leads to.
+"""Chooses one of RookWorld's questions for a position: its candidate moves, or the result of a move.
 
 What is drawn depends on the seed and the position alone, never on the order of the work. Nothing is
 answered here: a data set's answers are labels of `services.data.tasks.rookworld`, and those of a policy
@@ -17,10 +17,10 @@ from services.data.tasks.unlawful import illegal_move
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What kinds of lines there are, as shares in [0, 1].
+    """The shares of the kinds of lines, each in [0, 1].
 
-    `state` of all are `A:` lines. The moves of `illegal` of these are illegal; of the others, `ending`
-    end the game where a move can.
+    `state` is the share of `A:` lines among all lines. `illegal` is the share of `A:` lines with an illegal
+    move. In `ending` of the other `A:` lines the move ends the game, if such a move exists.
     """
 
     state: float = 0.2
@@ -32,7 +32,7 @@ MIX = Mix()
 
 
 def asked(position: Position, *, seed: int, mix: Mix = MIX) -> Position:
-    """The position with a task, and for `A` a move."""
+    """The position with its task set and, for the task `A`, its move."""
     rng = random.Random(f"{seed}:{position.id}")
     if rng.random() < mix.state:
         return replace(position, task=STATE_TASK, move=state_move(chess.Board(position.fen), rng, mix=mix))

@@ -1,4 +1,4 @@
-"""RookWorld's `P:` and `A:` lines from positions, with the labels that the published ones should have had.
+"""Makes RookWorld's `P:` and `A:` lines from positions, without the label errors of the published ones.
 
 * `P:` the best move is the best for the side to move, Black too: the published lines name the worst of
   the five wherever Black is to play.
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Engines(Protocol):
-    """Whoever searches: a `rookery.engines.EnginePool`, or one of its request queues."""
+    """Anything that searches: a `rookery.engines.EnginePool` or one of its request queues."""
 
     async def search(self, query: Query) -> Analysis:
         """The engine's answer to `query`."""
@@ -47,8 +47,8 @@ async def lines(
     A position that kills engines is left out, with a warning.
 
     Raises:
-        Unavailable: the engines are away.
-        EngineFault: `nodes` are too few for the lines that are wanted.
+            Unavailable: the engines are not available.
+            EngineFault: `nodes` is too low for the wanted number of lines.
     """
     work = (_line(position, engines, nodes, seed, mix) for position in positions)
     async for position, line in in_order(work, ahead=ahead):
@@ -71,7 +71,7 @@ async def _line(
 
 
 def policy_query(fen: str, *, nodes: int) -> Query:
-    """What an engine is asked for a `P:` line. It sees White to move, so that colour does not matter."""
+    """The engine query for a `P:` line, with White to move, so that the colour makes no difference."""
     board = chess.Board(fen)
     seen = board if board.turn else board.mirror()
     return Query(seen.fen(), nodes, lines=min(rookworld.CANDIDATES, board.legal_moves.count()))
@@ -81,7 +81,7 @@ def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
     """The `P:` line of the answer to `policy_query`: moves in no order, evaluations for the side to move.
 
     Raises:
-        EngineFault: the answer lacks moves: the search was too short.
+            EngineFault: the answer lacks moves, because the search was too short.
     """
     board = chess.Board(fen)
     wanted = min(rookworld.CANDIDATES, board.legal_moves.count())
@@ -104,7 +104,7 @@ def state_line(position: Position, rng: random.Random, *, mix: Mix = MIX) -> Sta
 
 
 def seen_by(board: chess.Board, uci: str) -> str:
-    """The move on the caller's board for one on the engine's, which has White to move."""
+    """Converts a move on the engine's board, which has White to move, to the move on `board`."""
     if board.turn:
         return uci
     move = chess.Move.from_uci(uci)

@@ -1,4 +1,4 @@
-"""Questions with their answers: one record for every task that a data set can hold.
+"""Questions with their answers: one record type for all tasks of data sets.
 
 * `P`, `A`: RookWorld's lines, cut where the model goes on (`services.data.tasks.rookworld` makes them).
 * `legal-moves`: a position; every legal move.
@@ -27,7 +27,7 @@ TASKS = (POLICY, STATE, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE)
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Texts that could stand in place of an answer's characters `start` to `end`, each with its weight."""
+    """Weighted alternatives for the characters `start` to `end` of an answer."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question, as a model reads it, and the right answer.
+    """A question as the model reads it, and the right answer.
 
     `fen` is the board that the question is about, `move` the move where it is about one. `alternatives` are
     soft targets for `rookery sft`.
@@ -53,7 +53,7 @@ class Example:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The conversation, as chat templates and trainers take it."""
+        """The conversation, in the form that chat templates and trainers read."""
         turns = (*self.prompt, Message("assistant", self.answer))
         return [{"role": turn.role, "content": turn.content} for turn in turns]
 
@@ -65,14 +65,14 @@ class Example:
 
 
 def policy_example(position: Position, line: PolicyLine, *, layout: str = "published") -> Example:
-    """A `P:` line as question and answer."""
+    """The question and answer of a `P:` line."""
     prompt = rookworld.policy_prompt(line.fen, layout=layout)
     answer = rookworld.policy_answer(line.answer, layout=layout)
     return Example(position.id, POLICY, line.fen, (Message("user", prompt),), answer)
 
 
 def state_example(position: Position, line: StateLine) -> Example:
-    """An `A:` line as question and answer."""
+    """The question and answer of an `A:` line."""
     prompt = rookworld.state_prompt(line.fen, line.move, line.recent)
     answer = rookworld.state_answer(line.answer)
     return Example(position.id, STATE, line.fen, (Message("user", prompt),), answer, line.move)
@@ -81,7 +81,7 @@ def state_example(position: Position, line: StateLine) -> Example:
 def rookworld_example(
     position: Position, line: PolicyLine | StateLine, *, layout: str = "published"
 ) -> Example:
-    """Either of them."""
+    """The question and answer of a `P:` or `A:` line."""
     if isinstance(line, PolicyLine):
         return policy_example(position, line, layout=layout)
     return state_example(position, line)
@@ -95,7 +95,7 @@ def legal_moves(positions: Iterable[Position], *, form: str = "fen") -> Iterator
 
 
 def next_fen(positions: Iterable[Position], *, seed: int = 0, form: str = "fen") -> Iterator[Example]:
-    """The FEN after a legal move of each position; which, depends on the seed and the position alone."""
+    """The FEN after a legal move in each position. The move depends only on the seed and the position."""
     for position in positions:
         rng = random.Random(f"{seed}:{position.id}")
         moves = list(chess.Board(position.fen).legal_moves)

@@ -37,12 +37,12 @@ from services.data.tasks.task import (
 PARQUET = "tasks.parquet"
 
 ROOKWORLD = "rookworld"
-"""`P:` and `A:` lines mixed; the other tasks stand alone."""
+"""The task that mixes `P:` and `A:` lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What decides the examples, beside the positions.
+    """The settings that determine the examples, besides the positions.
 
     `layout` and `mix` are of RookWorld's lines, `style` and `targets` of engine moves, `nodes` of both.
     """

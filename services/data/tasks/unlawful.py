@@ -1,4 +1,4 @@
-"""Illegal moves of every kind, for teaching what is not allowed.
+"""Illegal moves of every kind, as training examples.
 
 From the obvious (nothing stands there) to what only the rules of check know: a pinned piece, a king
 into check, castling through it.
@@ -10,7 +10,7 @@ import chess
 
 
 def illegal_move(board: chess.Board, rng: random.Random) -> str:
-    """A move in UCI that is not legal, of a kind drawn from those that the position has."""
+    """An illegal move in UCI. Its kind is drawn from those that the position has."""
     kinds = [moves for moves in illegal_moves(board) if moves]
     moves = kinds[int(rng.random() * len(kinds))]
     return moves[int(rng.random() * len(moves))].uci()
@@ -23,7 +23,7 @@ def illegal_moves(board: chess.Board) -> list[list[chess.Move]]:
 
 
 def _into_check(board: chess.Board) -> list[chess.Move]:
-    """As the pieces move, but the king would be taken."""
+    """Pseudo-legal moves that leave the king in check."""
     return [*board.generate_pseudo_legal_moves(), *_castling_that_stands(board)]
 
 
@@ -56,6 +56,6 @@ def _ours(board: chess.Board) -> list[chess.Move]:
 
 
 def _nothing(board: chess.Board) -> list[chess.Move]:
-    """From an empty square."""
+    """Moves from an empty square."""
     empty = chess.SquareSet(~board.occupied & chess.BB_ALL)
     return [chess.Move(start, end) for start in empty for end in chess.SQUARES if start != end]

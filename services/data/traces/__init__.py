@@ -1,1 +1,1 @@
-"""What runs left behind: kept, read again, judged again."""
+"""Archives the groups of runs, and scores them again."""

@@ -1,4 +1,4 @@
-"""The entries that the archiver holds for its next file, and what ends that file."""
+"""The entries that the archiver holds for its next file, and the limits of that file."""
 
 import time
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from services.data.traces.vault import day_of
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What ends a file: so many groups, so many bytes, or so many seconds since its first group came."""
+    """A file ends at this many groups, or bytes, or seconds since its first group arrived."""
 
     groups: int = 256
     size: int = 64 << 20
@@ -31,12 +31,12 @@ class Batch:
 
     @property
     def due(self) -> bool:
-        """Whether it is full, or has waited long enough."""
+        """Whether the batch must be written: it is full, or its first entry has waited long enough."""
         age_s = time.monotonic() - self.since
         return bool(self.entries) and (self.full or age_s >= self.limits.age_s)
 
     def takes(self, entry: Entry) -> bool:
-        """Whether the entry may go into the same file."""
+        """Whether the entry fits in the same file: there is room, and it is of the same day."""
         return not self.full and (not self.entries or day_of(self.entries[0].id) == day_of(entry.id))
 
     def add(self, entry: Entry) -> None:

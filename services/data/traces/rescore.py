@@ -1,4 +1,4 @@
-"""What another scheme would have made of an archive: rewards and advantages before and after.
+"""Compares rewards and advantages of an archive with those under another scheme.
 
 Asks the reward service about every answer again and compares. An advantage here is the reward minus the
 mean of its group: what the trainer divides it by has no sign and changes none.
@@ -17,7 +17,7 @@ from rookery.prompt import STATE_TASK, task_of
 from rookery.trace import TraceGroup, Verdict
 
 _NOISE = 1e-9
-"""Smaller advantages are what floating point leaves of zero."""
+"""Advantages smaller than this are rounding errors and count as zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Rescored:
 async def rescore(
     groups: Iterable[TraceGroup], client: RewardClient, *, scheme: str, task: str = "", in_flight: int = 2048
 ) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
-    """Each group with its new verdicts, in any order; at most `in_flight` answers are asked at once.
+    """Yields each group with its new verdicts, in any order. At most `in_flight` answers are scored at once.
 
     Raises:
-        InvalidInput: the service refuses an answer: no such scheme.
-        PeerFault: it is away.
+            InvalidInput: the service refuses an answer, for example because the scheme does not exist.
+            PeerFault: the service does not answer.
     """
     asked = ((group, list(_items(group, task))) for group in groups)
     async with aclosing(client.stream(asked, scheme=scheme, items=in_flight)) as answers:
@@ -50,7 +50,7 @@ async def rescore(
 
 
 def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored]:
-    """A group's answers, before and after."""
+    """The answers of a group under both schemes."""
     before, after = group.rewards, [verdict.reward for verdict in verdicts]
     ours, theirs = centred(before), centred(after)
     for index, trace in enumerate(group.traces):
@@ -80,14 +80,14 @@ def centred(rewards: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class Moments:
-    """Of pairs of numbers, one pair at a time: what a correlation is made of."""
+    """Running means and sums of squares of pairs of numbers, for their correlation."""
 
     count: int = 0
     sums: list[float] = field(default_factory=lambda: [0.0] * 2)
     squares: list[float] = field(default_factory=lambda: [0.0] * 3)
 
     def add(self, x: float, y: float) -> None:
-        """Welford's update, so that a million pairs near -1 lose no digits."""
+        """Adds a pair by Welford's update, which loses no digits even for a million pairs near -1."""
         self.count += 1
         dx, dy = x - self.sums[0], y - self.sums[1]
         self.sums[0] += dx / self.count
@@ -98,23 +98,23 @@ class Moments:
 
     @property
     def correlation(self) -> float | None:
-        """Pearson's; None where one side never changes."""
+        """Pearson's correlation; None if one side is constant."""
         spread = math.sqrt(self.squares[0] * self.squares[1])
         return self.squares[2] / spread if spread > 0 else None
 
 
 @dataclass(slots=True)
 class Comparison:
-    """What the change of scheme does to a whole archive."""
+    """The effect of the other scheme on a whole archive."""
 
     groups: int = 0
     uniform_before: int = 0
     uniform_after: int = 0
     uniform_both: int = 0
     flipped: int = 0
-    """Answers that would be pushed the other way."""
+    """Answers whose advantage changes its sign."""
     silenced: int = 0
-    """Answers with an advantage before, none after."""
+    """Answers with an advantage before and none after; `awakened` is the opposite."""
     awakened: int = 0
     rewards: Moments = field(default_factory=Moments)
     advantages: Moments = field(default_factory=Moments)
@@ -123,7 +123,7 @@ class Comparison:
     versions_after: Counter[str] = field(default_factory=Counter)
 
     def add(self, group: TraceGroup, verdicts: Sequence[Verdict]) -> list[Rescored]:
-        """Takes in one group; its answers before and after."""
+        """Adds one group. Returns its answers under both schemes."""
         rows = list(compare(group, verdicts))
         self.groups += 1
         uniform = [min(side) == max(side) for side in (group.rewards, [v.reward for v in verdicts])]
@@ -146,7 +146,7 @@ class Comparison:
         self.awakened += before == 0 and after != 0
 
     def summary(self) -> dict[str, Any]:
-        """Plain numbers; shares are of all answers."""
+        """The comparison as JSON values. All entries of `advantage_signs` are numbers of answers."""
         answers = self.rewards.count
         return {
             "groups": self.groups,
@@ -205,5 +205,5 @@ def _means(moments: Moments) -> dict[str, Any]:
 
 
 def _rounded(value: float | None) -> float | None:
-    # Answers come in any order, and with it the last digits.
+    # The last digits depend on the order in which answers arrive.
     return None if value is None else round(value, 6)

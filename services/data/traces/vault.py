@@ -1,4 +1,4 @@
-"""The groups of runs in Parquet files, partitioned by run and day: what the archiver writes and others read.
+"""Stores the groups of runs in Parquet files, partitioned by run and day.
 
     run=r1/date=2026-11-21/1763721014000-0_1763721019000-3.parquet
 
@@ -18,7 +18,7 @@ from services.data.store.storage import Folder, Written
 from services.data.store.tables import SUFFIX, read_column, read_records, write_records
 
 Place = tuple[int, int]
-"""A stream id as numbers: milliseconds since 1970, and which of that millisecond."""
+"""A stream id as numbers: milliseconds since 1970, and the sequence number within the millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Vault:
         self.folder = folder
 
     def write(self, run: str, groups: Iterable[tuple[str, TraceGroup]], *, first: str, last: str) -> Written:
-        """Keeps groups with their entry ids, which go in order from `first` to `last` within one day."""
+        """Writes groups with their entry ids, sorted from `first` to `last`, all of one day."""
         name = f"run={run}/date={day_of(first)}/{first}_{last}{SUFFIX}"
         records = (ArchivedGroup.of(group, entry=entry) for entry, group in groups)
         return write_records(self.folder, name, ARCHIVED, records, notes={"run": run})
 
     def holds(self, run: str, entries: Sequence[str]) -> set[str]:
-        """Which of the entries are in the archive already."""
+        """Returns those of the entries that are already in the archive."""
         found: set[str] = set()
         for day in {day_of(entry) for entry in entries}:
             wanted = {entry for entry in entries if day_of(entry) == day}
@@ -54,7 +54,7 @@ class Vault:
         return found
 
     def newest(self, run: str, *, count: int) -> dict[str, str]:
-        """The entry of each of the run's last `count` groups and some more, by group id, oldest first."""
+        """The entries of at least the run's last `count` groups, if it has so many, by group id, in order."""
         files: list[list[tuple[str, str]]] = []
         for volume in reversed(self._volumes(f"run={run}")):
             if sum(map(len, files)) >= count:
@@ -68,13 +68,13 @@ class Vault:
         return sorted({volume.run for volume in self._volumes("")})
 
     def volumes(self, *, run: str | None = None) -> list[Volume]:
-        """The files of a run, or of all, in the order of their groups."""
+        """The files of a run, or of all runs, in the order of their groups."""
         return self._volumes("" if run is None else f"run={run}")
 
     def groups(self, *, run: str | None = None) -> Iterator[TraceGroup]:
-        """Every group in the order of the stream, run after run.
+        """Yields every group in stream order, run after run.
 
-        Files of one run overlap where two archivers shared it: each entry comes once, in order, even then.
+        If two archivers shared a run, its files overlap. Even then, each entry is yielded once and in order.
         """
         for cluster in _clusters(self.volumes(run=run)):
             if len(cluster) == 1:
@@ -106,7 +106,7 @@ def place_of(entry: str) -> Place:
 
 
 def day_of(entry: str) -> str:
-    """The UTC day on which Redis took an entry in.
+    """The UTC day on which Redis received an entry.
 
     >>> day_of("1763721014000-0")
     '2025-11-21'
@@ -126,7 +126,7 @@ def _volume(name: str) -> Volume:
 
 
 def _clusters(volumes: Sequence[Volume]) -> Iterator[list[Volume]]:
-    """Files that overlap, together; most stand alone."""
+    """Groups overlapping files; most files overlap no other."""
     cluster: list[Volume] = []
     end: Place = (0, 0)
     for volume in volumes:
