@@ -101,7 +101,7 @@ def test_a_password_is_in_no_command_line_and_in_no_file_for_others(
     given = settings(tmp_path, f"reward.redis_url={url}").model_copy(update={"redis_url": url})
     with Session(given, Console(quiet=True)) as session:
         assert session.train() is End.TIME
-        own = [child for child in psutil.Process().children() if child.is_running()]
+        own = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
         assert len(own) >= 3
         assert not [child.cmdline() for child in own if SECRET in " ".join(child.cmdline())]
         run_dir = session.plan.run_dir
