@@ -146,7 +146,7 @@ def test_whatever_is_read_is_legal_and_names_its_square(text: str) -> None:
 
 
 SAN = re.compile(r"[KQRBN][a-h]?[1-8]?[x:]?[a-h][1-8]|(?:[a-h][x:]?)?[a-h][1-8](?:=?[QRBNqrbn])?")
-UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
+UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbnQRBN]?")
 
 
 @settings(max_examples=1000)

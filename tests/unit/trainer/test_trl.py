@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.batches.tensors import MicroBatch  # noqa: E402
 from services.trainer.fitting import sft  # noqa: E402
-from services.trainer.fitting.layout import Example  # noqa: E402
+from services.trainer.fitting.layout import Example, lay  # noqa: E402
 from services.trainer.losses.objective import Objective  # noqa: E402
 from services.trainer.losses.preference import bradley_terry, dpo  # noqa: E402
 from services.trainer.losses.weights import Extent, normaliser, share  # noqa: E402
@@ -78,7 +78,7 @@ def test_sft_is_that_of_trl(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = SftSettings(model=Path(), data=Path(), out=Path())
     course: Any = sft.Imitation(None, settings)
     examples = [Example([1], ([2] * len(c["logprobs"]),)) for c in TRL["completions"]]
-    loss = course.sums(None)["loss"] / course.weight(examples)
+    loss = course.sums(lay([[example] for example in examples]))["loss"] / course.weight(examples)
     _agrees(loss, logprobs, TRL["sft"])
 
 
