@@ -3,7 +3,8 @@
 Each position of FILE, JSON lines as `rookery data sample` prints them, is answered greedily and by samples at
 temperature 1, in transformers, and judged by Stockfish as the reward service does it. One line each for the
 greedy move, the sampled ones, the first candidate of the greedy `<think>`, and a random legal move. Intervals
-are 1.96 standard errors. `mates` is over positions with a mate in one.
+are 1.96 standard errors of independent answers: with --samples above 1 they are too narrow, because answers to
+one position resemble each other. `mates` is over positions with a mate in one.
 """
 
 import argparse
@@ -40,10 +41,10 @@ def main(argv: list[str]) -> int:
     prompts = [render(position, style=options.style) for position in positions[: options.count]]
     answer = _policy(options, prompts)
     rng = random.Random(0)
-    greedy = answer(1, False)
+    greedy = answer(1, sampled=False)
     sides = {
         "greedy": greedy,
-        "sampled": answer(options.samples, True),
+        "sampled": answer(options.samples, sampled=True),
         "first candidate": [[_first_candidate(texts[0])] for texts in greedy],
         "random legal": [[_boxed(rng.choice(_legal(prompt)))] for prompt in prompts],
     }
@@ -57,13 +58,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _policy(options: argparse.Namespace, prompts: Sequence[Prompt]) -> Callable[[int, bool], list[list[str]]]:
+def _policy(options: argparse.Namespace, prompts: Sequence[Prompt]) -> Callable[..., list[list[str]]]:
     tokenizer: Any = AutoTokenizer.from_pretrained(options.model)
     model: Any = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32).eval()
     said = [[{"role": m.role, "content": m.content} for m in prompt.messages] for prompt in prompts]
     texts = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
 
-    def answer(count: int, sampled: bool) -> list[list[str]]:
+    def answer(count: int, *, sampled: bool) -> list[list[str]]:
         torch.manual_seed(0)
         answers: list[list[str]] = []
         draw: dict[str, Any] = {"do_sample": False}
@@ -90,7 +91,7 @@ def _measured(prompts: Sequence[Prompt], texts: Sequence[Sequence[str]], scorer:
     verdicts = [_sound(verdict) for verdict in _judged(items, scorer)]
     legal = [float(verdict.outcome is Outcome.LEGAL) for verdict in verdicts]
     regret = [verdict.regret for verdict in verdicts if verdict.regret is not None]
-    best = [float(bool(legal) and v.move == v.best) for legal, v in zip(legal, verdicts, strict=True)]
+    best = [float(verdict.outcome is Outcome.LEGAL and verdict.move == verdict.best) for verdict in verdicts]
     mates = [
         float(v.move is not None and v.move.uci in mating)
         for item, v in zip(items, verdicts, strict=True)

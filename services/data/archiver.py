@@ -77,8 +77,8 @@ class Archiver:
         """Archives until `stopping` is set, then writes the entries that it still holds.
 
         Raises:
-                SetupError: the archive cannot be written at its place.
-                Conflict: another archiver with the same name has taken over.
+            SetupError: the archive cannot be written at its place.
+            Conflict: another archiver with the same name has taken over.
         """
         metrics.ARCHIVE_WRITABLE.set(1)
         self._epoch = self._streams.take_over_archive(consumer=self._consumer)

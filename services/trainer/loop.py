@@ -174,16 +174,13 @@ def _check_record(published: Adapter | None, commit: Commit | None, settings: Tr
         newest = own.name if own else "none"
         raise SetupError(
             f"{story}, but the newest in {settings.adapters_dir} is {newest}: "
-            f"bring it back, choose another --run{_or_go_back(own)}"
+            "bring it back, choose another --run"
+            + (f", or give up the later versions with --from-version {own.number}" if own else "")
         )
     if own.number == published.version.number and own.sha256 != published.version.sha256:
         raise SetupError(
             f"{story}, sha256 {published.version.sha256}, but here it has {own.sha256}: choose another --run"
         )
-
-
-def _or_go_back(own: PolicyVersion | None) -> str:
-    return f", or give up the later versions with --from-version {own.number}" if own else ""
 
 
 def _as_newest(commit: Commit, settings: TrainerSettings, leader: Leader, streams: RunStreams) -> Commit:

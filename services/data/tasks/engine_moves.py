@@ -1,7 +1,7 @@
 """Candidate moves and the best of them, with soft targets from an engine for every legal move.
 
 The answer is `<think>M1 M2 M3</think>\\boxed{M}`, in UCI on the board that the prompt shows. Each candidate
-is drawn by its probability from the legal moves not drawn before it; M is the engine's favourite among them.
+is drawn by its probability from the legal moves not drawn before it. M is the one that the engine ranks best.
 The probability of a move with win chance W, where the engine's best lines end with the chance L:
 
     uniform / legal moves + best [is it the engine's first] + (1 - best - uniform) softmax(W / temperature)
@@ -59,7 +59,7 @@ async def engine_moves(
     """One example per position, in order. A position that kills engines is left out, with a warning.
 
     Raises:
-            Unavailable: the engines are not available.
+        Unavailable: the engines are not available.
     """
     work = (_example(position, engines, style, nodes, targets, seed) for position in positions)
     async for example in in_order(work, ahead=ahead):
