@@ -3,8 +3,8 @@
 Each position of FILE, JSON lines as `rookery data sample` prints them, is answered greedily and by samples at
 temperature 1, in transformers, and judged by Stockfish as the reward service does it. One line each for the
 greedy move, the sampled ones, the first candidate of the greedy `<think>`, and a random legal move. Intervals
-are 1.96 standard errors of independent answers: with --samples above 1 they are too narrow, because answers to
-one position resemble each other. `mates` is over positions with a mate in one.
+are 1.96 standard errors of independent answers: with --samples above 1 they are too narrow, because answers
+to one position resemble each other. `mates` is over positions with a mate in one.
 """
 
 import argparse

@@ -101,7 +101,7 @@ def plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The plain text of a file, compressed or not, from its chunks.
 
     Raises:
-            Damaged: the bytes after those already yielded cannot be decompressed.
+        Damaged: the bytes after those already yielded cannot be decompressed.
     """
     rest = iter(chunks)
     first = next(rest, b"")

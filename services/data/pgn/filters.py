@@ -16,7 +16,7 @@ class Filters:
     """Bounds are inclusive; None or an empty value is no bound. A game whose tag is missing fails a bound.
 
     Raises:
-            InvalidInput: a lower bound is above its upper bound.
+        InvalidInput: a lower bound is above its upper bound.
     """
 
     elo_min: int | None = None

@@ -89,7 +89,7 @@ def find_index(location: str) -> "Index | None":
     """The index beside a file, or None if there is none.
 
     Raises:
-            SetupError: the index belongs to another file and must be made again.
+        SetupError: the index belongs to another file and must be made again.
     """
     if location == STANDARD_INPUT:
         return None
@@ -107,8 +107,8 @@ class Index:
     """The index beside the file at `location`. Thread-safe.
 
     Raises:
-            SetupError: the index cannot be read.
-            InvalidInput: the file is no index, or has another version.
+        SetupError: the index cannot be read.
+        InvalidInput: the file is no index, or has another version.
     """
 
     def __init__(self, location: str) -> None:

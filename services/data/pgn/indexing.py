@@ -44,7 +44,7 @@ def write_index(location: str, *, jobs: int = 1) -> About:
     """Writes the index beside a file. Returns the index's description of the file.
 
     Raises:
-            SetupError: the file cannot be read, or the index cannot be written.
+        SetupError: the file cannot be read, or the index cannot be written.
     """
     pieces, sizes = plan(location), [0]
     fingerprint = Fingerprint(location)

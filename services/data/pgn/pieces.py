@@ -82,7 +82,7 @@ def plan(location: str | Path) -> list[Piece]:
     """The pieces of a file, in order.
 
     Raises:
-            SetupError: the file does not exist or cannot be read.
+        SetupError: the file does not exist or cannot be read.
     """
     name = str(location)
     if name == STANDARD_INPUT:

@@ -20,7 +20,7 @@ def find_sources(names: Iterable[str | Path]) -> list[str]:
     in a URL, only the end may be one. `-` is standard input.
 
     Raises:
-            SetupError: no file matches a name.
+        SetupError: no file matches a name.
     """
     found = dict.fromkeys(file for name in names for file in _files_of(str(name).strip()))
     return list(found)

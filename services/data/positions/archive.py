@@ -33,7 +33,7 @@ class Archive:
     """The games of files, numbered from 0. Thread-safe.
 
     Raises:
-            SetupError: a file cannot be read, or its index belongs to another file.
+        SetupError: a file cannot be read, or its index belongs to another file.
     """
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
@@ -77,7 +77,7 @@ class Archive:
         """A game and its text, by its id (a hash of its moves) or by source and number (`8999067f:102`).
 
         Raises:
-                NotFound: there is no such game, or it is broken.
+            NotFound: there is no such game, or it is broken.
         """
         number = self._numbered(id) if ":" in id else self._hashed(id)
         if number is None:

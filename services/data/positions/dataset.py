@@ -42,8 +42,8 @@ def write_positions(
     left out.
 
     Raises:
-            SetupError: a file cannot be read, or the games have no suitable position.
-            InvalidInput: an exam has no positions, or the form is unknown.
+        SetupError: a file cannot be read, or the games have no suitable position.
+        InvalidInput: an exam has no positions, or the form is unknown.
     """
     if form not in FORMS:
         raise InvalidInput(f"form {form!r}: choose from {', '.join(FORMS)}")

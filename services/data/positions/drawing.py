@@ -57,7 +57,7 @@ class Drawing:
         """Reads the files and keeps the best-ranked candidates.
 
         Raises:
-                SetupError: a file cannot be read, or no game has a suitable position.
+            SetupError: a file cannot be read, or no game has a suitable position.
         """
         with Progress() as progress, Workers(jobs) as workers, ThreadPoolExecutor(1) as aside:
             for number, location in enumerate(self._locations):

@@ -54,7 +54,7 @@ class Generator:
         """Position number `number`.
 
         Raises:
-                SetupError: no walk from the openings led to a position of its phase.
+            SetupError: no walk from the openings led to a position of its phase.
         """
         # Python only guarantees that `random()` stays the same in every version.
         rng = random.Random(f"{self.seed}:{number}")

@@ -84,7 +84,7 @@ def read_openings(path: Path) -> tuple[str, ...]:
     """The openings of a table as Lichess publishes it: tab-separated, with a column `pgn`.
 
     Raises:
-            InvalidInput: the column is missing, or a line has an illegal move.
+        InvalidInput: the column is missing, or a line has an illegal move.
     """
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t")
@@ -114,7 +114,7 @@ def play(opening: str) -> chess.Board:
     'rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2'
 
     Raises:
-            InvalidInput: a move is illegal.
+        InvalidInput: a move is illegal.
     """
     return _replayed(opening).copy()
 

@@ -27,7 +27,7 @@ class Order:
     """Numbered positions of an archive. Thread-safe.
 
     Raises:
-            SetupError: the split has nothing to sample; the message names the files and the skipped games.
+        SetupError: the split has nothing to sample; the message names the files and the skipped games.
     """
 
     def __init__(self, archive: Archive, *, shares: Shares, split: Split) -> None:
@@ -42,7 +42,7 @@ class Order:
         If the drawn phase hardly occurs in the games, a position of another phase is returned.
 
         Raises:
-                SetupError: no game of the split has a suitable position.
+            SetupError: no game of the split has a suitable position.
         """
         position = self._draw(number, seed, split or self.split)
         POSITIONS_SAMPLED.labels(position.phase.value).inc()

@@ -18,7 +18,7 @@ class Shares:
     """The weight of each phase among the positions drawn. The weights need not add up to one.
 
     Raises:
-            InvalidInput: a weight is negative or not finite, or all are 0.
+        InvalidInput: a weight is negative or not finite, or all are 0.
     """
 
     opening: float = 0.2

@@ -51,7 +51,7 @@ def columns_of(record: type) -> dict[str, Column]:
     """The columns of a dataclass, in the order of its fields.
 
     Raises:
-            TypeError: a field has a type that is not supported.
+        TypeError: a field has a type that is not supported.
     """
     if record not in _KNOWN:
         _KNOWN[record] = _columns_of(record)

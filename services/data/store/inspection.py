@@ -77,8 +77,8 @@ def inspect(place: str, *, items: int = 3, count: bool = False) -> Inspection:
     """Inspects a file, or the folder of a data set or archive. `count` also counts the lines of text files.
 
     Raises:
-            SetupError: there is no such file or folder, or it cannot be read.
-            InvalidInput: the file is damaged.
+        SetupError: there is no such file or folder, or it cannot be read.
+        InvalidInput: the file is damaged.
     """
     folder = open_folder(place)
     names = folder.names()
@@ -147,7 +147,7 @@ def format_of(folder: Folder, name: str) -> Format:
     """The format of a file, from its first bytes.
 
     Raises:
-            SetupError: the file does not exist or cannot be read.
+        SetupError: the file does not exist or cannot be read.
     """
     with folder.read(name) as file:
         if file.read(4) == b"PAR1":

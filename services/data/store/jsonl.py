@@ -68,7 +68,7 @@ def read_lines(folder: Folder, name: str) -> Iterator[Any]:
     """The values of a file, compressed or not. Empty lines are skipped.
 
     Raises:
-            InvalidInput: a line is not JSON.
+        InvalidInput: a line is not JSON.
     """
     for number, line in enumerate(lines_of(folder, name), start=1):
         if not line.strip():

@@ -24,7 +24,7 @@ class Parts(Generic[R]):
     """The parts of one job.
 
     Raises:
-            SetupError: existing parts were made under other terms; the message names the differences.
+        SetupError: existing parts were made under other terms; the message names the differences.
     """
 
     def __init__(self, folder: Folder, kind: Kind[R], *, terms: Mapping[str, Any]) -> None:

@@ -84,8 +84,8 @@ class Folder(ABC):
         """Writes or replaces a file. It exists when the block ends, and is unchanged if the block raises.
 
         Raises:
-                SetupError: the file cannot be written here.
-            Unavailable: the store does not answer.
+            SetupError: the file cannot be written here.
+        Unavailable: the store does not answer.
         """
 
     @abstractmethod
@@ -94,8 +94,8 @@ class Folder(ABC):
         """Opens a file for reading; it is seekable.
 
         Raises:
-                SetupError: the file does not exist or cannot be read.
-            Unavailable: the store does not answer.
+            SetupError: the file does not exist or cannot be read.
+        Unavailable: the store does not answer.
         """
 
     @abstractmethod
@@ -225,7 +225,7 @@ def open_folder(url: str | Path) -> Folder:
     """The folder at a path or URL. It need not exist yet.
 
     Raises:
-            SetupError: the protocol is not supported.
+        SetupError: the protocol is not supported.
     """
     text = str(url)
     if text.startswith("file://"):

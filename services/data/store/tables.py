@@ -112,7 +112,7 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
     """The records of a file, in order.
 
     Raises:
-            InvalidInput: the file is not Parquet, or has another kind of record.
+        InvalidInput: the file is not Parquet, or has another kind of record.
     """
     with folder.read(name) as raw:
         file = _open(raw, folder.place(name))
@@ -139,7 +139,7 @@ def describe(folder: Folder, name: str) -> Description:
     """The description of a file, from its metadata.
 
     Raises:
-            InvalidInput: the file is not Parquet.
+        InvalidInput: the file is not Parquet.
     """
     with folder.read(name) as raw:
         return _describe(_open(raw, folder.place(name)))

@@ -81,8 +81,8 @@ def write_moves(
     """Writes the data set to the folder or URL `out`, without positions of `exams`. Returns its manifest.
 
     Raises:
-            SetupError: a source cannot be read, or no source has a sound game of the split.
-            InvalidInput: an exam has no positions, or a source is standard input, which cannot be read twice.
+        SetupError: a source cannot be read, or no source has a sound game of the split.
+        InvalidInput: an exam has no positions, or a source is standard input, which cannot be read twice.
     """
     if STANDARD_INPUT in sources:
         raise InvalidInput("moves reads its games twice, and '-' can be read once: name a file")

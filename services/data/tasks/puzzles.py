@@ -106,7 +106,7 @@ class Wanted:
     """Which puzzles to take. A puzzle needs at least one of `themes`, if any, and none of `without`.
 
     Raises:
-            InvalidInput: the lowest rating is above the highest.
+        InvalidInput: the lowest rating is above the highest.
     """
 
     min_rating: int = 0
@@ -163,8 +163,8 @@ def read_puzzles(
     """Yields the wanted puzzles of a file in order, except those with a turn whose key is in `exams`.
 
     Raises:
-            SetupError: the file cannot be read.
-            InvalidInput: the file lacks columns of the puzzle table.
+        SetupError: the file cannot be read.
+        InvalidInput: the file lacks columns of the puzzle table.
     """
     report = report if report is not None else Report()
     rows = csv.DictReader(_lines(location, report))

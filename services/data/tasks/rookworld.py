@@ -47,8 +47,8 @@ async def lines(
     A position that kills engines is left out, with a warning.
 
     Raises:
-            Unavailable: the engines are not available.
-            EngineFault: `nodes` is too low for the wanted number of lines.
+        Unavailable: the engines are not available.
+        EngineFault: `nodes` is too low for the wanted number of lines.
     """
     work = (_line(position, engines, nodes, seed, mix) for position in positions)
     async for position, line in in_order(work, ahead=ahead):
@@ -81,7 +81,7 @@ def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
     """The `P:` line of the answer to `policy_query`: moves in no order, evaluations for the side to move.
 
     Raises:
-            EngineFault: the answer lacks moves, because the search was too short.
+        EngineFault: the answer lacks moves, because the search was too short.
     """
     board = chess.Board(fen)
     wanted = min(rookworld.CANDIDATES, board.legal_moves.count())

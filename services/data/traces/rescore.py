@@ -40,8 +40,8 @@ async def rescore(
     """Yields each group with its new verdicts, in any order. At most `in_flight` answers are scored at once.
 
     Raises:
-            InvalidInput: the service refuses an answer, for example because the scheme does not exist.
-            PeerFault: the service does not answer.
+        InvalidInput: the service refuses an answer, for example because the scheme does not exist.
+        PeerFault: the service does not answer.
     """
     asked = ((group, list(_items(group, task))) for group in groups)
     async with aclosing(client.stream(asked, scheme=scheme, items=in_flight)) as answers:
