@@ -24,11 +24,11 @@ from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server.adapter import AdapterRules
-from services.inference.server.ending import end
 from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.gate import Gate, GateMiddleware
 from services.inference.server.policies import Policies
 from services.inference.server.settings import ServerSettings
+from services.inference.server.shutdown import shut_down_when_told
 from services.inference.server.whole_model import ModelRules
 from services.inference.server.whole_policies import WholePolicies
 
@@ -184,7 +184,7 @@ class RookeryPlugin:
         for task in tasks:
             task.add_done_callback(_say_why)
         state.rookery = Serving(engine_client, policies, follower, tuple(tasks))
-        state.rookery_end = asyncio.create_task(end(engine_client, state, state.rookery_gate))
+        state.rookery_end = asyncio.create_task(shut_down_when_told(engine_client, state, state.rookery_gate))
 
 
 def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> Policies:

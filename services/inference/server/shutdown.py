@@ -30,7 +30,7 @@ kills the server after 20 s."""
 _LOOK_S = 0.2
 
 
-def end_while_starting() -> None:
+def exit_on_signals_while_starting() -> None:
     """Lets a signal end vLLM's server while it waits for its engine to start.
 
     vLLM 0.32 raises KeyboardInterrupt there, and `zmq_socket_ctx` swallows it, so the server would start and
@@ -52,7 +52,7 @@ def end_while_starting() -> None:
     utils.zmq_socket_ctx = not_swallowing
 
 
-async def end(client: "AsyncLLM", state: "State", gate: Gate) -> None:
+async def shut_down_when_told(client: "AsyncLLM", state: "State", gate: Gate) -> None:
     """Waits for a signal or for the engine's death, then ends the server.
 
     Raises:
