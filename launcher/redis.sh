@@ -1,22 +1,23 @@
 #!/bin/bash
-# redis.sh FOLDER SERVER COMMAND...: becomes COMMAND, a Redis whose data lie in FOLDER; SERVER is its binary.
+# Usage: redis.sh FOLDER SERVER COMMAND...
+# Repairs the append-only file in FOLDER, then runs COMMAND, which starts Redis there. SERVER is the Redis binary.
 #
-# A Lua script's writes stand in the append-only file between MULTI and EXEC. Where a crash ended the file between the
-# two, Redis (6.2 and 7.0 do) forgets these writes but leaves the MULTI in the file: the next transaction's EXEC then
-# commits both at the load after, so some writes take effect twice. Therefore what follows the last whole transaction
-# is moved into a file of its own first.
+# Redis writes the changes of a Lua script between MULTI and EXEC. If a crash cuts the file between the two, Redis
+# (6.2 and 7.0) ignores these changes when it loads the file but leaves the MULTI in it. The EXEC of the next
+# transaction then commits both at the following load, so some changes take effect twice. To prevent this, the bytes
+# after the last complete transaction are moved to a file of their own before Redis starts.
 set -eu
 cd "$1"
 server=$2
 shift 2
 
 aof=appendonly.aof last=
-if [ -f appendonlydir/$aof.manifest ]; then # Redis 7: several files, of which the last is written to
+if [ -f appendonlydir/$aof.manifest ]; then # Redis 7 has several files and appends to the last
     aof=appendonlydir/$aof.manifest
     last=$(sed -En '$s/^file ([^ ]+) .*/\1/p' "$aof")
 fi
 if [ -f "$aof" ]; then
-    # Every redis-server is redis-check-aof too, when it is called so.
+    # A redis-server that is called redis-check-aof acts as that program.
     report=$(exec -a redis-check-aof "$server" "$aof" </dev/null) || true
     found=$(sed -En 's/^AOF analyzed: (filename=[^,]*, )?size=([0-9]+), ok_up_to=([0-9]+),.*/\2 \3 \1/p' <<<"$report")
     read -r size sound name <<<"${found##*$'\n'}"
