@@ -13,11 +13,11 @@ from rookery.engines import RequestQueue
 from rookery.errors import EngineFault, PeerFault, RookeryError
 from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from rookery.uci import Analysis, Line, Query
+from rookery.winprob import CHECKMATE, DRAW, WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.learned import LearnedReward, Opinion
 from services.reward.position import Play, Position
 from services.reward.schemes import Evidence, Scheme
-from services.reward.winprob import CHECKMATE, DRAW, WinModel
 
 Result = Verdict | RookeryError
 

@@ -16,6 +16,7 @@ from rookery import metrics
 from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.trace import EngineStamp, Outcome, Verdict
+from rookery.winprob import WinModel
 from services.reward import graded, notation, tasks
 from services.reward.cache import AnalysisCache
 from services.reward.judge import Judge, MoveAnswer, Result
@@ -25,7 +26,6 @@ from services.reward.parse import extract
 from services.reward.position import Position, read_position
 from services.reward.schemes import Scheme, find_scheme
 from services.reward.tasks import TaskJudge
-from services.reward.winprob import WinModel
 
 if TYPE_CHECKING:
     from rookery.shared_cache import SharedCache

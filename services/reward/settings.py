@@ -9,8 +9,8 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import InvalidInput
 from rookery.settings import Port, RedisUrl, Settings
+from rookery.winprob import LICHESS_K
 from services.reward.schemes import DEFAULT, find_scheme
-from services.reward.winprob import LICHESS_K
 
 
 def _cores() -> int:

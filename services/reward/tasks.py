@@ -12,12 +12,12 @@ from rookery.engines import RequestQueue
 from rookery.errors import InvalidInput, RookeryError
 from rookery.trace import EngineStamp, Verdict
 from rookery.uci import Analysis
+from rookery.winprob import win_probability
 from services.reward import graded
 from services.reward.graded import Grade, PolicyAnswer, PolicyTruth
 from services.reward.judge import Judge, Result, Worth
 from services.reward.position import Position
 from services.reward.schemes import MAX_SCHEME_CHARS
-from services.reward.winprob import win_probability
 
 LINES = 5
 """Moves in a `P:` answer, so the engine is asked for as many."""

@@ -1,15 +1,9 @@
 """The engine's scores as a player would put them: who stands how much better, how much a move gives away."""
 
-import math
 from enum import Enum, IntEnum
 
 from rookery.trace import Evaluation
-
-_LICHESS_K = 0.00368208
-"""Per centipawn (lichess-org/lila, PR 11148)."""
-
-_CEILING_CP = 1000
-"""Scores beyond it count as it, mates too (scalachess, Cp.CEILING)."""
+from rookery.winprob import CP_CEILING, win_probability
 
 _MATE_CP = 50_000
 _BOUNDS_CP = (45, 110, 230, 450)
@@ -64,18 +58,12 @@ def standing(evaluation: Evaluation) -> Standing:
     return Standing(degree if cp > 0 else -degree)
 
 
-def chance(evaluation: Evaluation) -> float:
-    """The chance to win, a draw counting half, by the formula of Lichess."""
-    cp = max(-_CEILING_CP, min(_CEILING_CP, centipawns(evaluation)))
-    return 1.0 / (1.0 + math.exp(-_LICHESS_K * cp))
-
-
 def loss(best: Evaluation, played: Evaluation) -> Loss:
     """What a move with the second score gives away when the first was to be had."""
-    one, other = (max(-_CEILING_CP, min(_CEILING_CP, centipawns(e))) for e in (best, played))
+    one, other = (max(-CP_CEILING, min(CP_CEILING, centipawns(e))) for e in (best, played))
     if one - other <= _AS_GOOD_CP:
         return Loss.NOTHING
-    drop = chance(best) - chance(played)
+    drop = win_probability(best) - win_probability(played)
     for bound, verdict in ((0.06, Loss.LITTLE), (0.15, Loss.SOME), (0.30, Loss.MUCH)):
         if drop < bound:
             return verdict

@@ -21,7 +21,7 @@ from rookery.errors import Quarantined
 from rookery.prompt import render
 from rookery.trace import Position, Prompt
 from rookery.uci import Analysis, Query
-from services.data.annotate.standing import chance
+from rookery.winprob import win_probability
 from services.data.tasks.inorder import in_order
 from services.data.tasks.rookworld import Engines, seen_by
 from services.data.tasks.task import ENGINE_MOVES, Alternatives, Example
@@ -92,7 +92,7 @@ def ranking(board: chess.Board, analysis: Analysis) -> list[str]:
 def probabilities(board: chess.Board, analysis: Analysis, targets: Targets) -> dict[str, float]:
     """The probability of each legal move."""
     judged = {
-        move: chance(line.evaluation)
+        move: win_probability(line.evaluation)
         for move, line in zip(ranking(board, analysis), analysis.lines, strict=True)
     }
     unseen, most = min(judged.values()) - _UNSEEN, max(judged.values())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.trace import Evaluation
-from services.reward.winprob import LICHESS_K, win_probability
+from rookery.winprob import LICHESS_K, win_probability
 
 
 @pytest.mark.parametrize(
