@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 import chess
 
 from rookery import rookworld, rookworld_env
+from rookery.answers import after_reasoning
 from rookery.trace import Evaluation, Outcome
-from services.reward.parse import after_reasoning
 
 VERSION = 1
 """Increased whenever a grade changes."""

@@ -12,17 +12,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from rookery import metrics
+from rookery import metrics, notation
+from rookery.answers import extract
 from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
+from rookery.notation import Reading, read_move
 from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
-from services.reward import graded, notation, tasks
+from services.reward import graded, tasks
 from services.reward.cache import AnalysisCache
 from services.reward.judge import Judge, MoveAnswer, Result
 from services.reward.learned import LearnedReward
-from services.reward.notation import Reading, read_move
-from services.reward.parse import extract
 from services.reward.position import Position, read_position
 from services.reward.schemes import Scheme, find_scheme
 from services.reward.tasks import TaskJudge

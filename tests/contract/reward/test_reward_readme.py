@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from rookery.answers import MAX_BOX_CHARS
 from rookery.body_limit import MAX_BODY_BYTES
 from rookery.trace import Outcome
 from services.reward.bodies import MAX_ITEMS, ScoreRequest, VerdictBody
 from services.reward.local import shared
-from services.reward.parse import MAX_BOX_CHARS
 from services.reward.schemes import TERMS, find_scheme
 from services.reward.settings import RewardSettings
 from tests.curl import run_curl

@@ -11,8 +11,8 @@ from bench.reward.target import targets
 from bench.reward.throughput import check
 from bench.reward.usage import Usage
 from bench.reward.workload import Answer, Question, Workload, count_verdicts
-from services.reward.notation import read_move
-from services.reward.parse import extract
+from rookery.answers import extract
+from rookery.notation import read_move
 
 START = chess.STARTING_FEN
 BLACK = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"

@@ -6,10 +6,10 @@ from collections import Counter
 
 import chess
 
+from rookery.answers import extract
 from rookery.errors import InvalidInput
+from rookery.notation import read_move
 from rookery.trace import Outcome
-from services.reward.notation import read_move
-from services.reward.parse import extract
 from services.reward.position import read_position
 from tests.babble import completions, fens
 

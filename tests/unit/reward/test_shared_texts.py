@@ -16,9 +16,9 @@ import chess
 import pytest
 import zstandard
 
+from rookery.answers import MAX_BOX_CHARS, extract
+from rookery.notation import Reading, read_move
 from rookery.trace import Outcome
-from services.reward.notation import Reading, read_move
-from services.reward.parse import MAX_BOX_CHARS, extract
 
 pytestmark = pytest.mark.shared_data
 

@@ -6,9 +6,9 @@ One test per trap, each with its verdict. `test_parse` and `test_notation` try t
 import chess
 import pytest
 
+from rookery.answers import MAX_BOX_CHARS, extract
+from rookery.notation import Reading, read_move
 from rookery.trace import Outcome
-from services.reward.notation import Reading, read_move
-from services.reward.parse import MAX_BOX_CHARS, extract
 
 START = chess.STARTING_FEN
 AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rookery.notation import Reading, read_move
 from rookery.trace import Outcome
-from services.reward.notation import Reading, read_move
 
 START = chess.STARTING_FEN
 CASTLE = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.answers import MAX_BOX_CHARS, Answer, extract, peel
 from rookery.trace import Outcome
-from services.reward.parse import MAX_BOX_CHARS, Answer, extract, peel
 
 
 @pytest.mark.parametrize(
