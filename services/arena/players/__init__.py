@@ -1,1 +1,1 @@
-"""Players: policies behind an endpoint, UCI engines, and simple movers. Each answers one position at a time."""
+"""Players of games: policies behind an endpoint, UCI engines, simple movers."""
