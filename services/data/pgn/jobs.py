@@ -1,10 +1,10 @@
-"""Spreads work over processes. Results keep their order, and the number of pieces ahead is bounded."""
+"""Spreads work over processes and threads. Results keep their order; few of them wait to be taken."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from services.data.processes import processes
 
@@ -12,6 +12,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _PIECES_AHEAD = 4
+_END = object()
 
 
 class Workers:
@@ -42,3 +43,12 @@ class Workers:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yields from `items`, while a thread gets the next one ready."""
+    with ThreadPoolExecutor(1) as thread:
+        coming: Future[T | object] = thread.submit(next, items, _END)
+        while (item := coming.result()) is not _END:
+            coming = thread.submit(next, items, _END)
+            yield cast(T, item)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
 from services.data.pgn.files import Damaged
-from services.data.pgn.jobs import Workers
+from services.data.pgn.jobs import Workers, ahead
 from services.data.pgn.pieces import Piece, Watch, plan
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.scanner import Keep, Scanner, beginning
@@ -174,7 +174,7 @@ class _Chosen(Generic[F]):
 def _read(scanner: Scanner, pieces: Sequence[Piece], watch: Watch | None) -> Iterator[RawGame]:
     for piece in pieces:
         try:
-            for block in piece.blocks(watch):
+            for block in ahead(piece.blocks(watch)):
                 yield from scanner.feed(block)
         except Damaged as damage:
             yield from scanner.abandon(str(damage))

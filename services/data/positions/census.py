@@ -18,12 +18,13 @@ from services.data.pgn.games import PHASES, SkippedGame
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
 from services.data.positions.distinct import key_of
+from services.data.positions.recipe import chance
 from services.data.positions.repeats import Repeats
 
 ELO_STEP = 200
 PLY_STEP = 20
 
-_TICKETS = 1 << 32
+_IDS = 1 << 64
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ class GameCounter:
 
     def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Census]:
         """Yields the games to replay. Counts all games by their tags."""
-        census, below = Census(), round(self.replay * _TICKETS)
+        census, below = Census(), round(self.replay * _IDS)
         for raw in games:
             census.games += 1
             raw = raw.judged()
@@ -82,8 +83,9 @@ class GameCounter:
                 census.count("broken", raw.defect.value)
                 continue
             _count_facts(census, read_facts(raw))
-            census.repeats.add(int(raw.id, 16))
-            if raw.ticket < below:
+            id = int(raw.id, 16)
+            census.repeats.add(id)
+            if chance(0, id) < below:
                 yield raw
         return census
 

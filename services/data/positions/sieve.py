@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rookery.trace import Position
 from services.data.pgn.facts import read_facts
@@ -20,7 +21,7 @@ from services.data.pgn.filters import CHESS960
 from services.data.pgn.games import PHASES, SkippedGame, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.played import Played
-from services.data.pgn.rawgame import RawGame, tickets_of
+from services.data.pgn.rawgame import RawGame
 from services.data.positions.distinct import key_of
 from services.data.positions.recipe import PositionRecipe, chance
 
@@ -82,8 +83,7 @@ class Part:
         self._factor = np.uint64(chance(seed, 0) | 1)
         self._below = np.uint64(round(part * _WORD))
 
-    def __call__(self, beginnings: Sequence[bytes]) -> list[int]:
-        tickets = np.fromiter(tickets_of(beginnings), np.uint64, len(beginnings))
+    def __call__(self, tickets: NDArray[np.uint64]) -> list[int]:
         places: list[int] = np.flatnonzero(tickets * self._factor < self._below).tolist()
         return places
 
