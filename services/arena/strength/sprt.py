@@ -24,7 +24,9 @@ _SCORES = np.array(SCORES)
 _NEVER_SEEN = 1e-3
 """Stands for a count of zero, so that its logarithm is finite (fastchess)."""
 _BISECTIONS = 45
-_ROUNDS = 20
+_ROUNDS = 100
+_LARGEST_NORMALISED = 200.0
+"""Up to here, `_with_t` converges from any results; from about 230 on, it may not even start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Sprt:
     def __post_init__(self) -> None:
         if not self.elo0 < self.elo1:
             raise ValueError(f"elo0 {self.elo0} is not below elo1 {self.elo1}")
+        if self.model == "normalized" and max(abs(self.elo0), abs(self.elo1)) > _LARGEST_NORMALISED:
+            raise ValueError(f"[{self.elo0}, {self.elo1}] exceeds +-200 normalised Elo: use logistic Elo")
         if min(self.alpha, self.beta) <= 0 or self.alpha + self.beta >= 1:
             raise ValueError(f"alpha {self.alpha} and beta {self.beta}: above 0, and together below 1")
 
