@@ -9,7 +9,7 @@ from rookery.settings import fail
 from services.arena.matches.settings import EloSettings, MatchSettings, PlanSettings, TournamentSettings
 from services.arena.settings import CurveSettings, EvaluateSettings
 
-_USAGE = """usage: python -m services.arena {evaluate,curve,match,tournament,elo,plan} ...
+_USAGE = """usage: python -m services.arena {evaluate,curve,match,tournament,elo,plan,uci} ...
 
 evaluate     compare two served policies on held-out positions
 curve        draw the learning curve of a run folder
@@ -17,6 +17,7 @@ match        play games between two players; --sprt stops as soon as it is clear
 tournament   play games between many players and fit their ratings together
 elo          fit the ratings of all players of a games.jsonl
 plan         say how many games a question needs
+uci          play as a UCI engine
 
 `python -m services.arena COMMAND --help` lists the flags of each.
 """
@@ -86,6 +87,15 @@ def _plan(arguments: list[str]) -> None:
     sys.stdout.write(plan(settings.elo, settings.margin, settings.draws, settings.alpha, settings.beta))
 
 
+def _uci(arguments: list[str]) -> None:
+    from services.arena.uci.settings import UciSettings
+
+    settings = UciSettings.parse(arguments, prog="rookery uci")
+    from services.arena.uci.session import run
+
+    asyncio.run(run(settings))
+
+
 _COMMANDS = {
     "evaluate": _evaluate,
     "curve": _curve,
@@ -93,6 +103,7 @@ _COMMANDS = {
     "tournament": _tournament,
     "elo": _elo,
     "plan": _plan,
+    "uci": _uci,
 }
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from rookery.trace import Outcome
 from services.arena.players.player import Player, Reply
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class RandomPlayer:
     """Plays any legal move with the same probability."""
 
@@ -25,7 +25,7 @@ class RandomPlayer:
     async def close(self) -> None: ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class FirstLegalPlayer:
     """Plays the legal move that comes first in the alphabetical order of UCI."""
 
@@ -41,7 +41,7 @@ class FirstLegalPlayer:
     async def close(self) -> None: ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class EpsilonRandomPlayer:
     """Plays at random with probability `share`, else as `player` does."""
 
