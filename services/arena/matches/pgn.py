@@ -28,8 +28,8 @@ def as_pgn(game: Game, versions: Mapping[str, Mapping[str, object]]) -> str:
         "White": game.white,
         "Black": game.black,
         "Result": game.result,
-        "WhiteVersion": versions.get(game.white, {}),
-        "BlackVersion": versions.get(game.black, {}),
+        "WhiteVersion": _version(versions.get(game.white, {})),
+        "BlackVersion": _version(versions.get(game.black, {})),
         "Opening": game.opening.name,
         "Termination": _TERMINATIONS.get(game.termination, "normal"),
         "TerminationDetails": game.termination,
@@ -71,3 +71,7 @@ def _score(turn: Turn) -> chess.engine.PovScore | None:
     if turn.mate is not None:
         return chess.engine.PovScore(chess.engine.Mate(turn.mate), chess.WHITE)
     return None if turn.cp is None else chess.engine.PovScore(chess.engine.Cp(turn.cp), chess.WHITE)
+
+
+def _version(description: Mapping[str, object]) -> str:
+    return "; ".join(f"{name}={value}" for name, value in description.items())
