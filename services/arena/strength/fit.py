@@ -173,8 +173,11 @@ def _share_above(a: Floats, b: Floats) -> float:
     return float(((a > b) + 0.5 * (a == b)).mean())
 
 
-def _strength(rating: Rating) -> float:
-    """For the order: the value, or the bound that stands for it."""
+def _strength(rating: Rating) -> tuple[int, float]:
+    """For the order: those who won everything come first, and those who lost everything last."""
     elo = rating.elo
-    known = elo.value if elo.value is not None else elo.low if elo.low is not None else elo.high
-    return -math.inf if known is None else known
+    if elo.value is not None:
+        return 0, elo.value
+    if elo.low is not None:
+        return 1, elo.low
+    return (-2, 0.0) if elo.high is None else (-1, elo.high)

@@ -62,10 +62,11 @@ class Illegal(RandomPlayer):
 
 
 class Slow(RandomPlayer):
-    """Plays at random, after a pause that differs from move to move and from run to run."""
+    """Plays at random, now and then after a pause that differs from run to run."""
 
     async def play(self, board: chess.Board, *, seed: int) -> Reply:
-        await asyncio.sleep(random.SystemRandom().random() * 0.002)
+        if board.ply() % 8 == 0:
+            await asyncio.sleep(random.SystemRandom().random() * 0.004)
         return await super().play(board, seed=seed)
 
 

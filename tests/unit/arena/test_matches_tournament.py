@@ -128,8 +128,8 @@ def test_an_early_end_does_not_depend_on_how_many_games_are_played_at_a_time(tmp
     def ended(many: int) -> tuple[Game, ...]:
         gate = Gate(Sprt(0, 150), "a")
         return played(
-            tmp_path / str(many), Slow("a"), FirstLegalPlayer("b"), concurrency=many, enough=gate,
-            openings=draw(read_openings(), 60, seed=0), rules=Rules(),
+            tmp_path / str(many), Slow("a"), Illegal("b"), concurrency=many, enough=gate,
+            openings=draw(read_openings(), 60, seed=0), rules=Rules(illegal="retry:1"),
         ).games  # fmt: skip
 
     assert ended(1) == ended(16)
@@ -217,7 +217,7 @@ def make(spec: str) -> Player:
         "model": Illegal("model"),
         "random": RandomPlayer(),
         "first-legal": FirstLegalPlayer(),
-        "slow": Slow("slow"),
+        "other": RandomPlayer("other"),
     }[spec]
 
 
@@ -244,13 +244,13 @@ def test_a_match_with_a_sequential_test(tmp_path: Path) -> None:
 
 def test_a_tournament_and_its_anchors(tmp_path: Path) -> None:
     settings = TournamentSettings(
-        players=["first-legal", "random", "slow"], pairs=20, out=tmp_path, concurrency=8
+        players=["first-legal", "random", "other"], pairs=10, out=tmp_path, concurrency=8
     )
     report = asyncio.run(run_tournament(settings, make=make, console=quiet()))
     rated = {rating.name: rating for rating in report.ratings.players}
     assert rated["random"].elo.value == 0
     assert rated["random"].anchor
-    assert rated["slow"].elo.low < 0 < rated["slow"].elo.high
+    assert rated["other"].elo.low < 0 < rated["other"].elo.high
     assert rated["first-legal"].elo.high < 0
     assert len(report.encounters) == 3
     anchors = tmp_path / "anchors.json"
@@ -260,7 +260,7 @@ def test_a_tournament_and_its_anchors(tmp_path: Path) -> None:
     assert "-500 (held)" in console.file.getvalue()
     shifted = {rating.name: rating.elo.value for rating in again.players}
     assert shifted["random"] - shifted["first-legal"] == pytest.approx(-rated["first-legal"].elo.value)
-    assert read_anchors(tmp_path / "match.json")["slow"] == rated["slow"].elo.value
+    assert read_anchors(tmp_path / "match.json")["other"] == rated["other"].elo.value
 
 
 @pytest.mark.parametrize("text", ["no json", "[1]", '{"a": "b"}', '{"ratings": 3}'])

@@ -203,6 +203,7 @@ def test_sweeps_get_bounds_and_leave_the_others_alone() -> None:
     assert rated["top"].elo == Elo(None, pytest.approx(bound, abs=0.1), None)
     assert rated["bottom"].elo == Elo(None, None, pytest.approx(-bound, abs=0.1))
     assert rated["x"].elo == rated["y"].elo == Elo(None, None, None)
+    assert [rating.name for rating in fit(swept, anchors={"a": 0.0}).players][:1] == ["top"]
 
 
 def test_planned_games_give_the_planned_interval() -> None:
