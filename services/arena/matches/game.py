@@ -7,7 +7,7 @@ quality of play and the legality of moves can be measured apart.
 import asyncio
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import chess
@@ -154,8 +154,8 @@ async def play(
         board.push_uci(turn.move)
         if referee is not None and not board.is_game_over():
             judged = await _ask(referee, board, seed=fixture.seed, backoff_s=backoff_s)
-            cp, mate = _white_view(judged.score)
-            turn = Turn(turn.move, turn.outcomes, turn.text, turn.tokens, turn.seconds, cp, mate)
+            cp, mate = _white_view(judged.score)  # of a short search, an engine may tell no more than a bound
+            turn = replace(turn, cp=cp, mate=mate)
         turns.append(turn)
     result, termination = end
     return Game(

@@ -173,11 +173,11 @@ def _share_above(a: Floats, b: Floats) -> float:
     return float(((a > b) + 0.5 * (a == b)).mean())
 
 
-def _strength(rating: Rating) -> tuple[int, float]:
+def _strength(rating: Rating) -> tuple[int, float, float]:
     """For the order: those who won everything come first, and those who lost everything last."""
     elo = rating.elo
     if elo.value is not None:
-        return 0, elo.value
+        return 0, elo.value, rating.score
     if elo.low is not None:
-        return 1, elo.low
-    return (-2, 0.0) if elo.high is None else (-1, elo.high)
+        return 1, elo.low, rating.score
+    return (-2, 0.0, rating.score) if elo.high is None else (-1, elo.high, rating.score)

@@ -23,7 +23,7 @@ Decision = Literal["H0", "H1"]
 _SCORES = np.array(SCORES)
 _NEVER_SEEN = 1e-3
 """Stands for a count of zero, so that its logarithm is finite (fastchess)."""
-_BISECTIONS = 45
+_BISECTIONS = 42
 _ROUNDS = 100
 _LARGEST_NORMALISED = 200.0
 """Up to here, `_with_t` converges from any results; from about 230 on, it may not even start."""

@@ -109,12 +109,12 @@ def test_sprt_errs_no_more_often_than_it_says(model: str, shape: tuple[float, fl
     low, high = pairs_of(*shape), pairs_of(shape[0] + 40, *shape[1:])
     unit = normalised if model == "normalized" else true_elo
     test = Sprt(unit(low), unit(high), alpha=0.05, beta=0.1, model=model)
-    margin = 3 * math.sqrt(0.05 * 0.95 / 500), 3 * math.sqrt(0.1 * 0.9 / 500)
+    margin = 3 * math.sqrt(0.05 * 0.95 / 400), 3 * math.sqrt(0.1 * 0.9 / 400)
     assert _accepted(test, low)["H1"] < 0.05 + margin[0]
     assert _accepted(test, high)["H0"] < 0.1 + margin[1]
 
 
-def _accepted(test: Sprt, probabilities: np.ndarray, matches: int = 500) -> dict[str, float]:
+def _accepted(test: Sprt, probabilities: np.ndarray, matches: int = 400) -> dict[str, float]:
     rng, lower_upper = np.random.default_rng(3), test.bounds
     counts, shares, pairs = np.zeros((matches, 5)), {"H0": 0.0, "H1": 0.0}, 0
     while len(counts):
