@@ -37,6 +37,9 @@ from services.arena.strength.fit import Ratings, fit
 from services.arena.strength.pentanomial import SCORES
 from services.arena.strength.sprt import Sprt
 
+LADDER = Path(__file__).with_name("ladder.json")
+"""Ratings of weak opponents above `random`, fitted to 2,400 games that they played with Stockfish 15.1."""
+
 JOURNAL, PGN, REPORT = "games.jsonl", "games.pgn", "match.json"
 
 Make = Callable[[str], Player]
@@ -58,7 +61,7 @@ class Gate:
             self._first_of_pair[game.pair] = score
             return False
         self._counts[SCORES.index((self._first_of_pair[game.pair] + score) / 2)] += 1
-        return self.result.decision is not None
+        return self._test.decision(self._counts) is not None
 
     @property
     def result(self) -> SprtResult:
@@ -144,13 +147,15 @@ def rate(games: Sequence[Game], anchors: Mapping[str, float]) -> Ratings:
 def read_anchors(path: Path | None) -> dict[str, float]:
     """The ratings to hold, by name: those of a match.json, or of a JSON object of names and numbers.
 
+    The path `ladder` stands for `LADDER`.
+
     Raises:
         InvalidInput: the file is neither.
     """
     if path is None:
         return {}
     try:
-        document = json.loads(path.read_text())
+        document = json.loads((LADDER if path == Path("ladder") else path).read_text())
         if "ratings" in document:
             rated = document["ratings"]["players"]
             document = {one["name"]: one["elo"]["value"] for one in rated if one["elo"]["value"] is not None}

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
 from rookery.settings import Settings
@@ -69,6 +69,12 @@ class MatchSettings(GameSettings):
     llm_chess: bool = False
     """Play as llm_chess does: player is Black, 200 plies, retry:2, no openings. --pairs counts games."""
 
+    @model_validator(mode="after")
+    def _one_protocol(self) -> "MatchSettings":
+        if self.llm_chess and self.sprt:
+            raise ValueError("--sprt needs pairs with both colours, which --llm-chess does not play")
+        return self
+
 
 class TournamentSettings(GameSettings):
     """Play a tournament and fit the ratings of all players together."""
@@ -80,7 +86,7 @@ class TournamentSettings(GameSettings):
     schedule: Literal["round-robin", "gauntlet", "ladder"] = "round-robin"
     """Who plays whom: everybody, the first player everybody else, or each its neighbours."""
     anchors: Path | None = None
-    """Ratings to hold: match.json of an earlier tournament, or a JSON object of names and numbers."""
+    """Ratings to hold: `ladder` (the published one), a match.json, or a JSON object of names and numbers."""
 
 
 class EloSettings(Settings):
@@ -91,7 +97,7 @@ class EloSettings(Settings):
     games: CliPositionalArg[Path]
     """Finished games, as `match` and `tournament` write them."""
     anchors: Path | None = None
-    """Ratings to hold: match.json of an earlier tournament, or a JSON object of names and numbers."""
+    """Ratings to hold: `ladder` (the published one), a match.json, or a JSON object of names and numbers."""
 
 
 class PlanSettings(Settings):

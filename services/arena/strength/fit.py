@@ -12,7 +12,6 @@ anchors (Ford 1957). A player that won or lost everything gets a one-sided bound
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +44,11 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """All players, the strongest first. `superiority[a][b]` is the likelihood that a is stronger than b."""
+    """All players, the strongest first.
+
+    `superiority[a][b]` is the share of simulated tournaments in which a was rated above b: the likelihood
+    that a is stronger.
+    """
 
     players: tuple[Rating, ...]
     superiority: Mapping[str, Mapping[str, float]]
@@ -90,8 +93,7 @@ def fit(
     def elo(i: int) -> Elo:
         if not rated[i]:
             return _bound(games[i] * rated, fitted, above=bool(above[i]), below=bool(below[i]))
-        low, high = (np.quantile(drawn[:, i], q, method="inverted_cdf") * ELO for q in (0.025, 0.975))
-        return Elo(_finite(fitted[i] * ELO), _finite(low), _finite(high))
+        return _interval(float(fitted[i]), drawn[:, i])
 
     players = [
         Rating(name, elo(i), name in held, round(games[i].sum()), float(scores[i].sum() / games[i].sum()))
@@ -165,8 +167,22 @@ def _bound(games: Floats, ratings: Floats, *, above: bool, below: bool) -> Elo:
     return Elo(None, low, None) if above else Elo(None, None, high)
 
 
-def _finite(value: np.floating[Any]) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _interval(fitted: float, drawn: Floats) -> Elo:
+    """The rating in Elo, and where the truth is likely to be given how far simulated ratings miss `fitted`.
+
+    These are the basic bootstrap's limits (Davison and Hinkley 1997, section 5.2). Quantiles of the simulated
+    ratings themselves would lie too high for strong players, because fitted ratings err away from the
+    anchors. Where simulated players win or lose everything, the interval is open on that side.
+    """
+    low, high = np.quantile(drawn, (0.025, 0.975), method="inverted_cdf")
+    value = fitted * ELO
+    if math.isfinite(low) and math.isfinite(high):
+        return Elo(value, float(2 * value - high * ELO), float(2 * value - low * ELO))
+    return Elo(
+        value,
+        float(low) * ELO if math.isfinite(low) else None,
+        float(high) * ELO if math.isfinite(high) else None,
+    )
 
 
 def _share_above(a: Floats, b: Floats) -> float:

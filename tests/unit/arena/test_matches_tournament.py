@@ -10,7 +10,7 @@ import chess.pgn
 import pytest
 from rich.console import Console
 
-from rookery.errors import Conflict, InvalidInput, PeerFault
+from rookery.errors import Conflict, InvalidInput, PeerFault, SetupError
 from services.arena.matches import llm_chess
 from services.arena.matches.game import Game, Rules
 from services.arena.matches.journal import as_line, open_journal, read_games
@@ -273,6 +273,22 @@ def test_anchors_that_cannot_be_read(text: str, tmp_path: Path) -> None:
 def test_two_players_with_one_name_are_refused(tmp_path: Path) -> None:
     settings = MatchSettings(player="random", opponent="random", out=tmp_path)
     with pytest.raises(InvalidInput, match="two players named 'random'"):
+        asyncio.run(run_match(settings, make=make, console=quiet()))
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--sprt", "20,0"], "elo0 20.0 is not below elo1 0.0"),
+        (["--sprt", "0,20", "--llm-chess"], "both colours"),
+        (["--illegal", "retry"], "illegal"),
+    ],
+)
+def test_flags_that_contradict_are_refused(flags: list[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises((InvalidInput, SetupError), match=said):
+        settings = MatchSettings.parse(
+            ["random", "first-legal", "--out", str(tmp_path), *flags], prog="match"
+        )
         asyncio.run(run_match(settings, make=make, console=quiet()))
 
 

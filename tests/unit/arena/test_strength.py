@@ -153,13 +153,15 @@ def test_sprt_refuses_nonsense(wrong: dict[str, float]) -> None:
 
 def _results(rng: np.random.Generator, true: dict[str, float], games: int) -> list[tuple[str, str, float]]:
     return [
-        (a, b, float(rng.choice([1.0, 0.5, 0.0], p=[score - drawn / 2, drawn, 1 - score - drawn / 2])))
+        (a, b, float(result))
         for a, own in true.items()
         for b, other in true.items()
         if a < b
         for score in [expected_score(own - other)]
         for drawn in [0.3 * 2 * min(score, 1 - score)]
-        for _ in range(games)
+        for result in rng.choice(
+            [1.0, 0.5, 0.0], size=games, p=[score - drawn / 2, drawn, 1 - score - drawn / 2]
+        )
     ]
 
 
@@ -174,6 +176,17 @@ def test_joint_ratings_cover_known_strength() -> None:
         rated = _by_name(fit(_results(rng, true, 40), anchors={"a": 0.0}, simulations=300, seed=seed).players)
         inside += [rated[name].elo.low < true[name] < rated[name].elo.high for name in "bcd"]
     assert np.mean(inside) > 0.92
+
+
+def test_ratings_at_the_end_of_a_ladder_cover_known_strength() -> None:
+    rng, true = np.random.default_rng(6), {name: 240.0 * i for i, name in enumerate("abcdefghi")}
+    too_high, too_low = [], []
+    for seed in range(100):
+        neighbours = [game for game in _results(rng, true, 40) if ord(game[1]) - ord(game[0]) <= 3]
+        top = _by_name(fit(neighbours, anchors={"a": 0.0}, simulations=200, seed=seed).players)["i"].elo
+        too_high.append(true["i"] < top.low)
+        too_low.append(true["i"] > top.high)
+    assert max(np.mean(too_high), np.mean(too_low)) < 0.025 + 3 * math.sqrt(0.025 * 0.975 / 100)
 
 
 def test_two_players_are_fitted_to_the_closed_form() -> None:
