@@ -195,7 +195,7 @@ def sprt_text(result: SprtResult) -> str:
 def rating_table(ratings: Ratings, players: Sequence[PlayerSummary]) -> Table:
     """The terminal's table of all players, the strongest first."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("player")
+    table.add_column("player", overflow="fold")
     for head in ("Elo, 95%", "games", "score", "legal at once"):
         table.add_column(head, justify="right", no_wrap=True)
     legal = {player.name: player.legal_rate for player in players}

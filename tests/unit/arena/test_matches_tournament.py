@@ -263,6 +263,15 @@ def test_a_tournament_and_its_anchors(tmp_path: Path) -> None:
     assert read_anchors(tmp_path / "match.json")["other"] == rated["other"].elo.value
 
 
+def test_the_published_ladder_holds_its_players() -> None:
+    ladder = read_anchors(Path("ladder"))
+    assert ladder["random"] == 0
+    assert len(ladder) == 12
+    random_shares = [f"epsilon-random-share={share}-nodes=1" for share in (0.9, 0.75, 0.6, 0.45, 0.3, 0.15)]
+    climb = [ladder[name] for name in ("random", *random_shares, "stockfish-nodes=1", "stockfish-nodes=1000")]
+    assert climb == sorted(climb)
+
+
 @pytest.mark.parametrize("text", ["no json", "[1]", '{"a": "b"}', '{"ratings": 3}'])
 def test_anchors_that_cannot_be_read(text: str, tmp_path: Path) -> None:
     (tmp_path / "anchors.json").write_text(text)
