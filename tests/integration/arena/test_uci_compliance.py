@@ -16,8 +16,9 @@ STALEMATE = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
 SCORE = re.compile(r"info .*\bscore (cp|mate) -?\d+\b")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine() -> Iterator[Uci]:
+    """One process for all tests that do not end it, as under a runner."""
     with uci("--player", "random") as engine:
         yield engine
 
@@ -214,11 +215,12 @@ def test_nothing_after_quit(asked: Uci, policy: Policy, go: list[str]) -> None:
     assert not [line for line in rest if line.startswith("bestmove")]
 
 
-def test_the_end_of_the_input_is_a_quit(engine: Uci) -> None:
-    assert engine.process.stdin
-    engine.say("position startpos", "go infinite")
-    engine.process.stdin.close()
-    assert engine.process.wait(60) == 0
+def test_the_end_of_the_input_is_a_quit() -> None:
+    with uci("--player", "random") as engine:
+        assert engine.process.stdin
+        engine.say("position startpos", "go infinite")
+        engine.process.stdin.close()
+        assert engine.process.wait(60) == 0
 
 
 def test_the_reasoning_is_one_line(asked: Uci) -> None:
