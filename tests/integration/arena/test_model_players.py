@@ -1,4 +1,4 @@
-"""Policies as players, served for the occasion by the real vLLM: rook-tiny, two adapters of it, and a GPT-2."""
+"""Policies as players, served for the occasion by the real vLLM: rook-tiny, two adapters of it, a GPT-2."""
 
 import asyncio
 import json
