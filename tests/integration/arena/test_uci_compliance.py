@@ -261,6 +261,18 @@ def test_a_policy_that_dies_in_mid_game(asked: Uci, policy: Policy) -> None:
         board.push_uci(best(lines))
 
 
+def test_a_player_that_is_slow_to_start_does_not_keep_the_runner_waiting(policy: Policy) -> None:
+    policy.hangs = True
+    with uci("--player", f"{policy.url}#m,style=fen") as engine:
+        engine.say("isready")
+        said = engine.until("readyok")
+        assert said[0] == "info string the player is still starting: moves are random until it is ready"
+        assert is_legal(engine.ask("position startpos", "go movetime 100"), chess.Board())
+        policy.hangs = False
+        policy.wake.set()
+        assert best(engine.ask("go")) == "a2a3"
+
+
 def test_a_policy_that_is_not_there_at_the_start(policy: Policy) -> None:
     policy.status = 503
     with uci("--player", f"{policy.url}#m,style=fen") as engine:
