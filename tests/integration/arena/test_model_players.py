@@ -197,12 +197,15 @@ def reasoning(engine: chess.engine.SimpleEngine, board: chess.Board) -> list[str
 
 
 def inference_servers(run: Path) -> list[psutil.Process]:
-    """The servers that serve `run` and were started by a child of this process."""
-    me = psutil.Process()
+    """What `rookery serve players` has started for `run`."""
+    mine = psutil.Process().children(recursive=True)
+    launchers = [child for child in mine if {"launcher", "serve"} <= set(child.cmdline()[:4])]
     return [
-        child
-        for child in me.children(recursive=True)
-        if str(run) in " ".join(child.cmdline()) and "vllm" in " ".join(child.cmdline())
+        server
+        for launcher in launchers
+        if f"run:{run}@7,temperature=1" in launcher.cmdline()
+        for server in launcher.children(recursive=True)
+        if "vllm" in " ".join(server.cmdline())
     ]
 
 
