@@ -7,6 +7,7 @@ base model itself. A version with all weights needs a server of its own.
 
 import asyncio
 import json
+import os
 import re
 import sys
 import tempfile
@@ -222,7 +223,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         "host": HOST,
         "port": port,
         "device": device,
-        "adapter-root": _common_folder(version.folder for version in adapters) if adapters else log.parent,
+        "adapter-root": os.path.commonpath([v.folder.parent for v in adapters]) if adapters else log.parent,
     }
     lora = [version for version in adapters if not version.whole]
     if lora:
@@ -243,13 +244,6 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         log,
         probe_url=f"http://{HOST}:{port}/readyz",
     )
-
-
-def _common_folder(folders: Iterable[Path]) -> Path:
-    first, *others = (folder.parent for folder in folders)
-    while any(not other.is_relative_to(first) for other in others):
-        first = first.parent
-    return first
 
 
 @contextmanager
