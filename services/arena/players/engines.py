@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,6 +27,8 @@ which would make the strength depend on the machine."""
 START_S = 30.0
 MOVE_S = 600.0
 """An engine that takes longer over one move is counted as hung."""
+
+_EXACT = re.compile(rb"info .*\bscore (cp|mate) (-?\d++)(?! (?:lower|upper)bound)")
 
 _STOP_S = 3.0
 _FULL_SKILL = 20
@@ -86,7 +89,9 @@ class EnginePlayer:
             process = self._idle.pop() if self._idle else await self._start()
             try:
                 async with asyncio.timeout(MOVE_S):
-                    move, score = await self._search(process, board)
+                    process.protocol.exact = None
+                    # A new game each time, so that python-chess sends `ucinewgame`.
+                    result = await process.protocol.play(board, self._limit, game=object())
             except (chess.engine.EngineError, TimeoutError) as error:
                 await process.kill()
                 raise EngineFault(
@@ -96,22 +101,11 @@ class EnginePlayer:
                 await process.kill()
                 raise
             self._idle.append(process)
-        if move is None:
+        if result.move is None:
             raise EngineFault(f"{self.name} has no move in {board.fen()!r}")
-        return Reply(move, Outcome.LEGAL, score=score, seconds=time.monotonic() - started)
-
-    async def _search(
-        self, process: "_Process", board: chess.Board
-    ) -> tuple[chess.Move | None, chess.engine.PovScore | None]:
-        """The best move, and the last exact score: a node limit often leaves a bound at the end."""
-        score = None
-        with await process.protocol.analysis(
-            board, self._limit, game=object(), info=chess.engine.INFO_SCORE
-        ) as analysis:
-            async for info in analysis:
-                if "score" in info and not (info.get("lowerbound") or info.get("upperbound")):
-                    score = info["score"]
-            return (await analysis.wait()).move, score
+        exact = process.protocol.exact
+        score = chess.engine.PovScore(exact, board.turn) if exact is not None else None
+        return Reply(result.move, Outcome.LEGAL, score=score, seconds=time.monotonic() - started)
 
     async def _start(self) -> "_Process":
         path = str(self._binary.path)
@@ -142,10 +136,26 @@ class EnginePlayer:
         await asyncio.gather(*(process.kill() for process in idle))
 
 
+class _Protocol(chess.engine.UciProtocol):
+    """Remembers the last exact score. That of python-chess may be a bound: a node limit often leaves one."""
+
+    exact: chess.engine.Score | None = None
+    _rest = b""
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        if fd == 1 and isinstance(data, bytes):
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                if found := _EXACT.match(line):
+                    number = int(found[2])
+                    self.exact = chess.engine.Cp(number) if found[1] == b"cp" else chess.engine.Mate(number)
+        super().pipe_data_received(fd, data)
+
+
 @dataclass(frozen=True, slots=True)
 class _Process:
     transport: asyncio.SubprocessTransport
-    protocol: chess.engine.UciProtocol
+    protocol: _Protocol
 
     async def kill(self) -> None:
         if not self.protocol.returncode.done():
@@ -158,7 +168,7 @@ class _Process:
 
 async def _spawn(path: str) -> _Process:
     # A process group of its own, so that Ctrl-C does not end the engine in the middle of a move.
-    return _Process(*await chess.engine.UciProtocol.popen(path, setpgrp=True))
+    return _Process(*await _Protocol.popen(path, setpgrp=True))
 
 
 @functools.cache

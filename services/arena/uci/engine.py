@@ -18,8 +18,9 @@ import chess.engine
 from rookery import __version__
 from rookery.errors import InvalidInput, RookeryError
 from services.arena.players.player import Player, Reply
-from services.arena.uci.commands import Go, parse_go, parse_option, parse_position
+from services.arena.uci.commands import parse_go, parse_option, parse_position
 from services.arena.uci.options import DECLARATIONS, Options
+from services.arena.uci.search import Search
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ class UciEngine:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _find_move(self, search: "Search") -> None:
+    async def _find_move(self, search: Search) -> None:
         """Writes one `bestmove`, when the search may end and not before."""
         asked = self._start(self._ask(search))
         try:
@@ -195,7 +196,7 @@ class UciEngine:
             move = random.Random(search.seed).choice(search.legal)
         self._write(f"bestmove {move.uci()}" if move else NO_MOVE)
 
-    async def _ask(self, search: "Search") -> chess.Move | None:
+    async def _ask(self, search: Search) -> chess.Move | None:
         """The player's move, or None if it names none of those allowed. A fault is said, not raised."""
         if not search.legal:
             return None
@@ -221,7 +222,7 @@ class UciEngine:
         temperature = player.sampling.temperature if chosen is None else chosen
         return player.at(RETRY_TEMPERATURE if attempt and not temperature else temperature)
 
-    def _report(self, search: "Search", reply: Reply) -> bool:
+    def _report(self, search: Search, reply: Reply) -> bool:
         """Writes what the player said. Returns whether its move may be played."""
         if text := one_line(reply.text):
             self._say(text)
@@ -235,7 +236,7 @@ class UciEngine:
         self._say(said)
         return False
 
-    def _info(self, search: "Search", score: chess.engine.Score, reply: Reply | None = None) -> None:
+    def _info(self, search: Search, score: chess.engine.Score, reply: Reply | None = None) -> None:
         mate = score.mate()
         said = f"cp {score.score()}" if mate is None else f"mate {mate}"
         pv = f" pv {reply.move.uci()}" if reply and reply.move else ""
@@ -256,39 +257,6 @@ class UciEngine:
             await asyncio.wait(tasks, timeout=CLOSE_S)
         if opening and opening.done() and not opening.cancelled() and opening.exception() is None:
             await opening.result().close()
-
-
-class Search:
-    """One `go`: its position, what it allows, and the events that end it."""
-
-    def __init__(self, board: chess.Board, go: Go, *, seed: int) -> None:
-        self.board, self.go, self.seed = board, go, seed
-        wanted = set(go.searchmoves)
-        legal = sorted(board.legal_moves, key=chess.Move.uci)
-        # `searchmoves` without a legal move is taken for a mistake, and ignored.
-        self.legal = [move for move in legal if not wanted or move.uci() in wanted] or legal
-        self.started = time.monotonic()
-        self.stopped, self.ponder_hit, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.scored = False
-
-    async def wait(self, asked: "asyncio.Future[chess.Move | None]", *, overhead_ms: int) -> None:
-        """Returns when `asked` is done, the time is up or the search was stopped.
-
-        While the search is infinite or ponders, only `stop` (or `ponderhit`) ends it.
-        """
-        stopped = asyncio.ensure_future(self.stopped.wait())
-        hit = asyncio.ensure_future(self.ponder_hit.wait())
-        try:
-            if self.go.ponder:
-                await asyncio.wait({stopped, hit}, return_when=asyncio.FIRST_COMPLETED)
-            if self.go.infinite:
-                await stopped
-            budget_s = self.go.budget_s(self.board.turn, overhead_ms=overhead_ms)
-            either: set[asyncio.Future[Any]] = {asked, stopped}
-            await asyncio.wait(either, timeout=budget_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.cancel()
-            hit.cancel()
 
 
 def one_line(text: str) -> str:

@@ -58,6 +58,22 @@ def test_commands_become_their_module(become: Become, argv: str, module: str) ->
     assert become.argv == ["-m", *module.split()]
 
 
+def test_uci_is_told_how_to_start_a_server(become: Become) -> None:
+    main(["uci", "--player", "run:runs/demo"])
+    assert become.argv == [
+        *("-m", "services.arena", "uci", "--server-command"),
+        f"{sys.executable} -m launcher serve players",
+        *("--player", "run:runs/demo"),
+    ]
+
+
+def test_players_without_a_server_pass_through() -> None:
+    specs = ["random", "stockfish,nodes=10,skill=3", "http://h:1#m,style=fen"]
+    command = [sys.executable, "-m", "launcher", "serve", "players", *specs]
+    done = subprocess.run(command, input="", capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.splitlines() == specs
+
+
 def test_every_module_exists_and_has_its_extra() -> None:
     for module in {*SERVICES.values(), *EXTRAS}:
         path = ROOT / module.replace(".", "/")

@@ -13,7 +13,7 @@ import pytest
 from rookery.clients import InferenceClient, RewardClient, ScoreItem, reward
 from rookery.clients.retries import TRIES
 from rookery.codec import verdict_to_proto
-from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
+from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError, SetupError
 from rookery.trace import Adapter, Completion, Message, Outcome, PolicyVersion, Prompt, Sampling, Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 
@@ -143,7 +143,7 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def inference(
-    monkeypatch: pytest.MonkeyPatch, answer: httpx.Response | httpx.HTTPError
+    monkeypatch: pytest.MonkeyPatch, answer: httpx.Response | httpx.HTTPError, *, key: str = ""
 ) -> AsyncIterator[tuple[InferenceClient, ScriptedServer]]:
     server = ScriptedServer(answer)
     real = httpx.AsyncClient
@@ -152,7 +152,7 @@ async def inference(
         return real(**kwargs, transport=httpx.MockTransport(server))
 
     monkeypatch.setattr(httpx, "AsyncClient", client_on_the_server)
-    async with InferenceClient("http://inference:8000/") as client:
+    async with InferenceClient("http://inference:8000/", key=key) as client:
         yield client, server
 
 
@@ -238,6 +238,37 @@ async def test_rollouts_sample_from_the_whole_distribution(monkeypatch: pytest.M
     sent = server.sent
     assert (sent["temperature"], sent["top_p"], sent["top_k"], sent["min_p"]) == (1.0, 1.0, -1, 0.0)
     assert sent["return_token_ids"] is True
+
+
+async def test_other_servers_are_sent_only_what_they_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"index": 0, "message": {"content": None}, "finish_reason": "length"}
+    reply = httpx.Response(200, json={"choices": [answer]})
+    async with inference(monkeypatch, reply, key="sk-1") as (client, server):
+        generation = await client.complete(
+            PROMPT, model="m", count=1, sampling=Sampling(top_k=5), seed=3, tokens=False
+        )
+    assert generation.completions == (Completion("", (), (), "length", 3),)
+    assert server.sent.keys() == {"model", "messages", "n", "seed", "temperature", "top_p", "max_tokens"}
+    assert server.requests[-1].headers["Authorization"] == "Bearer sk-1"
+
+
+async def test_only_vllm_tells_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, expected in [("vllm", True), ("openai", False)]:
+        reply = httpx.Response(200, json={"data": [{"id": "m", "owned_by": owner}]})
+        async with inference(monkeypatch, reply) as (client, server):
+            assert [await client.tells_tokens(), await client.tells_tokens()] == [expected] * 2
+            assert len(server.requests) == 1
+            assert "Authorization" not in server.requests[0].headers
+        monkeypatch.undo()
+
+
+async def test_a_refused_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with inference(monkeypatch, httpx.Response(401, text="no key sk-1 here"), key="sk-1") as (
+        client,
+        _,
+    ):
+        with pytest.raises(SetupError, match=r"401 no key \*\*\* here"):
+            await client.tells_tokens()
 
 
 async def test_policy_in_service(monkeypatch: pytest.MonkeyPatch) -> None:

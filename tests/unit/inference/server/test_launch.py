@@ -47,6 +47,9 @@ def test_on_gpu_the_type_is_bfloat16_and_the_card_is_the_one_asked_for(model: Pa
 
     assert option(launch.command(chosen, port=1, cpu=False), "--dtype") == "bfloat16"
     assert variables["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "--gpu-memory-utilization" not in launch.command(chosen, port=1, cpu=False)
+    half = settings("--model", str(model), "--gpu-memory", "0.45")
+    assert option(launch.command(half, port=1, cpu=False), "--gpu-memory-utilization") == "0.45"
     assert "--enforce-eager" not in launch.command(chosen, port=1, cpu=False)
 
 

@@ -1,0 +1,222 @@
+"""Policies as players, served for the occasion by the real vLLM: rook-tiny, two adapters of it, a GPT-2."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import chess
+import chess.engine
+import psutil
+import pytest
+
+from bench.noise_adapter import write_adapter
+from launcher.serve_players import serve
+from rookery.clients import InferenceClient
+from rookery.errors import InvalidInput, NotFound, PeerFault
+from rookery.hub import identity
+from rookery.trace import Outcome, Sampling
+from services.arena.players.model import ModelPlayer
+from services.arena.players.player import Reply
+from services.arena.players.spec import make_player
+from tests.conftest import ROOT
+from tests.gpt2 import write_rookworld_model
+
+pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(900)]
+
+TINY = "models/rook-tiny"
+GAME = "e2e4 e7e5 g1f3 b8c6 f1b5 a7a6 b5a4 g8f6"
+
+
+@dataclass(frozen=True)
+class Players:
+    """Specs of endpoints: the base model, two versions of one run, and a GPT-2."""
+
+    base: str
+    first: str
+    last: str
+    gpt2: str
+
+
+def write_run(folder: Path) -> Path:
+    for number in (0, 7):
+        adapter = write_adapter(
+            folder / "adapters" / f"policy-v{number:06d}", Path(TINY), version=number, scale=0.1
+        )
+        state = {"sha256": adapter.version.sha256, "fingerprint": {"model": identity(TINY)}}
+        Path(adapter.path, "state.json").write_text(json.dumps(state))
+    settings = {"task": "move", "style": "mover-squares", "max_tokens": 32}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "demo")
+
+
+@pytest.fixture(scope="module")
+def players(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Players]:
+    gpt2 = write_rookworld_model(tmp_path_factory.mktemp("models") / "gpt2")
+    specs = [
+        f"model:{TINY}",
+        f"run:{run}@0",
+        f"run:{run}",
+        f"model:{gpt2},style=rookworld-p,max-tokens=64",
+    ]
+    with serve(specs, logs=run / "logs") as resolved:
+        yield Players(*resolved)
+
+
+async def replies(spec: str, boards: list[chess.Board], *, seed: int = 1) -> list[Reply]:
+    player = make_player(spec)
+    try:
+        return await asyncio.gather(*(player.play(board, seed=seed) for board in boards))
+    finally:
+        await player.close()
+
+
+def boards() -> list[chess.Board]:
+    board, made = chess.Board(), [chess.Board()]
+    for text in GAME.split():
+        board.push_uci(text)
+        made.append(board.copy())
+    return made
+
+
+async def test_greedy_answers_are_the_same_again_and_mostly_legal(players: Players) -> None:
+    first, again = (
+        await replies(players.base, boards(), seed=1),
+        await replies(players.base, boards(), seed=2),
+    )
+    assert [reply.text for reply in first] == [reply.text for reply in again]
+    assert sum(reply.outcome is Outcome.LEGAL for reply in first) >= 6
+    for reply, board in zip(first, boards(), strict=True):
+        assert (reply.move in board.legal_moves) is (reply.outcome is Outcome.LEGAL)
+        assert 5 <= reply.tokens <= 32 and reply.seconds > 0 and reply.score is None
+
+
+async def test_a_mirrored_position_has_the_mirrored_move(players: Players) -> None:
+    asked = [chess.Board(board.fen()) for board in boards()]
+    here = await replies(players.base, asked)
+    there = await replies(players.base, [board.mirror() for board in asked])
+    flip = chess.square_mirror
+    mirrored = [
+        reply.move
+        and chess.Move(flip(reply.move.from_square), flip(reply.move.to_square), reply.move.promotion)
+        for reply in there
+    ]
+    assert [reply.move for reply in here] == mirrored
+
+
+async def test_sampled_answers_depend_on_the_seed_alone(players: Players) -> None:
+    spec = f"{players.base},temperature=1"
+    texts = [[reply.text for reply in await replies(spec, boards(), seed=seed)] for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+async def test_versions_are_other_players(players: Players, run: Path) -> None:
+    texts = [
+        [reply.text for reply in await replies(spec, boards())]
+        for spec in (players.base, players.first, players.last)
+    ]
+    assert texts[0] != texts[1] != texts[2] != texts[0]
+    last = make_player(players.last)
+    assert last.name == "demo@7"
+    assert str(last.describe()["source"]).startswith(f"run:{run}@7:")
+    await last.close()
+
+
+async def test_a_request_without_tokens_gets_the_same_answer(players: Players) -> None:
+    player = make_player(players.base)
+    assert isinstance(player, ModelPlayer)
+    reply = await player.play(chess.Board(), seed=0)
+    player.client._is_vllm = False
+    plain = await player.play(chess.Board(), seed=0)
+    await player.close()
+    assert (plain.move, plain.outcome, plain.tokens) == (reply.move, reply.outcome, 0)
+
+
+async def test_a_gpt2_writes_lines(players: Players) -> None:
+    asked = await replies(players.gpt2, boards()[:3])
+    assert all(reply.tokens for reply in asked)
+    assert {reply.outcome for reply in asked} <= {
+        Outcome.UNPARSABLE,
+        Outcome.TRUNCATED,
+    }  # its weights are random
+
+
+async def test_what_the_endpoint_refuses(players: Players) -> None:
+    url = players.base.partition("#")[0]
+    with pytest.raises(NotFound, match="nobody"):
+        await replies(f"{url}#nobody", [chess.Board()])
+    with pytest.raises(InvalidInput, match="max_tokens"):
+        await replies(f"{url}#rook-tiny,max-tokens=100000", [chess.Board()])
+    absent = ModelPlayer("x", InferenceClient("http://127.0.0.1:9"), "m", "fen", Sampling())
+    with pytest.raises(PeerFault):
+        await absent.play(chess.Board(), seed=0)
+    await absent.close()
+
+
+def test_a_gui_plays_a_run_and_its_server_ends_with_it(run: Path) -> None:
+    """`rookery uci` starts the server by itself, and nothing of it is left."""
+    command = [
+        sys.executable,
+        "-m",
+        "launcher",
+        "uci",
+        "--player",
+        f"run:{run}@7,temperature=1",
+        "--seed",
+        "1",
+    ]
+    with chess.engine.SimpleEngine.popen_uci(command, timeout=60, cwd=ROOT) as engine:
+        assert engine.id["name"].endswith(" demo@7")
+        deadline = time.monotonic() + 600
+        while not (served := inference_servers(run)) and time.monotonic() < deadline:
+            engine.ping()  # the first starts the server
+        board, said = chess.Board(), ""
+        while "boxed" not in said and time.monotonic() < deadline:
+            result = engine.play(board, chess.engine.Limit(time=5), info=chess.engine.INFO_ALL)
+            said = " ".join(reasoning(engine, board))
+            assert result.move in board.legal_moves
+        assert "<think>" in said
+        while board.ply() < 6:
+            board.push(engine.play(board, chess.engine.Limit(white_clock=60, black_clock=60)).move)
+    gone, alive = psutil.wait_procs(served, timeout=60)
+    assert gone and not alive
+
+
+def reasoning(engine: chess.engine.SimpleEngine, board: chess.Board) -> list[str]:
+    with engine.analysis(board, chess.engine.Limit(time=5)) as analysis:
+        return [info["string"] for info in analysis if "string" in info]
+
+
+def inference_servers(run: Path) -> list[psutil.Process]:
+    """What `rookery serve players` has started for `run`."""
+    mine = psutil.Process().children(recursive=True)
+    launchers = [child for child in mine if {"launcher", "serve"} <= set(child.cmdline()[:4])]
+    return [
+        server
+        for launcher in launchers
+        if f"run:{run}@7,temperature=1" in launcher.cmdline()
+        for server in launcher.children(recursive=True)
+        if "vllm" in " ".join(server.cmdline())
+    ]
+
+
+def test_serve_players_ends_with_its_input(run: Path) -> None:
+    command = [sys.executable, "-m", "launcher", "serve", "players", f"run:{run}@0", "--device", "cpu"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdin and process.stdout
+        spec = process.stdout.readline().strip()
+        (reply,) = asyncio.run(replies(spec, [chess.Board()]))
+        assert reply.tokens
+        process.stdin.close()
+        assert process.wait(60) == 0

@@ -1,0 +1,155 @@
+from pathlib import Path
+
+import chess
+import chess.engine
+import pytest
+
+from rookery.errors import InvalidInput, RookeryError, SetupError
+from rookery.trace import Completion, Outcome, Prompt
+from services.arena.players.model import ModelPlayer, position_of, read_answer
+from services.arena.players.spec import KINDS, make_player
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("", "no such kind of player: choose from random, "),
+        ("stokfish,nodes=1", "no such kind of player"),
+        ("stockfish:x,nodes=1", "no such kind of player"),
+        ("uci,nodes=1", "no such kind of player"),
+        ("stockfish", "nodes= is missing"),
+        ("stockfish,nodes", "'nodes' is no NAME=VALUE"),
+        ("stockfish,nodes=", "nodes: .* valid integer.* \\(got ''\\)"),
+        ("stockfish,nodes=0", "nodes: .* greater than 0 \\(got '0'\\)"),
+        ("stockfish,nodes=1,nodes=2", "'nodes' is given twice"),
+        ("stockfish,nodes=1,skill=21", "skill: .* less than or equal to 20 \\(got '21'\\)"),
+        ("stockfish,nodes=1,skill=1,elo=1500", "skill= and elo= exclude each other"),
+        ("stockfish,nodes=1,speed=2", "no option 'speed'"),
+        ("stockfish,nodes=1,option.Hash=2", "no option 'option'"),
+        ("stockfish,nodes=1,name=a b", "name: .* \\(got 'a b'\\)"),
+        ("fairy", "level= is missing"),
+        ("fairy,level=9", "level: .* less than or equal to 8"),
+        ("epsilon-random,share=2,nodes=1", "share: .* less than or equal to 1"),
+        ("random,nodes=1", "no option 'nodes'"),
+        ("http://h:1", "the model's name is missing"),
+        ("http://h:1#m,style=prose", "style: choose from .* \\(got 'prose'\\)"),
+        ("http://h:1#m,max_tokens=3", "'max_tokens=3' is no NAME=VALUE"),
+        ("http://h:1#m,spec=3", "'spec=3' is no NAME=VALUE"),
+        ("model:models/rook-tiny", "it needs a server: `rookery evaluate` and `rookery uci` start one"),
+        ("run:runs/demo@3", "it needs a server"),
+    ],
+)
+def test_a_wrong_spec_is_quoted_with_the_reason(spec: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why) as caught:
+        make_player(spec)
+    assert str(caught.value).startswith(f"player {spec!r}: ")
+
+
+def test_what_is_missing_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("rookery.engines.binary._USUAL_PLACES", ())
+    for spec, why in [
+        ("fairy,level=3", "apt-get install fairy-stockfish"),
+        ("stockfish,nodes=1", "apt-get install stockfish"),
+        ("uci:/nowhere/engine,nodes=1", "'/nowhere/engine'"),
+        ("http://h:1#m,key-env=NO_SUCH_KEY", "the environment variable 'NO_SUCH_KEY' is empty"),
+    ]:
+        with pytest.raises(SetupError, match=why) as caught:
+            make_player(spec)
+        assert str(caught.value).startswith(f"player {spec!r}: ")
+
+
+def test_passwords_and_keys_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "sk-secret")
+    player = make_player("https://user:secret@h/v1#org/model-7,key-env=KEY,temperature=0.5,style=fen")
+    assert player.name == "model-7"
+    assert player.describe() == {
+        "kind": "model",
+        "url": "https://user:***@h",
+        "model": "org/model-7",
+        "style": "fen",
+        "temperature": 0.5,
+        "top_p": 1.0,
+        "top_k": 0,
+        "max_tokens": 32,
+    }
+    assert "secret" not in f"{player!r}"
+    with pytest.raises(RookeryError) as caught:
+        make_player("https://user:secret@h/v1#m,style=prose")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_served_model_is_described_by_what_it_is_not_where() -> None:
+    player = make_player("http://127.0.0.1:8100#policy-v000000,name=demo@3,source=run:runs/demo@3:abc")
+    assert player.name == "demo@3"
+    assert player.describe()["source"] == "run:runs/demo@3:abc"
+    assert "url" not in player.describe()
+
+
+def test_names_are_of_file_names() -> None:
+    assert make_player("random").name == "random"
+    assert make_player("first-legal,name=first").name == "first"
+    assert set(KINDS) == {"random", "first-legal", "epsilon-random", "stockfish", "fairy", "uci", "http"}
+
+
+def test_another_temperature_is_another_player_of_the_same_client() -> None:
+    player = make_player("http://h:1#m,temperature=0.5")
+    assert isinstance(player, ModelPlayer)
+    hotter = player.at(1.0)
+    assert (hotter.sampling.temperature, hotter.sampling.max_tokens) == (1.0, 32)
+    assert hotter.client is player.client and player.sampling.temperature == 0.5
+
+
+def test_the_prompt_has_the_last_ten_moves() -> None:
+    board, moves = chess.Board(), "e2e4 e7e5 g1f3 b8c6 f1b5 a7a6 b5a4 g8f6 e1g1 f8e7 f1e1 b7b5"
+    for text in moves.split():
+        board.push_uci(text)
+    position = position_of(board)
+    assert position.fen == board.fen()
+    assert " ".join(position.last_moves) == moves.removeprefix("e2e4 e7e5 ")
+
+
+def read(text: str, board: chess.Board, *, style: str, finish: str = "stop") -> tuple[str | None, Outcome]:
+    shown = board if board.turn or not style.startswith("mover") else board.mirror()
+    completion = Completion(text, (), (), finish, 0)
+    reading, _ = read_answer(completion, Prompt(style, (), shown.fen()), board)
+    return reading.move and reading.move.uci(), reading.outcome
+
+
+BLACK = chess.Board("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1")
+PROMOTION = chess.Board("8/8/8/8/8/2k5/4p3/K7 b - - 0 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "board", "style", "expected"),
+    [
+        (r"\boxed{e7e5}", BLACK, "fen", ("e7e5", Outcome.LEGAL)),
+        (r"\boxed{e2e4}", BLACK, "mover-squares", ("e7e5", Outcome.LEGAL)),
+        (r"\boxed{Nf3}", BLACK, "mover-pieces", ("g8f6", Outcome.LEGAL)),
+        (r"\boxed{e8=N}", PROMOTION, "mover-twice", ("e2e1n", Outcome.LEGAL)),
+        (r"\boxed{e7e5}", BLACK, "mover-squares", (None, Outcome.ILLEGAL)),
+        ("e7e5", BLACK, "fen", (None, Outcome.NO_BOX)),
+        ("M: e7e5 c7c5 E: -0.3 -0.2 B: c7c5", BLACK, "rookworld-p", ("c7c5", Outcome.LEGAL)),
+        ("M: e7e5 c7c5 E: -0.3 -0.2 B: c7c5<|endoftext|>", BLACK, "rookworld", ("c7c5", Outcome.LEGAL)),
+        ("M: e2e4 E: 0.3 B: e2e4", BLACK, "rookworld", (None, Outcome.ILLEGAL)),
+        (r"\boxed{e7e5}", BLACK, "rookworld", (None, Outcome.UNPARSABLE)),
+    ],
+)
+def test_answers_are_read_on_the_board_that_was_shown(
+    text: str, board: chess.Board, style: str, expected: tuple[str | None, Outcome]
+) -> None:
+    assert read(text, board, style=style) == expected
+
+
+def test_an_answer_cut_at_the_limit_is_truncated() -> None:
+    assert read("M: e7e5 c7", BLACK, style="rookworld", finish="length") == (None, Outcome.TRUNCATED)
+    assert read("<think>Well", BLACK, style="fen", finish="length") == (None, Outcome.TRUNCATED)
+
+
+@pytest.mark.parametrize(
+    ("evals", "white"), [("-0.3 1.25", chess.engine.Cp(-125)), ("0.1 999.98", chess.engine.Mate(-2))]
+)
+def test_a_line_evaluates_its_move(evals: str, white: chess.engine.Score) -> None:
+    completion = Completion(f"M: e7e5 c7c5 E: {evals} B: c7c5", (), (), "stop", 0)
+    _, score = read_answer(completion, Prompt("rookworld", (), BLACK.fen()), BLACK)
+    assert score is not None and score.white() == white

@@ -1,0 +1,133 @@
+"""Which servers the players of a match need, and with what settings. `test_model_players` starts them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.noise_adapter import write_adapter
+from launcher import serve_players
+from launcher.serve_players import batches, serve
+from rookery.errors import SetupError
+from rookery.hub import identity
+
+TINY = Path("models/rook-tiny")
+
+
+def write_version(run: Path, number: int, *, whole: bool = False, rank: int = 8) -> None:
+    folder = run / "adapters" / f"policy-v{number:06d}"
+    if whole:
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+    else:
+        write_adapter(folder, TINY, version=number, rank=rank)
+    state = {"sha256": f"{number:064d}", "fingerprint": {"model": identity(str(TINY))}}
+    (folder / "state.json").write_text(json.dumps(state))
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """`lora` and `other` with adapters, `whole` with all weights, `empty` without a version."""
+    for run, numbers in {"lora": (0, 9, 10), "other": (9,)}.items():
+        for number in numbers:
+            write_version(tmp_path / run, number, rank=12 if run == "other" else 8)
+    for number in (0, 1):
+        write_version(tmp_path / "whole", number, whole=True)
+    (tmp_path / "lora" / "settings.json").write_text(
+        json.dumps({"task": "move", "style": "fen", "max_tokens": 99})
+    )
+    (tmp_path / "whole" / "settings.json").write_text(json.dumps({"task": "rookworld", "max_tokens": 144}))
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def test_adapters_of_one_base_share_a_server_and_whole_models_do_not(runs: Path) -> None:
+    lora = [f"run:{runs}/lora@0", f"model:{TINY}", f"run:{runs}/lora,name=last", f"run:{runs}/other"]
+    whole = [f"run:{runs}/whole@0", f"run:{runs}/whole@1", f"run:{runs}/whole,temperature=1"]
+    mixed = [lora[0], whole[0], "random", *lora[1:], *whole[1:], "stockfish,nodes=1"]
+    assert batches(mixed) == [["random", "stockfish,nodes=1"], lora, whole[:1], whole[1:]]
+    assert batches(["random"]) == [["random"]]
+    assert batches([]) == []
+
+
+def flags(runs: Path, *specs: str, device: str = "cpu", share: float = 0.9) -> dict[str, str]:
+    (group,) = serve_players._groups(specs)
+    command = serve_players._command(group, port=1, device=device, share=share, log=runs / "log")
+    words = iter(command.argv[3:])
+    return {word: "" if word in ("--no-follow", "--full-weights") else next(words) for word in words}
+
+
+def test_the_server_has_room_for_the_versions(runs: Path) -> None:
+    made = flags(runs, f"run:{runs}/lora@9", f"run:{runs}/lora", f"run:{runs}/other")
+    assert made == {
+        "--model": str(TINY.resolve()),
+        "--host": "127.0.0.1",
+        "--port": "1",
+        "--device": "cpu",
+        "--adapter-root": str(runs),
+        "--max-loras": "4",
+        "--max-lora-rank": "16",
+        "--no-follow": "",
+    }
+
+
+def test_a_model_alone_is_served_without_lora(runs: Path) -> None:
+    made = flags(runs, f"model:{TINY}", device="1", share=0.45)
+    assert "--full-weights" in made and "--max-loras" not in made
+    assert made["--gpu-memory"] == "0.45"
+    assert "--full-weights" in flags(runs, f"run:{runs}/whole")
+
+
+def resolved(spec: str) -> list[str]:
+    ((player,),) = serve_players._groups([spec])
+    return player.at("http://h:1", "m").split(",")
+
+
+def test_a_run_decides_what_the_spec_does_not(runs: Path) -> None:
+    assert resolved(f"run:{runs}/lora,temperature=1,style=pgn") == [
+        "http://h:1#m",
+        "name=lora@10",
+        f"source=run:{runs}/lora@10:{'0' * 12}",
+        "style=pgn",
+        "max-tokens=99",
+        "temperature=1",
+    ]
+    assert {"style=rookworld", "max-tokens=144", "name=me"} <= set(resolved(f"run:{runs}/whole@1,name=me"))
+    model = resolved(f"model:{TINY}")
+    assert model[:2] == ["http://h:1#m", "name=rook-tiny"]
+    assert model[2].startswith(f"source=model:{TINY}:")
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("run:{runs}/lora@7", "no version '7' in .*: it has 0, 9, 10"),
+        ("run:{runs}/lora@last", "no version 'last'"),
+        ("run:{runs}/empty", "has no version: there is nothing in"),
+        ("run:{runs}/nowhere", "has no version"),
+        ("run:{runs}/damaged", "state.json"),
+        ("model:{runs}/empty", "no model in"),
+    ],
+)
+def test_what_cannot_be_served_is_quoted(runs: Path, spec: str, why: str) -> None:
+    write_version(runs / "damaged", 1)
+    (runs / "damaged/adapters/policy-v000001/state.json").write_text("{}")
+    spec = spec.format(runs=runs)
+    with pytest.raises(SetupError, match=why) as caught:
+        batches([spec])
+    assert str(caught.value).startswith(f"player {spec!r}: ")
+
+
+def test_without_a_model_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve_players, "Watchdog", None)
+    with serve(["random", "first-legal"]) as specs:
+        assert specs == ["random", "first-legal"]
+
+
+def test_a_server_that_does_not_start_is_quoted(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFERENCE_MAX_NUM_SEQS", "none")
+    with (
+        pytest.raises(SetupError, match=r"the inference server ended: .*max_num_seqs.*'none'.*log: "),
+        serve([f"model:{TINY}"], device="cpu", logs=runs / "logs"),
+    ):
+        pass
