@@ -111,6 +111,17 @@ def after_reasoning(response: str) -> str:
     return tail.partition("<think>")[0]
 
 
+def reasoning_of(response: str) -> str:
+    r"""The text before the last box, without `<think>` tags; all of it if there is no box.
+
+    >>> reasoning_of(r"<think>e4 is good.</think> \boxed{e4}")
+    'e4 is good.'
+    """
+    boxes = [match.start() for match in _OPEN_BOX.finditer(response)]
+    before = response[: boxes[-1]] if boxes else response
+    return before.replace("<think>", "").replace("</think>", "").strip()
+
+
 def peel(text: str) -> str:
     r"""Removes LaTeX, Markdown, quotes, move numbers and stray whitespace.
 

@@ -6,6 +6,7 @@ Each service subclasses `Settings` with its own environment prefix. There is no 
 
 import difflib
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self, cast
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -203,6 +204,27 @@ def _is_redis_url(url: str) -> bool:
 
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 """A Redis URL as in redis-py: `redis://`, `rediss://` or `unix://`. Can be empty where "" means none."""
+
+
+def _rejoined(parts: Any) -> Any:
+    """Joins specs such as `stockfish,nodes=10` again, which pydantic-settings splits at their commas.
+
+    >>> _rejoined(["random", "stockfish", "nodes=10", "skill=3"])
+    ('random', 'stockfish,nodes=10,skill=3')
+    """
+    specs: list[str] = []
+    for part in map(str, parts):
+        if specs and _SPEC_OPTION.match(part):
+            specs[-1] += f",{part}"
+        else:
+            specs.append(part)
+    return tuple(specs)
+
+
+_SPEC_OPTION = re.compile(r"[\w. -]+=")
+
+Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoined)]
+"""Players, each as the spec that `services.arena.players.spec` reads."""
 
 
 class RunSettings(Settings):

@@ -10,7 +10,7 @@ from services.arena.settings import CurveSettings, EvaluateSettings
 
 _USAGE = """usage: python -m services.arena {evaluate,curve} ...
 
-evaluate   compare two served policies on held-out positions
+evaluate   evaluate players on positions, puzzles and test suites
 curve      draw the learning curve of a run folder
 
 `python -m services.arena COMMAND --help` lists the flags of each.

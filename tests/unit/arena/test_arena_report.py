@@ -2,10 +2,10 @@ import json
 from pathlib import Path
 
 import pytest
-
-from rookery.trace import Outcome, Sampling
 from services.arena.evaluate import Policy, Questions
 from services.arena.evaluation import Evaluation
+
+from rookery.trace import Outcome, Sampling
 from services.arena.measures import measure
 from services.arena.positions import Chosen
 from services.arena.report import replace_file, write
