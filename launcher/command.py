@@ -6,6 +6,7 @@ imported here. Slow imports are made inside the functions, so that `main` can ha
 
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
@@ -20,8 +21,8 @@ Whole runs on this machine
   exporter                export a run's streams as Prometheus metrics
 
 Single parts
-  serve SERVICE           start one service: data, feed, archive, reward, reward-model, inference, rollouts
-                          or trainer
+  serve SERVICE           start one service: data, feed, archive, reward, reward-model, inference, rollouts,
+                          trainer or players
   score FEN RESPONSE      score one answer
   data ...                make positions and data sets from games
   rescore ARCHIVE ...     score the answers of an archive again with another scheme
@@ -30,6 +31,7 @@ Single parts
   dpo ...                 train a policy on preference pairs (DPO)
   autobatch ...           measure the largest batch that fits into memory
   arena ...               compare policies on held-out positions
+  uci ...                 play as a UCI engine, in a GUI, a match or on Lichess
 
 Results
   plot RUN ...            draw the training curves of runs
@@ -51,6 +53,7 @@ SERVE_USAGE = """usage: rookery serve SERVICE [flags]
   inference     serves the policy with vLLM
   rollouts      samples completions for positions and has them scored
   trainer       trains the policy on the scored groups
+  players       serves models and versions of runs for games, until its input ends
 
 `rookery serve SERVICE --help` lists the flags.
 """
@@ -108,6 +111,10 @@ def _serve(rest: list[str]) -> int:
     if service in ("-h", "--help"):
         sys.stdout.write(SERVE_USAGE)
         return 0
+    if service == "players":
+        from launcher.serve_players import PlayersSettings, serve_until_eof
+
+        return serve_until_eof(PlayersSettings.parse(flags, prog="rookery serve players"))
     if service not in SERVICES:
         said = f"error: no service {service!r}\n\n" if service else ""
         sys.stderr.write(said + SERVE_USAGE)
@@ -193,6 +200,12 @@ def _data(rest: list[str]) -> int:
     return _become("services.data", *(["help"] if rest[:1] in ([], ["-h"], ["--help"]) else rest))
 
 
+def _uci(rest: list[str]) -> int:
+    """The arena cannot start an inference server by itself: it is told the command that does."""
+    server = shlex.join([sys.executable, "-m", "launcher", "serve", "players"])
+    return _become("services.arena", "uci", "--server-command", server, *rest)
+
+
 def _fit(command: str) -> Callable[[list[str]], int]:
     """A command that trains on a file. The trainer has a command of the same name."""
     return lambda rest: _become("services.trainer", command, *rest)
@@ -210,6 +223,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "data": _data,
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),
+    "uci": _uci,
     "plot": _plot,
     "compare": _compare,
 }

@@ -1,8 +1,8 @@
 """The real neighbours of the tests: found or started here, never faked.
 
-A test names what it needs with a marker (`stockfish`, `redis`, `vllm`, `torch`, `prometheus`, `compose`,
-`docker`, `shared_data`) or by asking for the fixture of that name. What is missing skips the test and says
-why, unless `ROOKERY_REQUIRE` lists it (comma-separated, or `all`): then the test fails instead.
+A test names what it needs with a marker (`stockfish`, `fairy`, `redis`, `vllm`, `torch`, `prometheus`,
+`compose`, `docker`, `shared_data`) or by asking for the fixture of that name. What is missing skips the test
+and says why, unless `ROOKERY_REQUIRE` lists it (comma-separated, or `all`): then the test fails instead.
 """
 
 import contextlib
@@ -44,10 +44,10 @@ def require(name: str) -> str:
     pytest.skip(f"needs {name}: {reason}")
 
 
-def _stockfish() -> tuple[str | None, str]:
-    # Debian puts it into /usr/games, which root's PATH leaves out.
+def _engine(name: str, hint: str) -> tuple[str | None, str]:
+    # Debian puts engines into /usr/games, which root's PATH leaves out.
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/games", "/usr/local/games"))
-    return shutil.which("stockfish", path=path), "no `stockfish` on the path: see `make setup`"
+    return shutil.which(name, path=path), f"no `{name}` on the path: {hint}"
 
 
 def _redis() -> tuple[str | None, str]:
@@ -86,7 +86,8 @@ def _module(name: str) -> Callable[[], tuple[str | None, str]]:
 
 
 NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
-    "stockfish": _stockfish,
+    "stockfish": lambda: _engine("stockfish", "see `make setup`"),
+    "fairy": lambda: _engine("fairy-stockfish", "apt-get install fairy-stockfish"),
     "redis": _redis,
     "vllm": _module("vllm"),
     "torch": _module("torch"),

@@ -1,4 +1,4 @@
-"""`python -m services.arena evaluate | curve`. Flags are parsed before the large packages are imported."""
+"""`python -m services.arena evaluate | curve | uci`. Flags are parsed before large packages are imported."""
 
 import asyncio
 import sys
@@ -8,10 +8,11 @@ from rookery.logs import configure
 from rookery.settings import fail
 from services.arena.settings import CurveSettings, EvaluateSettings
 
-_USAGE = """usage: python -m services.arena {evaluate,curve} ...
+_USAGE = """usage: python -m services.arena {evaluate,curve,uci} ...
 
 evaluate   evaluate players on positions, puzzles and test suites
 curve      draw the learning curve of a run folder
+uci        play as a UCI engine
 
 `python -m services.arena COMMAND --help` lists the flags of each.
 """
@@ -53,7 +54,16 @@ def _curve(arguments: list[str]) -> None:
     replace_file(settings.run_dir / CURVE_FILE, overview(read_metrics(settings.run_dir / METRICS_FILE)))
 
 
-_COMMANDS = {"evaluate": _evaluate, "curve": _curve}
+def _uci(arguments: list[str]) -> None:
+    from services.arena.uci.settings import UciSettings
+
+    settings = UciSettings.parse(arguments, prog="rookery uci")
+    from services.arena.uci.session import run
+
+    asyncio.run(run(settings))
+
+
+_COMMANDS = {"evaluate": _evaluate, "curve": _curve, "uci": _uci}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -77,6 +77,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "override-generation-config": json.dumps(DEFAULTS[settings.sampling]),
         "shutdown-timeout": 0,
     }
+    if settings.gpu_memory and not cpu:
+        arguments["gpu-memory-utilization"] = settings.gpu_memory
     if settings.max_model_len:
         arguments["max-model-len"] = settings.max_model_len
     elif cpu:

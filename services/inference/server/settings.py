@@ -51,6 +51,8 @@ class ServerSettings(RunSettings):
     """Completions generated at the same time; others wait."""
     kv_cache_gib: PositiveInt = 1
     """Size of the key-value cache on CPU. On a GPU, vLLM uses the free memory."""
+    gpu_memory: float | None = Field(default=None, gt=0, le=1)
+    """Share of the GPU's memory to use. Default: vLLM's, which is for one server on the GPU."""
 
     @property
     def local_model(self) -> Path | None:

@@ -1,0 +1,298 @@
+"""Serves the players `model:DIR_OR_HUB_ID` and `run:runs/NAME[@VERSION]` on this machine while needed.
+
+A player is named by its spec: a kind, and options after commas. Only these two kinds are read here. They
+become `http://...#MODEL` with the same options. All LoRA versions of one base model share a server with the
+base model itself. A version with all weights needs a server of its own.
+"""
+
+import asyncio
+import json
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pydantic import Field
+from pydantic_settings import CliPositionalArg, SettingsConfigDict
+
+from launcher.devices import count_gpus, place
+from launcher.plan import HOST, MODULES
+from launcher.probes import probe
+from launcher.runs import SETTINGS_FILE
+from launcher.supervisor import STOP_S
+from rookery.clients import InferenceClient
+from rookery.errors import SetupError
+from rookery.hub import DIGEST, model_folder, weights_digest
+from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.ports import Ports
+from rookery.settings import Settings
+from rookery.trace import Adapter, PolicyVersion, policy_name
+
+_MODEL, _RUN = "model:", "run:"
+_ADAPTER = "adapter_config.json"
+_RANKS = (8, 16, 32, 64, 128, 256)
+_VERSION = re.compile(r"policy-v(\d{6,})")
+
+_FIRST_PORT = 8100
+_START_S, _RELOAD_S = 900.0, 300.0
+_GPU_SHARE = 0.9
+
+
+class PlayersSettings(Settings):
+    """Serve models and versions of runs as players. Prints the address of each, and ends with its input."""
+
+    model_config = SettingsConfigDict(env_prefix="PLAYERS_")
+
+    specs: CliPositionalArg[tuple[str, ...]]
+    """Players: model:DIR_OR_HUB_ID or run:runs/NAME[@VERSION]."""
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
+    """cpu, the index of a GPU, or auto."""
+    logs: Path | None = None
+    """Folder for the servers' logs. Default: a temporary folder."""
+
+
+def serve_until_eof(settings: PlayersSettings) -> int:
+    """Serves the players and prints their specs, one a line, until the standard input ends."""
+    with serve(settings.specs, device=settings.device, logs=settings.logs) as resolved:
+        sys.stdout.write("".join(f"{spec}\n" for spec in resolved))
+        sys.stdout.flush()
+        sys.stdin.read()
+    return 0
+
+
+def batches(specs: Sequence[str]) -> list[list[str]]:
+    """The specs in groups, each of which needs one server at most. Those without a server come first.
+
+    Serve the groups one after the other if there is no memory for several servers at a time.
+
+    Raises:
+        SetupError: there is no such model, run or version.
+    """
+    own = [spec for spec in specs if not _is_served(spec)]
+    served = [[player.spec for player in group] for group in _groups(specs)]
+    return [own, *served] if own else served
+
+
+@contextmanager
+def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = None) -> Iterator[list[str]]:
+    """The specs in the same order, those of models and runs replaced by that of their endpoint.
+
+    All servers run at the same time, and are stopped at the end of the `with` block. `auto` gives each server
+    a GPU of its own while there are enough.
+
+    Raises:
+        SetupError: there is no such model, run or version, or a server does not start.
+        RookeryError: a server refuses a version.
+    """
+    groups = _groups(specs)
+    if not groups:
+        yield list(specs)
+        return
+    folder, gpus = logs or Path(tempfile.mkdtemp(prefix="rookery-")), count_gpus()
+    devices = [place(device, preferred=number, gpus=gpus) for number in range(len(groups))]
+    resolved: dict[str, str] = {}
+    with ExitStack() as exits:
+        watchdog, ports = Watchdog(), exits.enter_context(Ports(HOST))
+        exits.callback(watchdog.close)
+        for number, group in enumerate(groups):
+            port, share = ports.choose(_FIRST_PORT + number), _GPU_SHARE / devices.count(devices[number])
+            log = folder / f"inference-{number}.log"
+            command = _command(group, port=port, device=devices[number], share=share, log=log)
+            exits.enter_context(_running(command, watchdog))
+            resolved |= asyncio.run(_load(group, f"http://{HOST}:{port}"))
+        yield [resolved.get(spec, spec) for spec in specs]
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A committed version of a run. `base` is the base model, by name and content."""
+
+    folder: Path
+    number: int
+    sha256: str
+    base: str
+
+    @property
+    def whole(self) -> bool:
+        return not (self.folder / _ADAPTER).is_file()
+
+    @property
+    def rank(self) -> int:
+        config = _object(self.folder / _ADAPTER)
+        return max(int(config["r"]), *map(int, (config.get("rank_pattern") or {}).values()), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Player:
+    """What a spec asks for: a version of a run, or the model in `folder` if `version` is None."""
+
+    spec: str
+    folder: Path
+    version: _Version | None
+    options: Mapping[str, str]
+
+    def at(self, url: str, model: str) -> str:
+        """The spec of the player at an endpoint that serves it as `model`."""
+        return ",".join((f"{url}#{model}", *(f"{key}={value}" for key, value in self.options.items())))
+
+
+def _is_served(spec: str) -> bool:
+    return spec.startswith((_MODEL, _RUN))
+
+
+def _read(spec: str) -> _Player:
+    try:
+        head, *parts = spec.split(",")
+        given = {key: value for key, _, value in (part.partition("=") for part in parts)}
+        kind, _, place = head.partition(":")
+        if f"{kind}:" == _MODEL:
+            folder = model_folder(place)
+            digest = (weights_digest(folder) or "").removeprefix(DIGEST)
+            known = {"name": Path(place).name, "source": f"{head}:{digest[:12]}"}
+            return _Player(spec, folder.resolve(), None, {**known, **given})
+        return _read_run(spec, Path(place), given)
+    except SetupError as error:
+        raise SetupError(f"player {spec!r}: {error}") from error
+
+
+def _read_run(spec: str, place: Path, given: Mapping[str, str]) -> _Player:
+    name, at, number = place.name.rpartition("@")
+    run = place.with_name(name) if at else place
+    version = _version(run, number if at else "")
+    known = {
+        "name": f"{run.name}@{version.number}",
+        "source": f"{_RUN}{run}@{version.number}:{version.sha256[:12]}",
+    }
+    if (run / SETTINGS_FILE).is_file():
+        settings = _object(run / SETTINGS_FILE)
+        style = "rookworld" if settings.get("task") == "rookworld" else settings.get("style")
+        asked = {"style": style, "max-tokens": settings.get("max_tokens")}
+        known |= {key: str(value) for key, value in asked.items() if value}
+    folder = model_folder(version.base.partition(f"@{DIGEST}")[0])
+    return _Player(spec, folder.resolve(), version, {**known, **given})
+
+
+def _version(run: Path, number: str) -> _Version:
+    """Version `number` of the run, or the newest for an empty string."""
+    named = ((_VERSION.fullmatch(path.name), path) for path in (run / "adapters").glob("policy-v*"))
+    found = {int(name[1]): path for name, path in named if name}
+    if not found:
+        raise SetupError(f"{str(run)!r} has no version: there is nothing in {str(run / 'adapters')!r}")
+    if number and (not number.isdecimal() or int(number) not in found):
+        raise SetupError(
+            f"no version {number!r} in {str(run)!r}: it has {', '.join(map(str, sorted(found)))}"
+        )
+    chosen = int(number) if number else max(found)
+    state = _object(found[chosen] / "state.json")
+    try:
+        return _Version(found[chosen].resolve(), chosen, state["sha256"], state["fingerprint"]["model"])
+    except (KeyError, TypeError) as error:
+        raise SetupError(f"{found[chosen] / 'state.json'}: {error!r}") from error
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise SetupError(f"{path}: {error}") from error
+    if not isinstance(value, dict):
+        raise SetupError(f"{path} is no JSON object")
+    return value
+
+
+def _groups(specs: Iterable[str]) -> list[list[_Player]]:
+    """The players that need a server, by server. A base model joins its LoRA versions."""
+    groups: dict[tuple[Path, Path | None], list[_Player]] = {}
+    for player in (_read(spec) for spec in specs if _is_served(spec)):
+        alone = player.version.folder if player.version and player.version.whole else None
+        groups.setdefault((player.folder, alone), []).append(player)
+    return list(groups.values())
+
+
+def _command(group: Sequence[_Player], *, port: int, device: str, share: float, log: Path) -> Command:
+    adapters = [player.version for player in group if player.version]
+    flags: dict[str, object] = {
+        "model": group[0].folder,
+        "host": HOST,
+        "port": port,
+        "device": device,
+        "adapter-root": _common_folder(version.folder for version in adapters) if adapters else log.parent,
+    }
+    lora = [version for version in adapters if not version.whole]
+    if lora:
+        rank = max(version.rank for version in lora)
+        # The server refuses a rank above the highest it has, and says so.
+        flags |= {
+            "max-loras": len(lora) + 1,
+            "max-lora-rank": min((r for r in _RANKS if r >= rank), default=256),
+        }
+    if device.isdecimal():
+        flags["gpu-memory"] = round(share, 3)
+    values = [part for key, value in flags.items() for part in (f"--{key}", str(value))]
+    # A model without adapters is served faster without LoRA, and a GPT-2 not at all with it.
+    switches = ["--no-follow", *([] if lora else ["--full-weights"])]
+    return Command(
+        f"inference {port}",
+        (sys.executable, "-m", MODULES["inference"], *values, *switches),
+        log,
+        probe_url=f"http://{HOST}:{port}/readyz",
+    )
+
+
+def _common_folder(folders: Iterable[Path]) -> Path:
+    first, *others = (folder.parent for folder in folders)
+    while any(not other.is_relative_to(first) for other in others):
+        first = first.parent
+    return first
+
+
+@contextmanager
+def _running(command: Command, watchdog: Watchdog) -> Iterator[None]:
+    """Starts the server, waits until it is ready, and stops it at the end."""
+    child = Child(command, watchdog)
+    try:
+        _wait(child, command)
+        yield
+    finally:
+        child.terminate()
+        deadline = time.monotonic() + STOP_S
+        while child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        child.kill()
+
+
+def _wait(child: Child, command: Command) -> None:
+    deadline = time.monotonic() + _START_S
+    with httpx.Client() as http:
+        while (reason := probe(str(command.probe_url), http)) is not None:
+            if child.poll() is not None:
+                said = " ".join(last_lines(command.log, 1)).removeprefix("error: ")
+                raise SetupError(f"the inference server ended: {said} (log: {command.log})")
+            if time.monotonic() > deadline:
+                raise SetupError(f"the inference server is not ready: {reason} (log: {command.log})")
+            time.sleep(0.2)
+
+
+async def _load(group: Sequence[_Player], url: str) -> dict[str, str]:
+    """Has the server at `url` load the versions. Returns the new spec of each player.
+
+    Versions are numbered anew, because those of several runs may have the same numbers.
+    """
+    resolved = {}
+    names: dict[Path, str] = {}
+    async with InferenceClient(url, timeout_s=_RELOAD_S) as inference:
+        for player in group:
+            model, version = player.folder.name, player.version
+            if version and version.folder not in names:
+                number = len(names)
+                adapter = Adapter(PolicyVersion(number, version.sha256), str(version.folder), version.base)
+                await inference.reload(adapter)
+                names[version.folder] = policy_name(number)
+            resolved[player.spec] = player.at(url, names[version.folder] if version else model)
+    return resolved
