@@ -31,7 +31,7 @@ from rookery.errors import SetupError
 from rookery.hub import DIGEST, model_folder, weights_digest
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
-from rookery.settings import Settings
+from rookery.settings import Settings, Specs
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
 _MODEL, _RUN = "model:", "run:"
@@ -49,7 +49,7 @@ class PlayersSettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="PLAYERS_")
 
-    specs: CliPositionalArg[tuple[str, ...]]
+    specs: CliPositionalArg[Specs]
     """Players: model:DIR_OR_HUB_ID or run:runs/NAME[@VERSION]."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
     """cpu, the index of a GPU, or auto."""
@@ -104,7 +104,7 @@ def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = Non
             port, share = ports.choose(_FIRST_PORT + number), _GPU_SHARE / devices.count(devices[number])
             log = folder / f"inference-{number}.log"
             command = _command(group, port=port, device=devices[number], share=share, log=log)
-            exits.enter_context(_running(command, watchdog))
+            exits.enter_context(running(command, watchdog))
             resolved |= asyncio.run(_load(group, f"http://{HOST}:{port}"))
         yield [resolved.get(spec, spec) for spec in specs]
 
@@ -238,7 +238,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
     # A model without adapters is served faster without LoRA, and a GPT-2 not at all with it.
     switches = ["--no-follow", *([] if lora else ["--full-weights"])]
     return Command(
-        f"inference {port}",
+        "inference server",
         (sys.executable, "-m", MODULES["inference"], *values, *switches),
         log,
         probe_url=f"http://{HOST}:{port}/readyz",
@@ -253,8 +253,12 @@ def _common_folder(folders: Iterable[Path]) -> Path:
 
 
 @contextmanager
-def _running(command: Command, watchdog: Watchdog) -> Iterator[None]:
-    """Starts the server, waits until it is ready, and stops it at the end."""
+def running(command: Command, watchdog: Watchdog) -> Iterator[None]:
+    """Starts a service, waits until it is ready, and stops it at the end.
+
+    Raises:
+        SetupError: it ended, or was not ready in time; the message names its log.
+    """
     child = Child(command, watchdog)
     try:
         _wait(child, command)
@@ -273,9 +277,9 @@ def _wait(child: Child, command: Command) -> None:
         while (reason := probe(str(command.probe_url), http)) is not None:
             if child.poll() is not None:
                 said = " ".join(last_lines(command.log, 1)).removeprefix("error: ")
-                raise SetupError(f"the inference server ended: {said} (log: {command.log})")
+                raise SetupError(f"the {command.name} ended: {said} (log: {command.log})")
             if time.monotonic() > deadline:
-                raise SetupError(f"the inference server is not ready: {reason} (log: {command.log})")
+                raise SetupError(f"the {command.name} is not ready: {reason} (log: {command.log})")
             time.sleep(0.2)
 
 

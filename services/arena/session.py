@@ -83,7 +83,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
     )
     report = write(evaluation, settings.out)
     for section in sections:
-        console.print(table(section, players=[player.name for player in players]))
+        console.print(table(section, players=[player.name for player in players], width=console.width))
     console.print(f"report: {settings.out / PAGE_FILE}", soft_wrap=True, highlight=False)
     return report
 

@@ -9,11 +9,12 @@ from rich.text import Text
 from services.arena.tables import Cell, Row, Section
 from services.arena.wording import figure, interval, judgement
 
+_PLAYER_CHARS, _REFERENCE_CHARS = 26, 18
 _COLOURS = {"better": "green", "worse": "red", "unclear": "dim"}
 
 
-def table(section: Section, *, players: Sequence[str]) -> Table:
-    """The players' columns of the section's first table, with the differences from the first player."""
+def table(section: Section, *, players: Sequence[str], width: int) -> Table:
+    """The section's first table, for a terminal of `width` characters: players, then references if they fit."""
     shown = Table(
         title=f"{section.title}: {section.tables[0].title}, 95% intervals",
         title_justify="left",
@@ -24,8 +25,17 @@ def table(section: Section, *, players: Sequence[str]) -> Table:
     shown.add_column("", no_wrap=True)
     for name in players:
         shown.add_column(name, justify="right")
-    for row in section.tables[0].rows:
-        shown.add_row(row.metric.title, *(_cell(row, row.cells.get(name)) for name in players))
+    rows = section.tables[0].rows
+    references = list(dict.fromkeys(name for row in rows for name in row.cells if name not in players))
+    if width < _PLAYER_CHARS * (len(players) + 1) + _REFERENCE_CHARS * len(references):
+        references = []
+    for name in references:
+        shown.add_column(name, justify="right", style="dim")
+    for row in rows:
+        means = [
+            figure(row.metric, row.cells[n].estimate.mean) if n in row.cells else "-" for n in references
+        ]
+        shown.add_row(row.metric.title, *(_cell(row, row.cells.get(name)) for name in players), *means)
     return shown
 
 

@@ -28,6 +28,7 @@ def make_answer(
     regret: float = 0.0,
     text: str = "\\boxed{e2e4}",
     uci: str = "e2e4",
+    best: str = "g1f3",
     wins: dict[str, float] | None = None,
 ) -> Answer:
     legal = outcome is Outcome.LEGAL
@@ -36,7 +37,7 @@ def make_answer(
         outcome=outcome,
         reward_version="delta-1",
         move=Move(uci, uci) if legal else None,
-        best=Move("g1f3", "Nf3") if legal else None,
+        best=Move(best, best) if legal else None,
         regret=regret if legal else None,
     )
     return Answer(text, 5, verdict, candidates=tuple(candidates_of(text, chess.Board())), wins=wins or {})
@@ -44,7 +45,7 @@ def make_answer(
 
 @pytest.fixture(scope="session")
 def judged() -> Callable[..., Answer]:
-    """`judged(outcome, regret=, text=, uci=, wins=)`: an answer with that verdict."""
+    """`judged(outcome, regret=, text=, uci=, best=, wins=)`: an answer with that verdict."""
     return make_answer
 
 

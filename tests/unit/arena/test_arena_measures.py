@@ -95,7 +95,9 @@ def test_reasoning_by_hand(judged, answering) -> None:
     copied = judged(Outcome.LEGAL, text="<think>e2e4 e2e4</think>\\boxed{e2e4}")
     other = judged(Outcome.LEGAL, text="<think>a2a3</think>\\boxed{e2e4}")
     section = reasoning_section(
-        {"a": answering([[named], [copied], [other], [judged(Outcome.NO_BOX, text="")]])}, players=["a"], seed=0
+        {"a": answering([[named], [copied], [other], [judged(Outcome.NO_BOX, text="")]])},
+        players=["a"],
+        seed=0,
     )
     means = {row.metric.name: row.cells["a"].estimate.mean for row in section.tables[0].rows}
     assert means["with_reasoning"] == 0.75

@@ -134,12 +134,17 @@ def test_the_rating_is_the_likeliest_and_its_interval_that_of_the_information() 
     ratings, solved = [1000, 1200, 1400, 1600], [True, True, False, False]
     estimate = estimate_rating(ratings, solved)
     assert estimate.mean == pytest.approx(1300, abs=0.2)  # by symmetry
-    information = sum(expected(1300, r) * (1 - expected(1300, r)) for r in ratings) * (math.log(10) / 400) ** 2
+    information = (
+        sum(expected(1300, r) * (1 - expected(1300, r)) for r in ratings) * (math.log(10) / 400) ** 2
+    )
     assert estimate.ci95[1] - estimate.mean == pytest.approx(1.96 / math.sqrt(information), rel=1e-3)
 
 
 def test_all_or_nothing_is_a_bound_and_no_rating() -> None:
-    nothing, everything = estimate_rating([1500] * 10, [False] * 10), estimate_rating([1500] * 10, [True] * 10)
+    nothing, everything = (
+        estimate_rating([1500] * 10, [False] * 10),
+        estimate_rating([1500] * 10, [True] * 10),
+    )
     assert nothing.mean is everything.mean is None
     assert nothing.ci95[0] == -math.inf
     assert (1 - expected(nothing.ci95[1], 1500)) ** 10 == pytest.approx(0.05, abs=1e-3)
@@ -154,8 +159,12 @@ no epd
 """
 
 
-@pytest.mark.parametrize(("move", "solved"), [("e2e4", 1.0), ("e2e3", 1.0), ("e1f2", 0.5), ("e1d1", 0.0), ("", 0.0)])
-async def test_suites_with_best_moves_and_moves_to_avoid(asker, tmp_path: Path, move: str, solved: float) -> None:
+@pytest.mark.parametrize(
+    ("move", "solved"), [("e2e4", 1.0), ("e2e3", 1.0), ("e1f2", 0.5), ("e1d1", 0.0), ("", 0.0)]
+)
+async def test_suites_with_best_moves_and_moves_to_avoid(
+    asker, tmp_path: Path, move: str, solved: float
+) -> None:
     (tmp_path / "s.epd").write_text(SUITE)
     suite = Suite.read(tmp_path / "s.epd", seed=0)
     assert [problem.id for problem in suite.problems] == ["push", "stay"]

@@ -67,7 +67,10 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     for seed in range(400):
         pair = _experiment(rng, positions=100, samples=8)
         bootstrap = Bootstrap({"before": pair[0], "after": pair[1]}, seed=seed, resamples=1000)
-        estimates = {"before": bootstrap.estimate("before"), "difference": bootstrap.difference("after", "before")}
+        estimates = {
+            "before": bootstrap.estimate("before"),
+            "difference": bootstrap.difference("after", "before"),
+        }
         for name, truth in (("before", 0.45), ("difference", 0.1)):
             low, high = estimates[name].ci95
             covered[name] += low <= truth <= high
@@ -100,7 +103,9 @@ def test_a_ratio_resamples_its_denominator_too() -> None:
 def test_nothing_to_average_is_no_figure() -> None:
     nothing, something = Ratio.of([0.0] * 30, [0] * 30), Ratio.of([1.0] * 30, [1] * 30)
     bootstrap = Bootstrap({"nothing": nothing, "something": something}, seed=0, resamples=100)
-    assert bootstrap.estimate("nothing") == bootstrap.difference("something", "nothing") == Estimate(None, None)
+    assert (
+        bootstrap.estimate("nothing") == bootstrap.difference("something", "nothing") == Estimate(None, None)
+    )
     assert bootstrap.estimate("something").mean == 1.0
 
 
