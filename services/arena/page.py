@@ -57,7 +57,8 @@ def _section(section: Section, players: Sequence[str]) -> str:
 
 def _table(table: Table, players: Sequence[str]) -> str:
     """A table with a column for each player, then for each reference."""
-    names = [*players, *dict.fromkeys(n for row in table.rows for n in row.cells if n not in players)]
+    known = dict.fromkeys(name for row in table.rows for name in row.cells)
+    names = sorted(known, key=lambda name: name not in players)
     heads = "".join(f"<th>{escape(name)}</th>" for name in names)
     rows = "".join(_row(row, names, players) for row in table.rows)
     note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""

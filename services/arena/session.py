@@ -21,7 +21,7 @@ from services.arena.players.simple import RandomPlayer
 from services.arena.players.spec import make_player
 from services.arena.positions import Chosen, choose, fetch, read_jsonl
 from services.arena.report import PAGE_FILE, Evaluation, write
-from services.arena.sections.matches import match_section
+from services.arena.sections.matches import match_sections
 from services.arena.sections.positions import MOVE, Positions
 from services.arena.sections.puzzles import Puzzles
 from services.arena.sections.reasoning import reasoning_section
@@ -139,7 +139,7 @@ def _section_list(
             models = {player.name: asked[player.name][MOVE] for player in players if style_of(player)}
             sections.append(reasoning_section(models, players=names, seed=settings.seed))
     if "matches" in settings.asks:
-        sections.append(match_section(settings.out))
+        sections += match_sections(settings.out)
     return [section for section in sections if section.tables]
 
 

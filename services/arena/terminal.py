@@ -14,7 +14,7 @@ _COLOURS = {"better": "green", "worse": "red", "unclear": "dim"}
 
 
 def table(section: Section, *, players: Sequence[str], width: int) -> Table:
-    """The section's first table, for a terminal of `width` characters: players, then references if they fit."""
+    """The section's first table: the players, then references if they fit into `width` characters."""
     shown = Table(
         title=f"{section.title}: {section.tables[0].title}, 95% intervals",
         title_justify="left",
@@ -23,9 +23,11 @@ def table(section: Section, *, players: Sequence[str], width: int) -> Table:
         pad_edge=False,
     )
     shown.add_column("", no_wrap=True)
+    rows = section.tables[0].rows
+    columns = {name for row in rows for name in row.cells}
+    players = [name for name in players if name in columns] or sorted(columns)
     for name in players:
         shown.add_column(name, justify="right")
-    rows = section.tables[0].rows
     references = list(dict.fromkeys(name for row in rows for name in row.cells if name not in players))
     if width < _PLAYER_CHARS * (len(players) + 1) + _REFERENCE_CHARS * len(references):
         references = []

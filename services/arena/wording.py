@@ -14,7 +14,7 @@ class Metric:
     name: str
     title: str
     explanation: str = ""
-    unit: Literal["share", "number", "count", "rating"] = "share"
+    unit: Literal["share", "number", "count", "whole"] = "share"
     better: Literal["higher", "lower", "neither"] = "higher"
 
 
@@ -34,22 +34,22 @@ def figure(metric: Metric, value: float | None, *, signed: bool = False) -> str:
 
 
 def interval(metric: Metric, estimate: Estimate, *, signed: bool = False) -> str:
-    """The interval in brackets, one bound if the other is infinite, or `no interval`.
+    """The interval in brackets, one bound if the other is infinite, or `no interval`; nothing for a count.
 
     >>> interval(Metric("legal_rate", "Legal"), Estimate(0.5, (0.45, 0.55)))
     '[45.0, 55.0]'
-    >>> interval(Metric("rating", "Rating", unit="rating"), Estimate(None, (-math.inf, 812.4)))
+    >>> interval(Metric("rating", "Rating", unit="whole"), Estimate(None, (-math.inf, 812.4)))
     'below 812'
     """
     if estimate.ci95 is None:
-        return "no interval"
+        return "no interval" if metric.unit in ("share", "number") else ""
     low, high = (_number(metric, bound, signed=signed) for bound in estimate.ci95)
     if math.isinf(estimate.ci95[0]):
         return f"below {high}"
     return f"above {low}" if math.isinf(estimate.ci95[1]) else f"[{low}, {high}]"
 
 
-_SCALES = {"share": (100, 1), "number": (1, 3), "count": (1, 1), "rating": (1, 0)}
+_SCALES = {"share": (100, 1), "number": (1, 3), "count": (1, 1), "whole": (1, 0)}
 
 
 def _number(metric: Metric, value: float, *, signed: bool) -> str:

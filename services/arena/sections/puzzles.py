@@ -38,7 +38,7 @@ NAMED = 20
 _SOLVED = Metric("solved", "Solved", "all moves right")
 _FIRST = Metric("first_move", "First move right")
 _LEGAL = Metric("legal", "Legal moves", "share of the moves asked for")
-_RATING = Metric("rating", "Puzzle rating", "the likeliest, from the puzzles solved and failed", "rating")
+_RATING = Metric("rating", "Puzzle rating", "the likeliest, from the puzzles solved and failed", "whole")
 _NOTE = "All moves of the solver must be the solution's; a move that mates is always right."
 
 

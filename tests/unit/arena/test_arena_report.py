@@ -112,7 +112,7 @@ def test_the_page_escapes_what_models_files_and_flags_say(evaluation: Evaluation
 
 
 def test_a_one_sided_bound_is_json_without_infinity() -> None:
-    row = Row(Metric("r", "R", unit="rating"), {"a": Cell(Estimate(None, (-float("inf"), 812.0)))})
+    row = Row(Metric("r", "R", unit="whole"), {"a": Cell(Estimate(None, (-float("inf"), 812.0)))})
     assert section_json(Section("s", "S", "", [Table("t", "T", [row])])) == {
         "t": {"r": {"a": {"mean": None, "ci95": [None, 812.0]}}}
     }
