@@ -51,7 +51,7 @@ class EvaluateSettings(Settings):
     """Sampled answers per position, in addition to the greedy one."""
     styles: bool = False
     """Ask language models in each of the seven position formats too."""
-    puzzles: tuple[Path, ...] = ()
+    puzzles: tuple[Path, ...] = (Path("samples/puzzles.csv"), Path("samples/mates_in_1.csv"))
     """Files of puzzles: the Lichess CSV, or PGN whose games start at the solver's turn. Repeatable."""
     puzzle_count: PositiveInt = 1000
     """Most puzzles of a file."""
@@ -59,6 +59,9 @@ class EvaluateSettings(Settings):
     """Test suites in EPD with bm or am. Repeatable."""
     pairs: PositiveInt = 50
     """Openings of a match; each is played with both colours. With more than two players, all play all."""
+    sprt: str | None = Field(default=None, pattern=r"^-?[\d.]+,-?[\d.]+$")
+    """Stop the match of two players as soon as one is clear: the first is at most, or at least, so many Elo
+    stronger. For example 0,20."""
     nodes: PositiveInt = 1000
     """Stockfish nodes per search of the reward service."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
@@ -106,7 +109,7 @@ def _play(settings: EvaluateSettings) -> None:
     command = "match" if len(settings.players) == 2 else "tournament"
     with serve(settings.players, device=settings.device, logs=settings.out / "logs") as resolved:
         flags = {"pairs": settings.pairs, "seed": settings.seed, "out": settings.out / "matches"}
-        arena(command, *resolved, flags=flags)
+        arena(command, *resolved, flags={**flags, **({"sprt": settings.sprt} if settings.sprt else {})})
 
 
 @contextmanager
