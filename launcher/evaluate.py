@@ -79,8 +79,11 @@ def evaluate(settings: EvaluateSettings, console: Console) -> int:
         SetupError: a player or the positions cannot be found, or a service does not start.
         RookeryError: the arena failed; it has said why.
     """
-    settings.out.mkdir(parents=True, exist_ok=True)
+    groups, served = batches(settings.players), dict[str, str]()
     asked = set(settings.sections.split(","))
+    if "matches" in asked and len(settings.players) < 2:
+        raise SetupError("a match needs two players: name another one, or leave out `matches` of --sections")
+    settings.out.mkdir(parents=True, exist_ok=True)
     flags = {name: getattr(settings, name) for name in _SHARED}
     with ExitStack() as exits:
         if asked & {"positions", "reasoning"}:
@@ -91,7 +94,6 @@ def evaluate(settings: EvaluateSettings, console: Console) -> int:
             flags["reward_target"] = exits.enter_context(_reward(settings))
         if "matches" in asked:
             _play(settings)
-        groups, served = batches(settings.players), dict[str, str]()
         for number, group in enumerate(groups, start=1):
             with serve(group, device=settings.device, logs=settings.out / "logs") as resolved:
                 served |= dict(zip(group, resolved, strict=True))
@@ -104,8 +106,6 @@ def evaluate(settings: EvaluateSettings, console: Console) -> int:
 
 def _play(settings: EvaluateSettings) -> None:
     """Plays the match of two players, or the tournament of more."""
-    if len(settings.players) < 2:
-        raise SetupError("a match needs two players: name another one, or leave out `matches` of --sections")
     command = "match" if len(settings.players) == 2 else "tournament"
     with serve(settings.players, device=settings.device, logs=settings.out / "logs") as resolved:
         flags = {"pairs": settings.pairs, "seed": settings.seed, "out": settings.out / "matches"}

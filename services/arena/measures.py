@@ -54,8 +54,8 @@ def greedy(answers: Answers) -> tuple[Answer, ...]:
 
 
 def sampled(answers: Answers) -> tuple[Answer, ...]:
-    """The sampled answers."""
-    return answers.samples
+    """The sampled answers; of a player that is only asked once, its answer."""
+    return answers.samples or (answers.greedy,)
 
 
 def mean(
@@ -88,10 +88,13 @@ def pass_at(k: int, *, of: int, right: int) -> float:
 
 
 def passes(quantity: Callable[[Answer], bool], k: int) -> Measure:
-    """pass@k of a quantity over the sampled answers."""
-    return lambda side: Ratio.of(
-        [pass_at(k, of=len(a.samples), right=sum(map(quantity, a.samples))) for a in side], [1] * len(side)
-    )
+    """pass@k of a quantity over the sampled answers, or over all of them if there are fewer than k."""
+
+    def passed(answers: Answers) -> float:
+        drawn = sampled(answers)
+        return pass_at(min(k, len(drawn)), of=len(drawn), right=sum(map(quantity, drawn)))
+
+    return lambda side: Ratio.of([passed(answers) for answers in side], [1] * len(side))
 
 
 def _taus(tau: Callable[[Sequence[float], Sequence[float]], float | None]) -> Measure:

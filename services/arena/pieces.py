@@ -10,7 +10,7 @@ import chess
 import numpy as np
 
 from services.arena.answers import Answer, Answers
-from services.arena.measures import greedy, legal, sampled
+from services.arena.measures import legal, sampled
 from services.arena.stats import Bootstrap, Floats, Ratio
 from services.arena.tables import Cell, Row, Table
 from services.arena.wording import Metric
@@ -57,10 +57,7 @@ def _distance(shares: Floats) -> Floats:
 
 
 def _of_answers(side: Sequence[Answers]) -> dict[int, Ratio]:
-    moved = [
-        [_piece(answers.fen, a) for a in (sampled(answers) or greedy(answers)) if legal(a)]
-        for answers in side
-    ]
+    moved = [[_piece(answers.fen, a) for a in sampled(answers) if legal(a)] for answers in side]
     return _shares(moved)
 
 

@@ -16,7 +16,7 @@ from rookery.formats import FORMATS
 from rookery.prompt import LINES, STATE_TASK, render
 from rookery.trace import Position
 from services.arena.answers import Answers
-from services.arena.asking import Asker, Way, style_of
+from services.arena.asking import Asker, BestMover, Way, style_of
 from services.arena.measures import (
     BOTH_LEGAL,
     Measure,
@@ -77,6 +77,8 @@ class Positions:
 
     def _questions(self, player: Player) -> list[tuple[Way, Sequence[Position]]]:
         style, plain = style_of(player), [replace(p, task="", move="") for p in self.chosen]
+        if isinstance(player, BestMover):
+            return [(Way(MOVE, None), plain)]
         mirrored = [mirror(position) for position in plain]
         asked: list[tuple[Way, Sequence[Position]]] = [
             (Way(MOVE, style, self.samples, ranks=style is not None), plain)
@@ -142,11 +144,10 @@ class Positions:
         self, moves: Mapping[str, Sequence[Answers]], compares: Mapping[str, Sequence[Answers]]
     ) -> list[tuple[Metric, Mapping[str, Ratio]]]:
         some = next(iter(moves.values()))
-        of = sampled if self.samples else (lambda answers: answers.every)
         measured = {
-            Metric("legal_rate", "Legal moves"): _of_each(mean(legal, of), moves),
+            Metric("legal_rate", "Legal moves"): _of_each(mean(legal, sampled), moves),
             Metric("regret_legal", "Regret, legal", "", "number", "lower"): _of_each(
-                mean(regret, of, where=legal), moves
+                mean(regret, sampled, where=legal), moves
             ),
             BOTH_LEGAL: both_legal(compares),
         }
