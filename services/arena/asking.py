@@ -121,7 +121,7 @@ class Asker:
             greedy, *samples = map(answer_from_json, record["answers"])
             return Answers(position, record["fen"], greedy, tuple(samples))
 
-        return await self.all(one, positions)
+        return await self.each(one, positions)
 
     async def recall(
         self,
@@ -137,7 +137,7 @@ class Asker:
             found = self.ledger.add(key, {"player": player.name, "question": name, **await ask()})
         return found
 
-    async def all(self, one: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> list[Result]:
+    async def each(self, one: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> list[Result]:
         """`one` of every item, `concurrency` at a time, in the order of `items`. Raises the first error."""
         slots = asyncio.Semaphore(self.concurrency)
 

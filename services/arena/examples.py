@@ -7,6 +7,7 @@ from html import escape
 import chess
 import chess.svg
 
+from rookery.prompt import mirrored_move
 from services.arena.answers import Answer, Answers
 
 EXAMPLES = 8
@@ -47,12 +48,8 @@ def _example(sides: Mapping[str, Answers]) -> str:
 
 def _on(board: chess.Board, side: Answers, uci: str) -> chess.Move:
     """The move on the board of the position, if the player saw a mirrored one too."""
-    move = chess.Move.from_uci(uci)
-    if chess.Board(side.fen).turn == board.turn:
-        return move
-    return chess.Move(
-        chess.square_mirror(move.from_square), chess.square_mirror(move.to_square), move.promotion
-    )
+    sees_it = chess.Board(side.fen).turn == board.turn
+    return chess.Move.from_uci(uci if sees_it else mirrored_move(uci))
 
 
 def _side(name: str, side: Answers, board: chess.Board) -> str:

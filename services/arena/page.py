@@ -133,7 +133,6 @@ def _settings(report: Mapping[str, Any]) -> Iterable[str]:
         "reward_version",
         "engine",
         "versions",
-        "seconds",
     ):
         yield f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_plain(report[name]))}</dd>"
 

@@ -40,7 +40,7 @@ class Evaluation:
     """The result of an evaluation.
 
     `players` has the description of each player by name, the baseline first. `answers` are those to the
-    positions, of players and references. `seconds` is the time that it took.
+    positions, of players and references.
     """
 
     settings: EvaluateSettings
@@ -49,7 +49,6 @@ class Evaluation:
     reward_version: str
     sections: Sequence[Section]
     answers: Mapping[str, Sequence[Answers]]
-    seconds: float
 
 
 def report_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -81,7 +80,6 @@ def report_json(evaluation: Evaluation) -> dict[str, Any]:
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in _PACKAGES},
         },
-        "seconds": round(evaluation.seconds, 3),
     }
 
 

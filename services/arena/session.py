@@ -1,7 +1,6 @@
 """Runs one evaluation, from settings to report files, with progress bars in the terminal."""
 
 import hashlib
-import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -45,7 +44,6 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         RookeryError: see also `choose` and `Asker.positions`.
     """
     console = console or Console()
-    started = time.monotonic()
     chosen = await _positions(settings) if settings.asks & {"positions", "reasoning"} else None
     sources = _sources(settings, chosen)
     players = [make_player(spec) for spec in settings.players]
@@ -79,7 +77,6 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         reward_version=asker.reward_version,
         sections=sections,
         answers={name: ways[MOVE] for name, ways in by_way.items()},
-        seconds=time.monotonic() - started,
     )
     report = write(evaluation, settings.out)
     for section in sections:

@@ -13,7 +13,7 @@ import chess
 import numpy as np
 
 from rookery.formats import FORMATS
-from rookery.prompt import LINES, STATE_TASK, render
+from rookery.prompt import LINES, STATE_TASK, mirrored_move, render
 from rookery.trace import Position
 from services.arena.answers import Answers
 from services.arena.asking import Asker, BestMover, Way, style_of
@@ -186,21 +186,9 @@ _NOTE = (
 
 def mirror(position: Position) -> Position:
     """The position with the board flipped and the colours swapped."""
-    moves = tuple(flip(move) for move in position.last_moves)
+    moves = tuple(mirrored_move(move) for move in position.last_moves)
     fen = chess.Board(position.fen).mirror().fen()
     return replace(position, id=f"{position.id}:mirrored", fen=fen, last_moves=moves)
-
-
-def flip(uci: str) -> str:
-    """A move on the mirrored board.
-
-    >>> flip("e7e8q")
-    'e2e1q'
-    """
-    move = chess.Move.from_uci(uci)
-    return chess.Move(
-        chess.square_mirror(move.from_square), chess.square_mirror(move.to_square), move.promotion
-    ).uci()
 
 
 def _about_a_move(position: Position, *, seed: int) -> Position:
@@ -240,7 +228,7 @@ def _mover_move(answers: Answers) -> str | None:
     move = answers.greedy.verdict.move
     if move is None:
         return None
-    return move.uci if chess.Board(answers.fen).turn else flip(move.uci)
+    return move.uci if chess.Board(answers.fen).turn else mirrored_move(move.uci)
 
 
 def _by_style(asked: Mapping[str, Asked]) -> list[tuple[Metric, Mapping[str, Ratio]]]:

@@ -107,7 +107,7 @@ class Puzzles:
             record = await asker.recall(player, f"puzzle {puzzle.id}", question, attempt)
             return Attempt(puzzle, tuple(record["moves"]), record["solved"])
 
-        return await asker.all(one, self.chosen)
+        return await asker.each(one, self.chosen)
 
     def section(self, asked: Mapping[str, Sequence[Attempt]], *, players: Sequence[str]) -> Section:
         """Accuracy of every player: in all, by rating and by theme, and the rating estimate."""

@@ -82,7 +82,7 @@ class Suite:
             move = (await asker.recall(player, problem.id, question, play))["move"]
             return None if move is None else str(move)
 
-        return await asker.all(one, self.problems)
+        return await asker.each(one, self.problems)
 
     def section(self, asked: Mapping[str, Sequence[str | None]], *, players: Sequence[str]) -> Section:
         """The share of problems that each player solves."""

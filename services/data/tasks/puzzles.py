@@ -14,7 +14,7 @@ from pathlib import Path
 import chess
 
 from rookery.errors import InvalidInput
-from rookery.prompt import render
+from rookery.prompt import mirrored_move, render
 from rookery.puzzles import COLUMNS, Puzzle, Turn, Unsound, parse, playable
 from rookery.trace import Position
 from services.data.pgn.files import BLOCK_BYTES, Damaged, chunks_of, open_bytes, plain
@@ -145,9 +145,7 @@ def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str) -> Iterator[Exampl
         for turn in puzzle.turns():
             position = position_of(puzzle, turn)
             prompt = render(position, style=style)
-            board, move = chess.Board(prompt.fen), chess.Move.from_uci(turn.move)
-            if board.turn != chess.Board(turn.fen).turn:
-                flip = chess.square_mirror
-                move = chess.Move(flip(move.from_square), flip(move.to_square), move.promotion)
-            answer = f"\\boxed{{{board.san(move)}}}"
+            board = chess.Board(prompt.fen)
+            move = turn.move if board.turn == chess.Board(turn.fen).turn else mirrored_move(turn.move)
+            answer = f"\\boxed{{{board.san(chess.Move.from_uci(move))}}}"
             yield Example(position.id, PUZZLE, prompt.fen, prompt.messages, answer)

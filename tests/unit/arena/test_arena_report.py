@@ -43,7 +43,6 @@ def evaluation(positions, judged, answering, tmp_path: Path) -> Evaluation:
             reasoning_section({name: sides[name] for name in NAMES}, players=NAMES, seed=3),
         ],
         answers=sides,
-        seconds=1.0,
     )
 
 
