@@ -31,14 +31,14 @@ from services.arena.measures import (
     regret,
     sampled,
 )
-from services.arena.pieces import BEST, piece_table
+from services.arena.pieces import BEST, RANDOM, piece_table
 from services.arena.players.player import Player
 from services.arena.stats import Ratio
 from services.arena.tables import Section, Table, compared
 from services.arena.wording import Metric
 
 MOVE, LISTED, UNLISTED, MIRRORED, STATE = "move", "listed", "unlisted", "mirrored", "A"
-"""The ways to ask. `listed` and `unlisted` are with and without the legal moves, whichever `move` is not."""
+"""The ways to ask. `listed` and `unlisted` are with and without the legal moves: one of them is as `move`."""
 
 Asked = Mapping[str, Sequence[Answers]]
 """The answers of one player by way."""
@@ -69,6 +69,8 @@ class Positions:
         for way, positions in self._questions(player):
             asked[way.name] = await asker.positions(player, positions, way)
         asked.setdefault(MIRRORED, asked[MOVE])
+        if {LISTED, UNLISTED} & asked.keys():
+            asked = {LISTED: asked[MOVE], UNLISTED: asked[MOVE], **asked}
         return asked
 
     def count(self, player: Player) -> int:
@@ -103,17 +105,8 @@ class Positions:
         rows = [(metric, _of_each(measure, moves)) for metric, measure in move_metrics(self.samples).items()]
         compares = {name: moves[name] for name in players}
         rows.append((BOTH_LEGAL, both_legal(compares)))
-        rows += [
-            (
-                metric,
-                {
-                    name: mean(legal)(ways.get(way, ways[MOVE]))
-                    for name, ways in asked.items()
-                    if _has(ways, way)
-                },
-            )
-            for metric, way in ((_LISTED, LISTED), (_UNLISTED, UNLISTED))
-        ]
+        for metric, way in ((_LISTED, LISTED), (_UNLISTED, UNLISTED)):
+            rows.append((metric, _of_each(mean(legal), _asked_so(asked, way))))
         rows.append((_CONSISTENT, {name: _consistency(ways) for name, ways in asked.items()}))
         tables = [
             self._table("metrics", "All positions", rows, players),
@@ -210,9 +203,11 @@ def _of_each(measure: Measure, sides: Mapping[str, Sequence[Answers]]) -> dict[s
     return {name: measure(side) for name, side in sides.items()}
 
 
-def _has(ways: Asked, way: str) -> bool:
-    """Whether the player was asked this way; `move` is one of the two if the other was asked."""
-    return way in ways or bool({LISTED, UNLISTED} & ways.keys())
+def _asked_so(asked: Mapping[str, Asked], way: str) -> dict[str, Sequence[Answers]]:
+    """The answers of all players that were asked in this way, and of the references, which read no prompt."""
+    sides = {name: ways[way] for name, ways in asked.items() if way in ways}
+    references = {name: asked[name][MOVE] for name in (RANDOM, BEST) if name in asked}
+    return {**sides, **references} if sides else {}
 
 
 def _consistency(ways: Asked) -> Ratio:
@@ -241,7 +236,7 @@ def _by_style(asked: Mapping[str, Asked]) -> list[tuple[Metric, Mapping[str, Rat
     return [
         (
             replace(metric, name=f"{form}/{metric.name}", title=f"{form}: {metric.title}"),
-            {name: measure(ways[form]) for name, ways in asked.items() if form in ways},
+            _of_each(measure, _asked_so(asked, form)),
         )
         for form in FORMATS
         for metric, measure in measured.items()
