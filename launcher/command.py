@@ -30,10 +30,11 @@ Single parts
   reward-model ...        train a reward model on preference pairs
   dpo ...                 train a policy on preference pairs (DPO)
   autobatch ...           measure the largest batch that fits into memory
-  arena ...               compare policies on held-out positions
+  arena ...               the arena's commands, on services that run already
   uci ...                 play as a UCI engine, in a GUI, a match or on Lichess
 
 Results
+  evaluate PLAYER ...     evaluate models, runs and engines: positions, puzzles, suites, reasoning, matches
   plot RUN ...            draw the training curves of runs
   compare RUN RUN ...     compare runs: curves, and means of the last steps with intervals
 
@@ -124,13 +125,17 @@ def _serve(rest: list[str]) -> int:
 
 
 def _become(module: str, *arguments: str) -> int:
+    _require(module)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 - no shell is meant
+
+
+def _require(module: str) -> None:
     from rookery.errors import SetupError
 
     package, extra = EXTRAS[module]
     if importlib.util.find_spec(package) is None:
         raise SetupError(f"{module} needs {package}: pip install 'rookery[{extra}]'")
-    sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 - no shell is meant
 
 
 def _up(rest: list[str]) -> int:
@@ -206,6 +211,16 @@ def _uci(rest: list[str]) -> int:
     return _become("services.arena", "uci", "--server-command", server, *rest)
 
 
+def _evaluate(rest: list[str]) -> int:
+    from launcher.evaluate import EvaluateSettings, evaluate
+
+    settings = EvaluateSettings.parse(rest, prog="rookery evaluate")
+    _require("services.arena")
+    from rich.console import Console
+
+    return evaluate(settings, Console())
+
+
 def _fit(command: str) -> Callable[[list[str]], int]:
     """A command that trains on a file. The trainer has a command of the same name."""
     return lambda rest: _become("services.trainer", command, *rest)
@@ -224,6 +239,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "rescore": lambda rest: _become("services.data", "rescore", *rest),
     "arena": lambda rest: _become("services.arena", *rest),
     "uci": _uci,
+    "evaluate": _evaluate,
     "plot": _plot,
     "compare": _compare,
 }

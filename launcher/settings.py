@@ -107,8 +107,7 @@ class UpSettings(PresetSettings):
 class DemoSettings(UpSettings):
     """Train on the sample games for a few minutes, then compare the last policy with the first.
 
-    Writes report.json, report.html and learning_curve.png to the run's folder. With --task rookworld or a
-    GPT-2, the report covers only the training (the first steps next to the last), without report.html.
+    Writes report.json, report.html and learning_curve.png to the run's folder.
     """
 
     model_config = SettingsConfigDict(env_prefix="DEMO_")

@@ -179,6 +179,17 @@ def mover_board(fen: str) -> chess.Board:
     return board if board.turn else board.mirror()
 
 
+def mirrored_move(uci: str) -> str:
+    """A move in UCI on the mirrored board.
+
+    >>> mirrored_move("e7e8q")
+    'e2e1q'
+    """
+    move = chess.Move.from_uci(uci)
+    flip = chess.square_mirror
+    return chess.Move(flip(move.from_square), flip(move.to_square), move.promotion).uci()
+
+
 STYLES: dict[str, Callable[[Position], Prompt]] = {
     **{form: _written(form, form) for form in FORMATS},
     **{

@@ -1,4 +1,4 @@
-"""Compares two policies on held-out positions, with confidence intervals.
+"""Measures how well players play chess, with confidence intervals.
 
-It is a client of the inference server and the reward service. It trains nothing and serves nothing.
+It is a client of inference servers, engines and the reward service. It trains nothing and serves nothing.
 """

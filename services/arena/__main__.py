@@ -11,7 +11,7 @@ from services.arena.settings import CurveSettings, EvaluateSettings
 
 _USAGE = """usage: python -m services.arena {evaluate,curve,match,tournament,elo,plan,uci} ...
 
-evaluate     compare two served policies on held-out positions
+evaluate     evaluate players on positions, puzzles and test suites
 curve        draw the learning curve of a run folder
 match        play games between two players; --sprt stops as soon as it is clear who is stronger
 tournament   play games between many players and fit their ratings together

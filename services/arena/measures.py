@@ -1,162 +1,208 @@
-"""Computes the metrics of a report from judged answers.
+"""The metrics of judged answers to positions.
 
-A policy gives one greedy answer and several sampled ones to each position. Samples are at temperature 1
+A player gives one greedy answer and several sampled ones to each position. Samples are at temperature 1
 without truncation of the distribution, as in training. A metric is over the sampled answers unless its name
 says greedy.
 
-* legal_rate          share of sampled answers whose move is legal
-* legal_rate_greedy   the same for the greedy answer
-* reward              mean reward, in the units of the reward version, including illegal answers
-* regret_legal        regret summed over legal answers / number of legal answers, in win probability
-* box_rate            share of answers that end in a closed box with the notation of a move, legal or not:
-                      all outcomes but no_box, truncated, empty_box, too_long, unparsable
-
-`regret_legal` compares different sets of answers: a move that was illegal before and is legal now counts for
-one policy only, and these are the hard positions. `regret_both_legal` removes this effect: only positions
-where both policies have a legal sample count, each with the mean over its legal samples.
+`regret_legal` compares different sets of answers: a position where one player has a legal move and another
+has none counts for one of them only, and these are the hard positions. `regret_both_legal` removes this
+effect: only positions where all players have a legal sample count, each with the mean over its legal samples.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rookery.trace import Outcome, Phase, Position, Prompt, Trace
-from services.arena.stats import Comparison, Ratio, compare
+from rookery.trace import Outcome, Phase
+from services.arena.answers import Answer, Answers
+from services.arena.candidates import argsort_tau, distinct, kendall_tau
+from services.arena.stats import Ratio
+from services.arena.wording import Metric
 
 READABLE = frozenset({Outcome.LEGAL, Outcome.ILLEGAL, Outcome.AMBIGUOUS, Outcome.NULL_MOVE})
 """The outcomes of answers with a closed box that has the notation of a move."""
 
-METRICS = ("legal_rate", "legal_rate_greedy", "reward", "regret_legal", "box_rate")
-FURTHER = ("regret_both_legal", "regret_legal_greedy", "reward_greedy", "best_move_rate")
-
-ALL = "all"
-COLOURS = ("white", "black")
+Measure = Callable[[Sequence[Answers]], Ratio]
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The judged answers of one policy to one position."""
-
-    position: Position
-    prompt: Prompt
-    greedy: Trace
-    samples: tuple[Trace, ...]
+def readable(answer: Answer) -> bool:
+    """Whether the answer names a move in the notation that it was asked for."""
+    return answer.verdict.outcome in READABLE
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The metrics over all positions or those of one phase or colour, and the number of these positions."""
-
-    positions: int
-    comparisons: Mapping[str, Comparison]
-
-
-def measure(before: Sequence[Answers], after: Sequence[Answers], *, seed: int) -> dict[str, Part]:
-    """Every metric with its interval, for each part: `all`, the phases, `white` and `black` to move.
-
-    Raises:
-        ValueError: `before` and `after` do not answer the same positions in the same order.
-    """
-    positions = [answers.position for answers in before]
-    if positions != [answers.position for answers in after]:
-        raise ValueError("before and after answer different positions")
-    pairs = {name: (ratio(before), ratio(after)) for name, ratio in _RATIOS.items()}
-    pairs["regret_both_legal"] = _both_legal(before, after)
-    parts = _parts(positions)
-    compared = compare(
-        {
-            (part, name): (b.within(mask), a.within(mask))
-            for part, mask in parts.items()
-            for name, (b, a) in pairs.items()
-        },
-        seed=seed,
-    )
-    return {
-        part: Part(int(mask.sum()), {name: compared[part, name] for name in pairs})
-        for part, mask in parts.items()
-    }
-
-
-def _parts(positions: Sequence[Position]) -> dict[str, NDArray[np.bool_]]:
-    """A mask of the positions of each part. Parts without positions are left out."""
-    members = {ALL: [True] * len(positions)}
-    members |= {phase.value: [p.phase is phase for p in positions] for phase in Phase}
-    members |= {colour: [mover(p) == colour for p in positions] for colour in COLOURS}
-    return {part: np.asarray(mask) for part, mask in members.items() if any(mask)}
-
-
-def mover(position: Position) -> str:
-    """The side to move: `white` or `black`."""
-    return "white" if position.fen.split()[1] == "w" else "black"
-
-
-def readable(trace: Trace) -> bool:
-    """Whether the answer's box has the notation of a move."""
-    return trace.verdict.outcome in READABLE
-
-
-def legal(trace: Trace) -> bool:
+def legal(answer: Answer) -> bool:
     """Whether the answer is a legal move."""
-    return trace.verdict.outcome is Outcome.LEGAL
+    return answer.verdict.outcome is Outcome.LEGAL
 
 
-def _reward(trace: Trace) -> float:
-    return trace.verdict.reward
+def regret(answer: Answer) -> float:
+    """The win probability that the move loses; 0 if there is none."""
+    return answer.verdict.regret or 0.0
 
 
-def _regret(trace: Trace) -> float:
-    return trace.verdict.regret or 0.0
+def best(answer: Answer) -> bool:
+    """Whether the move is in the set of the engine's best: no other has a higher win probability."""
+    return legal(answer) and regret(answer) == 0.0
 
 
-def _best(trace: Trace) -> bool:
-    return legal(trace) and trace.verdict.move == trace.verdict.best
+def _reward(answer: Answer) -> float:
+    return answer.verdict.reward
 
 
-def _greedy(answers: Answers) -> tuple[Trace, ...]:
+def greedy(answers: Answers) -> tuple[Answer, ...]:
+    """The greedy answer alone."""
     return (answers.greedy,)
 
 
-def _sampled(answers: Answers) -> tuple[Trace, ...]:
-    return answers.samples
+def sampled(answers: Answers) -> tuple[Answer, ...]:
+    """The sampled answers; of a player that is only asked once, its answer."""
+    return answers.samples or (answers.greedy,)
 
 
-def _mean(
-    quantity: Callable[[Trace], float],
-    of: Callable[[Answers], tuple[Trace, ...]],
+def mean(
+    quantity: Callable[[Answer], float | None],
+    of: Callable[[Answers], tuple[Answer, ...]] = greedy,
     *,
-    where: Callable[[Trace], bool] = lambda _: True,
-) -> Callable[[Sequence[Answers]], Ratio]:
+    where: Callable[[Answer], bool] = lambda _: True,
+) -> Measure:
+    """The mean of a quantity over answers, except those for which it is None or that are not `where`."""
+
     def ratio(side: Sequence[Answers]) -> Ratio:
-        kept = [[trace for trace in of(answers) if where(trace)] for answers in side]
-        return Ratio.of([sum(map(quantity, traces)) for traces in kept], [len(traces) for traces in kept])
+        values = [
+            [value for answer in of(answers) if where(answer) and (value := quantity(answer)) is not None]
+            for answers in side
+        ]
+        return Ratio.of([sum(row) for row in values], [len(row) for row in values])
 
     return ratio
 
 
-_RATIOS: Mapping[str, Callable[[Sequence[Answers]], Ratio]] = {
-    "legal_rate": _mean(legal, _sampled),
-    "legal_rate_greedy": _mean(legal, _greedy),
-    "reward": _mean(_reward, _sampled),
-    "regret_legal": _mean(_regret, _sampled, where=legal),
-    "box_rate": _mean(readable, _sampled),
-    "regret_legal_greedy": _mean(_regret, _greedy, where=legal),
-    "reward_greedy": _mean(_reward, _greedy),
-    "best_move_rate": _mean(_best, _sampled),
-}
+def pass_at(k: int, *, of: int, right: int) -> float:
+    """The probability that one of `k` answers is right, drawn from `of` answers of which `right` are right.
+
+    The unbiased estimator of arXiv 2107.03374, section 2.1.
+
+    >>> pass_at(1, of=4, right=1), pass_at(2, of=4, right=1), pass_at(4, of=4, right=0)
+    (0.25, 0.5, 0.0)
+    """
+    return 1.0 - math.comb(of - right, k) / math.comb(of, k)
 
 
-def _both_legal(before: Sequence[Answers], after: Sequence[Answers]) -> tuple[Ratio, Ratio]:
-    means = [(_mean_regret(b), _mean_regret(a)) for b, a in zip(before, after, strict=True)]
-    counts = [float(b is not None and a is not None) for b, a in means]
-    sides = [
-        Ratio.of([(m[side] or 0.0) * n for m, n in zip(means, counts, strict=True)], counts)
-        for side in (0, 1)
-    ]
-    return sides[0], sides[1]
+def passes(quantity: Callable[[Answer], bool], k: int) -> Measure:
+    """pass@k of a quantity over the sampled answers, or over all of them if there are fewer than k."""
+
+    def passed(answers: Answers) -> float:
+        drawn = sampled(answers)
+        return pass_at(min(k, len(drawn)), of=len(drawn), right=sum(map(quantity, drawn)))
+
+    return lambda side: Ratio.of([passed(answers) for answers in side], [1] * len(side))
+
+
+def _taus(tau: Callable[[Sequence[float], Sequence[float]], float | None]) -> Measure:
+    def value(answer: Answer) -> float | None:
+        scores = {move: s for move, s in distinct(answer.candidates).items() if move in answer.wins}
+        return tau(list(scores.values()), [answer.wins[move] for move in scores]) if scores else None
+
+    return mean(value)
+
+
+def move_metrics(samples: int) -> dict[Metric, Measure]:
+    """The metrics of moves. Those of sampled answers are left out if there are none."""
+    of_greedy: dict[Metric, Measure] = {
+        Metric("legal_rate_greedy", "Legal, greedy", "share of greedy answers"): mean(legal),
+        Metric("action_accuracy_greedy", "Best move, greedy", "no move has a higher win probability"): mean(
+            best
+        ),
+        Metric("regret_legal_greedy", "Regret, greedy", "over legal greedy answers", "number", "lower"): mean(
+            regret, where=legal
+        ),
+        Metric(
+            "kendall_tau", "Kendall's tau", "order of the moves named, against the engine's", "number"
+        ): _taus(kendall_tau),
+        Metric(
+            "kendall_tau_argsort", "Kendall's tau of argsorts", "as searchless_chess has it", "number"
+        ): _taus(argsort_tau),
+    }
+    if not samples:
+        return of_greedy
+    return {
+        Metric("legal_rate", "Legal moves", "share of sampled answers"): mean(legal, sampled),
+        **of_greedy,
+        Metric("action_accuracy", "Best move", "share of sampled answers"): mean(best, sampled),
+        Metric("reward", "Mean reward", "over sampled answers", "number"): mean(_reward, sampled),
+        Metric("regret_legal", "Regret, legal", "over every legal sample", "number", "lower"): mean(
+            regret, sampled, where=legal
+        ),
+        Metric("box_rate", "Readable answer", "share of sampled answers that name a move"): mean(
+            readable, sampled
+        ),
+        **{
+            Metric(f"{name}_pass@{k}", f"{title}, pass@{k}", f"at least one of {k} sampled answers"): passes(
+                right, k
+            )
+            for name, title, right in (("legal", "Legal", legal), ("best", "Best move", best))
+            for k in (2**i for i in range(1, samples.bit_length()))
+        },
+    }
+
+
+BOTH_LEGAL = Metric(
+    "regret_both_legal", "Regret, paired", "positions where all have a legal sample", "number", "lower"
+)
+
+
+def both_legal(sides: Mapping[str, Sequence[Answers]]) -> dict[str, Ratio]:
+    """The mean regret over positions where every player has a legal sample, by player."""
+    means = {name: [_mean_regret(answers) for answers in side] for name, side in sides.items()}
+    counts = [float(None not in row) for row in zip(*means.values(), strict=True)]
+    return {
+        name: Ratio.of([(value or 0.0) * count for value, count in zip(row, counts, strict=True)], counts)
+        for name, row in means.items()
+    }
 
 
 def _mean_regret(answers: Answers) -> float | None:
-    regrets = [_regret(trace) for trace in answers.samples if legal(trace)]
+    regrets = [regret(answer) for answer in answers.samples if legal(answer)]
     return sum(regrets) / len(regrets) if regrets else None
+
+
+def parts_of(side: Sequence[Answers]) -> dict[str, list[bool]]:
+    """Which positions are in each part: a phase, or a side to move. Parts without positions are left out."""
+    members = {phase.value: [answers.position.phase is phase for answers in side] for phase in Phase}
+    members |= {
+        f"{colour} to move": [f" {colour[0]} " in answers.position.fen for answers in side]
+        for colour in ("white", "black")
+    }
+    return {part: mask for part, mask in members.items() if any(mask)}
+
+
+LINE_METRICS: Mapping[str, dict[Metric, str]] = {
+    "P": {
+        Metric("format", "Format", "share of P: lines that are well-formed"): "format",
+        Metric("best", "Best move", "1 - its regret", "number"): "best",
+        Metric(
+            "candidates", "Candidates", "1 - loss against the engine's five, rank by rank", "number"
+        ): "candidates",
+        Metric("evaluations", "Evaluations", "share within 0.05 of win probability"): "evaluations",
+    },
+    "A": {
+        Metric("format", "Format", "share of A: lines that are well-formed"): "format",
+        Metric("fen", "Next FEN", "share that is exactly right"): "fen",
+        Metric("reward", "Reward", "share that is exactly right"): "reward",
+        Metric("terminated", "Game over", "share whose flag is right"): "terminated",
+        Metric("truncated", "Illegal move", "share whose flag is right"): "truncated",
+    },
+}
+"""The metrics of RookWorld's lines by task, with the component of the verdict that each is a mean of."""
+
+
+def line_metrics(task: str) -> dict[Metric, Measure]:
+    """The metrics of greedy `P:` or `A:` lines. A component that a verdict lacks counts as 0."""
+
+    def component(name: str) -> Measure:
+        return mean(lambda answer: (answer.line or answer.verdict).components.get(name, 0.0))
+
+    graded = Metric("grade", "Grade", "the reward of the line, -0.3 to 1", "number")
+    return {
+        **{metric: component(name) for metric, name in LINE_METRICS[task].items()},
+        graded: mean(lambda answer: (answer.line or answer.verdict).reward),
+    }

@@ -1,206 +1,139 @@
 """Renders the evaluation as one self-contained HTML page, without scripts or network, in light and dark.
 
-The layout is in page.html. Every text from a model, a file or a flag is escaped here.
+The layout is in page.html. Every text from a model, a file or a flag is escaped here or in `examples`.
 """
 
 import base64
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
-import chess
-import chess.svg
-
-from rookery.plots.steps import METRICS_FILE
 from rookery.plots.style import Theme
-from rookery.trace import Trace
-from services.arena.evaluation import Evaluation
-from services.arena.measures import ALL, Answers, Part, mover
-from services.arena.stats import Comparison, Estimate
-from services.arena.wording import NAMES, figure, interval, judgement
+from services.arena.answers import Answers
+from services.arena.examples import render_examples
+from services.arena.stats import Estimate
+from services.arena.tables import Cell, Row, Section, Table
+from services.arena.wording import Metric, figure, interval, judgement
 
-EXAMPLES = 8
-
-_HEADLINE = ("legal_rate", "legal_rate_greedy", "reward", "regret_legal", "regret_both_legal", "box_rate")
-_PARTS = ("legal_rate", "reward", "regret_both_legal")
-_BEST, _AFTER, _BEFORE = "#1d7a46cc", "#2563a8cc", "#8a919ccc"
-
-_READING = (
-    "Brackets are 95% intervals from a bootstrap over positions; the difference is paired, after minus "
-    "before on the same positions. Unless it says greedy, a figure is over answers sampled at temperature "
-    "1. Regret is the win probability given away against the engine's best move."
-)
-_EXAMPLES_NOTE = (
-    "Taken at even distances from the positions in the order asked, not chosen by result. Arrows: green "
-    "the engine's best move, blue the greedy move after, grey the greedy move before."
+_WHISKERS_PX = 140
+_INTRODUCTION = (
+    "Brackets are 95% intervals. A second line is the difference from the first player, paired on the same "
+    "questions: green if it is better, red if it is worse, grey if it may be chance."
 )
 
 
-def render_page(evaluation: Evaluation, report: Mapping[str, Any], curves: Mapping[Theme, bytes]) -> str:
-    """The page of `evaluation`. `report` is the content of its report.json, `curves` has PNGs by theme."""
-    before, after = evaluation.policies
-    count, samples = len(evaluation.chosen.positions), evaluation.questions.samples
-    template = Template(files(__package__).joinpath("page.html").read_text())
-    return template.substitute(
-        title=escape(f"{before.name} to {after.name}"),
-        subtitle=f"{count:,} held-out positions; from both policies 1 greedy and {samples} sampled answers.",
-        headline=_headline(evaluation.parts[ALL]),
-        reading=_READING,
-        parts=_parts(evaluation.parts),
-        curve=_curve(curves),
-        examples_note=_EXAMPLES_NOTE,
-        examples="\n".join(_examples(evaluation)),
+def render_page(
+    sections: Sequence[Section],
+    answers: Mapping[str, Sequence[Answers]],
+    report: Mapping[str, Any],
+    curves: Mapping[Theme, bytes],
+) -> str:
+    """The page of an evaluation.
+
+    `answers` are those to the positions, by player and reference; some are shown. `report` is the content of
+    report.json, `curves` has PNGs by theme.
+    """
+    players = list(report["players"])
+    parts = [_section(section, players) for section in sections]
+    if curves:
+        parts.append(f'<h2>Learning curve</h2><div class="card">{_curve(curves)}</div>')
+    if answers:
+        parts.append(render_examples({name: answers[name] for name in players}))
+    return Template(files(__package__).joinpath("page.html").read_text()).substitute(
+        title=escape(" and ".join(players)),
+        introduction=_INTRODUCTION,
+        parts="\n".join(parts),
         settings="".join(_settings(report)),
     )
 
 
-def _headline(part: Part) -> str:
-    rows = "".join(_row(name, part.comparisons[name]) for name in _HEADLINE)
-    heads = "".join(f"<th>{head}</th>" for head in ("", "before", "after", "", "difference", ""))
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+def _section(section: Section, players: Sequence[str]) -> str:
+    tables = "".join(_table(table, players) for table in section.tables)
+    return f'<h2>{escape(section.title)}</h2><p class="soft">{escape(section.note)}</p>{tables}'
 
 
-def _row(name: str, comparison: Comparison) -> str:
-    title, explanation = NAMES[name]
-    verdict = judgement(name, comparison)
+def _table(table: Table, players: Sequence[str]) -> str:
+    """A table with a column for each player, then for each reference."""
+    known = dict.fromkeys(name for row in table.rows for name in row.cells)
+    names = sorted(known, key=lambda name: name not in players)
+    heads = "".join(f"<th>{escape(name)}</th>" for name in names)
+    rows = "".join(_row(row, names, players) for row in table.rows)
+    note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
     return (
-        f'<tr><td class="name">{title}<small>{explanation}</small></td>'
-        f"<td>{_estimate(name, comparison.before)}</td><td>{_estimate(name, comparison.after)}</td>"
-        f"<td>{_whiskers(comparison)}</td>"
-        f"<td>{_estimate(name, comparison.difference, signed=True)}</td>"
-        f'<td class="{verdict}">{verdict}</td></tr>'
+        f'<h3>{escape(table.title)}</h3>{note}<div class="card"><table>'
+        f"<thead><tr><th></th>{heads}<th></th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
-def _estimate(name: str, estimate: Estimate, *, signed: bool = False) -> str:
-    mean = figure(name, estimate.mean, signed=signed)
-    return f'{mean}<br><span class="ci">{interval(name, estimate, signed=signed)}</span>'
+def _row(row: Row, names: Sequence[str], players: Sequence[str]) -> str:
+    metric = row.metric
+    small = f"<small>{escape(metric.explanation)}</small>" if metric.explanation else ""
+    cells = "".join(
+        f"<td{'' if name in players else ' class=soft'}>{_cell(metric, row.cells.get(name))}</td>"
+        for name in names
+    )
+    whiskers = _whiskers([row.cells[name].estimate for name in players if name in row.cells])
+    return f'<tr><td class="name">{escape(metric.title)}{small}</td>{cells}<td>{whiskers}</td></tr>'
 
 
-def _whiskers(comparison: Comparison) -> str:
-    """An SVG of both intervals on one axis, before above after; empty if there is none."""
-    sides = [("before", comparison.before, 9), ("after", comparison.after, 23)]
-    drawn = [(css, side.mean, side.ci95, y) for css, side, y in sides if side.mean is not None and side.ci95]
-    if not drawn:
+def _cell(metric: Metric, cell: Cell | None) -> str:
+    if cell is None:
+        return "-"
+    text = f'{figure(metric, cell.estimate.mean)} <span class="ci">{interval(metric, cell.estimate)}</span>'
+    if cell.difference is None:
+        return text
+    difference = cell.difference
+    words = f"{figure(metric, difference.mean, signed=True)} {interval(metric, difference, signed=True)}"
+    return f'{text}<br><span class="ci {judgement(metric, difference)}">{words}</span>'
+
+
+def _whiskers(estimates: Sequence[Estimate]) -> str:
+    """An SVG of the intervals on one axis, the first player's on top; empty if there are fewer than two."""
+    drawn = [
+        (place, e.mean, e.ci95)
+        for place, e in enumerate(estimates)
+        if e.mean is not None and e.ci95 and all(map(math.isfinite, e.ci95))
+    ]
+    if len(drawn) < 2:
         return ""
-    low = min(ci[0] for _, _, ci, _ in drawn)
-    span = max(ci[1] for _, _, ci, _ in drawn) - low or 1.0
+    low = min(ci[0] for _, _, ci in drawn)
+    span = max(ci[1] for _, _, ci in drawn) - low or 1.0
     marks = []
-    for css, mean, ci, y in drawn:
-        x0, x, x1 = (6 + 128 * (value - low) / span for value in (ci[0], mean, ci[1]))
+    for place, mean, ci in drawn:
+        x0, x, x1 = (6 + (_WHISKERS_PX - 12) * (value - low) / span for value in (ci[0], mean, ci[1]))
+        y = 9 + 14 * place
         marks.append(
-            f'<g class="{css}" stroke="currentColor" fill="currentColor">'
+            f'<g class="{"before" if place == 0 else "after"}" stroke="currentColor" fill="currentColor">'
             f'<line x1="{x0:.1f}" x2="{x1:.1f}" y1="{y}" y2="{y}" stroke-width="2" stroke-linecap="round"/>'
             f'<circle cx="{x:.1f}" cy="{y}" r="3.4"/></g>'
         )
-    return f'<svg width="140" height="32" role="img" aria-label="intervals">{"".join(marks)}</svg>'
-
-
-def _parts(parts: Mapping[str, Part]) -> str:
-    heads = "".join(f"<th>{NAMES[name][0]}</th>" for name in _PARTS)
-    rows = "".join(
-        f'<tr><td class="name">{_part_name(name)}<small>{part.positions:,} positions</small></td>'
-        + "".join(f"<td>{_change(metric, part.comparisons[metric])}</td>" for metric in _PARTS)
-        + "</tr>"
-        for name, part in parts.items()
-        if name != ALL
-    )
-    return f"<table><thead><tr><th></th>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _part_name(part: str) -> str:
-    return f"{part.capitalize()} to move" if part in ("white", "black") else part.capitalize()
-
-
-def _change(name: str, comparison: Comparison) -> str:
-    before, after = figure(name, comparison.before.mean), figure(name, comparison.after.mean)
-    difference = comparison.difference
-    css = judgement(name, comparison)
-    return (
-        f'{before} &rarr; {after}<br><span class="ci {css}">{figure(name, difference.mean, signed=True)} '
-        f"{interval(name, difference, signed=True)}</span>"
-    )
+    size = f'width="{_WHISKERS_PX}" height="{14 * len(estimates) + 4}"'
+    return f'<svg {size} role="img" aria-label="intervals">{"".join(marks)}</svg>'
 
 
 def _curve(curves: Mapping[Theme, bytes]) -> str:
-    if not curves:
-        return f'<p class="soft">None: the run folder has no {METRICS_FILE} with figures to draw.</p>'
-    light, dark = (_data_uri(curves[theme], "image/png") for theme in ("light", "dark"))
+    light, dark = (
+        f"data:image/png;base64,{base64.b64encode(curves[theme]).decode()}" for theme in ("light", "dark")
+    )
     return (
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
         f'<img class="curve" src="{light}" alt="Training statistics by step"></picture>'
     )
 
 
-def _examples(evaluation: Evaluation) -> Iterable[str]:
-    count = len(evaluation.before)
-    shown = min(EXAMPLES, count)
-    for i in (index * count // shown for index in range(shown)):
-        yield _example(evaluation.before[i], evaluation.after[i])
-
-
-def _example(before: Answers, after: Answers) -> str:
-    position, prompt = before.position, before.prompt
-    mirrored = prompt.fen.split()[1] != position.fen.split()[1]
-    note = "; board and moves mirrored, as the policy sees them" if mirrored else ""
-    asked = "\n".join(message.content for message in prompt.messages if message.role == "user")
-    best = next((t.verdict.best for t in _traces(before, after) if t.verdict.best), None)
-    return (
-        f'<div class="card example"><div><img class="board" src="{_board(before, after)}" '
-        f'alt="{escape(prompt.fen)}"><p>{mover(position).capitalize()} to move, {position.phase}{note}.<br>'
-        f"Best: <strong>{escape(best.san) if best else 'not judged'}</strong></p>"
-        f'<p class="soft">{escape(position.id)}</p></div><div><pre>{escape(asked)}</pre>'
-        f'<div class="sides">{_side("before", before)}{_side("after", after)}</div></div></div>'
-    )
-
-
-def _traces(*sides: Answers) -> Iterable[Trace]:
-    for answers in sides:
-        yield answers.greedy
-        yield from answers.samples
-
-
-def _side(name: str, answers: Answers) -> str:
-    labels = ["greedy"] + ["sampled"] * len(answers.samples)
-    items = "".join(
-        f'<li>{_verdict(trace)} <span class="soft">{label}</span>'
-        f"<code>{escape(trace.completion.text)}</code></li>"
-        for label, trace in zip(labels, _traces(answers), strict=True)
-    )
-    return f'<div><h3 class="{name}">{name.capitalize()}</h3><ol>{items}</ol></div>'
-
-
-def _verdict(trace: Trace) -> str:
-    verdict = trace.verdict
-    if verdict.move is None or verdict.regret is None:
-        return f'<strong class="worse">{escape(verdict.outcome.replace("_", " "))}</strong>'
-    best = verdict.move == verdict.best
-    words = "the best move" if best else f"regret {figure('regret_legal', verdict.regret)}"
-    return f'<strong class="better">{escape(verdict.move.san)}</strong> {words}'
-
-
-def _board(before: Answers, after: Answers) -> str:
-    best = next((t.verdict.best for t in _traces(before, after) if t.verdict.best), None)
-    moves = ((best, _BEST), (before.greedy.verdict.move, _BEFORE), (after.greedy.verdict.move, _AFTER))
-    arrows = [
-        chess.svg.Arrow(move.from_square, move.to_square, color=colour)
-        for known, colour in moves
-        if known and (move := chess.Move.from_uci(known.uci))
-    ]
-    board = chess.Board(before.prompt.fen)
-    svg = chess.svg.board(board, arrows=arrows, orientation=board.turn, size=250)
-    return _data_uri(svg.encode(), "image/svg+xml")
-
-
-def _data_uri(content: bytes, kind: str) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
 def _settings(report: Mapping[str, Any]) -> Iterable[str]:
-    shown = ("policies", "positions", "samples", "sampling", "style", "seeds", "interval", "reward_version")
-    for name in (*shown, "engine", "versions", "outcomes", "seconds"):
+    for name in (
+        "players",
+        "positions",
+        "settings",
+        "interval",
+        "reward_version",
+        "engine",
+        "versions",
+    ):
         yield f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_plain(report[name]))}</dd>"
 
 

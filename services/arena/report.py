@@ -1,6 +1,6 @@
-"""Writes an evaluation to a run folder: report.json, answers.jsonl, report.html and learning_curve.png.
+"""Writes an evaluation to a folder: report.json, report.html and learning_curve.png.
 
-Each file is replaced atomically, so that nobody reads an incomplete one.
+Each file is replaced atomically, so that nobody reads an incomplete one. The answers are in the ledger.
 """
 
 import importlib.metadata
@@ -8,8 +8,8 @@ import json
 import logging
 import os
 import platform
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,56 +18,68 @@ from rookery.errors import InvalidInput, NotFound
 from rookery.plots.picture import overview
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.plots.style import Theme
-from rookery.trace import Trace
-from services.arena.evaluation import Evaluation
-from services.arena.measures import ALL, COLOURS, FURTHER, METRICS, Answers, Part
+from services.arena.answers import Answers
 from services.arena.page import render_page
-from services.arena.positions import fens_sha256
-from services.arena.stats import LEVEL, RESAMPLES, Comparison, Estimate
+from services.arena.positions import Chosen, fens_sha256
+from services.arena.settings import EvaluateSettings
+from services.arena.stats import LEVEL, RESAMPLES
+from services.arena.tables import Section, section_json
 
 logger = logging.getLogger(__name__)
 
 REPORT_FILE = "report.json"
-ANSWERS_FILE = "answers.jsonl"
 PAGE_FILE = "report.html"
 CURVE_FILE = "learning_curve.png"
 
 _PACKAGES = ("chess", "matplotlib", "numpy")
+_SHOWN = ("seed", "samples", "temperature", "styles", "puzzle_count")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The result of an evaluation.
+
+    `players` has the description of each player by name, the baseline first. `answers` are those to the
+    positions, of players and references.
+    """
+
+    settings: EvaluateSettings
+    chosen: Chosen | None
+    players: Mapping[str, Mapping[str, object]]
+    reward_version: str
+    sections: Sequence[Section]
+    answers: Mapping[str, Sequence[Answers]]
 
 
 def report_json(evaluation: Evaluation) -> dict[str, Any]:
-    """The content of report.json: the metrics of both policies, and everything needed to evaluate again."""
-    parts, questions = evaluation.parts, evaluation.questions
-    verdicts = [t.verdict for side in (evaluation.before, evaluation.after) for a in side for t in _traces(a)]
+    """The content of report.json: the figures of each section, and everything needed to evaluate again."""
+    chosen = evaluation.chosen
+    positions = chosen and {
+        "count": len(chosen.positions),
+        "source": chosen.source,
+        "file_sha256": chosen.file_sha256,
+        "fens_sha256": fens_sha256(chosen.positions),
+    }
+    engines = {
+        a.greedy.verdict.engine.id for s in evaluation.answers.values() for a in s if a.greedy.verdict.engine
+    }
     return {
-        "metrics": _metrics(parts[ALL], METRICS),
-        "further_metrics": _metrics(parts[ALL], FURTHER),
-        "by_phase": {name: _part(p) for name, p in parts.items() if name not in (ALL, *COLOURS)},
-        "by_colour": {name: _part(p) for name, p in parts.items() if name in COLOURS},
-        "outcomes": {"before": _outcomes(evaluation.before), "after": _outcomes(evaluation.after)},
-        "policies": {
-            side: asdict(policy)
-            for side, policy in zip(("before", "after"), evaluation.policies, strict=True)
-        },
-        "positions": {
-            "count": len(evaluation.chosen.positions),
-            "source": evaluation.chosen.source,
-            "file_sha256": evaluation.chosen.file_sha256,
-            "fens_sha256": fens_sha256(evaluation.chosen.positions),
-        },
-        "samples": questions.samples,
-        "sampling": {"sampled": asdict(questions.sampling), "greedy": asdict(questions.greedy)},
-        "style": questions.style,
-        "seeds": {"evaluation": questions.seed},
+        "players": evaluation.players,
+        "sections": {section.name: section_json(section) for section in evaluation.sections},
+        "positions": positions,
+        "settings": {name: getattr(evaluation.settings, name) for name in _SHOWN},
         "interval": {
             "level": LEVEL,
             "method": "percentile bootstrap over positions, paired",
             "resamples": RESAMPLES,
         },
-        "reward_version": sorted({v.reward_version for v in verdicts}),
-        "engine": sorted({v.engine.id for v in verdicts if v.engine}),
-        "versions": {"rookery": __version__, "python": platform.python_version(), **_versions()},
-        "seconds": round(evaluation.seconds, 3),
+        "reward_version": evaluation.reward_version,
+        "engine": sorted(engines),
+        "versions": {
+            "rookery": __version__,
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in _PACKAGES},
+        },
     }
 
 
@@ -78,8 +90,8 @@ def write(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     curves = _curves(folder)
     if curves:
         replace_file(folder / CURVE_FILE, curves["light"])
-    replace_file(folder / ANSWERS_FILE, _answer_lines(evaluation).encode())
-    replace_file(folder / PAGE_FILE, render_page(evaluation, report, curves).encode())
+    page = render_page(evaluation.sections, evaluation.answers, report, curves)
+    replace_file(folder / PAGE_FILE, page.encode())
     replace_file(folder / REPORT_FILE, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
     return report
 
@@ -95,81 +107,12 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _curves(folder: Path) -> dict[Theme, bytes]:
-    """The learning curve in both themes. Empty, with a warning in the log, if the run has no metrics."""
+    """The learning curve in both themes. Empty, with a message in the log, if the run has no metrics."""
     try:
         steps = read_metrics(folder / METRICS_FILE)
         return {"light": overview(steps, theme="light"), "dark": overview(steps, theme="dark")}
-    except (NotFound, InvalidInput) as error:
+    except NotFound:
+        return {}
+    except InvalidInput as error:
         logger.warning("%s", error)
         return {}
-
-
-def _metrics(part: Part, names: Iterable[str]) -> dict[str, Any]:
-    return {name: _comparison(part.comparisons[name]) for name in names}
-
-
-def _part(part: Part) -> dict[str, Any]:
-    return {"positions": part.positions, "metrics": _metrics(part, (*METRICS, "regret_both_legal"))}
-
-
-def _comparison(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "before": _estimate(comparison.before),
-        "after": _estimate(comparison.after),
-        "difference": _estimate(comparison.difference),
-    }
-
-
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {"mean": estimate.mean, "ci95": list(estimate.ci95) if estimate.ci95 else None}
-
-
-def _outcomes(side: Sequence[Answers]) -> dict[str, int]:
-    """The number of sampled answers with each outcome, largest first."""
-    counts: dict[str, int] = {}
-    for answers in side:
-        for trace in answers.samples:
-            counts[trace.verdict.outcome.value] = counts.get(trace.verdict.outcome.value, 0) + 1
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in _PACKAGES}
-
-
-def _traces(answers: Answers) -> tuple[Trace, ...]:
-    return (answers.greedy, *answers.samples)
-
-
-def _answer_lines(evaluation: Evaluation) -> str:
-    """The content of answers.jsonl: one line per position, with all answers and their verdicts.
-
-    This is enough to compute the metrics again.
-    """
-    return "".join(
-        json.dumps(
-            {
-                "position": asdict(before.position),
-                "prompt_fen": before.prompt.fen,
-                "before": [_answer(trace) for trace in _traces(before)],
-                "after": [_answer(trace) for trace in _traces(after)],
-            }
-        )
-        + "\n"
-        for before, after in zip(evaluation.before, evaluation.after, strict=True)
-    )
-
-
-def _answer(trace: Trace) -> dict[str, Any]:
-    verdict = trace.verdict
-    return {
-        "id": trace.id,
-        "text": trace.completion.text,
-        "finish_reason": trace.completion.finish_reason,
-        "seed": trace.completion.seed,
-        "outcome": verdict.outcome,
-        "reward": verdict.reward,
-        "regret": verdict.regret,
-        "move": verdict.move.uci if verdict.move else None,
-        "best": verdict.best.uci if verdict.best else None,
-    }

@@ -1,70 +1,87 @@
 """Runs one evaluation, from settings to report files, with progress bars in the terminal."""
 
 import hashlib
-import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
-from rookery.clients import InferenceClient, RewardClient
+from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
-from rookery.prompt import STYLES
-from rookery.trace import Position, Sampling
-from services.arena.evaluate import Policy, Questions, ask, find_policy
-from services.arena.evaluation import Evaluation
-from services.arena.measures import ALL, Answers, Part, measure
+from services.arena.asking import Asker, BestMover, style_of
+from services.arena.ledger import LEDGER_FILE, Ledger
+from services.arena.pieces import BEST, RANDOM
+from services.arena.players.player import Player
+from services.arena.players.simple import RandomPlayer
+from services.arena.players.spec import make_player
 from services.arena.positions import Chosen, choose, fetch, read_jsonl
-from services.arena.report import write
+from services.arena.report import PAGE_FILE, Evaluation, write
+from services.arena.sections.matches import match_sections
+from services.arena.sections.positions import MOVE, Positions
+from services.arena.sections.puzzles import Puzzles
+from services.arena.sections.reasoning import reasoning_section
+from services.arena.sections.suites import Suite
 from services.arena.settings import EvaluateSettings
-from services.arena.stats import Estimate
-from services.arena.wording import NAMES, figure, interval, judgement
+from services.arena.tables import Section
+from services.arena.terminal import table
 
 _TIMEOUT_S = 120.0
+_PROBE = ScoreItem("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", "\\boxed{e2e4}")
 
-_COLOURS = {"better": "green", "worse": "red", "unclear": "dim"}
+Source: TypeAlias = Positions | Puzzles | Suite
+"""What asks a player questions."""
 
 
 async def run(settings: EvaluateSettings, *, console: Console | None = None) -> dict[str, Any]:
-    """Evaluates, writes the report and returns the content of report.json.
+    """Evaluates, writes the report and returns the content of report.json; {} if it only asks.
 
     Raises:
-        InvalidInput: there is no such prompt style, or the positions cannot be used.
-        RookeryError: see also `find_policy`, `choose` and `ask`.
+        InvalidInput: a player, the positions, the puzzles or the suites cannot be used.
+        RookeryError: see also `choose` and `Asker.positions`.
     """
     console = console or Console()
-    if settings.style not in STYLES:
-        raise InvalidInput(f"no prompt style {settings.style!r}: choose from {', '.join(sorted(STYLES))}")
-    started = time.monotonic()
-    chosen = await _positions(settings)
-    questions = Questions(
-        style=settings.style,
-        samples=settings.samples,
-        sampling=Sampling(max_tokens=settings.max_tokens),
-        seed=settings.seed,
-    )
-    policies, before, after = await _both(settings, chosen.positions, questions, console=console)
+    chosen = await _positions(settings) if settings.asks & {"positions", "reasoning"} else None
+    sources = _sources(settings, chosen)
+    players = [make_player(spec) for spec in settings.players]
+    if len({player.name for player in players}) < len(players):
+        raise InvalidInput(f"two players have one name, of {[p.name for p in players]}: add name= to a spec")
+    async with AsyncExitStack() as stack:
+        for player in players:
+            stack.push_async_callback(player.close)
+        ledger = stack.enter_context(Ledger(settings.out / LEDGER_FILE))
+        reward = RewardClient(settings.reward_target, timeout_s=_TIMEOUT_S)
+        stack.push_async_callback(reward.close)
+        asker = Asker(
+            ledger=ledger,
+            reward=reward,
+            reward_version=(await reward.score([_PROBE]))[0].reward_version if chosen else "",
+            temperature=settings.temperature,
+            seed=settings.seed,
+            concurrency=settings.concurrency,
+        )
+        with _progress(console) as progress:
+            asked = [await _ask(source, asker, players, progress) for source in sources]
+    if settings.ask_only:
+        return {}
     with console.status("resampling"):
-        parts = measure(before, after, seed=settings.seed)
+        sections = _section_list(settings, list(zip(sources, asked, strict=True)), players)
+    by_way = asked[0] if chosen else {}
     evaluation = Evaluation(
+        settings=settings,
         chosen=chosen,
-        questions=questions,
-        policies=policies,
-        before=before,
-        after=after,
-        parts=parts,
-        seconds=time.monotonic() - started,
+        players={player.name: player.describe() for player in players},
+        reward_version=asker.reward_version,
+        sections=sections,
+        answers={name: ways[MOVE] for name, ways in by_way.items()},
     )
     report = write(evaluation, settings.out)
-    console.print(table(policies, parts[ALL]))
-    console.print(f"report: {settings.out / 'report.html'}", soft_wrap=True, highlight=False)
+    for section in sections:
+        console.print(table(section, players=[player.name for player in players], width=console.width))
+    console.print(f"report: {settings.out / PAGE_FILE}", soft_wrap=True, highlight=False)
     return report
 
 
@@ -82,74 +99,47 @@ async def _positions(settings: EvaluateSettings) -> Chosen:
     return Chosen(tuple(positions), source, digest)
 
 
-async def _both(
-    settings: EvaluateSettings, positions: Sequence[Position], questions: Questions, *, console: Console
-) -> tuple[tuple[Policy, Policy], list[Answers], list[Answers]]:
-    async with (
-        InferenceClient(settings.inference_url, timeout_s=_TIMEOUT_S) as inference,
-        _reward_client(settings.reward_target) as reward,
-    ):
-        policies = (
-            await find_policy(inference, settings.before),
-            await find_policy(inference, settings.after),
-        )
-        with _progress(console) as progress:
-            bars = [progress.add_task(policy.name, total=len(positions)) for policy in policies]
-            before, after = [
-                await ask(
-                    positions,
-                    policy=policy.name,
-                    questions=questions,
-                    inference=inference,
-                    reward=reward,
-                    concurrency=settings.concurrency,
-                    answered=partial(progress.advance, bar),
-                )
-                for policy, bar in zip(policies, bars, strict=True)
-            ]
-    return policies, before, after
+def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
+    sources: list[Source] = []
+    if chosen:
+        sources.append(Positions(chosen.positions, settings.samples, settings.styles, settings.seed))
+    if "puzzles" in settings.asks:
+        count, seed = settings.puzzle_count, settings.seed
+        sources += [Puzzles.read(path, count=count, seed=seed) for path in settings.puzzles]
+    if "suites" in settings.asks:
+        sources += [Suite.read(path, seed=settings.seed) for path in settings.suites]
+    names = [source.name for source in sources]
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"two files have one name: {', '.join(names)}")
+    return sources
 
 
-@asynccontextmanager
-async def _reward_client(target: str) -> AsyncIterator[RewardClient]:
-    client = RewardClient(target, timeout_s=_TIMEOUT_S)
-    try:
-        yield client
-    finally:
-        await client.close()
+async def _ask(source: Source, asker: Asker, players: Sequence[Player], progress: Progress) -> dict[str, Any]:
+    """The answers by player. To positions, the references answer too."""
+    asked = {}
+    references: list[Player] = [RandomPlayer(RANDOM), BestMover(BEST, asker.reward)]
+    for player in [*players, *(references if isinstance(source, Positions) else [])]:
+        bar = progress.add_task(f"{source.name}: {player.name}", total=source.count(player))
+        asker.answered = partial(progress.advance, bar)
+        asked[player.name] = await source.ask(asker, player)
+    return asked
+
+
+def _section_list(
+    settings: EvaluateSettings, answered: Sequence[tuple[Source, dict[str, Any]]], players: Sequence[Player]
+) -> list[Section]:
+    names, sections = [player.name for player in players], []
+    for source, asked in answered:
+        if source.name in settings.asks or not isinstance(source, Positions):
+            sections.append(source.section(asked, players=names))
+        if isinstance(source, Positions) and "reasoning" in settings.asks:
+            models = {player.name: asked[player.name][MOVE] for player in players if style_of(player)}
+            sections.append(reasoning_section(models, players=names, seed=settings.seed))
+    if "matches" in settings.asks:
+        sections += match_sections(settings.out)
+    return [section for section in sections if section.tables]
 
 
 def _progress(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console)
-
-
-def table(policies: tuple[Policy, Policy], part: Part) -> Table:
-    """The terminal's table: before, after and difference of each metric in `NAMES`."""
-    made = Table(
-        title=f"{part.positions:,} held-out positions, 95% intervals",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    made.add_column("", no_wrap=True)
-    for head in (policies[0].name, policies[1].name, "difference"):
-        made.add_column(head, justify="right", no_wrap=True)
-    made.add_column("", no_wrap=True)
-    for name, (title, _) in NAMES.items():
-        comparison = part.comparisons[name]
-        verdict = judgement(name, comparison)
-        made.add_row(
-            title,
-            _cell(name, comparison.before),
-            _cell(name, comparison.after),
-            _cell(name, comparison.difference, signed=True),
-            Text(verdict, _COLOURS[verdict]),
-        )
-    return made
-
-
-def _cell(name: str, estimate: Estimate, *, signed: bool = False) -> Text:
-    mean, bounds = figure(name, estimate.mean, signed=signed), interval(name, estimate, signed=signed)
-    return Text.assemble(mean, "\n", (bounds, "dim"))

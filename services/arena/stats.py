@@ -1,18 +1,18 @@
-"""Means with confidence intervals, by a bootstrap over positions that is paired between two policies.
+"""Means with confidence intervals, by a bootstrap over positions that is paired between players.
 
 The answers to one position are not independent, because they share its difficulty. If they were resampled as
 independent, a rate over 500 positions x 4 samples would seem as precise as 2,000 independent answers.
-Therefore whole positions are resampled, as they were what was drawn at random. Both policies answer the same
-positions, and every resample takes the same ones for both, so their common difficulty cancels out of the
-difference.
+Therefore whole positions are resampled, as they were what was drawn at random. All players answer the same
+positions, and every resample takes the same ones for all, so their common difficulty cancels out of the
+difference of two.
 
 Every figure here is a ratio of two sums over positions (legal answers / answers, regret / legal answers),
 whose numerator and denominator are resampled together. This module knows no chess.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,43 +68,48 @@ class Estimate:
     ci95: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One metric of both policies. `difference` is after - before."""
-
-    before: Estimate
-    after: Estimate
-    difference: Estimate
-
-
-def compare(
-    pairs: Mapping[Key, tuple[Ratio, Ratio]], *, seed: int, resamples: int = RESAMPLES
-) -> dict[Key, Comparison]:
-    """Compares before and after of every named pair, all with the same resamples of the same positions.
-
-    Raises:
-        ValueError: the pairs have different numbers of positions, or none.
+class Bootstrap(Generic[Key]):
+    """Resampled means of several ratios, all with the same resamples of the same positions.
 
     >>> half = Ratio.of([1.0, 0.0, 1.0, 0.0], [1, 1, 1, 1])
-    >>> compare({"rate": (half, half)}, seed=0, resamples=100)["rate"].difference
+    >>> Bootstrap({"a": half, "b": half}, seed=0, resamples=100).difference("a", "b")
     Estimate(mean=0.0, ci95=(0.0, 0.0))
     """
-    names = list(pairs)
-    sides = [side for name in names for side in pairs[name]]
-    sizes = {column.shape for side in sides for column in (side.sums, side.counts)}
-    if len(sizes) != 1 or sizes == {(0,)}:
-        raise ValueError(f"pairs of unequal or no positions: {sorted(sizes)}")
-    drawn = _resampled(sides, seed=seed, resamples=resamples)
-    return {
-        name: _comparison(pairs[name], drawn[:, 2 * i], drawn[:, 2 * i + 1]) for i, name in enumerate(names)
-    }
+
+    def __init__(self, ratios: Mapping[Key, Ratio], *, seed: int, resamples: int = RESAMPLES) -> None:
+        """Draws the resamples.
+
+        Raises:
+            ValueError: the ratios have different numbers of positions, or none.
+        """
+        sizes = {column.shape for ratio in ratios.values() for column in (ratio.sums, ratio.counts)}
+        if len(sizes) != 1 or sizes == {(0,)}:
+            raise ValueError(f"ratios of unequal or no positions: {sorted(sizes)}")
+        self._columns = {key: column for column, key in enumerate(ratios)}
+        means = [ratio.mean for ratio in ratios.values()]
+        self._means = np.array([[np.nan if mean is None else mean for mean in means]])
+        self._drawn = _resampled(list(ratios.values()), seed=seed, resamples=resamples)
+
+    def estimate(self, key: Key) -> Estimate:
+        """The mean of one ratio."""
+        return self.combine(lambda means: means[:, 0], [key])
+
+    def difference(self, minuend: Key, subtrahend: Key) -> Estimate:
+        """The difference of two means, paired by position."""
+        return self.combine(lambda means: means[:, 0] - means[:, 1], [minuend, subtrahend])
+
+    def combine(self, function: Callable[[Floats], Floats], keys: Sequence[Key]) -> Estimate:
+        """A function of the means of `keys`: from a column for each key, a value for each row."""
+        columns = [self._columns[key] for key in keys]
+        mean = float(function(self._means[:, columns])[0])
+        return Estimate(None if np.isnan(mean) else mean, _interval(function(self._drawn[:, columns])))
 
 
-def _resampled(sides: Sequence[Ratio], *, seed: int, resamples: int) -> Floats:
-    """Means by resample (row) and side (column); NaN if a resample has no answer to average."""
+def _resampled(ratios: Sequence[Ratio], *, seed: int, resamples: int) -> Floats:
+    """Means by resample (row) and ratio (column); NaN if a resample has no answer to average."""
     rng = np.random.default_rng(seed)
-    sums = np.stack([side.sums for side in sides], axis=1)
-    counts = np.stack([side.counts for side in sides], axis=1)
+    sums = np.stack([ratio.sums for ratio in ratios], axis=1)
+    counts = np.stack([ratio.counts for ratio in ratios], axis=1)
     positions = len(sums)
     chunks = []
     for start in range(0, resamples, _CHUNK):
@@ -116,16 +121,6 @@ def _resampled(sides: Sequence[Ratio], *, seed: int, resamples: int) -> Floats:
         np.divide(weights @ sums, drawn_counts, out=means, where=drawn_counts > 0)
         chunks.append(means)
     return np.concatenate(chunks)
-
-
-def _comparison(pair: tuple[Ratio, Ratio], before: Floats, after: Floats) -> Comparison:
-    mean_before, mean_after = pair[0].mean, pair[1].mean
-    difference = None if mean_before is None or mean_after is None else mean_after - mean_before
-    return Comparison(
-        before=Estimate(mean_before, _interval(before)),
-        after=Estimate(mean_after, _interval(after)),
-        difference=Estimate(difference, _interval(after - before)),
-    )
 
 
 def _interval(means: Floats) -> tuple[float, float] | None:

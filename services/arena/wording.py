@@ -1,56 +1,66 @@
-"""Names and formats of the metrics, for the page and the terminal."""
+"""Formats figures, intervals and judgements, for the page and the terminal."""
 
-from services.arena.stats import Comparison, Estimate
+import math
+from dataclasses import dataclass
+from typing import Literal
 
-NAMES = {
-    "legal_rate": ("Legal moves", "share of sampled answers"),
-    "legal_rate_greedy": ("Legal, greedy", "share of greedy answers"),
-    "reward": ("Mean reward", "over sampled answers"),
-    "regret_legal": ("Regret, legal", "over every legal sample"),
-    "regret_both_legal": ("Regret, paired", "positions where both have a legal sample"),
-    "box_rate": ("Readable box", "share of sampled answers with a move in a closed box"),
-}
-"""Title and explanation of each metric in the tables, by name."""
-
-_SHARES = frozenset({"legal_rate", "legal_rate_greedy", "box_rate"})
-_LOWER_IS_BETTER = frozenset({"regret_legal", "regret_both_legal"})
+from services.arena.stats import Estimate
 
 
-def figure(name: str, value: float | None, *, signed: bool = False) -> str:
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a row of a table measures: its key in report.json, its title, and how its values are read."""
+
+    name: str
+    title: str
+    explanation: str = ""
+    unit: Literal["share", "number", "count", "whole"] = "share"
+    better: Literal["higher", "lower", "neither"] = "higher"
+
+
+def figure(metric: Metric, value: float | None, *, signed: bool = False) -> str:
     """The value as text, in the metric's unit; `-` for None.
 
-    >>> figure("legal_rate", 0.875), figure("legal_rate", 0.25, signed=True), figure("reward", None)
+    >>> legal, reward = Metric("legal_rate", "Legal"), Metric("reward", "Reward", unit="number")
+    >>> figure(legal, 0.875), figure(legal, 0.25, signed=True), figure(reward, None)
     ('87.5%', '+25.0 pts', '-')
-    >>> figure("reward", -0.25), figure("reward", 0.25, signed=True)
+    >>> figure(reward, -0.25), figure(reward, 0.25, signed=True)
     ('-0.250', '+0.250')
     """
     if value is None:
         return "-"
-    unit = (" pts" if signed else "%") if name in _SHARES else ""
-    return _number(name, value, signed=signed) + unit
+    unit = (" pts" if signed else "%") if metric.unit == "share" else ""
+    return _number(metric, value, signed=signed) + unit
 
 
-def interval(name: str, estimate: Estimate, *, signed: bool = False) -> str:
-    """The interval in brackets, or `no interval`.
+def interval(metric: Metric, estimate: Estimate, *, signed: bool = False) -> str:
+    """The interval in brackets, one bound if the other is infinite, or `no interval`; nothing for a count.
 
-    >>> interval("legal_rate", Estimate(0.5, (0.45, 0.55)))
+    >>> interval(Metric("legal_rate", "Legal"), Estimate(0.5, (0.45, 0.55)))
     '[45.0, 55.0]'
+    >>> interval(Metric("rating", "Rating", unit="whole"), Estimate(None, (-math.inf, 812.4)))
+    'below 812'
     """
     if estimate.ci95 is None:
-        return "no interval"
-    low, high = (_number(name, bound, signed=signed) for bound in estimate.ci95)
-    return f"[{low}, {high}]"
+        return "no interval" if metric.unit in ("share", "number") else ""
+    low, high = (_number(metric, bound, signed=signed) for bound in estimate.ci95)
+    if math.isinf(estimate.ci95[0]):
+        return f"below {high}"
+    return f"above {low}" if math.isinf(estimate.ci95[1]) else f"[{low}, {high}]"
 
 
-def _number(name: str, value: float, *, signed: bool) -> str:
-    scale, digits = (100, 1) if name in _SHARES else (1, 3)
+_SCALES = {"share": (100, 1), "number": (1, 3), "count": (1, 1), "whole": (1, 0)}
+
+
+def _number(metric: Metric, value: float, *, signed: bool) -> str:
+    scale, digits = _SCALES[metric.unit]
     # "z" prints a negative value that rounds to zero without its minus.
     return f"{scale * value:{'+' if signed else ''}z.{digits}f}"
 
 
-def judgement(name: str, comparison: Comparison) -> str:
+def judgement(metric: Metric, difference: Estimate) -> str:
     """`better` or `worse` if the interval of the difference lies on one side of zero, else `unclear`."""
-    ci95 = comparison.difference.ci95
-    if ci95 is None or ci95[0] <= 0 <= ci95[1]:
+    ci95 = difference.ci95
+    if metric.better == "neither" or ci95 is None or ci95[0] <= 0 <= ci95[1]:
         return "unclear"
-    return "better" if (ci95[0] > 0) != (name in _LOWER_IS_BETTER) else "worse"
+    return "better" if (ci95[0] > 0) == (metric.better == "higher") else "worse"

@@ -1,31 +1,12 @@
 """Settings of the commands about games: `match`, `tournament`, `plan` and `elo`."""
 
-import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
-from rookery.settings import Settings
-
-_OPTION = re.compile(r"[\w. -]+=")
-
-
-def _rejoined(parts: object) -> object:
-    """Puts specifications such as `stockfish,nodes=10` together, which pydantic-settings splits at commas."""
-    if not isinstance(parts, list):
-        return parts
-    specs: list[str] = []
-    for part in map(str, parts):
-        if specs and _OPTION.match(part):
-            specs[-1] += f",{part}"
-        else:
-            specs.append(part)
-    return specs
-
-
-Specs = Annotated[list[str], BeforeValidator(_rejoined), Field(min_length=2)]
+from rookery.settings import Settings, Specs
 
 
 class GameSettings(Settings):
@@ -81,7 +62,7 @@ class TournamentSettings(GameSettings):
 
     model_config = SettingsConfigDict(env_prefix="ARENA_TOURNAMENT_")
 
-    players: CliPositionalArg[Specs]
+    players: CliPositionalArg[Specs] = Field(min_length=2)
     """The players; for a ladder, from weak to strong; for a gauntlet, the one that plays all others first."""
     schedule: Literal["round-robin", "gauntlet", "ladder"] = "round-robin"
     """Who plays whom: everybody, the first player everybody else, or each its neighbours."""

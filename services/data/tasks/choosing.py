@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
+from rookery.puzzles import Puzzle
 from services.data.positions.distinct import key_of
 from services.data.positions.recipe import chance
-from services.data.tasks.puzzles import Puzzle
 
 Numbered = tuple[int, Puzzle]
 

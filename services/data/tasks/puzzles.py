@@ -1,104 +1,29 @@
-"""Reads the CSV of the Lichess puzzle database, and plays the opponent's first move of each puzzle.
+"""Reads the CSV of the Lichess puzzle database (`rookery.puzzles` says what a row means).
 
-A row holds the position *before* the opponent's move, and all moves from there on. Here that move has been
-played: `fen` is what the solver sees, and `solution` begins with the solver's move and alternates. Rows
-are filtered by their numbers before any move is replayed. A row that cannot be played is counted and
+Rows are filtered by their numbers before any move is replayed. A row that cannot be played is counted and
 named, and its neighbours survive. The file may be compressed or remote, and is never held whole.
-
-Source: database.lichess.org, `lichess_db_puzzle.csv.zst`, CC0.
 """
 
 import csv
-import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import chess
 
 from rookery.errors import InvalidInput
-from rookery.prompt import render
+from rookery.prompt import mirrored_move, render
+from rookery.puzzles import COLUMNS, Puzzle, Turn, Unsound, parse, playable
 from rookery.trace import Position
 from services.data.pgn.files import BLOCK_BYTES, Damaged, chunks_of, open_bytes, plain
 from services.data.pgn.games import phase_of
 from services.data.positions.distinct import Questions, key_of
 from services.data.tasks.task import PUZZLE, Example
 
-COLUMNS = (
-    "PuzzleId",
-    "FEN",
-    "Moves",
-    "Rating",
-    "RatingDeviation",
-    "Popularity",
-    "NbPlays",
-    "Themes",
-    "GameUrl",
-)
-
 NAMED = 20
 """The most skipped rows that a report names; all are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One of the solver's turns: the position and the move of the solution."""
-
-    position: Position
-    move: str
-
-    def is_right(self, uci: str) -> bool:
-        """Whether a move is right: the solution's move or, as on Lichess, any move that mates."""
-        board = chess.Board(self.position.fen)
-        try:
-            move = board.parse_uci(uci)
-        except ValueError:
-            return False
-        board.push(move)
-        return move.uci() == self.move or board.is_checkmate()
-
-
-@dataclass(frozen=True, slots=True)
-class Puzzle:
-    """A puzzle, from the position that the solver sees. Moves are UCI."""
-
-    id: str
-    fen: str
-    opponent_move: str
-    solution: tuple[str, ...]
-    rating: int
-    deviation: int
-    popularity: int
-    plays: int
-    themes: tuple[str, ...]
-    url: str
-
-    @property
-    def position(self) -> Position:
-        """The position that the solver sees first."""
-        return next(self.turns()).position
-
-    def turns(self) -> Iterator[Turn]:
-        """The solver's turns, in order."""
-        board = chess.Board(self.fen)
-        played = [self.opponent_move]
-        for number, move in enumerate(self.solution):
-            if number % 2 == 0:
-                yield Turn(self._position(board, played, number // 2), move)
-            board.push_uci(move)
-            played.append(move)
-
-    def _position(self, board: chess.Board, played: list[str], turn: int) -> Position:
-        return Position(
-            id=f"puzzle:{self.id}:{turn}",
-            fen=board.fen(),
-            ply=board.ply(),
-            phase=phase_of(board),
-            game_id=hashlib.sha256(self.url.encode()).hexdigest()[:16],
-            last_moves=tuple(played[-10:]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,70 +98,18 @@ def read_puzzles(
     for row in rows:
         report.rows += 1
         try:
-            puzzle = _parse(row)
+            puzzle = parse(row)
             if not wanted.has(puzzle):
                 continue
-            puzzle = _playable(puzzle)
-        except _Unsound as error:
+            puzzle = playable(puzzle)
+        except Unsound as error:
             report.skip(*error.args)
         else:
-            if exams is not None and any(key_of(turn.position.fen) in exams for turn in puzzle.turns()):
+            if exams is not None and any(key_of(turn.fen) in exams for turn in puzzle.turns()):
                 report.in_exams += 1
                 continue
             report.puzzles += 1
             yield puzzle
-
-
-class _Unsound(Exception):
-    """A row without a valid puzzle. Arguments: reason and detail."""
-
-
-def _parse(row: Mapping[str, str | None]) -> Puzzle:
-    """Parses a row. `fen` is still the position before the opponent's move."""
-    name, fen, moves, rating, deviation, popularity, plays, themes, url = (row[name] for name in COLUMNS)
-    if url is None or not name or not fen or not moves:
-        raise _Unsound("short_row", repr(list(row.values())))
-    opponent_move, *solution = moves.split()
-    try:
-        return Puzzle(
-            id=name,
-            fen=fen,
-            opponent_move=opponent_move,
-            solution=tuple(solution),
-            rating=int(rating or ""),
-            deviation=int(deviation or ""),
-            popularity=int(popularity or ""),
-            plays=int(plays or ""),
-            themes=tuple((themes or "").split()),
-            url=url,
-        )
-    except ValueError as error:
-        raise _Unsound("bad_number", f"{name}: {error}") from error
-
-
-def _playable(puzzle: Puzzle) -> Puzzle:
-    """Checks all moves of a puzzle, and returns it with the opponent's first move played."""
-    try:
-        board = chess.Board(puzzle.fen)
-        if not board.is_valid():
-            raise _Unsound("bad_position", f"{puzzle.id}: {puzzle.fen!r}: {board.status()!r}")
-        moves = iter((puzzle.opponent_move, *puzzle.solution))
-        _push(board, next(moves))
-        fen = board.fen()
-        for move in moves:
-            _push(board, move)
-    except ValueError as error:
-        raise _Unsound("bad_move", f"{puzzle.id}: {error}") from error
-    if len(puzzle.solution) % 2 == 0:
-        raise _Unsound(
-            "no_last_move", f"{puzzle.id}: {len(puzzle.solution)} moves do not end with the solver's"
-        )
-    return dataclasses.replace(puzzle, fen=fen)
-
-
-def _push(board: chess.Board, uci: str) -> None:
-    if not board.push_uci(uci):
-        raise ValueError(f"null move {uci!r} in {board.fen()!r}")
 
 
 def _lines(location: str | Path, report: Report) -> Iterator[str]:
@@ -253,14 +126,26 @@ def _lines(location: str | Path, report: Report) -> Iterator[str]:
         yield rest.decode(errors="replace")
 
 
+def position_of(puzzle: Puzzle, turn: Turn) -> Position:
+    """The position of one of the puzzle's turns."""
+    board = chess.Board(turn.fen)
+    return Position(
+        id=f"puzzle:{puzzle.id}:{len(turn.played) // 2}",
+        fen=turn.fen,
+        ply=board.ply(),
+        phase=phase_of(board),
+        game_id=hashlib.sha256(puzzle.url.encode()).hexdigest()[:16],
+        last_moves=turn.played[-10:],
+    )
+
+
 def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str) -> Iterator[Example]:
     """One example per turn of each puzzle, in a style of `rookery.prompt`, answered by the boxed SAN move."""
     for puzzle in puzzles:
         for turn in puzzle.turns():
-            prompt = render(turn.position, style=style)
-            board, move = chess.Board(prompt.fen), chess.Move.from_uci(turn.move)
-            if board.turn != chess.Board(turn.position.fen).turn:
-                flip = chess.square_mirror
-                move = chess.Move(flip(move.from_square), flip(move.to_square), move.promotion)
-            answer = f"\\boxed{{{board.san(move)}}}"
-            yield Example(turn.position.id, PUZZLE, prompt.fen, prompt.messages, answer)
+            position = position_of(puzzle, turn)
+            prompt = render(position, style=style)
+            board = chess.Board(prompt.fen)
+            move = turn.move if board.turn == chess.Board(turn.fen).turn else mirrored_move(turn.move)
+            answer = f"\\boxed{{{board.san(chess.Move.from_uci(move))}}}"
+            yield Example(position.id, PUZZLE, prompt.fen, prompt.messages, answer)

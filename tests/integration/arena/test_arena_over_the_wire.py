@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import random
 import socket
@@ -19,8 +18,10 @@ from fastapi import FastAPI, HTTPException, Request
 from rich.console import Console
 
 from rookery.errors import InvalidInput, NotFound, PeerFault
+from rookery.formats import FORMATS
 from rookery.trace import Phase, Position
 from rookery.v1 import reward_pb2_grpc
+from services.arena.pieces import BEST, RANDOM
 from services.arena.session import run
 from services.arena.settings import EvaluateSettings
 from services.data.app import create_app
@@ -41,27 +42,23 @@ pytestmark = pytest.mark.stockfish
 class PolicyServer:
     """Speaks the part of vLLM's interface that the arena asks: BEFORE often errs, AFTER seldom."""
 
-    adapters: Path
     failures: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
 
     def app(self) -> FastAPI:
         app = FastAPI()
-        app.get("/policy")(self.policy)
         app.get("/v1/models")(self.models)
         app.post("/v1/chat/completions")(self.complete)
         return app
 
-    async def policy(self) -> dict[str, Any]:
-        return {"version": 1, "sha256": "f" * 64, "name": AFTER, "path": "/a", "base_model": "tiny"}
-
     async def models(self) -> dict[str, Any]:
-        roots = {"tiny": "tiny", BEFORE: str(self.adapters), AFTER: "/elsewhere", "policy": "/elsewhere"}
-        return {"data": [{"id": name, "root": root} for name, root in roots.items()]}
+        return {"data": [{"id": name, "owned_by": "vllm"} for name in (BEFORE, AFTER)]}
 
     async def complete(self, request: Request) -> dict[str, Any]:
         body = await request.json()
         self.requests.append(body)
+        if body["model"] not in (BEFORE, AFTER):
+            raise HTTPException(404, f"no model {body['model']}")
         if self.failures:
             self.failures -= 1
             raise HTTPException(503, "warming up")
@@ -69,7 +66,7 @@ class PolicyServer:
         return {"prompt_token_ids": [1, 2], "choices": choices}
 
     def _choice(self, body: dict[str, Any], index: int) -> dict[str, Any]:
-        legal = chess.Board(body["messages"][-1]["content"].removeprefix("Position (FEN): ")).legal_moves
+        legal = shown_board(body["messages"][-1]["content"]).legal_moves
         draw = 0 if body["temperature"] == 0 else body["seed"] + index
         rng = random.Random(f"{draw}/{body['messages']}")
         errs = rng.random() < (0.6 if body["model"] == BEFORE else 0.1)
@@ -81,6 +78,14 @@ class PolicyServer:
             "logprobs": {"content": [{"logprob": -0.1}, {"logprob": -0.2}]},
             "finish_reason": "stop",
         }
+
+
+def shown_board(prompt: str) -> chess.Board:
+    """The board of a prompt in any of the position formats."""
+    for form in FORMATS.values():
+        with contextlib.suppress(ValueError):
+            return form.read(prompt.partition("\nLegal moves")[0])
+    raise AssertionError(f"no position in {prompt!r}")
 
 
 @contextlib.asynccontextmanager
@@ -108,8 +113,8 @@ async def judging() -> AsyncIterator[int]:
 
 
 @pytest.fixture
-def policy_server(tmp_path: Path) -> PolicyServer:
-    return PolicyServer(tmp_path / "adapters")
+def policy_server() -> PolicyServer:
+    return PolicyServer()
 
 
 @pytest.fixture
@@ -132,12 +137,9 @@ def positions_file(tmp_path: Path) -> Path:
 async def settings(policy_server: PolicyServer, positions_file: Path, tmp_path: Path):
     async with judging() as port, serving(policy_server.app()) as url:
         yield EvaluateSettings(
-            inference_url=url,
+            players=(f"{url}#{BEFORE},style=fen", f"{url}#{AFTER},style=fen"),
             reward_target=f"dns:///127.0.0.1:{port}",
             positions=positions_file,
-            before=BEFORE,
-            after=AFTER,
-            style="fen",
             count=30,
             out=tmp_path / "run",
         )
@@ -147,22 +149,23 @@ def changed(settings: EvaluateSettings, **values: Any) -> EvaluateSettings:
     return EvaluateSettings(**{**settings.model_dump(), **values})
 
 
-async def test_before_and_after(settings, policy_server: PolicyServer) -> None:
-    policy_server.adapters.mkdir()
-    (policy_server.adapters / "adapter_model.safetensors").write_bytes(b"weights")
+async def test_before_and_after(settings) -> None:
     report = await run(settings, console=QUIET)
-    difference = report["metrics"]["legal_rate"]["difference"]
-    assert difference["ci95"][0] > 0.2
-    assert report["metrics"]["box_rate"]["before"]["mean"] == 1.0
-    assert len(report["reward_version"]) == 1
+    metrics = report["sections"]["positions"]["metrics"]
+    assert metrics["legal_rate"][AFTER]["difference"]["ci95"][0] > 0.2
+    assert metrics["box_rate"][BEFORE]["mean"] == 1.0
+    assert 0 < metrics["regret_legal"][AFTER]["mean"] < 0.5
+    assert metrics["legal_rate"][RANDOM]["mean"] == metrics["action_accuracy_greedy"][BEST]["mean"] == 1.0
+    assert metrics["regret_legal_greedy"][BEST]["mean"] == 0.0
+    assert 0.05 < metrics["regret_legal"][RANDOM]["mean"] < 0.6
+    assert metrics["legal_rate_listed"][AFTER]["mean"] > metrics["legal_rate_listed"][BEFORE]["mean"]
+    assert set(metrics["mirror_consistency"]) == {BEFORE, AFTER, RANDOM, BEST}
     assert report["engine"][0].startswith("Stockfish")
-    assert 0 < report["metrics"]["regret_legal"]["after"]["mean"] < 0.5
-    assert report["policies"]["after"]["sha256"] == "f" * 64
-    assert report["policies"]["before"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
+    assert report["sections"]["reasoning"]["metrics"]["with_reasoning"][AFTER]["mean"] == 1.0
     assert json.loads((settings.out / "report.json").read_text()) == report
 
 
-async def test_both_policies_are_asked_alike(settings, policy_server: PolicyServer) -> None:
+async def test_all_players_are_asked_alike(settings, policy_server: PolicyServer) -> None:
     await run(settings, console=QUIET)
     asked = {
         name: sorted(
@@ -175,26 +178,55 @@ async def test_both_policies_are_asked_alike(settings, policy_server: PolicyServ
     assert asked[BEFORE] == asked[AFTER]
     assert {(row[1], row[2]) for row in asked[AFTER]} == {(0.0, 1), (1.0, 4)}
     assert {row[4:] for row in asked[AFTER]} == {(1.0, -1, 32)}
-    assert len({row[3] for row in asked[AFTER]}) == 30
+    assert len({row[3] for row in asked[AFTER]}) == 2 * 30  # as they are, and mirrored
+
+
+async def test_position_formats_stand_side_by_side(settings) -> None:
+    report = await run(changed(settings, styles=True, count=5, samples=0), console=QUIET)
+    styles = report["sections"]["positions"]["styles"]
+    assert {name.partition("/")[0] for name in styles} == set(FORMATS)
+    assert all({BEFORE, AFTER} <= set(row) <= {BEFORE, AFTER, RANDOM, BEST} for row in styles.values() if row)
 
 
 async def test_the_same_evaluation_gives_the_same_report(settings, tmp_path: Path) -> None:
     reports = [await run(changed(settings, out=tmp_path / name), console=QUIET) for name in ("a", "b")]
-    for report in reports:
-        del report["seconds"]
     assert reports[0] == reports[1]
+
+
+async def test_a_second_evaluation_asks_nothing_again(settings, policy_server: PolicyServer) -> None:
+    first = await run(settings, console=QUIET)
+    asked = len(policy_server.requests)
+    second = await run(settings, console=QUIET)
+    assert len(policy_server.requests) == asked
+    assert first["sections"] == second["sections"]
+    await run(changed(settings, seed=settings.seed + 1, count=5), console=QUIET)
+    assert len(policy_server.requests) > asked
+
+
+async def test_players_asked_one_after_the_other_make_one_report(settings, tmp_path: Path) -> None:
+    for player in settings.players:
+        assert await run(changed(settings, players=(player,), ask_only=True), console=QUIET) == {}
+    assert not (settings.out / "report.json").exists()
+    apart = await run(settings, console=QUIET)
+    together = await run(changed(settings, out=tmp_path / "other"), console=QUIET)
+    assert apart["sections"] == together["sections"]
 
 
 async def test_a_server_that_hiccups_is_asked_again(settings, policy_server: PolicyServer) -> None:
     policy_server.failures = 1
-    await run(changed(settings, count=5), console=QUIET)
-    assert len(policy_server.requests) == 21
+    await run(changed(settings, count=5, ask_only=True), console=QUIET)
+    assert len(policy_server.requests) == 2 * 5 * 4 + 1  # greedy, sampled, mirrored, with the legal moves
 
 
-async def test_an_unknown_policy_says_what_is_served(settings) -> None:
-    with pytest.raises(NotFound, match=r"policy 'policy-v000009' is not served .*tiny, policy-v000000"):
-        await run(changed(settings, after="policy-v000009"), console=QUIET)
-    assert not settings.out.exists()
+async def test_an_unknown_policy_is_said(settings) -> None:
+    unknown = settings.players[1].replace(AFTER, "policy-v000009")
+    with pytest.raises(NotFound, match=r"policy-v000009"):
+        await run(changed(settings, players=(unknown,)), console=QUIET)
+
+
+async def test_two_players_with_one_name_are_refused(settings) -> None:
+    with pytest.raises(InvalidInput, match="two players have one name"):
+        await run(changed(settings, players=("random", "random")), console=QUIET)
 
 
 async def test_too_few_positions_are_said(settings) -> None:
@@ -203,8 +235,8 @@ async def test_too_few_positions_are_said(settings) -> None:
 
 
 async def test_an_absent_server_is_a_peer_fault(settings) -> None:
-    with pytest.raises(PeerFault, match=r"GET http://127\.0\.0\.1:9/v1/models"):
-        await run(changed(settings, inference_url="http://127.0.0.1:9"), console=QUIET)
+    with pytest.raises(PeerFault, match=r"http://127\.0\.0\.1:9/v1"):
+        await run(changed(settings, players=("http://127.0.0.1:9#policy",), count=1), console=QUIET)
 
 
 @pytest.fixture
@@ -217,7 +249,8 @@ def seen_file(positions_file: Path, tmp_path: Path) -> Path:
 
 async def test_excluded_positions_are_not_asked(settings, seen_file: Path) -> None:
     report = await run(changed(settings, count=20, exclude=seen_file), console=QUIET)
-    assert list(report["by_phase"]) == ["middlegame"]
+    parts = {name.partition("/")[0] for name in report["sections"]["positions"]["parts"]}
+    assert parts == {"middlegame", "white to move", "black to move"}
 
 
 @pytest.fixture

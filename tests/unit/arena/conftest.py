@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import chess
 import pytest
 
-from rookery.prompt import render
-from rookery.trace import Completion, Move, Outcome, Phase, Position, Trace, Verdict
-from services.arena.measures import Answers
+from rookery.trace import Move, Outcome, Phase, Position, Verdict
+from services.arena.answers import Answer, Answers
+from services.arena.candidates import candidates_of
 
 FENS = (
     chess.STARTING_FEN,
@@ -22,24 +22,31 @@ def make_position(number: int, fen: str) -> Position:
     return Position(id=f"abc:{number}:4", fen=fen, ply=4, phase=phase, game_id=f"abc:{number}")
 
 
-def make_trace(outcome: Outcome, *, regret: float = 0.0, text: str = "\\boxed{e2e4}") -> Trace:
+def make_answer(
+    outcome: Outcome,
+    *,
+    regret: float = 0.0,
+    text: str = "\\boxed{e2e4}",
+    uci: str = "e2e4",
+    best: str = "g1f3",
+    wins: dict[str, float] | None = None,
+) -> Answer:
     legal = outcome is Outcome.LEGAL
-    move = Move("e2e4", "e4") if legal else None
     verdict = Verdict(
         reward=-regret if legal else -1.2,
         outcome=outcome,
         reward_version="delta-1",
-        move=move,
-        best=Move("g1f3", "Nf3"),
+        move=Move(uci, uci) if legal else None,
+        best=Move(best, best) if legal else None,
         regret=regret if legal else None,
     )
-    return Trace("t", Completion(text, (1,), (0.0,), "stop", 7), verdict)
+    return Answer(text, 5, verdict, candidates=tuple(candidates_of(text, chess.Board())), wins=wins or {})
 
 
 @pytest.fixture(scope="session")
-def judged() -> Callable[..., Trace]:
-    """`judged(outcome, regret=, text=)`: a trace with that verdict."""
-    return make_trace
+def judged() -> Callable[..., Answer]:
+    """`judged(outcome, regret=, text=, uci=, best=, wins=)`: an answer with that verdict."""
+    return make_answer
 
 
 @pytest.fixture(scope="session")
@@ -48,13 +55,14 @@ def positions() -> list[Position]:
 
 
 @pytest.fixture
-def answering(positions: list[Position]) -> Callable[[Sequence[Sequence[Trace]]], list[Answers]]:
-    """One policy's answers: a row of traces for each position, the first of them greedy."""
+def answering(positions: list[Position]) -> Callable[[Sequence[Sequence[Answer]]], list[Answers]]:
+    """One player's answers on the mover's board: a row for each position, the first of them greedy."""
 
-    def answers(rows: Sequence[Sequence[Trace]]) -> list[Answers]:
+    def answers(rows: Sequence[Sequence[Answer]]) -> list[Answers]:
+        boards = [chess.Board(position.fen) for position in positions]
         return [
-            Answers(position, render(position, style="mover-squares"), row[0], tuple(row[1:]))
-            for position, row in zip(positions, rows, strict=False)
+            Answers(position, (board if board.turn else board.mirror()).fen(), row[0], tuple(row[1:]))
+            for position, board, row in zip(positions, boards, rows, strict=False)
         ]
 
     return answers

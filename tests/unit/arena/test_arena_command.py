@@ -52,8 +52,16 @@ def test_usage(argv: list[str], status: int, capsys) -> None:
     assert "usage: python -m services.arena {" in captured.out + captured.err
 
 
-@pytest.mark.parametrize("source", [[], ["--positions", "p.jsonl", "--data-url", "http://localhost:1"]])
-def test_one_source_of_positions(source: list[str], capsys) -> None:
-    flags = ["--before", "a", "--after", "b", "--out", "runs/x"]
-    assert main(["evaluate", *flags, *source]) == 2
-    assert "exactly one of --positions and --data-url" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "exactly one of --positions and --data-url"),
+        (["--positions", "p.jsonl", "--data-url", "http://localhost:1"], "exactly one of --positions and"),
+        (["--sections", "puzzles"], "the section puzzles needs --puzzles"),
+        (["--sections", "suites"], "the section suites needs --suites"),
+        (["--sections", "chess960"], "no section 'chess960': choose from matches, positions, puzzles"),
+    ],
+)
+def test_what_a_section_needs_is_said(flags: list[str], said: str, capsys) -> None:
+    assert main(["evaluate", "random", "--out", "runs/x", *flags]) == 2
+    assert said in capsys.readouterr().err

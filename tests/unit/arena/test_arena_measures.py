@@ -1,14 +1,19 @@
-from dataclasses import replace
+"""Metrics of positions against values worked out by hand."""
+
+import itertools
 
 import pytest
 
 from rookery.trace import Outcome
-from services.arena.measures import ALL, READABLE, measure
+from services.arena.measures import READABLE, both_legal, move_metrics, parts_of, pass_at
+from services.arena.pieces import RANDOM, piece_table
+from services.arena.sections.positions import Positions, mirror
+from services.arena.sections.reasoning import reasoning_section
 
 
 @pytest.fixture
 def rows(judged, answering):
-    """Answers of one policy from a row for each position: a regret is a legal move, a word its outcome."""
+    """Answers of one player from a row for each position: a regret is a legal move, a word its outcome."""
     return lambda table: answering(
         [
             [
@@ -20,47 +25,98 @@ def rows(judged, answering):
     )
 
 
+def means_of(side, samples: int) -> dict[str, float | None]:
+    return {metric.name: measure(side).mean for metric, measure in move_metrics(samples).items()}
+
+
 def test_metrics_by_hand(rows) -> None:
-    before = rows([[0, 0.2, "illegal"], ["illegal", "no_box", "illegal"], [0, 0.4, 0]])
-    after = rows([[0, 0.1, 0.1], [0, 0.9, "illegal"], [0, 0.4, "no_box"]])
-    compared = measure(before, after, seed=0)[ALL].comparisons
+    means = means_of(rows([[0, 0.2, "illegal"], ["illegal", "no_box", "illegal"], [0.3, 0.4, 0]]), 2)
+    assert means["legal_rate"] == pytest.approx(3 / 6)
+    assert means["legal_rate_greedy"] == pytest.approx(2 / 3)
+    assert means["action_accuracy_greedy"] == pytest.approx(1 / 3)
+    assert means["action_accuracy"] == pytest.approx(1 / 6)
+    assert means["regret_legal"] == pytest.approx(0.6 / 3)
+    assert means["regret_legal_greedy"] == pytest.approx(0.3 / 2)
+    assert means["reward"] == pytest.approx((-0.6 - 3.6) / 6)
+    assert means["box_rate"] == pytest.approx(5 / 6)
+    assert means["legal_pass@2"] == pytest.approx(2 / 3)
+    assert means["best_pass@2"] == pytest.approx(1 / 3)
 
-    def means(name: str) -> tuple[float, float, float]:
-        c = compared[name]
-        return pytest.approx((c.before.mean, c.after.mean, c.difference.mean))
 
-    assert means("legal_rate") == (3 / 6, 4 / 6, 1 / 6)
-    assert means("legal_rate_greedy") == (2 / 3, 1.0, 1 / 3)
-    assert means("box_rate") == (5 / 6, 5 / 6, 0.0)
-    assert means("reward") == ((-0.6 - 3.6) / 6, (-1.5 - 2.4) / 6, (-3.9 + 4.2) / 6)
-    assert means("regret_legal") == (0.6 / 3, 1.5 / 4, 1.5 / 4 - 0.2)
+def test_without_samples_only_the_greedy_answer_is_measured(rows) -> None:
+    means = means_of(rows([[0], [0.5]]), 0)
+    assert "legal_rate" not in means
+    assert means["action_accuracy_greedy"] == 0.5
+
+
+@pytest.mark.parametrize("of", [1, 2, 5, 8])
+def test_pass_at_k_is_the_share_of_all_draws_of_k_answers(of: int) -> None:
+    for right, k in itertools.product(range(of + 1), range(1, of + 1)):
+        draws = list(itertools.combinations([True] * right + [False] * (of - right), k))
+        assert pass_at(k, of=of, right=right) == pytest.approx(sum(map(any, draws)) / len(draws))
 
 
 def test_newly_legal_hard_positions_raise_regret_legal_but_not_regret_both_legal(rows) -> None:
     before = rows([[0, 0.1], ["illegal", "illegal"]])
     after = rows([[0, 0.05], [0, 0.6]])
-    compared = measure(before, after, seed=0)[ALL].comparisons
-    assert compared["regret_legal"].difference.mean == pytest.approx(0.225)
-    assert compared["regret_both_legal"].difference.mean == pytest.approx(-0.05)
+    assert means_of(after, 1)["regret_legal"] - means_of(before, 1)["regret_legal"] == pytest.approx(0.225)
+    paired = both_legal({"before": before, "after": after})
+    assert paired["after"].mean - paired["before"].mean == pytest.approx(-0.05)
+
+
+def test_kendall_s_tau_is_over_legal_candidates_in_the_order_of_the_text(judged, answering) -> None:
+    text = "<think>e2e4 d2d4 e2e4 a1a5 g1f3</think>\\boxed{e2e4}"
+    agrees = judged(Outcome.LEGAL, text=text, wins={"e2e4": 0.6, "d2d4": 0.5, "g1f3": 0.4})
+    differs = judged(Outcome.LEGAL, text=text, wins={"e2e4": 0.4, "d2d4": 0.5, "g1f3": 0.6})
+    silent = judged(Outcome.LEGAL)
+    means = means_of(answering([[agrees], [agrees], [differs], [silent]]), 0)
+    assert means["kendall_tau"] == pytest.approx(1 / 3)
 
 
 def test_parts_cover_the_positions_once(rows) -> None:
-    side = rows([[0, 0]] * 4)
-    parts = measure(side, side, seed=0)
-    assert {name: part.positions for name, part in parts.items()} == {
-        "all": 4,
-        "opening": 3,
-        "endgame": 1,
-        "white": 2,
-        "black": 2,
-    }
+    parts = {part: sum(mask) for part, mask in parts_of(rows([[0]] * 4)).items()}
+    assert parts == {"opening": 3, "endgame": 1, "white to move": 2, "black to move": 2}
 
 
-def test_sides_on_different_positions_are_refused(rows) -> None:
-    before = rows([[0, 0]] * 2)
-    after = [replace(answers, position=replace(answers.position, id="other")) for answers in before]
-    with pytest.raises(ValueError, match="different positions"):
-        measure(before, after, seed=0)
+def test_moves_by_piece_and_their_distances_by_hand(judged, answering) -> None:
+    pawn, knight = (judged(Outcome.LEGAL, uci=uci) for uci in ("d2d4", "g1f3"))
+    mover, best = answering([[pawn, pawn, knight]] * 2), answering([[knight]] * 2)
+    table = piece_table({"a": mover}, best, players=["a"], seed=0)
+    cells = {row.metric.name: {name: c.estimate.mean for name, c in row.cells.items()} for row in table.rows}
+    assert (cells["pawn"]["a"], cells["knight"]["a"]) == (0.5, 0.5)
+    # 16 of 20 first moves are a pawn's; after 1. e4 e5 it is 14 of 29, and 5 are a knight's.
+    assert cells["pawn"][RANDOM] == pytest.approx((16 / 20 + 14 / 29) / 2)
+    assert cells["distance_to_best"]["a"] == 0.5
+    assert cells["distance_to_random"][RANDOM] == 0.0
+
+
+def test_reasoning_by_hand(judged, answering) -> None:
+    named = judged(Outcome.LEGAL, text="<think>d2d4 e2e4 d2d4</think>\\boxed{e2e4}")
+    copied = judged(Outcome.LEGAL, text="<think>e2e4 e2e4</think>\\boxed{e2e4}")
+    other = judged(Outcome.LEGAL, text="<think>a2a3</think>\\boxed{e2e4}")
+    section = reasoning_section(
+        {"a": answering([[named], [copied], [other], [judged(Outcome.NO_BOX, text="")]])},
+        players=["a"],
+        seed=0,
+    )
+    means = {row.metric.name: row.cells["a"].estimate.mean for row in section.tables[0].rows}
+    assert means["with_reasoning"] == 0.75
+    assert means["candidates"] == 6 / 4
+    assert means["distinct_candidates"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3)
+    assert means["move_among_candidates"] == pytest.approx(2 / 3)
+    assert means["move_is_first"] == pytest.approx(1 / 3)
+
+
+def test_consistency_compares_the_move_on_the_mirrored_board(judged, positions, answering) -> None:
+    [white, *_] = answering([[judged(Outcome.LEGAL, uci="e2e4")]])
+    [same, *_] = answering([[judged(Outcome.LEGAL, uci="e7e5")]])
+    mirrored = mirror(positions[0])
+    asked = {"move": [white] * 2, "mirrored": [type(same)(mirrored, mirrored.fen, same.greedy, ()), white]}
+    best = answering([[judged(Outcome.LEGAL, uci="g1f3")]]) * 2
+    source = Positions(positions[:1], 0, styles=False, seed=0)
+    section = source.section({"a": asked, "engine's best": {"move": best, "mirrored": best}}, players=["a"])
+    rows = {row.metric.name: row.cells for row in section.tables[0].rows}
+    assert rows["mirror_consistency"]["a"].estimate.mean == 1.0
 
 
 def test_every_outcome_is_either_readable_or_not() -> None:

@@ -1,89 +1,126 @@
+"""The files of a report: what they promise, that the page is self-contained and escapes everything."""
+
 import json
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from rookery.trace import Outcome, Sampling
-from services.arena.evaluate import Policy, Questions
-from services.arena.evaluation import Evaluation
-from services.arena.measures import measure
+from rookery.prompt import mover_board
+from rookery.trace import Outcome
+from services.arena.pieces import BEST, RANDOM
 from services.arena.positions import Chosen
-from services.arena.report import replace_file, write
+from services.arena.report import Evaluation, replace_file, write
+from services.arena.sections.positions import Positions
+from services.arena.sections.reasoning import reasoning_section
+from services.arena.settings import EvaluateSettings
+from services.arena.stats import Estimate
+from services.arena.tables import Cell, Row, Section, Table, section_json
+from services.arena.wording import Metric
 
 HOSTILE = "<script>alert(1)</script>\\boxed{</code>\"'&${title}$title}"
+NAMES = ("policy-v000000", "<b>policy</b>")
 
 
 @pytest.fixture
-def evaluation(positions, judged, answering) -> Evaluation:
-    legal, hostile = judged(Outcome.LEGAL, regret=0.1), judged(Outcome.UNPARSABLE, text=HOSTILE)
-    before, after = answering([[hostile, legal, hostile]] * 4), answering([[legal, legal, legal]] * 4)
+def evaluation(positions, judged, answering, tmp_path: Path) -> Evaluation:
+    hostile = judged(Outcome.UNPARSABLE, text=HOSTILE)
+    firsts = [next(iter(mover_board(position.fen).legal_moves)).uci() for position in positions]
+    legal = [judged(Outcome.LEGAL, regret=0.1, uci=uci, best=uci) for uci in firsts]
+    good = answering([[answer] * 3 for answer in legal])
+    bad = answering([[hostile, answer, hostile] for answer in legal])
+    sides = dict(zip((*NAMES, RANDOM, BEST), (bad, good, good, good), strict=True))
+    source = Positions(positions, 2, styles=False, seed=3)
+    asked = {name: {"move": side, "mirrored": side} for name, side in sides.items()}
     return Evaluation(
+        settings=EvaluateSettings(players=("a", "b"), positions=tmp_path / "p", out=tmp_path),
         chosen=Chosen(tuple(positions), "<positions>.jsonl", "0" * 64),
-        questions=Questions(style="mover-squares", samples=2, sampling=Sampling(max_tokens=32), seed=3),
-        policies=(Policy("policy-v000000", "a" * 64), Policy("<b>policy</b>", None)),
-        before=before,
-        after=after,
-        parts=measure(before, after, seed=3),
-        seconds=1.0,
+        players={name: {"kind": "<i>model</i>"} for name in NAMES},
+        reward_version="delta-1",
+        sections=[
+            source.section(asked, players=NAMES),
+            reasoning_section({name: sides[name] for name in NAMES}, players=NAMES, seed=3),
+        ],
+        answers=sides,
     )
 
 
-def test_report_has_exactly_the_promised_metrics(evaluation: Evaluation, tmp_path: Path) -> None:
-    write(evaluation, tmp_path)
+def test_report_has_every_player_s_figures_and_the_differences_from_the_first(
+    evaluation, tmp_path: Path
+) -> None:
+    written = write(evaluation, tmp_path)
     report = json.loads((tmp_path / "report.json").read_text())
-    metrics = report["metrics"]
-    assert list(metrics) == ["legal_rate", "legal_rate_greedy", "reward", "regret_legal", "box_rate"]
-    for metric in metrics.values():
-        assert list(metric) == ["before", "after", "difference"]
-        assert all(list(side) == ["mean", "ci95"] for side in metric.values())
-    assert metrics["legal_rate"]["difference"] == {"mean": 0.5, "ci95": [0.5, 0.5]}
-    assert metrics["legal_rate_greedy"]["before"] == {"mean": 0.0, "ci95": [0.0, 0.0]}
+    assert report == written
+    metrics = report["sections"]["positions"]["metrics"]
+    assert metrics["legal_rate"] == {
+        NAMES[0]: {"mean": 0.5, "ci95": [0.5, 0.5]},
+        NAMES[1]: {"mean": 1.0, "ci95": [1.0, 1.0], "difference": {"mean": 0.5, "ci95": [0.5, 0.5]}},
+        RANDOM: {"mean": 1.0, "ci95": [1.0, 1.0]},
+        BEST: {"mean": 1.0, "ci95": [1.0, 1.0]},
+    }
+    assert metrics["legal_rate_greedy"][NAMES[0]] == {"mean": 0.0, "ci95": [0.0, 0.0]}
+    assert NAMES[0] not in metrics["regret_legal_greedy"]  # no greedy answer of it is legal
     assert report["positions"]["count"] == 4
-    assert report["policies"]["before"] == {"name": "policy-v000000", "sha256": "a" * 64}
-    assert report["outcomes"]["before"] == {"legal": 4, "unparsable": 4}
-    assert set(report["by_colour"]) == {"white", "black"}
+    assert report["sections"]["positions"]["outcomes"][NAMES[0]] == {"unparsable": 8, "legal": 4}
+    parts = report["sections"]["positions"]["parts"]
+    assert {name.partition("/")[0] for name in parts} == {
+        "opening",
+        "endgame",
+        "white to move",
+        "black to move",
+    }
 
 
-def test_the_page_escapes_what_models_and_files_say(evaluation: Evaluation, tmp_path: Path) -> None:
-    write(evaluation, tmp_path)
-    page = (tmp_path / "report.html").read_text()
-    assert "<script" not in page
-    assert "<b>policy" not in page
-    assert "<positions>" not in page
-    assert (
-        "&lt;script&gt;alert(1)&lt;/script&gt;\\boxed{&lt;/code&gt;&quot;&#x27;&amp;${title}$title}" in page
-    )
+class Links(HTMLParser):
+    """Collects whatever could load something, and counts elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.places += [str(value) for name, value in attrs if name in ("src", "srcset", "href", "action")]
 
 
 def test_the_page_needs_nothing_from_outside(evaluation: Evaluation, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward": -1}\n{"step": 2, "reward": -0.5}\n')
     write(evaluation, tmp_path)
-    page = (tmp_path / "report.html").read_text()
-    assert "http://" not in page
-    assert "https://" not in page
-    assert page.count("data:image/png;base64,") == 2
-    assert page.count("data:image/svg+xml;base64,") == 4
+    links = Links()
+    links.feed((tmp_path / "report.html").read_text())
+    assert len(links.places) == 2 + 4  # the curve in two themes, four boards
+    assert all(place.startswith("data:image/") for place in links.places)
+    assert not {"script", "link", "iframe", "object"} & set(links.tags)
     assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_metrics_there_is_a_report_but_no_curve(evaluation, tmp_path: Path, caplog) -> None:
-    write(evaluation, tmp_path)
-    assert "no learning curve" in caplog.text
-    assert not (tmp_path / "learning_curve.png").exists()
-    assert "None: the run folder has no metrics.jsonl" in (tmp_path / "report.html").read_text()
+def test_the_page_escapes_what_models_files_and_flags_say(evaluation: Evaluation, tmp_path: Path) -> None:
+    row = Row(Metric("<u>m</u>", "<u>t</u>", "<u>e</u>"), {NAMES[0]: Cell(Estimate(0.5, None))})
+    hostile = Section("<u>s</u>", "<u>s</u>", "<u>n</u>", [Table("<u>t</u>", "<u>t</u>", [row], "<u>n</u>")])
+    sections = [*evaluation.sections, hostile]
+    write(replace(evaluation, sections=sections), tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    links = Links()
+    links.feed(page)
+    assert not {"script", "b", "i", "u", "positions"} & set(links.tags)
+    assert (
+        "&lt;script&gt;alert(1)&lt;/script&gt;\\boxed{&lt;/code&gt;&quot;&#x27;&amp;${title}$title}" in page
+    )
 
 
-def test_answers_are_kept_for_a_second_look(evaluation: Evaluation, tmp_path: Path) -> None:
-    write(evaluation, tmp_path)
-    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
-    assert len(lines) == 4
-    assert [answer["outcome"] for answer in lines[0]["before"]] == ["unparsable", "legal", "unparsable"]
+def test_a_one_sided_bound_is_json_without_infinity() -> None:
+    row = Row(Metric("r", "R", unit="whole"), {"a": Cell(Estimate(None, (-float("inf"), 812.0)))})
+    assert section_json(Section("s", "S", "", [Table("t", "T", [row])])) == {
+        "t": {"r": {"a": {"mean": None, "ci95": [None, 812.0]}}}
+    }
 
 
 def test_writing_again_replaces_and_leaves_nothing_beside(evaluation: Evaluation, tmp_path: Path) -> None:
     write(evaluation, tmp_path)
     write(evaluation, tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["answers.jsonl", "report.html", "report.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "report.json"]
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:

@@ -304,7 +304,7 @@ def test_flags_that_contradict_are_refused(flags: list[str], said: str, tmp_path
 def test_specifications_with_commas_stay_together() -> None:
     argv = ["random", "stockfish,nodes=10,skill=3", "uci:/a/b,nodes=1,option.Hash=16", "--out", "x"]
     settings = TournamentSettings.parse(argv, prog="tournament")
-    assert settings.players == argv[:3]
+    assert list(settings.players) == argv[:3]
 
 
 def test_games_are_written_as_they_are_read(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import chess
 import pytest
 
+from rookery.puzzles import Puzzle
 from services.data.tasks.choosing import choose
-from services.data.tasks.puzzles import Puzzle
 
 
 def puzzle(number: int, *themes: str, place: int | None = None) -> Puzzle:

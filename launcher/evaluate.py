@@ -1,0 +1,175 @@
+"""`rookery evaluate`: starts what an evaluation of players needs, and runs the arena on them.
+
+Models and versions of runs are served for the occasion. Where one server cannot hold all of them, they are
+served one after the other; the arena keeps their answers.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from rich.console import Console
+
+from launcher.overrides import as_flag
+from launcher.plan import HOST, MODULES, PORTS
+from launcher.serve_players import batches, running, serve
+from rookery.errors import RookeryError, SetupError
+from rookery.processes.child import Command, Watchdog
+from rookery.processes.ports import Ports
+from rookery.settings import Settings, Specs
+
+HELD_OUT_FILE = "heldout.jsonl"
+_SHARED = ("sections", "count", "samples", "styles", "puzzles", "puzzle_count", "suites", "seed", "out")
+"""The settings that the arena has under the same names."""
+
+
+class EvaluateSettings(Settings):
+    """Evaluate one or several players, and write one page about them: OUT/report.html.
+
+    A player is model:DIR_OR_HUB_ID, run:runs/NAME[@VERSION], http://HOST:PORT#MODEL, stockfish,nodes=N,
+    fairy,level=L, uci:PATH,nodes=N, random or first-legal. The first one is the baseline of the others. An
+    evaluation that was killed goes on where it was if it is started again.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="EVALUATE_")
+
+    players: CliPositionalArg[Specs]
+    """The players, such as model:models/rook-tiny run:runs/demo stockfish,nodes=100."""
+    sections: str = "positions,reasoning"
+    """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
+    positions: Path | None = None
+    """JSONL file with one position per line. Default: positions of held-out games of --source."""
+    source: Path = Path("samples/lichess.pgn.zst")
+    """Games to draw held-out positions from: .pgn, .pgn.zst, .gz or .bz2."""
+    count: PositiveInt = 500
+    """Number of positions."""
+    samples: NonNegativeInt = 4
+    """Sampled answers per position, in addition to the greedy one."""
+    styles: bool = False
+    """Ask language models in each of the seven position formats too."""
+    puzzles: tuple[Path, ...] = (Path("samples/puzzles.csv"), Path("samples/mates_in_1.csv"))
+    """Files of puzzles: the Lichess CSV, or PGN whose games start at the solver's turn. Repeatable."""
+    puzzle_count: PositiveInt = 1000
+    """Most puzzles of a file."""
+    suites: tuple[Path, ...] = ()
+    """Test suites in EPD with bm or am. Repeatable."""
+    pairs: PositiveInt = 50
+    """Openings of a match; each is played with both colours. With more than two players, all play all."""
+    sprt: str | None = Field(default=None, pattern=r"^-?[\d.]+,-?[\d.]+$")
+    """Stop the match of two players as soon as one is clear: the first is at most, or at least, so many Elo
+    stronger. For example 0,20."""
+    nodes: PositiveInt = 1000
+    """Stockfish nodes per search of the reward service."""
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
+    """cpu, the index of a GPU, or auto."""
+    seed: NonNegativeInt = 0
+    """Seed of the drawn positions, puzzles and openings, the sampled answers and the bootstrap."""
+    out: Path = Path("runs/evaluation")
+    """Folder of the answers and the report."""
+
+
+def evaluate(settings: EvaluateSettings, console: Console) -> int:
+    """Evaluates, and writes the report. Returns the exit status.
+
+    Raises:
+        SetupError: a player or the positions cannot be found, or a service does not start.
+        RookeryError: the arena failed; it has said why.
+    """
+    groups, served = batches(settings.players), dict[str, str]()
+    asked = set(settings.sections.split(","))
+    if "matches" in asked and len(settings.players) < 2:
+        raise SetupError("a match needs two players: name another one, or leave out `matches` of --sections")
+    settings.out.mkdir(parents=True, exist_ok=True)
+    flags = {name: getattr(settings, name) for name in _SHARED}
+    with ExitStack() as exits:
+        if asked & {"positions", "reasoning"}:
+            flags["positions"] = settings.positions or write_held_out(
+                settings.out / HELD_OUT_FILE, source=settings.source, count=settings.count, seed=settings.seed
+            )
+            console.print("starting the reward service")
+            flags["reward_target"] = exits.enter_context(_reward(settings))
+        if "matches" in asked:
+            _play(settings)
+        for number, group in enumerate(groups, start=1):
+            with serve(group, device=settings.device, logs=settings.out / "logs") as resolved:
+                served |= dict(zip(group, resolved, strict=True))
+                if number < len(groups):
+                    arena("evaluate", *resolved, flags={**flags, "ask_only": True})
+                else:
+                    arena("evaluate", *(served[spec] for spec in settings.players), flags=flags)
+    return 0
+
+
+def _play(settings: EvaluateSettings) -> None:
+    """Plays the match of two players, or the tournament of more."""
+    command = "match" if len(settings.players) == 2 else "tournament"
+    with serve(settings.players, device=settings.device, logs=settings.out / "logs") as resolved:
+        flags = {"pairs": settings.pairs, "seed": settings.seed, "out": settings.out / "matches"}
+        arena(command, *resolved, flags={**flags, **({"sprt": settings.sprt} if settings.sprt else {})})
+
+
+@contextmanager
+def _reward(settings: EvaluateSettings) -> Iterator[str]:
+    """The gRPC target of a reward service that runs meanwhile."""
+    watchdog = Watchdog()
+    try:
+        with Ports(HOST) as ports:
+            port, grpc_port = (
+                ports.choose(PORTS["reward"]["port"]),
+                ports.choose(PORTS["reward"]["grpc_port"]),
+            )
+            flags = {"host": HOST, "port": port, "grpc_port": grpc_port, "nodes": settings.nodes}
+            argv = [part for key, value in flags.items() for part in as_flag(key, str(value))]
+            command = Command(
+                "reward service",
+                (sys.executable, "-m", MODULES["reward"], *argv),
+                settings.out / "logs" / "reward.log",
+                probe_url=f"http://{HOST}:{port}/readyz",
+            )
+            with running(command, watchdog):
+                yield f"dns:///{HOST}:{grpc_port}"
+    finally:
+        watchdog.close()
+
+
+def write_held_out(path: Path, *, source: Path, count: int, seed: int) -> Path:
+    """Writes positions of the held-out games of `source`, which no feed uses, and returns the file.
+
+    Raises:
+        SetupError: `services.data sample` failed; the message quotes it.
+    """
+    command = [sys.executable, "-m", MODULES["data"], "sample", "--source", str(source)]
+    command += ["--split", "heldout", "--distinct", "--count", str(count), "--seed", str(seed)]
+    with path.open("w") as file:
+        done = subprocess.run(
+            command,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            process_group=0,  # only this process handles Ctrl-C
+        )
+    if done.returncode:
+        raise SetupError(
+            f"no held-out positions: {done.stderr.strip()} (see the number of positions, --source)"
+        )
+    return path
+
+
+def arena(command: str, *players: str, flags: Mapping[str, object]) -> None:
+    """Runs the arena in this terminal.
+
+    Raises:
+        RookeryError: it failed; it has said why.
+    """
+    argv = [sys.executable, "-m", "services.arena", command, *players]
+    for name, value in flags.items():
+        for one in value if isinstance(value, tuple) else (value,):
+            argv += as_flag(name, str(one))
+    status = subprocess.run(argv, check=False).returncode
+    if status:
+        raise RookeryError(f"the arena's {command} ended with status {status}")

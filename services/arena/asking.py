@@ -1,0 +1,234 @@
+"""Asks a player about positions, and has its answers judged by the reward service.
+
+Every answer is first looked for in the ledger. Sample i of a position has the same seed for all players. If a
+request fails for good, the evaluation stops: no answer is made up, and no position is left out silently.
+"""
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+import chess
+
+from rookery.clients import RewardClient, ScoreItem
+from rookery.errors import WireError
+from rookery.prompt import POLICY_TASK, STATE_TASK, render, task_of
+from rookery.rookworld import read_policy_answer
+from rookery.trace import Outcome, Position, Verdict
+from services.arena.answers import Answer, Answers, answer_from_json
+from services.arena.candidates import candidates_of, distinct
+from services.arena.ledger import Ledger, key_of
+from services.arena.players.model import ModelPlayer
+from services.arena.players.player import Player, Reply
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class BestMover:
+    """A reference: plays the move that the reward service calls the best."""
+
+    name: str
+    reward: RewardClient
+
+    def describe(self) -> Mapping[str, object]:
+        return {"kind": "best move of the reward service"}
+
+    async def play(self, board: chess.Board, *, seed: int) -> Reply:
+        fen = board.fen()
+        some = next(iter(board.legal_moves))
+        [verdict] = await self.reward.score([ScoreItem(fen, f"\\boxed{{{some}}}")])
+        if verdict.best is None:
+            raise WireError(f"verdict on the legal move {some} in {fen!r} without the best move: {verdict!r}")
+        return Reply(chess.Move.from_uci(verdict.best.uci), Outcome.LEGAL)
+
+    async def close(self) -> None:
+        pass
+
+
+def style_of(player: Player) -> str | None:
+    """The prompt style that the player reads; None if it is not a language model."""
+    return player.style if isinstance(player, ModelPlayer) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How positions are put to a player. `style` is None for players that read no prompt."""
+
+    name: str
+    style: str | None
+    samples: int = 0
+    ranks: bool = False
+    """Whether the moves that the greedy answer names are judged too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What a player wrote."""
+
+    text: str
+    tokens: int = 0
+    truncated: bool = False
+
+
+@dataclass(slots=True)
+class Asker:
+    """Asks and judges with one set of settings.
+
+    Attributes:
+        reward_version: that of the reward service; part of the key of every judged answer.
+        temperature: that of the sampled answers.
+        answered: called after each question.
+    """
+
+    ledger: Ledger
+    reward: RewardClient
+    reward_version: str
+    temperature: float
+    seed: int
+    concurrency: int
+    answered: Callable[[], None] = field(default=lambda: None)
+
+    async def positions(self, player: Player, positions: Sequence[Position], way: Way) -> list[Answers]:
+        """The judged answers in the order of `positions`.
+
+        Raises:
+            NotFound: the player's model is no longer served.
+            InvalidInput: the player or the reward service refuses a position.
+            PeerFault: the player or the reward service did not answer after several attempts.
+            WireError: a verdict has no finite reward or regret.
+        """
+
+        async def one(position: Position) -> Answers:
+            question = {
+                "position": [position.id, position.fen, position.task, position.move, *position.last_moves],
+                "way": [way.style, way.samples, way.ranks],
+                "temperature": self.temperature,
+                "seed": self.seed,
+                "reward_version": self.reward_version,
+            }
+
+            async def ask() -> dict[str, Any]:
+                fen, answers = await self._answers(player, position, way)
+                return {"way": way.name, "fen": fen, "answers": [asdict(answer) for answer in answers]}
+
+            record = await self.recall(player, position.id, question, ask)
+            greedy, *samples = map(answer_from_json, record["answers"])
+            return Answers(position, record["fen"], greedy, tuple(samples))
+
+        return await self.each(one, positions)
+
+    async def recall(
+        self,
+        player: Player,
+        name: str,
+        question: Mapping[str, Any],
+        ask: Callable[[], Awaitable[Mapping[str, Any]]],
+    ) -> dict[str, Any]:
+        """The player's record of a question from the ledger, or what `ask` returns, which is then added."""
+        key = key_of({"player": dict(player.describe()), "question": question})
+        found = self.ledger.get(key)
+        if found is None:
+            found = self.ledger.add(key, {"player": player.name, "question": name, **await ask()})
+        return found
+
+    async def each(self, one: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> list[Result]:
+        """`one` of every item, `concurrency` at a time, in the order of `items`. Raises the first error."""
+        slots = asyncio.Semaphore(self.concurrency)
+
+        async def limited(item: Item) -> Result:
+            async with slots:
+                result = await one(item)
+            self.answered()
+            return result
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(limited(item)) for item in items]
+        except ExceptionGroup as faults:
+            raise faults.exceptions[0] from faults
+        return [task.result() for task in tasks]
+
+    async def _answers(self, player: Player, position: Position, way: Way) -> tuple[str, list[Answer]]:
+        seed = seed_of(position, seed=self.seed)
+        if way.style is None or not isinstance(player, ModelPlayer):
+            board = chess.Board(position.fen)
+            replies = [await player.play(board.copy(), seed=seed + i) for i in range(way.samples + 1)]
+            texts = [_Text(f"\\boxed{{{reply.move}}}") for reply in replies]
+            return position.fen, await self._judged(position, position.fen, texts, way)
+        prompt = render(position, style=way.style)
+        completions = await player.at(0.0).complete(prompt, count=1, seed=seed)
+        if way.samples:
+            completions += await player.at(self.temperature).complete(prompt, count=way.samples, seed=seed)
+        texts = [_Text(c.text, len(c.token_ids), c.truncated) for c in completions]
+        return prompt.fen, await self._judged(position, prompt.fen, texts, way)
+
+    async def _judged(self, position: Position, fen: str, texts: Sequence[_Text], way: Way) -> list[Answer]:
+        """The answers with their verdicts, all from one request, so that they share the searches."""
+        board = chess.Board(fen)
+        task = task_of(position, style=way.style) if way.style else ""
+        named = [candidates_of(text.text, board) for text in texts]
+        ranked = [move for move in distinct(named[0]) if way.ranks and is_legal(move, board)]
+        if task == STATE_TASK:
+            items = [ScoreItem(fen, t.text, t.truncated, STATE_TASK, move=position.move) for t in texts]
+        else:
+            items = [ScoreItem(fen, _move_in(t.text), t.truncated) for t in texts]
+        lines = [ScoreItem(fen, t.text, t.truncated, POLICY_TASK) for t in texts if task == POLICY_TASK]
+        asked = [*items, *lines, *(ScoreItem(fen, f"\\boxed{{{move}}}") for move in ranked)]
+        verdicts = iter(
+            [
+                _sound(verdict, item)
+                for verdict, item in zip(await self.reward.score(asked), asked, strict=True)
+            ]
+        )
+        moves, of_lines = list(islice(verdicts, len(items))), list(islice(verdicts, len(lines)))
+        wins = {move: verdict.win_after or 0.0 for move, verdict in zip(ranked, verdicts, strict=True)}
+        return [
+            Answer(
+                text=text.text,
+                tokens=text.tokens,
+                verdict=moves[i],
+                line=of_lines[i] if of_lines else None,
+                candidates=tuple(named[i]),
+                wins=wins if i == 0 else {},
+            )
+            for i, text in enumerate(texts)
+        ]
+
+
+def seed_of(position: Position, *, seed: int) -> int:
+    """The seed of the position's first sample. It depends only on the position and `seed`.
+
+    It has 30 bits, so that the seeds of the further samples, which count up from it, fit into 31.
+    """
+    digest = hashlib.sha256(f"{seed}:{position.id}:{position.fen}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 2
+
+
+def is_legal(uci: str, board: chess.Board) -> bool:
+    """Whether `uci` is a legal move on the board."""
+    return any(move.uci() == uci for move in board.legal_moves)
+
+
+def _move_in(text: str) -> str:
+    """The text whose box is judged: that of the best move of a `P:` line, else the text itself."""
+    line = read_policy_answer(text)
+    return f"\\boxed{{{line.best}}}" if line else text
+
+
+def _sound(verdict: Verdict, item: ScoreItem) -> Verdict:
+    """Returns `verdict`.
+
+    Raises:
+        WireError: its reward, or the regret of its move, is not finite, which would spoil every mean.
+    """
+    judges_move = verdict.outcome is Outcome.LEGAL and item.task != STATE_TASK
+    judged = (verdict.reward, verdict.regret if judges_move else 0.0)
+    if any(value is None or not math.isfinite(value) for value in judged):
+        raise WireError(f"verdict on {item.fen!r} without a finite reward and regret: {verdict!r}")
+    return verdict

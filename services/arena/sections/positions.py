@@ -1,0 +1,243 @@
+"""Positions: legality, regret and the order of candidates, by the reward service's verdicts.
+
+A language model is also asked with the list of the legal moves or without it, on the colour-mirrored
+position, for RookWorld's lines if its style has them, and, with `styles`, in each of the position formats.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import chess
+import numpy as np
+
+from rookery.formats import FORMATS
+from rookery.prompt import LINES, STATE_TASK, mirrored_move, render
+from rookery.trace import Position
+from services.arena.answers import Answers
+from services.arena.asking import Asker, BestMover, Way, style_of
+from services.arena.measures import (
+    BOTH_LEGAL,
+    Measure,
+    best,
+    both_legal,
+    legal,
+    line_metrics,
+    mean,
+    move_metrics,
+    parts_of,
+    readable,
+    regret,
+    sampled,
+)
+from services.arena.pieces import BEST, RANDOM, piece_table
+from services.arena.players.player import Player
+from services.arena.stats import Ratio
+from services.arena.tables import Section, Table, compared
+from services.arena.wording import Metric
+
+MOVE, LISTED, UNLISTED, MIRRORED, STATE = "move", "listed", "unlisted", "mirrored", "A"
+"""The ways to ask. `listed` and `unlisted` are with and without the legal moves: one of them is as `move`."""
+
+Asked = Mapping[str, Sequence[Answers]]
+"""The answers of one player by way."""
+
+_ILLEGAL_SHARE = 0.1
+"""The share of `A:` questions whose move is not legal."""
+
+_CONSISTENT = Metric(
+    "mirror_consistency", "Same move as other colour", "greedy, board mirrored; where either answer is legal"
+)
+_LISTED = Metric("legal_rate_listed", "Legal, moves listed", "greedy, the prompt lists the legal moves")
+_UNLISTED = Metric("legal_rate_unlisted", "Legal, moves not listed", "greedy, the prompt does not list them")
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The positions and how they are asked: `samples` sampled answers besides the greedy one."""
+
+    chosen: Sequence[Position]
+    samples: int
+    styles: bool
+    seed: int
+    name: str = "positions"
+
+    async def ask(self, asker: Asker, player: Player) -> dict[str, list[Answers]]:
+        """The player's answers by way. See `Asker.positions` for the errors."""
+        asked = {}
+        for way, positions in self._questions(player):
+            asked[way.name] = await asker.positions(player, positions, way)
+        asked.setdefault(MIRRORED, asked[MOVE])
+        if {LISTED, UNLISTED} & asked.keys():
+            asked = {LISTED: asked[MOVE], UNLISTED: asked[MOVE], **asked}
+        return asked
+
+    def count(self, player: Player) -> int:
+        """The number of questions to the player."""
+        return sum(len(positions) for _, positions in self._questions(player))
+
+    def _questions(self, player: Player) -> list[tuple[Way, Sequence[Position]]]:
+        style, plain = style_of(player), [replace(p, task="", move="") for p in self.chosen]
+        if isinstance(player, BestMover):
+            return [(Way(MOVE, None), plain)]
+        mirrored = [mirror(position) for position in plain]
+        asked: list[tuple[Way, Sequence[Position]]] = [
+            (Way(MOVE, style, self.samples, ranks=style is not None), plain)
+        ]
+        if style is None:
+            return [*asked, (Way(MIRRORED, None), mirrored)]
+        if render(plain[0], style=style).messages != render(mirrored[0], style=style).messages:
+            asked.append((Way(MIRRORED, style), mirrored))
+        form = style.removesuffix("-legal-san").removesuffix("-legal-uci")
+        if form in FORMATS:
+            other = (LISTED, f"{form}-legal-uci") if style == form else (UNLISTED, form)
+            asked.append((Way(*other), plain))
+        if style == "rookworld":
+            asked.append((Way(STATE, style), [_about_a_move(position, seed=self.seed) for position in plain]))
+        if self.styles and style not in LINES:
+            asked += [(Way(form, form), plain) for form in FORMATS]
+        return asked
+
+    def section(self, asked: Mapping[str, Asked], *, players: Sequence[str]) -> Section:
+        """The tables of all players and references. The first of `players` is the baseline."""
+        moves = {name: ways[MOVE] for name, ways in asked.items()}
+        rows = [(metric, _of_each(measure, moves)) for metric, measure in move_metrics(self.samples).items()]
+        compares = {name: moves[name] for name in players}
+        rows.append((BOTH_LEGAL, both_legal(compares)))
+        for metric, way in ((_LISTED, LISTED), (_UNLISTED, UNLISTED)):
+            rows.append((metric, _of_each(mean(legal), _asked_so(asked, way))))
+        rows.append((_CONSISTENT, {name: _consistency(ways) for name, ways in asked.items()}))
+        tables = [
+            self._table("metrics", "All positions", rows, players),
+            self._table("parts", "Parts of the positions", self._parts(moves, compares), players),
+            piece_table(compares, moves[BEST], players=players, seed=self.seed),
+            *self._lines(asked, players),
+            self._table("styles", "Position formats", _by_style(asked), players),
+        ]
+        outcomes = {
+            name: dict(Counter(a.verdict.outcome for s in side for a in s.every))
+            for name, side in moves.items()
+        }
+        return Section(
+            "positions", "Positions", _NOTE, [table for table in tables if table.rows], {"outcomes": outcomes}
+        )
+
+    def _table(
+        self,
+        name: str,
+        title: str,
+        rows: Sequence[tuple[Metric, Mapping[str, Ratio]]],
+        players: Sequence[str],
+    ) -> Table:
+        kept = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in rows]
+        return Table(name, title, compared([row for row in kept if row[1]], players=players, seed=self.seed))
+
+    def _parts(
+        self, moves: Mapping[str, Sequence[Answers]], compares: Mapping[str, Sequence[Answers]]
+    ) -> list[tuple[Metric, Mapping[str, Ratio]]]:
+        some = next(iter(moves.values()))
+        measured = {
+            Metric("legal_rate", "Legal moves"): _of_each(mean(legal, sampled), moves),
+            Metric("regret_legal", "Regret, legal", "", "number", "lower"): _of_each(
+                mean(regret, sampled, where=legal), moves
+            ),
+            BOTH_LEGAL: both_legal(compares),
+        }
+        return [
+            (
+                replace(metric, name=f"{part}/{metric.name}", title=f"{part.capitalize()}: {metric.title}",
+                        explanation=f"{sum(mask):,} positions"),
+                {name: ratio.within(np.asarray(mask)) for name, ratio in by_name.items()},
+            )
+            for part, mask in parts_of(some).items()
+            for metric, by_name in measured.items()
+        ]  # fmt: skip
+
+    def _lines(self, asked: Mapping[str, Asked], players: Sequence[str]) -> list[Table]:
+        sides = {
+            "P": {n: ways[MOVE] for n, ways in asked.items() if ways[MOVE][0].greedy.line is not None},
+            "A": {n: ways[STATE] for n, ways in asked.items() if STATE in ways},
+        }
+        return [
+            self._table(
+                f"{task}_lines",
+                f"{task}: lines",
+                [(metric, _of_each(measure, side)) for metric, measure in line_metrics(task).items()],
+                players,
+            )
+            for task, side in sides.items()
+            if side
+        ]
+
+
+_NOTE = (
+    "Intervals are from a bootstrap over positions. Unless it says greedy, a figure is over sampled answers. "
+    "Regret is the win probability given away against the engine's best move."
+)
+
+
+def mirror(position: Position) -> Position:
+    """The position with the board flipped and the colours swapped."""
+    moves = tuple(mirrored_move(move) for move in position.last_moves)
+    fen = chess.Board(position.fen).mirror().fen()
+    return replace(position, id=f"{position.id}:mirrored", fen=fen, last_moves=moves)
+
+
+def _about_a_move(position: Position, *, seed: int) -> Position:
+    """The position with a move to ask an `A:` question about; it depends only on the position and `seed`."""
+    rng, board = random.Random(f"{seed}:{position.id}:A"), chess.Board(position.fen)
+    move = rng.choice(sorted(move.uci() for move in board.legal_moves))
+    if rng.random() < _ILLEGAL_SHARE:
+        squares = [
+            chess.Move(a, b)
+            for a in chess.SQUARES
+            for b in chess.SQUARES
+            if a != b and board.color_at(a) == board.turn
+        ]
+        move = rng.choice([move.uci() for move in squares if not board.is_legal(move)])
+    return replace(position, task=STATE_TASK, move=move)
+
+
+def _of_each(measure: Measure, sides: Mapping[str, Sequence[Answers]]) -> dict[str, Ratio]:
+    return {name: measure(side) for name, side in sides.items()}
+
+
+def _asked_so(asked: Mapping[str, Asked], way: str) -> dict[str, Sequence[Answers]]:
+    """The answers of all players that were asked in this way, and of the references, which read no prompt."""
+    sides = {name: ways[way] for name, ways in asked.items() if way in ways}
+    references = {name: asked[name][MOVE] for name in (RANDOM, BEST) if name in asked}
+    return {**sides, **references} if sides else {}
+
+
+def _consistency(ways: Asked) -> Ratio:
+    pairs = [(_mover_move(a), _mover_move(b)) for a, b in zip(ways[MOVE], ways[MIRRORED], strict=True)]
+    return Ratio.of(
+        [float(a == b and a is not None) for a, b in pairs],
+        [float(a != b or a is not None) for a, b in pairs],
+    )
+
+
+def _mover_move(answers: Answers) -> str | None:
+    """The greedy move as if White were to move; None if it is not legal."""
+    move = answers.greedy.verdict.move
+    if move is None:
+        return None
+    return move.uci if chess.Board(answers.fen).turn else mirrored_move(move.uci)
+
+
+def _by_style(asked: Mapping[str, Asked]) -> list[tuple[Metric, Mapping[str, Ratio]]]:
+    measured: dict[Metric, Measure] = {
+        Metric("legal_rate_greedy", "legal"): mean(legal),
+        Metric("action_accuracy_greedy", "best move"): mean(best),
+        Metric("regret_legal_greedy", "regret", "", "number", "lower"): mean(regret, where=legal),
+        Metric("box_rate_greedy", "readable"): mean(readable),
+    }
+    return [
+        (
+            replace(metric, name=f"{form}/{metric.name}", title=f"{form}: {metric.title}"),
+            _of_each(measure, _asked_so(asked, form)),
+        )
+        for form in FORMATS
+        for metric, measure in measured.items()
+    ]

@@ -1,0 +1,210 @@
+"""Puzzles: whole solutions and first moves by rating and theme, and the rating that they amount to.
+
+A puzzle is solved if every move of the solver is the solution's. A move that mates is always right, and ends
+the puzzle. The opponent's moves are the solution's.
+"""
+
+import csv
+import hashlib
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.pgn
+import numpy as np
+
+from rookery.errors import InvalidInput
+from rookery.puzzles import COLUMNS, Puzzle, Unsound, parse, playable
+from services.arena.asking import Asker
+from services.arena.players.player import Player
+from services.arena.rating import estimate_rating
+from services.arena.stats import Estimate, Ratio
+from services.arena.tables import Cell, Row, Section, Table, compared
+from services.arena.wording import Metric
+
+BIN = 200
+"""Points of rating in a row of the table."""
+
+LEAST = 5
+"""A theme with fewer puzzles has no row."""
+
+NAMED = 20
+"""The most rows of a file that report.json names because they are no puzzles."""
+
+_SOLVED = Metric("solved", "Solved", "all moves right")
+_FIRST = Metric("first_move", "First move right")
+_LEGAL = Metric("legal", "Legal moves", "share of the moves asked for")
+_RATING = Metric("rating", "Puzzle rating", "the likeliest, from the puzzles solved and failed", "whole")
+_NOTE = "All moves of the solver must be the solution's; a move that mates is always right."
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How a player did: its moves in UCI, None for what was no legal move."""
+
+    puzzle: Puzzle
+    moves: tuple[str | None, ...]
+    solved: bool
+
+    @property
+    def first(self) -> bool:
+        """Whether the first move was right."""
+        return self.solved or len(self.moves) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Puzzles:
+    """A set of puzzles. `skipped` names the rows of the file that are no puzzles."""
+
+    name: str
+    chosen: Sequence[Puzzle]
+    seed: int = 0
+    skipped: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, path: Path, *, count: int, seed: int) -> "Puzzles":
+        """At most `count` puzzles of a Lichess CSV, or of a PGN whose games start at the solver's turn.
+
+        Which ones are drawn depends only on the seed and their ids.
+
+        Raises:
+            InvalidInput: the file cannot be read, is no table of puzzles, or has no sound puzzle.
+        """
+        skipped: list[str] = []
+        try:
+            with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+                rows = _pgn(path.stem, file) if path.suffix == ".pgn" else _csv(path, file, skipped)
+                drawn = heapq.nsmallest(count, rows, key=lambda puzzle: _rank(seed, puzzle.id))
+        except OSError as error:
+            raise InvalidInput(f"puzzles {str(path)!r}: {error}") from error
+        chosen = []
+        for puzzle in drawn:
+            try:
+                chosen.append(playable(puzzle) if puzzle.opponent_move else puzzle)
+            except Unsound as error:
+                skipped.append(": ".join(error.args))
+        if not chosen:
+            raise InvalidInput(f"no puzzles in {str(path)!r}: {'; '.join(skipped[:3]) or 'it is empty'}")
+        return cls(f"puzzles/{path.stem}", chosen, seed, skipped)
+
+    def count(self, player: Player) -> int:
+        """The number of questions to the player."""
+        return len(self.chosen)
+
+    async def ask(self, asker: Asker, player: Player) -> list[Attempt]:
+        """The player's attempts, in the order of the puzzles. See `Asker.positions` for the errors."""
+
+        async def one(puzzle: Puzzle) -> Attempt:
+            question = {"puzzle": [puzzle.start, puzzle.opponent_move, *puzzle.solution], "seed": asker.seed}
+
+            async def attempt() -> dict[str, Any]:
+                return await _attempt(player, puzzle, seed=asker.seed)
+
+            record = await asker.recall(player, f"puzzle {puzzle.id}", question, attempt)
+            return Attempt(puzzle, tuple(record["moves"]), record["solved"])
+
+        return await asker.each(one, self.chosen)
+
+    def section(self, asked: Mapping[str, Sequence[Attempt]], *, players: Sequence[str]) -> Section:
+        """Accuracy of every player: in all, by rating and by theme, and the rating estimate."""
+        solved = {name: Ratio.of([a.solved for a in side], [1] * len(side)) for name, side in asked.items()}
+        first = {name: Ratio.of([a.first for a in side], [1] * len(side)) for name, side in asked.items()}
+        legal = {
+            name: Ratio.of([len([m for m in a.moves if m]) for a in side], [len(a.moves) for a in side])
+            for name, side in asked.items()
+        }
+        metrics = compared(
+            [(_SOLVED, solved), (_FIRST, first), (_LEGAL, legal)], players=players, seed=self.seed
+        )
+        if all(puzzle.rating for puzzle in self.chosen):
+            metrics.insert(0, Row(_RATING, {name: Cell(_rating(side)) for name, side in asked.items()}))
+        parts = {"ratings": ("By rating", _bins(self.chosen)), "themes": ("By theme", _themes(self.chosen))}
+        tables = [
+            Table("metrics", f"{len(self.chosen):,} puzzles", metrics),
+            *(
+                Table(name, title, compared(_of_parts(masks, solved, first), players=players, seed=self.seed))
+                for name, (title, masks) in parts.items()
+                if masks
+            ),
+        ]
+        title = f"Puzzles: {self.name.partition('/')[2]}"
+        return Section(self.name, title, _NOTE, tables, {"skipped": self.skipped[:NAMED]})
+
+
+def _of_parts(
+    masks: Mapping[str, Sequence[bool]], solved: Mapping[str, Ratio], first: Mapping[str, Ratio]
+) -> list[tuple[Metric, Mapping[str, Ratio]]]:
+    """The rows of a table with two rows for each part of the puzzles."""
+    return [
+        (
+            replace(
+                metric,
+                name=f"{part}/{metric.name}",
+                title=f"{part}: {metric.title.lower()}",
+                explanation=f"{sum(mask):,} puzzles",
+            ),
+            {player: ratio.within(np.asarray(mask)) for player, ratio in by_name.items()},
+        )
+        for part, mask in masks.items()
+        for metric, by_name in ((_SOLVED, solved), (_FIRST, first))
+    ]
+
+
+async def _attempt(player: Player, puzzle: Puzzle, *, seed: int) -> dict[str, Any]:
+    moves: list[str | None] = []
+    for turn in puzzle.turns():
+        board = chess.Board(puzzle.start)
+        for played in turn.played:
+            board.push_uci(played)
+        reply = await player.play(board, seed=seed)
+        move = reply.move.uci() if reply.move else None
+        moves.append(move)
+        if move is None or not turn.is_right(move):
+            return {"moves": moves, "solved": False, "text": reply.text}
+        if move != turn.move:  # it mates
+            break
+    return {"moves": moves, "solved": True}
+
+
+def _rating(side: Sequence[Attempt]) -> Estimate:
+    return estimate_rating([a.puzzle.rating for a in side], [a.solved for a in side])
+
+
+def _bins(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
+    """Which of the puzzles are in each bin of ratings."""
+    lows = sorted({puzzle.rating // BIN * BIN for puzzle in puzzles if puzzle.rating})
+    return {f"{low} to {low + BIN - 1}": [p.rating // BIN * BIN == low for p in puzzles] for low in lows}
+
+
+def _themes(puzzles: Sequence[Puzzle]) -> dict[str, list[bool]]:
+    """Which of the puzzles have each theme that at least `LEAST` have."""
+    counts = Counter(theme for puzzle in puzzles for theme in set(puzzle.themes))
+    return {theme: [theme in p.themes for p in puzzles] for theme in sorted(counts) if counts[theme] >= LEAST}
+
+
+def _csv(path: Path, lines: Iterator[str], skipped: list[str]) -> Iterator[Puzzle]:
+    rows = csv.DictReader(lines)
+    if missing := set(COLUMNS) - set(rows.fieldnames or ()):
+        raise InvalidInput(f"no table of puzzles: {str(path)!r} lacks the columns {sorted(missing)}")
+    for row in rows:
+        try:
+            yield parse(row)
+        except Unsound as error:
+            skipped.append(": ".join(error.args))
+
+
+def _pgn(stem: str, file: Any) -> Iterator[Puzzle]:
+    number = 0
+    while (game := chess.pgn.read_game(file)) is not None:
+        number += 1
+        fen, moves = game.board().fen(), tuple(move.uci() for move in game.mainline_moves())
+        if len(moves) % 2 and not game.errors:
+            yield Puzzle(f"{stem}:{number}", fen, "", moves, 0, 0, 0, 0, (), "", start=fen)
+
+
+def _rank(seed: int, puzzle_id: str) -> bytes:
+    return hashlib.sha256(f"{seed}:{puzzle_id}".encode()).digest()

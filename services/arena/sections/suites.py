@@ -1,0 +1,116 @@
+"""Test suites in EPD: positions with the best moves (`bm`), or with moves to avoid (`am`)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import chess
+
+from rookery.errors import InvalidInput
+from services.arena.asking import Asker
+from services.arena.players.player import Player
+from services.arena.stats import Ratio
+from services.arena.tables import Section, Table, compared
+from services.arena.wording import Metric
+
+NAMED = 20
+"""The most lines of a file that report.json names because they are no problems."""
+
+_NOTE = "A position counts if the move is one of the best moves (bm), or none of those to avoid (am)."
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A position of a suite. Moves are UCI. Without `best` any move outside `avoid` is right."""
+
+    id: str
+    fen: str
+    best: frozenset[str]
+    avoid: frozenset[str]
+
+    def is_right(self, uci: str) -> bool:
+        """Whether a legal move is right."""
+        return uci not in self.avoid and (not self.best or uci in self.best)
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The problems of an EPD file. `skipped` names the lines that are none."""
+
+    name: str
+    problems: Sequence[Problem]
+    seed: int = 0
+    skipped: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, path: Path, *, seed: int) -> "Suite":
+        """Reads a file with one EPD per line. Empty lines and comments (`#`) do not matter.
+
+        Raises:
+            InvalidInput: the file cannot be read, or no line has a problem.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+        except OSError as error:
+            raise InvalidInput(f"suite {str(path)!r}: {error}") from error
+        problems, skipped = [], []
+        for number, line in enumerate(lines, start=1):
+            if line.strip() and not line.startswith("#"):
+                try:
+                    problems.append(_problem(line.strip(), f"{path.stem}:{number}"))
+                except ValueError as error:
+                    skipped.append(f"line {number}: {error}: {line[:120]!r}")
+        if not problems:
+            raise InvalidInput(f"no problems in {str(path)!r}: {'; '.join(skipped[:3]) or 'it is empty'}")
+        return cls(f"suites/{path.stem}", problems, seed, skipped)
+
+    def count(self, player: Player) -> int:
+        """The number of questions to the player."""
+        return len(self.problems)
+
+    async def ask(self, asker: Asker, player: Player) -> list[str | None]:
+        """The player's moves in UCI, in the order of the problems; None for what is no legal move."""
+
+        async def one(problem: Problem) -> str | None:
+            async def play() -> dict[str, Any]:
+                board = chess.Board(problem.fen)
+                reply = await player.play(board, seed=asker.seed)
+                return {"move": reply.move.uci() if reply.move else None, "text": reply.text}
+
+            question = {"problem": problem.fen, "seed": asker.seed}
+            move = (await asker.recall(player, problem.id, question, play))["move"]
+            return None if move is None else str(move)
+
+        return await asker.each(one, self.problems)
+
+    def section(self, asked: Mapping[str, Sequence[str | None]], *, players: Sequence[str]) -> Section:
+        """The share of problems that each player solves."""
+        count = [1] * len(self.problems)
+        right = {
+            name: Ratio.of(
+                [move is not None and p.is_right(move) for p, move in zip(self.problems, side, strict=True)],
+                count,
+            )
+            for name, side in asked.items()
+        }
+        legal = {name: Ratio.of([move is not None for move in side], count) for name, side in asked.items()}
+        rows = [(Metric("solved", "Solved"), right), (Metric("legal", "Legal moves"), legal)]
+        made = compared(rows, players=players, seed=self.seed)
+        table = Table("metrics", f"{len(self.problems):,} positions", made)
+        title = f"Test suite: {self.name.partition('/')[2]}"
+        return Section(self.name, title, _NOTE, [table], {"skipped": self.skipped[:NAMED]})
+
+
+def _problem(line: str, place: str) -> Problem:
+    board = chess.Board()
+    operations = board.set_epd(line)
+    best, avoid = (frozenset(move.uci() for move in _moves(operations.get(code))) for code in ("bm", "am"))
+    if not best and not avoid:
+        raise ValueError("neither bm nor am")
+    return Problem(str(operations.get("id", place)), board.fen(), best, avoid)
+
+
+def _moves(value: Any) -> list[chess.Move]:
+    """The moves of an operation; python-chess leaves what it cannot read as text."""
+    return [move for move in value if isinstance(move, chess.Move)] if isinstance(value, list) else []

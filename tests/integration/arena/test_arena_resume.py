@@ -1,0 +1,102 @@
+"""An evaluation that is killed and started again: real processes, the real reward service."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import chess
+import httpx
+import pytest
+
+from rookery.trace import Phase, Position
+from tests.conftest import ROOT, free_port
+
+pytestmark = [pytest.mark.stockfish, pytest.mark.timeout(300)]
+
+COUNT = 60
+PUZZLES = """PuzzleId,FEN,Moves,Rating,RatingDeviation,Popularity,NbPlays,Themes,GameUrl,OpeningTags
+back,6k1/2p2ppp/8/8/8/8/5PPP/RR4K1 b - - 0 30,c7c6 b1b8,1010,75,90,100,mate mateIn1,https://lichess.org/b,
+fork,4k3/8/8/3q4/8/2N5/8/4K3 b - - 0 1,d5d4 c3b5 d4e4 e1f2,1950,75,90,100,fork,https://lichess.org/c,
+"""
+SUITE = '4k3/8/8/8/8/8/4P3/4K3 w - - bm e4; id "push";\n'
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with positions of random games, puzzles and a suite."""
+    folder, rng, lines = tmp_path_factory.mktemp("questions"), random.Random(1), []
+    for game in range(COUNT):
+        board = chess.Board()
+        for _ in range(6 + game):
+            board.push(rng.choice(list(board.legal_moves)))
+        lines.append(Position(f"r:{game}", board.fen(), board.ply(), Phase.MIDDLEGAME, f"r:{game}"))
+    (folder / "positions.jsonl").write_text("".join(json.dumps(asdict(line)) + "\n" for line in lines))
+    (folder / "puzzles.csv").write_text(PUZZLES)
+    (folder / "suite.epd").write_text(SUITE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reward_target(files: Path) -> Iterator[str]:
+    port, grpc_port = free_port(), free_port()
+    command = [sys.executable, "-m", "services.reward", "--port", str(port), "--grpc-port", str(grpc_port)]
+    with (files / "reward.log").open("wb") as log:
+        process = subprocess.Popen([*command, "--nodes", "100", "--engines", "1"], cwd=ROOT, stderr=log)
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"http://127.0.0.1:{port}/readyz").is_success:
+                    break
+            except httpx.HTTPError:
+                time.sleep(0.1)
+        yield f"dns:///127.0.0.1:{grpc_port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def command_of(files: Path, reward_target: str, out: Path) -> list[str]:
+    command = [sys.executable, "-m", "services.arena", "evaluate", "random", "stockfish,nodes=20"]
+    command += ["--sections", "positions,puzzles,suites", "--positions", str(files / "positions.jsonl")]
+    command += ["--count", str(COUNT), "--samples", "2", "--puzzles", str(files / "puzzles.csv")]
+    command += ["--suites", str(files / "suite.epd"), "--concurrency", "2"]
+    return [*command, "--reward-target", reward_target, "--out", str(out)]
+
+
+def sections_of(out: Path) -> object:
+    return json.loads((out / "report.json").read_text())["sections"]
+
+
+def test_a_killed_evaluation_gives_the_same_numbers(files: Path, reward_target: str, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(command_of(files, reward_target, whole), cwd=ROOT, check=True, capture_output=True)
+    complete = (whole / "answers.jsonl").read_bytes().count(b"\n")
+    ledger = killed / "answers.jsonl"
+    for share in (0.1, 0.5, 0.9):
+        process = subprocess.Popen(
+            command_of(files, reward_target, killed),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while process.poll() is None and (
+            not ledger.exists() or ledger.read_bytes().count(b"\n") < share * complete
+        ):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    before = ledger.read_bytes()
+    assert 0 < before.count(b"\n") < complete
+    assert not (killed / "report.json").exists()
+    ledger.write_bytes(before[:-7])  # as if the last line had been cut
+    subprocess.run(command_of(files, reward_target, killed), cwd=ROOT, check=True, capture_output=True)
+    assert sections_of(killed) == sections_of(whole)
+    assert ledger.read_bytes().count(b"\n") == complete
+    assert ledger.read_bytes().startswith(before[: before.rfind(b"\n", 0, -7) + 1])

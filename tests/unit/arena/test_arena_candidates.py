@@ -1,0 +1,49 @@
+"""Candidates in texts, and Kendall's tau against values worked out by hand."""
+
+import itertools
+
+import chess
+import pytest
+
+from services.arena.candidates import argsort_tau, candidates_of, kendall_tau
+
+
+@pytest.mark.parametrize(
+    ("text", "moves"),
+    [
+        ("<think>e2e4 c2c4 d2d4</think>\\boxed{d2d4}", ["e2e4", "c2c4", "d2d4"]),
+        ("I like Nf3 or e4; after 1...Nf6 the square e5 matters. \\boxed{Nf3}", ["g1f3", "e2e4"]),
+        ("<think>e2e5?</think>\\boxed{e4}", ["e2e5"]),
+        ("The f4-pawn and a safe king.\\boxed{e4}", []),
+        ("\\boxed{e4}", []),
+        ("M: e2e4 d2d4 E: -0.1 0.3 B: d2d4", ["e2e4", "d2d4"]),
+    ],
+)
+def test_moves_in_a_text(text: str, moves: list[str]) -> None:
+    assert [candidate.move for candidate in candidates_of(text, chess.Board())] == moves
+
+
+def test_a_line_orders_its_candidates_by_evaluation() -> None:
+    line = candidates_of("M: e2e4 d2d4 E: -0.1 0.3 B: d2d4", chess.Board())
+    assert max(line, key=lambda candidate: candidate.score).move == "d2d4"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "tau"),
+    [
+        ([1, 2, 3, 4], [1, 2, 3, 4], 1.0),
+        ([1, 2, 3, 4], [4, 3, 2, 1], -1.0),
+        ([1, 2, 3, 4], [1, 3, 2, 4], (5 - 1) / 6),
+        ([1, 2, 3], [1, 1, 2], 2 / (3 * 2) ** 0.5),  # one pair is tied: sqrt(3 * 2) instead of 3
+        ([1, 1], [1, 2], None),
+        ([], [], None),
+    ],
+)
+def test_kendall_s_tau_by_hand(first: list[float], second: list[float], tau: float | None) -> None:
+    assert kendall_tau(first, second) == (None if tau is None else pytest.approx(tau))
+
+
+def test_tau_of_argsorts_is_that_of_the_sorting_permutations() -> None:
+    for second in itertools.permutations([0.1, 0.2, 0.3, 0.4]):
+        order = sorted(range(4), key=lambda i: second[i])
+        assert argsort_tau([0, 1, 2, 3], second) == pytest.approx(kendall_tau([0, 1, 2, 3], order))
