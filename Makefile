@@ -51,6 +51,7 @@ bench: setup ## measure each part beside a peer or a limit (an hour; `python -m 
 	$(PY) -m bench.data
 	$(PY) -m bench.train
 	$(PY) -m bench.gpt2
+	$(PY) -m bench.arena
 
 clean: ## delete caches and builds; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,6 +1,7 @@
 """`rookery demo`: a short run, followed by an evaluation of the last policy beside the first.
 
-The arena asks both about the same held-out positions, with the run's inference and reward services.
+The arena asks both about the same held-out positions, with the run's inference and reward services, and lets
+them play matches: one where an illegal move loses the game, and one where a random legal move replaces it.
 """
 
 import asyncio
@@ -19,6 +20,9 @@ from rookery.clients import InferenceClient
 from rookery.errors import RookeryError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, policy_name
+
+MAX_PLIES = 200
+"""A game of the matches is a draw after this many plies: weak players can hardly mate."""
 
 _RELOAD_TIMEOUT_S = 120.0
 
@@ -73,12 +77,19 @@ def evaluate(settings: DemoSettings, plan: Plan, held_out: Path) -> None:
         "samples": settings.eval_samples,
         "seed": settings.seed,
         "out": plan.run_dir,
+        "sections": "positions,reasoning,matches",
     }
     # A rollback removes the names of all later versions, so the first version must be loaded first.
     for version, player in zip(versions, players, strict=True):
         asyncio.run(_reload(plan.url("inference"), version))
         if is_gpt2(settings.model):
             arena("evaluate", player, flags={**flags, "ask_only": True})
+    if settings.eval_pairs and settings.task == "move" and not is_gpt2(settings.model):
+        for illegal in ("forfeit", "random"):
+            print(f"a match of the last version with the first: after an illegal move {illegal}", flush=True)
+            out = plan.run_dir / f"matches-{illegal}"
+            games = {"pairs": settings.eval_pairs, "max_plies": MAX_PLIES, "seed": settings.seed, "out": out}
+            arena("match", *reversed(players), flags={**games, "illegal": illegal})
     arena("evaluate", *players, flags=flags)
 
 
