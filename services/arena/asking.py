@@ -173,7 +173,8 @@ class Asker:
         board = chess.Board(fen)
         task = task_of(position, style=way.style) if way.style else ""
         named = [candidates_of(text.text, board) for text in texts]
-        ranked = [move for move in distinct(named[0]) if way.ranks and is_legal(move, board)]
+        legal = {move.uci() for move in board.legal_moves} if way.ranks else set()
+        ranked = [move for move in distinct(named[0]) if move in legal]
         if task == STATE_TASK:
             items = [ScoreItem(fen, t.text, t.truncated, STATE_TASK, move=position.move) for t in texts]
         else:
@@ -208,11 +209,6 @@ def seed_of(position: Position, *, seed: int) -> int:
     """
     digest = hashlib.sha256(f"{seed}:{position.id}:{position.fen}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 2
-
-
-def is_legal(uci: str, board: chess.Board) -> bool:
-    """Whether `uci` is a legal move on the board."""
-    return any(move.uci() == uci for move in board.legal_moves)
 
 
 def _move_in(text: str) -> str:

@@ -44,10 +44,6 @@ def best(answer: Answer) -> bool:
     return legal(answer) and regret(answer) == 0.0
 
 
-def _reward(answer: Answer) -> float:
-    return answer.verdict.reward
-
-
 def greedy(answers: Answers) -> tuple[Answer, ...]:
     """The greedy answer alone."""
     return (answers.greedy,)
@@ -128,7 +124,9 @@ def move_metrics(samples: int) -> dict[Metric, Measure]:
         Metric("legal_rate", "Legal moves", "share of sampled answers"): mean(legal, sampled),
         **of_greedy,
         Metric("action_accuracy", "Best move", "share of sampled answers"): mean(best, sampled),
-        Metric("reward", "Mean reward", "over sampled answers", "number"): mean(_reward, sampled),
+        Metric("reward", "Mean reward", "over sampled answers", "number"): mean(
+            lambda answer: answer.verdict.reward, sampled
+        ),
         Metric("regret_legal", "Regret, legal", "over every legal sample", "number", "lower"): mean(
             regret, sampled, where=legal
         ),

@@ -78,7 +78,9 @@ class Puzzles:
         try:
             with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
                 rows = _pgn(path.stem, file) if path.suffix == ".pgn" else _csv(path, file, skipped)
-                drawn = heapq.nsmallest(count, rows, key=lambda puzzle: _rank(seed, puzzle.id))
+                drawn = heapq.nsmallest(
+                    count, rows, key=lambda puzzle: hashlib.sha256(f"{seed}:{puzzle.id}".encode()).digest()
+                )
         except OSError as error:
             raise InvalidInput(f"puzzles {str(path)!r}: {error}") from error
         chosen = []
@@ -204,7 +206,3 @@ def _pgn(stem: str, file: Any) -> Iterator[Puzzle]:
         fen, moves = game.board().fen(), tuple(move.uci() for move in game.mainline_moves())
         if len(moves) % 2 and not game.errors:
             yield Puzzle(f"{stem}:{number}", fen, "", moves, 0, 0, 0, 0, (), "", start=fen)
-
-
-def _rank(seed: int, puzzle_id: str) -> bytes:
-    return hashlib.sha256(f"{seed}:{puzzle_id}".encode()).digest()
