@@ -20,6 +20,9 @@ from rookery.processes.ports import Ports
 
 HOST = "127.0.0.1"
 
+HELD_OUT_FILE = "heldout.jsonl"
+"""Held-out positions, in the folder of a run or an evaluation."""
+
 MODULES = {
     "feed": "services.data.feed",
     "data": "services.data",
@@ -28,6 +31,7 @@ MODULES = {
     "inference": "services.inference.server",
     "trainer": "services.trainer",
     "rollouts": "services.inference.rollouts",
+    "arena": "services.arena",
 }
 
 PORTS = {
@@ -38,12 +42,13 @@ PORTS = {
     "trainer": {"port": 8003},
     "rollouts": {"port": 8004},
     "archive": {"port": 8006},
+    "arena": {"port": 8008},
 }
 """Default ports by service and setting."""
 
 REDIS_PORT = 6379
 
-STAGES = (("redis",), ("feed", "archive", "reward", "inference", "trainer"), ("rollouts",))
+STAGES = (("redis",), ("feed", "archive", "reward", "inference", "trainer"), ("rollouts", "arena"))
 """A stage starts once the previous one is ready. Trainer and inference share a stage, because inference
 becomes ready only when the trainer has published its first policy."""
 
@@ -88,6 +93,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         raise SetupError(f"no such file: {str(settings.source)!r} (--source)")
     run_dir = (settings.runs_dir / settings.run).resolve()
     overrides = Overrides(settings.set)
+    _check_evaluation(settings)
     commands = {}
     redis_url = settings.redis_url
     if redis_url is None:
@@ -106,8 +112,11 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             f"no Redis at {mask_setting(redis_url)!r}: {reason} (--redis-url; without it one is started)"
         )
     draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
+    left_out = {"redis"}
+    left_out |= set() if settings.archive else {"archive"}
+    left_out |= set() if settings.evaluate_every else {"arena"}
     for name in (name for stage in STAGES for name in stage):
-        if name == "redis" or (name == "archive" and not settings.archive):
+        if name in left_out:
             continue
         commands[name] = service_command(name, settings, draft, overrides)
     return draft
@@ -127,6 +136,22 @@ def _model(name: str) -> str:
     if path.exists() or path.is_absolute() or path.parent.is_dir():
         raise SetupError(f"{name!r} is no model directory: it has no config.json (--model)")
     return str(cached(name) or name)
+
+
+def _check_evaluation(settings: UpSettings) -> None:
+    """Raises `SetupError` if versions of this run cannot be evaluated while it trains."""
+    if not settings.evaluate_every:
+        return
+    if settings.task != "move":
+        raise SetupError(
+            f"--evaluate-every {settings.evaluate_every}: only versions of --task move can be evaluated while "
+            f"they train, not of --task {settings.task}; use `rookery evaluate` after the training"
+        )
+    if is_gpt2(settings.model):
+        raise SetupError(
+            f"--evaluate-every {settings.evaluate_every}: {settings.model!r} is a GPT-2, whose server has one "
+            "version at a time, so none can be kept for an evaluation; use `rookery evaluate` after the training"
+        )
 
 
 def is_gpt2(model: str) -> bool:
@@ -152,7 +177,7 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
     flags = [part for key, value in values.items() if key not in secret for part in as_flag(key, value)]
     return Command(
         name,
-        (sys.executable, "-m", MODULES[name], *flags),
+        (sys.executable, "-m", MODULES[name], *(("watch",) if name == "arena" else ()), *flags),
         plan.run_dir / "logs" / f"{name}.log",
         probe_url=f"{plan.url(name)}/readyz",
         env={f"{name}_{key}".upper(): values[key] for key in secret},
@@ -185,7 +210,8 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         adapters = plan.run_dir / "adapters"
         whole = {"full_weights": True} if is_gpt2(model) else {}
         device = _device(name, settings)
-        return {**member, **whole, "model": model, "adapter_root": adapters, "device": device}
+        leases = {"leases": 1} if settings.evaluate_every else {}
+        return {**member, **whole, **leases, "model": model, "adapter_root": adapters, "device": device}
     if name == "trainer":
         said = {"max_steps": settings.steps, "from_version": settings.from_version}
         return {
@@ -198,6 +224,19 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             # One version is being trained and one published, so a group that was admitted is never stale.
             "max_staleness": settings.staleness + 2,
             "device": _device(name, settings),
+            "seed": settings.seed,
+        }
+    if name == "arena":
+        return {
+            **member,
+            "run_dir": plan.run_dir,
+            "every": settings.evaluate_every,
+            "count": settings.evaluate_positions,
+            "positions": plan.run_dir / HELD_OUT_FILE,
+            "inference_url": plan.url("inference"),
+            "reward_target": plan.reward_target,
+            "style": settings.style,
+            "max_tokens": settings.max_tokens,
             "seed": settings.seed,
         }
     return {

@@ -31,13 +31,14 @@ class Generation:
 class InferenceClient:
     """HTTP client of one inference server. `complete(..., tokens=False)` asks any OpenAI-compatible server.
 
-    `key` is sent as a bearer token. It is masked in errors.
+    `key` is sent as a bearer token. It is masked in errors. vLLM handles requests with a lower `priority` first.
     """
 
-    def __init__(self, url: str, *, key: str = "", timeout_s: float = 600.0) -> None:
+    def __init__(self, url: str, *, key: str = "", timeout_s: float = 600.0, priority: int = 0) -> None:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._http = HttpPool(self.url, timeout_s=timeout_s, headers=headers)
+        self._priority = priority
         self._is_vllm: bool | None = None
 
     async def __aenter__(self) -> Self:
@@ -134,6 +135,7 @@ class InferenceClient:
                 "min_p": 0.0,
                 "return_token_ids": True,
                 "skip_special_tokens": False,
+                "priority": self._priority,
             }
         response = await self._request("POST", kind.path, request)
         with _parsing(response):
@@ -163,6 +165,28 @@ class InferenceClient:
             "rollback": rollback,
         }
         return _body(await self._request("POST", "/reload", request))
+
+    async def lease(self, version: int, *, seconds: float) -> PolicyVersion:
+        """Keeps a served version served for so long, though newer ones come. A second call renews the lease.
+
+        Raises:
+            NotFound: the server does not serve the version.
+            Conflict: other versions have all its leases, or it serves whole models.
+            PeerFault: no answer within `POLICY_TIMEOUT_S`.
+        """
+        request = {"version": version, "seconds": seconds}
+        response = await self._request("POST", "/lease", request, timeout_s=POLICY_TIMEOUT_S)
+        with _parsing(response):
+            body = _body(response)
+            return PolicyVersion(int(body["version"]), str(body["sha256"]))
+
+    async def end_lease(self, version: int) -> None:
+        """Ends the lease of a version, if there is one.
+
+        Raises:
+            PeerFault: no answer within `POLICY_TIMEOUT_S`.
+        """
+        _body(await self._request("DELETE", f"/lease/{version}", timeout_s=POLICY_TIMEOUT_S))
 
     async def _request(
         self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float | None = None

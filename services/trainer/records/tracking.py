@@ -19,13 +19,13 @@ from typing import Any, Protocol, TypeAlias
 
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
+from rookery.mlflow_run import ID_FILE, connect
 from services.trainer.records import provenance
 from services.trainer.records.left_behind import Artifact, left_behind
 from services.trainer.versions.json_file import read_object
 
 logger = logging.getLogger(__name__)
 
-ID_FILE = "mlflow.json"
 EXPERIMENT = "rookery"
 
 _WAITING = 4096
@@ -169,7 +169,7 @@ def track(
     if importlib.util.find_spec("mlflow") is None:
         raise SetupError("--mlflow needs mlflow: pip install 'rookery[mlflow]'")
     folder.mkdir(parents=True, exist_ok=True)
-    tracker = MlflowTracker(lambda: _client(folder), folder, params)
+    tracker = MlflowTracker(lambda: connect(folder), folder, params)
     status = "FAILED"
     try:
         yield tracker
@@ -179,19 +179,6 @@ def track(
         raise
     finally:
         tracker.close(status=status, artifacts=artifacts)
-
-
-def _client(folder: Path) -> _Client:
-    """Connects to MLFLOW_TRACKING_URI, or else to the folder `mlruns` beside the run's folder."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or (folder.absolute().parent / "mlruns").as_uri()
-    # Since MLflow 3.7 the file store is in maintenance and needs this flag; a database needs more packages.
-    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    from mlflow import MlflowClient
-
-    client: _Client = MlflowClient(tracking_uri=uri)
-    return client
 
 
 def _metrics(row: Mapping[str, Any]) -> list[Any]:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import SetupError
+from rookery.mlflow_run import ID_FILE
 from services.trainer.records import tracking
-from services.trainer.records.tracking import ID_FILE, track
+from services.trainer.records.tracking import track
 
 
 @pytest.fixture
@@ -103,14 +104,14 @@ def test_mlflow_away_is_said_and_stops_nothing(
 def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
     monkeypatch.setattr(tracking, "_RETRY_S", 0.01)
-    real, failures = tracking._client, iter([True, True])
+    real, failures = tracking.connect, iter([True, True])
 
     def connect(folder: Path):
         if next(failures, False):
             raise ConnectionError("not yet")
         return real(folder)
 
-    monkeypatch.setattr(tracking, "_client", connect)
+    monkeypatch.setattr(tracking, "connect", connect)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "run"
     with track(folder, wanted=True, params={}, artifacts=lambda folder: []) as tracker:
