@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rookery.prompt import render
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.pgn.collection import Archive
+from services.data.positions.numbered import Order
+from services.data.positions.recipe import Shares
 
 STYLE = "mover-squares"
 NEVER = "<|unk|>"

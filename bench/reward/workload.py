@@ -94,9 +94,9 @@ def positions(source: Path, count: int) -> list[str]:
 
 
 def _find(source: Path, count: int) -> list[str]:
-    from services.data.positions.archive import Archive
-    from services.data.positions.order import Order
-    from services.data.positions.sampler import Shares
+    from services.data.pgn.collection import Archive
+    from services.data.positions.numbered import Order
+    from services.data.positions.recipe import Shares
 
     archive = Archive([source])
     try:

@@ -9,9 +9,9 @@ from rookery import __version__
 from rookery.body_limit import StrictBody
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Phase
+from services.data.pgn.collection import uci_moves
 from services.data.pgn.games import Split
-from services.data.positions.archive import uci_moves
-from services.data.positions.order import Order
+from services.data.positions.numbered import Order
 from services.data.rendering import MAX_MOVES, render_fen
 
 MAX_COUNT = 10_000

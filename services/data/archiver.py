@@ -17,18 +17,17 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from rookery import __version__, metrics
+from rookery import metrics
 from rookery.codec import decode_group
 from rookery.errors import Conflict, RookeryError, Unavailable, WireError
 from rookery.logs import configure
-from rookery.serving import Service, add_probes, serve
+from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
-from services.data.archiver_settings import ArchiverSettings
-from services.data.store.storage import open_folder
-from services.data.traces.draft import Batch, Limits
-from services.data.traces.vault import Vault, place_of
+from services.data.settings import ArchiverSettings
+from services.data.store.folders import open_folder
+from services.data.traces.archive import Batch, Limits, Vault, place_of
 
 logger = logging.getLogger("services.data.archiver")
 
@@ -242,8 +241,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _serve(settings: ArchiverSettings) -> None:
-    from fastapi import FastAPI
-
     stopped = threading.Event()
     streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
     archiver = Archiver(
@@ -267,21 +264,15 @@ async def _serve(settings: ArchiverSettings) -> None:
                 raise
 
     async def ready() -> str | None:
-        try:
-            await asyncio.to_thread(streams.ping, once=True)
-        except Unavailable as error:
-            return str(error)
-        return archiver.trouble
+        return await streams.unreachable() or archiver.trouble
 
-    app = FastAPI(title="Rookery archiver", version=__version__)
-    add_probes(app, ready=ready)
     await serve(
-        Service(
-            name="archiver",
-            app=app,
-            host=settings.host,
-            port=settings.port,
+        background_service(
+            "archiver",
+            settings.host,
+            settings.port,
             port_setting="--port (ARCHIVE_PORT)",
+            ready=ready,
             background=(archive,),
         )
     )

@@ -11,18 +11,17 @@ import threading
 import time
 from contextlib import closing, suppress
 
-from rookery import __version__
 from rookery.errors import SetupError, Unavailable
 from rookery.logs import configure
 from rookery.metrics import FEED_WAIT_S
-from rookery.serving import Service, add_probes, serve
+from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import RunStreams
 from rookery.trace import Position
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
+from services.data.pgn.collection import Archive
+from services.data.positions.numbered import Order
 from services.data.settings import FeedSettings
-from services.data.tasks.questions import Mix, asked
+from services.data.tasks.rookworld import Mix, asked
 
 logger = logging.getLogger("services.data.feed")
 
@@ -99,8 +98,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _serve(settings: FeedSettings) -> None:
-    from fastapi import FastAPI
-
     given_up = threading.Event()
     streams = RunStreams(settings.redis_url, settings.run, stopping=given_up)
 
@@ -108,25 +105,16 @@ async def _serve(settings: FeedSettings) -> None:
         await stopping.wait()
         given_up.set()
 
-    async def ready() -> str | None:
-        try:
-            await asyncio.to_thread(streams.ping, once=True)
-        except Unavailable as error:
-            return str(error)
-        return None
-
-    app = FastAPI(title="Rookery feed", version=__version__)
-    add_probes(app, ready=ready)
     with closing(Archive(settings.paths)) as archive:
         order = Order(archive, shares=settings.shares, split=settings.split)
         feed = Feed(streams, order, seed=settings.seed, depth=settings.depth, mix=settings.mix)
         await serve(
-            Service(
-                name="feed",
-                app=app,
-                host=settings.host,
-                port=settings.port,
+            background_service(
+                "feed",
+                settings.host,
+                settings.port,
                 port_setting="--port (FEED_PORT)",
+                ready=streams.unreachable,
                 background=(give_up, feed.run),
             )
         )

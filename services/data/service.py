@@ -6,8 +6,8 @@ from contextlib import closing
 from rookery.serving import Service, serve
 from rookery.v1 import data_pb2_grpc
 from services.data.app import create_app
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
+from services.data.pgn.collection import Archive
+from services.data.positions.numbered import Order
 from services.data.servicer import SERVICE_NAME, DataServicer
 from services.data.settings import DataSettings
 

@@ -12,9 +12,9 @@ from rookery.errors import InvalidInput
 from rookery.serving import grpc_errors
 from rookery.trace import Position
 from rookery.v1 import data_pb2, data_pb2_grpc
+from services.data.pgn.collection import uci_moves
 from services.data.pgn.games import Split
-from services.data.positions.archive import uci_moves
-from services.data.positions.order import Order
+from services.data.positions.numbered import Order
 from services.data.rendering import render_fen
 
 SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name

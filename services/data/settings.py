@@ -6,7 +6,7 @@ unless the `FEED_...` variable is set. Service and feed therefore use the same o
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt, ValidationInfo, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -17,12 +17,9 @@ from pydantic_settings import (
 from rookery.errors import SetupError
 from rookery.settings import Port, RunSettings, Settings
 from services.data.pgn.games import Split
-from services.data.pgn.sources import find_sources
-from services.data.positions.sampler import Shares
-from services.data.tasks.questions import Mix
-
-SAMPLE = "samples/lichess.pgn.zst"
-"""The games that come with the repository."""
+from services.data.pgn.sources import SAMPLE, find_sources
+from services.data.positions.recipe import Shares
+from services.data.tasks.rookworld import Mix
 
 
 class PositionSettings(Settings):
@@ -120,3 +117,29 @@ class FeedSettings(PositionSettings, RunSettings):
             settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
         )
         return (*own, EnvSettingsSource(PositionSettings, env_prefix="DATA_"))
+
+
+class ArchiverSettings(RunSettings):
+    """Keeps every group of a run in Parquet files, here or in a bucket.
+
+    S3 is found by the usual variables: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, ...
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ARCHIVE_")
+
+    out: str = "runs/archive"
+    """Folder of the archive, or its URL, such as s3://bucket/archive; runs share it."""
+    file_groups: PositiveInt = 256
+    """Groups of a file, at most."""
+    file_mb: PositiveInt = 64
+    """Size of a file's groups on the wire, at most: what the archiver holds in memory."""
+    file_age_s: PositiveFloat = 60.0
+    """Longest time from a group's arrival to its file."""
+    keep: PositiveInt = 1024
+    """Settled groups that Redis keeps for an archiver that is away; what comes after them is missed."""
+    consumer: str = Field(default="archive", pattern=r"^[A-Za-z0-9._-]+$")
+    """Stable name of this process: it takes up what it held when it last died."""
+    host: str = "127.0.0.1"
+    """Address of the probes and metrics."""
+    port: Port = 8006
+    """Port of the probes and metrics; 0 picks a free one."""

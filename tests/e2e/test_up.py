@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from services.data.store.storage import open_folder
-from services.data.traces.vault import Vault
+from services.data.store.folders import open_folder
+from services.data.traces.archive import Vault
 from tests.conftest import ROOT
 
 pytestmark = [

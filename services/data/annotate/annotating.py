@@ -15,15 +15,15 @@ from typing import Any
 from rookery.trace import Position
 from services.data.annotate import Annotation, Annotator
 from services.data.positions.distinct import key_of
-from services.data.positions.supply import PART, Supply, fresh
+from services.data.positions.numbered import PART, Supply, fresh
+from services.data.store.datasets import Parts, write_manifest
+from services.data.store.folders import Draft, Folder
 from services.data.store.jsonl import writing_lines
-from services.data.store.kinds import ANNOTATIONS
-from services.data.store.manifest import write_manifest
-from services.data.store.parts import Parts
-from services.data.store.storage import Draft, Folder
-from services.data.store.tables import writing
+from services.data.store.parquet import Kind, writing
 
 PARQUET, LINES, CHATS = "annotations.parquet", "annotations.jsonl", "analysis.json"
+
+ANNOTATIONS = Kind("annotations", Annotation, rows=1024)
 
 
 @dataclass

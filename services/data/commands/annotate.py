@@ -4,26 +4,22 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rookery.engines import EnginePool, find_engine
 from services.data.annotate import Annotator, Effort, Manner
-from services.data.annotate.annotating import Annotating, write_annotations
+from services.data.annotate.annotating import ANNOTATIONS, Annotating, write_annotations
 from services.data.annotate.annotator import AHEAD
 from services.data.annotate.compose import ANY, LENGTHS
 from services.data.annotate.voice import VOICES
-from services.data.commands.flags import add_style, natural, parser, positive
-from services.data.commands.supply import add_positions, supply
-from services.data.processes import processes
+from services.data.commands.engines import engine_pool
+from services.data.commands.flags import add_positions, add_style, natural, parser, positive, supply
+from services.data.concurrency import process_pool
 from services.data.progress import Progress
-from services.data.store.kinds import ANNOTATIONS
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
 
 EXAMPLES = """  rookery data annotate --count 20 --out runs/annotations
   rookery data annotate --count 5000 --source games/*.pgn.zst --engines 8 --jobs 4 --out s3://bucket/start
@@ -48,8 +44,9 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
     manner = Manner(options.voice, options.length, options.box, options.seed)
     effort = Effort.of(options.nodes, lines=options.lines)
     folder = open_folder(options.out)
-    with supply(options) as (positions, origin), _writers(options.jobs) as writers, Progress() as progress:
-        async with _engines(options) as engines:
+    pool = process_pool(options.jobs) if options.jobs else nullcontext()  # without jobs this process writes
+    with supply(options) as (positions, origin), pool as writers, Progress() as progress:
+        async with engine_pool(options, queue=64 * options.engines, deadline_s=_DEADLINE_S) as engines:
             terms = {"positions": origin, "count": options.count, "style": options.style}
             terms |= {"manner": asdict(manner), "effort": asdict(effort), "engine": engines.engine_id}
             parts = Parts(folder, ANNOTATIONS, terms=terms)
@@ -61,28 +58,6 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
         manifest = write_annotations(annotating, folder, terms=terms)
         parts.clear()
     return manifest
-
-
-@asynccontextmanager
-async def _engines(options: argparse.Namespace) -> AsyncIterator[EnginePool]:
-    path = find_engine(options.engine, setting="--engine")
-    queue = 64 * options.engines
-    pool = EnginePool(path, engines=options.engines, hash_mb=16, queue=queue, deadline_s=_DEADLINE_S)
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.close()
-
-
-@contextmanager
-def _writers(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
-    """The processes that write and check texts, or None for 0 jobs: then this process does it."""
-    if jobs == 0:
-        yield None
-        return
-    with processes(jobs) as writers:
-        yield writers
 
 
 def _parser() -> argparse.ArgumentParser:

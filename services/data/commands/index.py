@@ -6,9 +6,9 @@ import sys
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
 from services.data.commands.flags import parser, positive
-from services.data.pgn.files import STANDARD_INPUT
 from services.data.pgn.index import place_of
 from services.data.pgn.sources import find_sources
+from services.data.store.files import STANDARD_INPUT
 
 EXAMPLES = """  rookery data index lichess_db_standard_rated_2024-08.pgn.zst --jobs 8
   rookery data index games/

@@ -3,25 +3,30 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Executor
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
 from rookery.clients import InferenceClient
 from rookery.trace import Sampling
-from services.data.commands.flags import add_reward, add_style, file_name, parser, positive, share
-from services.data.commands.supply import add_positions, supply
-from services.data.pairs.judge import judge
-from services.data.pairs.pairing import Pairing, Policy
-from services.data.pairs.pairset import write_pairs
-from services.data.pairs.preference import Recipe
-from services.data.processes import processes
+from services.data.commands.engines import reward_service
+from services.data.commands.flags import (
+    add_positions,
+    add_reward,
+    add_style,
+    file_name,
+    parser,
+    positive,
+    share,
+    supply,
+)
+from services.data.concurrency import process_pool
+from services.data.pairs.dataset import Pairing, Policy, write_pairs
+from services.data.pairs.preference import PAIRS, Recipe
 from services.data.progress import Progress
-from services.data.store.kinds import PAIRS
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
 
 EXAMPLES = """  rookery data pairs --count 1000 --out runs/pairs
   rookery data pairs --count 100000 --source games/*.pgn.zst --nodes 20000 --out s3://bucket/pairs
@@ -45,9 +50,10 @@ def main(argv: list[str]) -> int:
 async def _run(options: argparse.Namespace) -> dict[str, Any]:
     recipe = Recipe(options.seed, options.style, options.candidates, options.min_gap, options.max_gap)
     folder = open_folder(options.out)
+    pool = process_pool(options.jobs) if options.jobs > 1 else nullcontext()  # one job: this process
     with (
         supply(options) as (positions, origin),
-        _processes(options.jobs) as executor,
+        pool as executor,
         Progress() as progress,
     ):
         terms = {"positions": origin, "recipe": asdict(recipe), **_judged_by(options)}
@@ -57,7 +63,7 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
             pairing = Pairing(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
             progress.begin("pairs", unit="pairs", total=wanted)
             progress.advance(pairing.tally.pairs)
-            async with judge(options.reward, nodes=options.nodes) as client:
+            async with reward_service(options.reward, nodes=options.nodes) as client:
                 await pairing.run(client, in_flight=options.in_flight, advance=progress.advance)
         manifest = write_pairs(pairing, folder, terms=terms, jsonl=options.jsonl)
         parts.clear()
@@ -71,19 +77,6 @@ def _judged_by(options: argparse.Namespace) -> dict[str, Any]:
         judged |= {"model": options.model, "completions": options.completions}
         judged |= {"temperature": options.temperature, "max_tokens": options.max_tokens}
     return judged
-
-
-@contextmanager
-def _processes(jobs: int) -> Iterator[Executor | None]:
-    """The processes that generate positions; None if `jobs` is 1 and this process generates them itself."""
-    if jobs == 1:
-        yield None
-        return
-    pool = processes(jobs)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 @asynccontextmanager

@@ -19,14 +19,13 @@ from rich.table import Table
 
 from rookery.errors import SetupError
 from rookery.trace import TraceGroup
+from services.data.commands.engines import reward_service
 from services.data.commands.flags import add_reward, parser, positive
-from services.data.pairs.judge import judge
 from services.data.progress import Progress
-from services.data.store.kinds import RESCORED
-from services.data.store.storage import open_file, open_folder
-from services.data.store.tables import describe, writing
-from services.data.traces.rescore import Comparison, Rescored, rescore
-from services.data.traces.vault import Vault
+from services.data.store.folders import open_file, open_folder
+from services.data.store.parquet import describe, writing
+from services.data.traces.archive import Vault
+from services.data.traces.rescore import RESCORED, Comparison, Rescored, rescore
 
 _NODES = re.compile(r"/nodes-(\d+)/")
 
@@ -87,7 +86,7 @@ async def _run(options: argparse.Namespace) -> Comparison:
         progress.begin(
             f"rescore by {options.scheme}", unit="groups", total=min(total, options.limit or total)
         )
-        async with judge(options.reward, nodes=options.nodes or _nodes_of(first)) as client:
+        async with reward_service(options.reward, nodes=options.nodes or _nodes_of(first)) as client:
             answers = rescore(chain([first], groups), client, scheme=options.scheme, task=options.task)
             with _writer(options.out) as add:
                 async with aclosing(answers):

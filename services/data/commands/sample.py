@@ -12,13 +12,10 @@ from typing import Any
 from rookery.errors import InvalidInput
 from rookery.trace import Position
 from services.data.commands.flags import add_exams, add_games, natural, parser, positive, share, split_of
-from services.data.pgn.facts import Speed
-from services.data.pgn.filters import Filters
 from services.data.pgn.sources import find_sources
-from services.data.positions.dataset import FORMS, write_positions
-from services.data.positions.recipe import PositionRecipe
-from services.data.positions.sampler import Shares
-from services.data.store.jsonl import position_value
+from services.data.pgn.tags import Filters, Speed
+from services.data.positions.dataset import FORMS, position_value, write_positions
+from services.data.positions.recipe import PositionRecipe, Shares
 
 EXAMPLES = """  rookery data sample --count 3
   rookery data sample --split heldout --distinct --count 500 > heldout.jsonl
@@ -114,8 +111,8 @@ def _report(manifest: dict[str, Any], *, wanted: int) -> None:
 
 
 def _print_positions(options: argparse.Namespace) -> None:
-    from services.data.positions.archive import Archive
-    from services.data.positions.order import Order
+    from services.data.pgn.collection import Archive
+    from services.data.positions.numbered import Order
 
     with closing(Archive(find_sources(options.source))) as archive:
         order = Order(archive, shares=Shares(*options.shares), split=split_of(options))

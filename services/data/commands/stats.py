@@ -13,18 +13,18 @@ from rich.table import Table
 from rookery.errors import InvalidInput
 from rookery.trace import Position
 from services.data.commands.flags import parser, positive, share
-from services.data.pgn.files import STANDARD_INPUT
-from services.data.pgn.jobs import Workers
+from services.data.concurrency import Workers
+from services.data.inspection import Format, format_of
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
-from services.data.positions.census import Census, GameCounter, count_positions
+from services.data.positions.dataset import POSITIONS
+from services.data.positions.statistics import Census, GameCounter, count_positions
 from services.data.progress import Progress
 from services.data.store.columns import from_row
-from services.data.store.inspection import Format, format_of
+from services.data.store.files import STANDARD_INPUT
+from services.data.store.folders import open_file
 from services.data.store.jsonl import read_lines
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_file
-from services.data.store.tables import read_records
+from services.data.store.parquet import read_records
 
 EXAMPLES = """  rookery data stats samples/lichess.pgn.zst --replay 1
   rookery data stats lichess_db_standard_rated_2024-08.pgn.zst --jobs 8

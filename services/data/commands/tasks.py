@@ -5,31 +5,38 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rookery.engines import EnginePool, find_engine
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
 from rookery.rookworld import LAYOUTS
-from services.data.commands.flags import above_zero, add_style, file_name, natural, parser, positive, share
-from services.data.commands.supply import add_positions, supply
-from services.data.pgn.files import identify
+from services.data.commands.engines import engine_pool
+from services.data.commands.flags import (
+    above_zero,
+    add_positions,
+    add_style,
+    file_name,
+    natural,
+    parser,
+    positive,
+    share,
+    supply,
+)
 from services.data.positions.distinct import read_exams
 from services.data.progress import Progress
-from services.data.store.kinds import EXAMPLES
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
-from services.data.tasks.choosing import choose
+from services.data.store.datasets import Parts
+from services.data.store.files import identify
+from services.data.store.folders import open_folder
+from services.data.tasks.dataset import ROOKWORLD, Recipe, make, write_tasks
 from services.data.tasks.engine_moves import Targets
+from services.data.tasks.example import ENGINE_MOVES, EXAMPLES, LEGAL_MOVES, NEXT_FEN, PUZZLE
+from services.data.tasks.puzzle_selection import choose
 from services.data.tasks.puzzles import Report, Wanted, puzzle_examples, read_puzzles
-from services.data.tasks.questions import Mix
-from services.data.tasks.task import ENGINE_MOVES, LEGAL_MOVES, NEXT_FEN, PUZZLE
-from services.data.tasks.taskset import ROOKWORLD, Recipe, make, write_tasks
+from services.data.tasks.rookworld import Mix
 
 EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
   rookery data tasks legal-moves --count 1000 --format ascii --out runs/legal --jsonl legal.jsonl
@@ -64,8 +71,10 @@ async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
         options.task, options.seed, options.format, options.nodes, options.layout, mix, options.style, targets
     )
     folder = open_folder(options.out)
+    judged = options.task in (ROOKWORLD, ENGINE_MOVES)
+    pool = engine_pool(options, queue=4096, deadline_s=_DEADLINE_S) if judged else nullcontext()
     with supply(options) as (positions, origin), Progress() as progress:
-        async with _engines(options) as engines:
+        async with pool as engines:
             terms = {"positions": origin, "count": options.count, "recipe": asdict(recipe)}
             if engines:
                 terms["engine"] = engines.engine_id
@@ -80,20 +89,6 @@ async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
         manifest = write_tasks(examples, folder, terms=terms, jsonl=options.jsonl, text=options.text)
         parts.clear()
     return manifest
-
-
-@asynccontextmanager
-async def _engines(options: argparse.Namespace) -> AsyncIterator[EnginePool | None]:
-    if options.task not in (ROOKWORLD, ENGINE_MOVES):
-        yield None
-        return
-    path = find_engine(options.engine, setting="--engine")
-    pool = EnginePool(path, engines=options.engines, hash_mb=16, queue=4096, deadline_s=_DEADLINE_S)
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.close()
 
 
 def _puzzles(options: argparse.Namespace) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from rookery.errors import InvalidInput, RookeryError
 from rookery.prompt import render
 from rookery.trace import Completion, Message, Move, Phase, Position, Prompt, Verdict
 from services.data.positions.distinct import key_of
+from services.data.store.parquet import Kind
 
 
 class Origin(StrEnum):
@@ -80,6 +81,9 @@ class Pair:
     policy_text: str
     """The policy's whole completion; empty if the move is a random legal one."""
     reward_version: str
+
+
+PAIRS = Kind("pairs", Pair)
 
 
 @dataclass(frozen=True, slots=True)

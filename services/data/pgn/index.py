@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from rookery.errors import InvalidInput, SetupError
-from services.data.pgn.files import STANDARD_INPUT, Source, open_bytes
 from services.data.pgn.games import FIRST_HELDOUT, Split
 from services.data.pgn.pieces import Piece
 from services.data.pgn.rawgame import Defect, RawGame
 from services.data.pgn.scanner import Scanner
-from services.data.store.storage import open_file
+from services.data.store.files import STANDARD_INPUT, Source, open_bytes
+from services.data.store.folders import open_file
 
 SUFFIX = ".index.parquet"
 VERSION = 1

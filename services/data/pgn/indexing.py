@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.data.pgn.facts import Facts, read_facts
-from services.data.pgn.files import Fingerprint, identify
+from services.data.concurrency import Workers
 from services.data.pgn.games import FIRST_HELDOUT
 from services.data.pgn.index import ABOUT, ROWS, About, edges_of, place_of
-from services.data.pgn.jobs import Workers
 from services.data.pgn.pieces import plan
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import handle_file
+from services.data.pgn.tags import Facts, read_facts
 from services.data.progress import Progress
-from services.data.store.storage import open_file
+from services.data.store.files import Fingerprint, identify
+from services.data.store.folders import open_file
 
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from services.data.pgn.files import (
+from services.data.store.files import (
     STANDARD_INPUT,
     Damaged,
     chunks_of,

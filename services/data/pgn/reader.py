@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
-from services.data.pgn.files import Damaged
-from services.data.pgn.jobs import Workers
+from services.data.concurrency import Workers
 from services.data.pgn.pieces import Piece, Watch, plan
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.scanner import Keep, Scanner, beginning
+from services.data.store.files import Damaged
 
 BATCH = 512
 BATCH_BYTES = 1 << 22

@@ -18,13 +18,21 @@ from services.data.pgn import native
 from services.data.pgn.games import SkippedGame
 from services.data.pgn.sources import find_sources
 from services.data.positions.distinct import read_exams
-from services.data.positions.drawing import Drawing
 from services.data.positions.recipe import PositionRecipe
-from services.data.store.jsonl import position_value, writing_lines
-from services.data.store.kinds import POSITIONS
-from services.data.store.manifest import write_manifest
-from services.data.store.storage import Folder, Written, open_folder
-from services.data.store.tables import write_records
+from services.data.positions.sampling import Drawing
+from services.data.store.datasets import write_manifest
+from services.data.store.folders import Folder, Written, open_folder
+from services.data.store.jsonl import write_lines
+from services.data.store.parquet import Kind, write_records
+
+POSITIONS = Kind("positions", Position)
+
+
+def position_value(position: Position) -> dict[str, Any]:
+    """A position as data sets and the service show it, without the task that a run assigns to it."""
+    value = asdict(position)
+    del value["task"], value["move"]
+    return value
 
 
 def write_positions(
@@ -67,10 +75,7 @@ def _write_table(folder: Folder, name: str, positions: Iterable[Position]) -> Wr
 
 
 def _write_lines(folder: Folder, name: str, positions: Iterable[Position]) -> Written:
-    with writing_lines(folder, name) as lines:
-        for position in positions:
-            lines.add(position_value(position))
-    return lines.written
+    return write_lines(folder, name, map(position_value, positions))
 
 
 FORMS = MappingProxyType({"parquet": _write_table, "jsonl": _write_lines, "jsonl.zst": _write_lines})

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rookery.errors import InvalidInput
-from services.data.pgn.files import identify
+from rookery.trace import Position
 from services.data.pgn.pieces import plan
 from services.data.pgn.rawgame import decode
+from services.data.store.files import identify
 
 _SIDES = str.maketrans("36", "63")
 # A FEN or the first four fields of an EPD, anywhere in a line, and the moves of a puzzle after it.
@@ -46,6 +47,23 @@ def question(fen: str) -> str:
 def key_of(fen: str) -> int:
     """The 64-bit key of a position's question."""
     return int.from_bytes(hashlib.blake2b(question(fen).encode(), digest_size=8).digest(), "little")
+
+
+def distinct(positions: Iterable[Position], *, patience: int = 2000) -> Iterator[Position]:
+    """Yields the positions whose question has not come before.
+
+    Ends after more than `patience` repeated positions in a row.
+    """
+    seen: set[str] = set()
+    repeated = 0
+    for position in positions:
+        asked = question(position.fen)
+        if asked not in seen:
+            seen.add(asked)
+            repeated = 0
+            yield position
+        elif (repeated := repeated + 1) > patience:
+            return
 
 
 class Questions:

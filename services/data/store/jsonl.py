@@ -3,15 +3,13 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import zstandard
 
 from rookery.errors import InvalidInput
-from rookery.trace import Position
-from services.data.pgn.files import BLOCK_BYTES, chunks_of, plain
-from services.data.store.storage import Draft, Folder, Written
+from services.data.store.files import BLOCK_BYTES, chunks_of, plain
+from services.data.store.folders import Draft, Folder, Written
 
 _LEVEL = 6
 
@@ -38,13 +36,6 @@ class Lines:
     def written(self) -> Written:
         """Name, size and hash of the file. Valid once the block that wrote it has ended."""
         return self._draft.written
-
-
-def position_value(position: Position) -> dict[str, Any]:
-    """A position as data sets and the service show it, without the task that a run assigns to it."""
-    value = asdict(position)
-    del value["task"], value["move"]
-    return value
 
 
 @contextmanager

@@ -22,9 +22,9 @@ from rookery.prompt import render
 from rookery.trace import Position, Prompt
 from rookery.uci import Analysis, Query
 from rookery.winprob import win_probability
-from services.data.tasks.inorder import in_order
+from services.data.concurrency import in_order
+from services.data.tasks.example import ENGINE_MOVES, Alternatives, Example
 from services.data.tasks.rookworld import Engines, seen_by
-from services.data.tasks.task import ENGINE_MOVES, Alternatives, Example
 
 logger = logging.getLogger(__name__)
 

@@ -30,18 +30,18 @@ import rookery
 from rookery.errors import InvalidInput
 from rookery.prompt import render
 from rookery.trace import Phase, Position, Prompt
-from services.data.pgn.files import STANDARD_INPUT, Source, identify
+from services.data.concurrency import Workers
 from services.data.pgn.games import Game, SkippedGame, Split, in_split
-from services.data.pgn.jobs import Workers
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
-from services.data.pgn.shortage import nothing_to_sample
+from services.data.pgn.sources import nothing_to_sample
 from services.data.positions.distinct import Exam, Questions, key_of, read_exams
-from services.data.positions.sampler import Shares, pick
+from services.data.positions.recipe import Shares
 from services.data.progress import Progress
-from services.data.store.manifest import MANIFEST
-from services.data.store.storage import Draft, Written, open_folder
+from services.data.store.datasets import MANIFEST
+from services.data.store.files import STANDARD_INPUT, Source, identify
+from services.data.store.folders import Draft, Written, open_folder
 
 GAMES_A_BATCH = 200
 
@@ -99,6 +99,30 @@ def write_moves(
     manifest = _manifest(identified, draft.written, recipe, games, skipped, read, counts)
     folder.write_bytes(MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
     return manifest
+
+
+def pick(games: Sequence[Game], *, count: int, seed: int, shares: Shares) -> list[list[int]]:
+    """For each game, the plies drawn from it, in order. Fewer than `count` in all if a phase runs out.
+
+    Every ply of a phase is equally likely, whatever game it is in.
+    """
+    picked: list[list[int]] = [[] for _ in games]
+    for phase, wanted in shares.split(count).items():
+        plies = [game.plies(phase) for game in games]
+        total = sum(map(len, plies))
+        chosen = sorted(random.Random(f"{seed}:{phase}").sample(range(total), min(total, wanted)))
+        _deal(chosen, plies, picked)
+    return [sorted(plies) for plies in picked]
+
+
+def _deal(chosen: Sequence[int], plies: Sequence[Sequence[int]], picked: Sequence[list[int]]) -> None:
+    """Maps numbers that count the plies of all games to their game and ply, and adds these to `picked`."""
+    game = first = 0
+    for number in chosen:
+        while number >= first + len(plies[game]):
+            first += len(plies[game])
+            game += 1
+        picked[game].append(plies[game][number - first])
 
 
 def _read(

@@ -21,10 +21,10 @@ import chess
 from rookery.errors import InvalidInput
 from rookery.prompt import render
 from rookery.trace import Position
-from services.data.pgn.files import BLOCK_BYTES, Damaged, chunks_of, open_bytes, plain
 from services.data.pgn.games import phase_of
 from services.data.positions.distinct import Questions, key_of
-from services.data.tasks.task import PUZZLE, Example
+from services.data.store.files import BLOCK_BYTES, Damaged, chunks_of, open_bytes, plain
+from services.data.tasks.example import PUZZLE, Example
 
 COLUMNS = (
     "PuzzleId",
@@ -48,16 +48,6 @@ class Turn:
 
     position: Position
     move: str
-
-    def is_right(self, uci: str) -> bool:
-        """Whether a move is right: the solution's move or, as on Lichess, any move that mates."""
-        board = chess.Board(self.position.fen)
-        try:
-            move = board.parse_uci(uci)
-        except ValueError:
-            return False
-        board.push(move)
-        return move.uci() == self.move or board.is_checkmate()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,36 @@ What is random depends on the seed and the position alone, never on the order of
 import logging
 import random
 from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import chess
 
 from rookery import rookworld, rookworld_env
 from rookery.errors import EngineFault, Quarantined
+from rookery.prompt import POLICY_TASK, STATE_TASK
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Position
 from rookery.uci import Analysis, Query
-from services.data.tasks.inorder import in_order
-from services.data.tasks.questions import MIX, Mix, state_move
+from services.data.concurrency import in_order
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """The shares of the kinds of lines, each in [0, 1].
+
+    `state` is the share of `A:` lines among all lines. `illegal` is the share of `A:` lines with an illegal
+    move. In `ending` of the other `A:` lines the move ends the game, if such a move exists.
+    """
+
+    state: float = 0.2
+    illegal: float = 0.05
+    ending: float = 0.5
+
+
+MIX = Mix()
 
 
 class Engines(Protocol):
@@ -110,3 +127,80 @@ def seen_by(board: chess.Board, uci: str) -> str:
     move = chess.Move.from_uci(uci)
     flip = chess.square_mirror
     return chess.Move(flip(move.from_square), flip(move.to_square), move.promotion).uci()
+
+
+def asked(position: Position, *, seed: int, mix: Mix = MIX) -> Position:
+    """The position with its task set and, for the task `A`, its move."""
+    rng = random.Random(f"{seed}:{position.id}")
+    if rng.random() < mix.state:
+        return replace(position, task=STATE_TASK, move=state_move(chess.Board(position.fen), rng, mix=mix))
+    return replace(position, task=POLICY_TASK)
+
+
+def state_move(board: chess.Board, rng: random.Random, *, mix: Mix = MIX) -> str:
+    """A move in UCI to ask about, legal or not."""
+    if rng.random() < mix.illegal:
+        return illegal_move(board, rng)
+    moves = list(board.legal_moves)
+    if rng.random() < mix.ending:
+        moves = [move for move in moves if _ends(board, move)] or moves
+    return moves[int(rng.random() * len(moves))].uci()
+
+
+def _ends(board: chess.Board, move: chess.Move) -> bool:
+    board.push(move)
+    ended = board.is_game_over()
+    board.pop()
+    return ended
+
+
+def illegal_move(board: chess.Board, rng: random.Random) -> str:
+    """An illegal move in UCI. Its kind is drawn from those that the position has."""
+    kinds = [moves for moves in illegal_moves(board) if moves]
+    moves = kinds[int(rng.random() * len(kinds))]
+    return moves[int(rng.random() * len(moves))].uci()
+
+
+def illegal_moves(board: chess.Board) -> list[list[chess.Move]]:
+    """Illegal moves by kind, from those that only the rules of check forbid to those of nothing at all."""
+    kinds = (_into_check, _theirs, _ours, _nothing)
+    return [[move for move in kind(board) if not board.is_legal(move)] for kind in kinds]
+
+
+def _into_check(board: chess.Board) -> list[chess.Move]:
+    """Pseudo-legal moves that leave the king in check."""
+    return [*board.generate_pseudo_legal_moves(), *_castling_that_stands(board)]
+
+
+def _castling_that_stands(board: chess.Board) -> list[chess.Move]:
+    """Castling by the king's two squares, lawful or not, wherever king and rook are at home."""
+    rank = chess.BB_RANK_1 if board.turn else chess.BB_RANK_8
+    king = board.king(board.turn)
+    home = chess.E1 if board.turn else chess.E8
+    if king != home or not board.rooks & board.occupied_co[board.turn] & rank & chess.BB_CORNERS:
+        return []
+    return [chess.Move(home, home + 2), chess.Move(home, home - 2)]
+
+
+def _theirs(board: chess.Board) -> list[chess.Move]:
+    """The opponent's moves."""
+    other = board.copy(stack=False)
+    other.turn = not board.turn
+    other.ep_square = None
+    return list(other.generate_pseudo_legal_moves())
+
+
+def _ours(board: chess.Board) -> list[chess.Move]:
+    """Pieces to squares they cannot reach: through others, onto their own, in no direction of theirs."""
+    return [
+        chess.Move(start, end)
+        for start in chess.SquareSet(board.occupied_co[board.turn])
+        for end in chess.SQUARES
+        if start != end
+    ]
+
+
+def _nothing(board: chess.Board) -> list[chess.Move]:
+    """Moves from an empty square."""
+    empty = chess.SquareSet(~board.occupied & chess.BB_ALL)
+    return [chess.Move(start, end) for start in empty for end in chess.SQUARES if start != end]

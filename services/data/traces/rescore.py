@@ -15,6 +15,7 @@ from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import InvalidInput, RookeryError
 from rookery.prompt import STATE_TASK, task_of
 from rookery.trace import TraceGroup, Verdict
+from services.data.store.parquet import Kind
 
 _NOISE = 1e-9
 """Advantages smaller than this are rounding errors and count as zero."""
@@ -32,6 +33,9 @@ class Rescored:
     reward_after: float
     advantage_before: float
     advantage_after: float
+
+
+RESCORED = Kind("rescored", Rescored)
 
 
 async def rescore(

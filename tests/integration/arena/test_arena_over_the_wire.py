@@ -24,9 +24,9 @@ from rookery.v1 import reward_pb2_grpc
 from services.arena.session import run
 from services.arena.settings import EvaluateSettings
 from services.data.app import create_app
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.pgn.collection import Archive
+from services.data.positions.numbered import Order
+from services.data.positions.recipe import Shares
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
 from services.reward.settings import RewardSettings

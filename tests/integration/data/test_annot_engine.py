@@ -20,10 +20,10 @@ from rookery.uci import Query
 from services.data.annotate import Annotator, Effort, Manner
 from services.data.annotate.campaign import Campaign
 from services.data.annotate.standing import chance
+from services.data.pgn.collection import Archive
 from services.data.pgn.sources import find_sources
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.positions.numbered import Order
+from services.data.positions.recipe import Shares
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.stockfish

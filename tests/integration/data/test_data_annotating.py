@@ -11,15 +11,14 @@ import pytest
 from rookery.engines import EnginePool
 from services.data.__main__ import main
 from services.data.annotate import Annotation, Annotator, Effort, Manner
-from services.data.annotate.annotating import Annotating
+from services.data.annotate.annotating import ANNOTATIONS, Annotating
 from services.data.positions.distinct import key_of
 from services.data.positions.generator import Generator
-from services.data.positions.supply import Supply
+from services.data.positions.numbered import Supply
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
 from services.data.store.jsonl import read_lines
-from services.data.store.kinds import ANNOTATIONS
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records
+from services.data.store.parquet import read_records
 
 pytestmark = pytest.mark.stockfish
 

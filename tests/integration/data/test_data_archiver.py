@@ -15,10 +15,10 @@ from rookery.codec import encode_group
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING, ARCHIVE_WRITABLE
 from rookery.streams import RunStreams
-from services.data.archiver import Archiver, Limits
-from services.data.store.storage import Draft, Folder, open_folder
-from services.data.store.tables import describe, read_column
-from services.data.traces.vault import Vault
+from services.data.archiver import Archiver
+from services.data.store.folders import Draft, Folder, open_folder
+from services.data.store.parquet import describe, read_column
+from services.data.traces.archive import Limits, Vault
 from tests.conftest import RedisServer
 from tests.integration.data.producer import make, settle_all
 from tests.unit.rookery.records import GROUP

@@ -16,9 +16,9 @@ import pytest
 
 from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_column
-from services.data.traces.vault import Vault
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_column
+from services.data.traces.archive import Vault
 from tests.conftest import ROOT, free_port
 from tests.integration.data.producer import make, settle_all
 

@@ -16,9 +16,9 @@ from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES
 from rookery.streams import RunStreams
 from rookery.trace import Position
 from services.data.feed import Feed
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.pgn.collection import Archive
+from services.data.positions.numbered import Order
+from services.data.positions.recipe import Shares
 from tests.conftest import ROOT, RedisServer
 
 pytestmark = pytest.mark.redis

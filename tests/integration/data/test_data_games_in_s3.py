@@ -8,11 +8,10 @@ import pytest
 from rookery.errors import SetupError
 from services.data.pgn import pieces
 from services.data.pgn.sources import find_sources
-from services.data.positions.dataset import write_positions
+from services.data.positions.dataset import POSITIONS, write_positions
 from services.data.positions.recipe import PositionRecipe
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_records
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.test_data_pieces import announced, compressed
 

@@ -1,7 +1,6 @@
 """`P:` lines labelled by the real Stockfish: sound for both colours and the same every time."""
 
 import json
-from itertools import islice
 from pathlib import Path
 
 import chess
@@ -13,10 +12,9 @@ from rookery.rookworld_env import step
 from rookery.trace import Position
 from services.data.__main__ import main
 from services.data.positions.generator import Generator
-from services.data.tasks.questions import Mix
-from services.data.tasks.rookworld import lines
+from services.data.tasks.rookworld import Mix, lines
 
-POSITIONS = list(islice(Generator(seed=11).positions(), 12))
+POSITIONS = list(map(Generator(seed=11).position, range(12)))
 
 
 async def labelled(stockfish_path: str, positions: list[Position]) -> list[PolicyLine]:

@@ -9,13 +9,14 @@ import chess.pgn
 import pytest
 
 from services.data.pgn import native
-from services.data.pgn.files import identify
-from services.data.pgn.games import STANDARD_NAMES, Game, SkippedGame, parse
+from services.data.pgn.games import FromMoves, Game, SkippedGame
+from services.data.pgn.parser import parse
 from services.data.pgn.pieces import plan
-from services.data.pgn.played import FromMoves
 from services.data.pgn.rawgame import Defect, decode
 from services.data.pgn.reader import read_raw_games
+from services.data.pgn.tags import STANDARD_NAMES
 from services.data.positions.distinct import read_exams
+from services.data.store.files import identify
 
 pytestmark = pytest.mark.shared_data
 

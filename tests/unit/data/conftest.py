@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.pgn.collection import Archive
+from services.data.positions.numbered import Order
+from services.data.positions.recipe import Shares
 from tests.conftest import ROOT
 
 SAMPLE = ROOT / "samples" / "lichess.pgn.zst"

@@ -14,16 +14,15 @@ from hypothesis import strategies as st
 from rookery.errors import InvalidInput
 from rookery.trace import Phase
 from services.data.__main__ import main
-from services.data.pgn.jobs import Workers
+from services.data.concurrency import Workers
+from services.data.pgn.collection import Archive
 from services.data.pgn.reader import handle_file, read_raw_games
-from services.data.positions.archive import Archive
-from services.data.positions.census import Census, GameCounter, count_positions
-from services.data.positions.order import Order
-from services.data.positions.repeats import Repeats
+from services.data.positions.dataset import POSITIONS
+from services.data.positions.numbered import Order
+from services.data.positions.statistics import Census, GameCounter, Repeats, count_positions
+from services.data.store.folders import open_folder
 from services.data.store.jsonl import read_lines, write_lines
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import write_records
+from services.data.store.parquet import write_records
 from tests.unit.data.texts import RUY, game
 
 keys = st.integers(0, 2**64 - 1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import chess
 import pytest
 
-from services.data.tasks.choosing import choose
+from services.data.tasks.puzzle_selection import choose
 from services.data.tasks.puzzles import Puzzle
 
 

@@ -9,9 +9,9 @@ import pytest
 from rookery.trace import Phase, Position
 from services.data.__main__ import main
 from services.data.commands import COMMANDS
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records, write_records
+from services.data.positions.dataset import POSITIONS
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_records, write_records
 from tests.conftest import ROOT
 from tests.unit.data.texts import RUY, game
 

@@ -14,16 +14,14 @@ import zstandard
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Phase, Position
 from services.data.pgn import native, pieces
-from services.data.pgn.facts import Speed
-from services.data.pgn.filters import Filters
 from services.data.pgn.games import in_split
 from services.data.pgn.pieces import plan
-from services.data.positions.dataset import write_positions
+from services.data.pgn.tags import Filters, Speed
+from services.data.positions.dataset import POSITIONS, write_positions
 from services.data.positions.distinct import key_of
 from services.data.positions.recipe import PositionRecipe, chance
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_records
 from tests.unit.data.test_data_pieces import announced, compressed
 from tests.unit.data.texts import ENDING, ENDING_FEN, game
 

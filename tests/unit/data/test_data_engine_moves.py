@@ -9,9 +9,9 @@ import pytest
 
 from rookery.trace import Evaluation, Phase, Position
 from rookery.uci import Analysis, Line, Query
-from services.data.positions.supply import strayed
+from services.data.positions.numbered import strayed
 from services.data.tasks.engine_moves import Targets, engine_moves, probabilities
-from services.data.tasks.task import Example
+from services.data.tasks.example import Example
 
 FEN = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
 ANALYSIS = Analysis(

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError
-from services.data.pgn.files import identify
+from services.data.pgn.collection import Copied
 from services.data.pgn.games import Game
 from services.data.pgn.indexing import write_index
 from services.data.pgn.rawgame import Defect, decode
 from services.data.pgn.reader import read_raw_games
 from services.data.positions.dataset import write_positions
 from services.data.positions.recipe import PositionRecipe
-from services.data.positions.shelf import Copied
+from services.data.store.files import identify
 from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, outline, raw_games, read
 
 THREE = (game(RUY) + game(MATE) + game(RUY, White="X")).encode()

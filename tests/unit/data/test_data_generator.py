@@ -1,8 +1,6 @@
 """Generated positions: reachable, never over, of their phase, and the same for the same seed."""
 
 from collections import Counter
-from itertools import islice
-from pathlib import Path
 
 import chess
 import pytest
@@ -10,9 +8,8 @@ import pytest
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Phase, Position
 from services.data.pgn.games import phase_of
-from services.data.positions.generator import ENDGAME_MEN, Generator
-from services.data.positions.openings import OPENINGS, play, read_openings
-from services.data.positions.sampler import Shares
+from services.data.positions.generator import ENDGAME_MEN, OPENINGS, Generator, play
+from services.data.positions.recipe import Shares
 
 ONLY = {
     Phase.OPENING: Shares(1, 0, 0),
@@ -23,12 +20,12 @@ ONLY = {
 
 @pytest.fixture(scope="module")
 def drawn() -> list[Position]:
-    return list(islice(Generator(seed=1).positions(), 100))
+    return list(map(Generator(seed=1).position, range(100)))
 
 
 def test_a_seed_and_a_number_are_a_position(drawn: list[Position]) -> None:
     assert Generator(seed=1).position(17) == drawn[17]
-    assert list(islice(Generator(seed=1).positions(start=17), 3)) == drawn[17:20]
+    assert list(map(Generator(seed=1).position, range(17, 20))) == drawn[17:20]
     assert Generator(seed=2).position(17) != drawn[17]
 
 
@@ -66,12 +63,12 @@ def test_phases_come_in_their_shares(drawn: list[Position]) -> None:
 @pytest.mark.parametrize("phase", Phase)
 def test_a_share_of_one_gives_nothing_else(phase: Phase) -> None:
     generator = Generator(shares=ONLY[phase])
-    assert {position.phase for position in islice(generator.positions(), 5)} == {phase}
+    assert {position.phase for position in map(generator.position, range(5))} == {phase}
 
 
 def test_last_moves_lead_to_the_position() -> None:
     generator = Generator(shares=ONLY[Phase.OPENING])
-    whole = [position for position in islice(generator.positions(), 40) if position.ply <= 10]
+    whole = [position for position in map(generator.position, range(40)) if position.ply <= 10]
     assert len(whole) > 5
     for position in whole:
         board = chess.Board()
@@ -89,16 +86,8 @@ def test_ids_are_unique_and_game_ids_are_hashes(drawn: list[Position]) -> None:
 def test_positions_with_one_legal_move_can_be_left_out() -> None:
     generator = Generator(seed=1, least_moves=5, shares=ONLY[Phase.ENDGAME])
     assert all(
-        chess.Board(position.fen).legal_moves.count() >= 5 for position in islice(generator.positions(), 8)
+        chess.Board(position.fen).legal_moves.count() >= 5 for position in map(generator.position, range(8))
     )
-
-
-def test_distinct_positions_end_when_there_are_no_more() -> None:
-    generator = Generator(openings=[""], shares=ONLY[Phase.OPENING])
-    questions = [position.fen for position in generator.distinct(patience=0)]
-    assert len(set(questions)) == len(questions)
-    again = generator.position(len(questions)).fen
-    assert again in questions
 
 
 def test_openings_without_a_middlegame_are_an_error() -> None:
@@ -115,22 +104,3 @@ def test_every_opening_can_be_played_and_is_another() -> None:
 def test_an_opening_that_cannot_be_played_is_quoted() -> None:
     with pytest.raises(InvalidInput, match="no opening 'e4 e5 Ke3'"):
         play("e4 e5 Ke3")
-
-
-def test_reads_a_table_of_openings(tmp_path: Path) -> None:
-    path = tmp_path / "openings.tsv"
-    path.write_text("eco\tname\tpgn\nB00\tKing's Pawn\t1. e4\nC20\tOpen Game\t1. e4 e5 2. Nf3\n")
-    assert read_openings(path) == ("e4", "e4 e5 Nf3")
-    path.write_text("eco\tname\nB00\tKing's Pawn\n")
-    with pytest.raises(InvalidInput, match="no column 'pgn'"):
-        read_openings(path)
-    path.write_text("eco\tname\tpgn\nB00\tKing's Pawn\t1. e5\n")
-    with pytest.raises(InvalidInput, match="no opening 'e5'"):
-        read_openings(path)
-
-
-@pytest.mark.shared_data
-def test_reads_the_openings_of_lichess(shared_data: Path) -> None:
-    openings = read_openings(shared_data / "openings_eco" / "e.tsv")
-    assert len(openings) == 357
-    assert Generator(openings=openings).position(0).ply > 0

@@ -12,13 +12,13 @@ from rookery.errors import InvalidInput, SetupError
 from services.data.__main__ import main
 from services.data.pgn import index as index_module
 from services.data.pgn import indexing, pieces
-from services.data.pgn.files import identify
+from services.data.pgn.collection import Archive
 from services.data.pgn.index import Index, find_index, place_of
 from services.data.pgn.indexing import write_index
 from services.data.pgn.reader import read_raw_games
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.positions.numbered import Order
+from services.data.positions.recipe import Shares
+from services.data.store.files import identify
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.test_data_pieces import GAMES, announced, compressed
 from tests.unit.data.test_data_scanner import TEXTS

@@ -9,12 +9,12 @@ import zstandard
 
 from rookery.errors import InvalidInput, SetupError
 from services.data.__main__ import main
-from services.data.store.inspection import Format, inspect
+from services.data.inspection import Format, inspect
+from services.data.positions.dataset import POSITIONS
+from services.data.store.folders import open_folder
 from services.data.store.jsonl import write_lines
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import write_records
-from services.data.traces.vault import Vault
+from services.data.store.parquet import write_records
+from services.data.traces.archive import Vault
 from tests.unit.rookery.records import GROUP, POSITION
 
 GAME = '[Event "x"]\n[Result "1-0"]\n\n1. e4 e5 1-0\n\n'

@@ -1,6 +1,6 @@
 import pytest
 
-from services.data.pgn.jobs import Workers
+from services.data.concurrency import Workers
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

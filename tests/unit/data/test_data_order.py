@@ -12,10 +12,10 @@ from rookery.errors import SetupError
 from rookery.metrics import GAMES_SKIPPED, POSITIONS_SAMPLED
 from rookery.prompt import mover_board
 from rookery.trace import Phase
+from services.data.pgn.collection import Archive
 from services.data.pgn.games import Game, in_split
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.positions.numbered import Order
+from services.data.positions.recipe import Shares
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game
 
 NUMBERS = st.integers(0, 1 << 63)

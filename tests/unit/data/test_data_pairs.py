@@ -12,13 +12,21 @@ import pytest
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
-from services.data.pairs.pairing import BARREN_PARTS, Tally
-from services.data.pairs.pipeline import spread
-from services.data.pairs.preference import Miss, Origin, Pair, Recipe, pair_of, question, without_repeats
-from services.data.positions.supply import PART, Supply
-from services.data.store.kinds import PAIRS
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
+from services.data.concurrency import as_completed
+from services.data.pairs.dataset import BARREN_PARTS, Tally
+from services.data.pairs.preference import (
+    PAIRS,
+    Miss,
+    Origin,
+    Pair,
+    Recipe,
+    pair_of,
+    question,
+    without_repeats,
+)
+from services.data.positions.numbered import PART, Supply
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
 
 START = Position("p:1:0", chess.STARTING_FEN, 0, Phase.OPENING, "game")
 RECIPE = Recipe(style="fen", min_gap=0.1, max_gap=0.5)
@@ -188,7 +196,7 @@ async def test_no_more_than_the_limit_is_in_the_works() -> None:
         working -= 1
         return number
 
-    made_here = [number async for number in spread(range(50), work, limit=7)]
+    made_here = [number async for number in as_completed(range(50), work, limit=7)]
     assert sorted(made_here) == list(range(50))
     assert most == 7
 
@@ -207,7 +215,7 @@ async def test_the_first_error_ends_the_rest() -> None:
         return number
 
     with pytest.raises(PeerFault):
-        async with aclosing(spread(range(100), work, limit=5)) as results:
+        async with aclosing(as_completed(range(100), work, limit=5)) as results:
             async for _ in results:
                 pass
     assert sorted(cancelled) == [0, 1, 2, 4]
@@ -244,7 +252,7 @@ async def test_of_several_errors_one_is_told_and_none_is_forgotten() -> None:
         raise PeerFault(f"{number} is away")
 
     with pytest.raises(PeerFault, match="is away"):
-        async with aclosing(spread(range(9), fail, limit=4)) as results:
+        async with aclosing(as_completed(range(9), fail, limit=4)) as results:
             async for _ in results:
                 pass
     gc.collect()

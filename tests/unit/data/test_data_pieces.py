@@ -11,8 +11,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.data.concurrency import Workers
 from services.data.pgn import pieces
-from services.data.pgn.jobs import Workers
 from services.data.pgn.pieces import Watch
 from services.data.pgn.rawgame import Defect, RawGame
 from services.data.pgn.reader import handle_file, read_raw_games

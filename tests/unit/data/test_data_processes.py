@@ -12,9 +12,9 @@ from tests.conftest import ROOT
 
 PARENT = """
 import os, time
-from services.data.processes import processes
+from services.data.concurrency import process_pool
 if __name__ == "__main__":
-    pool = processes(2)
+    pool = process_pool(2)
     list(pool.map(abs, range(4)))
     print(os.getpid(), flush=True)
     time.sleep(600)

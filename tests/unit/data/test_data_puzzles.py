@@ -59,17 +59,6 @@ def test_each_of_the_solver_s_moves_is_a_turn(tmp_path: Path) -> None:
         assert turn.position.fen.split()[1] == "b"
 
 
-def test_any_mate_solves_a_puzzle_and_nothing_else_beside_the_solution(table: Path) -> None:
-    fen = "6k1/2p2ppp/8/8/8/8/5PPP/RR4K1 b - - 0 30"
-    table.write_text(HEADER + row(fen=fen, moves="c7c6 b1b8"))
-    [turn] = next(read_puzzles(table)).turns()
-    assert turn.is_right("b1b8")
-    assert turn.is_right("a1a8")
-    assert not turn.is_right("a1a2")
-    assert not turn.is_right("a1h8")
-    assert not turn.is_right("nonsense")
-
-
 @pytest.mark.parametrize(
     ("wanted", "taken"),
     [
@@ -189,8 +178,6 @@ def test_every_published_puzzle_is_read_and_solved_by_its_solution(shared_data: 
     puzzles: list[Puzzle] = list(read_puzzles(path, report=report))
     assert (len(puzzles), report.skipped.total()) == (999, 0)
     for puzzle in puzzles[:100]:
-        for turn in puzzle.turns():
-            assert turn.is_right(turn.move)
         if "mate" in puzzle.themes:
             board = chess.Board(puzzle.fen)
             for move in puzzle.solution:

@@ -9,8 +9,8 @@ import pytest
 
 from rookery.errors import InvalidInput, NotFound
 from rookery.prompt import STYLES, render
-from services.data.positions.archive import Archive, uci_moves
-from services.data.positions.order import Order
+from services.data.pgn.collection import Archive, uci_moves
+from services.data.positions.numbered import Order
 from services.data.rendering import MAX_MOVES, render_fen
 from tests.unit.data.texts import RUY, game
 

@@ -12,11 +12,19 @@ from rookery.errors import EngineFault, Quarantined
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Evaluation, Phase, Position
 from rookery.uci import Analysis, Line, Query
+from services.data.concurrency import in_order
 from services.data.positions.generator import Generator
-from services.data.tasks.inorder import in_order
-from services.data.tasks.questions import MIX, Mix, asked
-from services.data.tasks.rookworld import lines, policy_line, policy_query, state_line
-from services.data.tasks.unlawful import illegal_move, illegal_moves
+from services.data.tasks.rookworld import (
+    MIX,
+    Mix,
+    asked,
+    illegal_move,
+    illegal_moves,
+    lines,
+    policy_line,
+    policy_query,
+    state_line,
+)
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
@@ -73,7 +81,7 @@ def drawn(mix: Mix, fens: list[str]) -> list[StateLine]:
     return [state_line(position(fen), random.Random(number), mix=mix) for number, fen in enumerate(fens)]
 
 
-FENS = [generated.fen for generated in islice(Generator(seed=5).positions(), 30)]
+FENS = [generated.fen for generated in map(Generator(seed=5).position, range(30))]
 
 
 def test_legal_lines_are_legal_and_carry_the_history() -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from rookery.errors import InvalidInput
 from rookery.trace import Phase
 from services.data.pgn.games import Game
-from services.data.positions.sampler import Shares, pick
+from services.data.positions.recipe import Shares
+from services.data.tasks.moves import pick
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game, sound
 
 OPENING = sound(game(RUY))

@@ -1,7 +1,6 @@
 """Examples: what a model is asked, what it should say, and that it is true."""
 
 import random
-from itertools import islice
 
 import chess
 import pytest
@@ -12,13 +11,12 @@ from rookery.formats import FORMATS
 from rookery.rookworld import PolicyLine
 from rookery.trace import Phase, Position
 from services.data.positions.generator import Generator
-from services.data.tasks.questions import Mix
-from services.data.tasks.rookworld import state_line
-from services.data.tasks.task import Example, legal_moves, next_fen, rookworld_example
+from services.data.tasks.example import Example, legal_moves, next_fen, rookworld_example
+from services.data.tasks.rookworld import Mix, state_line
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
 POSITION = Position("p", FEN, 0, Phase.ENDGAME, "g", ("e7e8", "d1e1"))
-POSITIONS = list(islice(Generator(seed=9).positions(), 12))
+POSITIONS = list(map(Generator(seed=9).position, range(12)))
 
 
 def test_legal_moves_are_all_of_them_sorted() -> None:

@@ -13,14 +13,13 @@ from rookery.errors import InvalidInput
 from services.data.__main__ import main
 from services.data.positions.distinct import Questions, key_of
 from services.data.positions.generator import Generator
-from services.data.positions.sampler import Shares
-from services.data.positions.supply import PART, Supply
-from services.data.store.kinds import EXAMPLES
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records
-from services.data.tasks.task import Example
-from services.data.tasks.taskset import Recipe, make, write_tasks
+from services.data.positions.numbered import PART, Supply
+from services.data.positions.recipe import Shares
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_records
+from services.data.tasks.dataset import Recipe, make, write_tasks
+from services.data.tasks.example import EXAMPLES, Example
 from tests.unit.data.texts import RUY, game
 
 OPENINGS = Supply(Generator(shares=Shares(1, 0, 0)).position)

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
 from rookery.trace import TraceGroup
-from services.data.store.kinds import ARCHIVED, GROUPS, KINDS
-from services.data.store.storage import open_folder
-from services.data.store.tables import describe, read_records
-from services.data.traces.vault import Vault, place_of
+from services.data.store.folders import open_folder
+from services.data.store.parquet import describe, read_records
+from services.data.traces.archive import ARCHIVED, GROUPS, Vault, place_of
 from tests.unit.rookery.records import GROUP, groups
 
 DAY = 1763721014000
@@ -95,7 +94,6 @@ def test_the_same_groups_make_the_same_file(vault: Vault) -> None:
 def test_a_file_says_what_it_holds(vault: Vault) -> None:
     described = describe(vault.folder, keep(vault, [0, 1]))
     assert (described.kind, described.version, described.notes) == ("groups", "1", {"run": "r1"})
-    assert KINDS[described.kind] is GROUPS
     assert described.schema.names[-1] == "entry"
 
 

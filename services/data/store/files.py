@@ -19,7 +19,7 @@ from typing import IO, Protocol
 import zstandard
 
 from rookery.errors import InvalidInput, SetupError
-from services.data.store.storage import open_file
+from services.data.store.folders import open_file
 
 STANDARD_INPUT = "-"
 

@@ -14,15 +14,13 @@ from typing import Self
 import numpy as np
 
 from rookery.trace import Position
-from services.data.pgn.facts import read_facts
-from services.data.pgn.files import Source
-from services.data.pgn.filters import CHESS960
-from services.data.pgn.games import PHASES, SkippedGame, in_split
+from services.data.pgn.games import PHASES, Played, SkippedGame, in_split
 from services.data.pgn.native import read_games
-from services.data.pgn.played import Played
 from services.data.pgn.rawgame import RawGame, tickets_of
+from services.data.pgn.tags import CHESS960, read_facts
 from services.data.positions.distinct import key_of
 from services.data.positions.recipe import PositionRecipe, chance
+from services.data.store.files import Source
 
 SKIPPED_NAMED = 20
 """The most skipped games that a manifest names; the others are only counted."""

@@ -1,18 +1,45 @@
-"""Stores long work in parts, each in a file of its own, so that interrupted work can be continued.
-
-        OUT/parts/terms.json          the terms of the work
-    OUT/parts/000012.parquet      the records of part 12, with its counts
-
-Work is continued only under the same terms. The parts are deleted once the whole is written.
-"""
+"""`manifest.json` of a data set: its sources, settings and versions, and the SHA-256 of its files."""
 
 import json
+import platform
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
+import chess
+
+import rookery
 from rookery.errors import SetupError
-from services.data.store.storage import Folder
-from services.data.store.tables import SUFFIX, Kind, describe, read_records, write_records
+from services.data.store.folders import Folder, Written
+from services.data.store.parquet import SUFFIX, Kind, describe, read_records, write_records
+
+MANIFEST = "manifest.json"
+
+
+def write_manifest(
+    folder: Folder,
+    kind: str,
+    written: Iterable[Written],
+    *,
+    terms: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Writes and returns the manifest. `terms` determine the data set; `facts` are its statistics."""
+    manifest = {
+        "kind": kind,
+        "outputs": [{"path": file.name, "size": file.size, "sha256": file.sha256} for file in written],
+        "terms": dict(terms),
+        **facts,
+        "versions": {
+            "rookery": rookery.__version__,
+            "python": platform.python_version(),
+            "chess": chess.__version__,
+            "pyarrow": version("pyarrow"),
+        },
+    }
+    folder.write_bytes(MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
+    return manifest
+
 
 R = TypeVar("R")
 

@@ -14,18 +14,15 @@ from typing import Any
 from rookery.errors import InvalidInput
 from rookery.trace import Position
 from services.data.positions.distinct import key_of
-from services.data.positions.supply import PART, Supply, fresh
+from services.data.positions.numbered import PART, Supply, fresh
+from services.data.store.datasets import Parts, write_manifest
+from services.data.store.folders import Folder
 from services.data.store.jsonl import writing_lines
-from services.data.store.kinds import EXAMPLES
-from services.data.store.manifest import write_manifest
-from services.data.store.parts import Parts
-from services.data.store.storage import Folder
-from services.data.store.tables import writing
+from services.data.store.parquet import writing
 from services.data.tasks.engine_moves import TARGETS, Targets, engine_moves
-from services.data.tasks.questions import MIX, Mix
-from services.data.tasks.rookworld import Engines, lines
-from services.data.tasks.task import (
+from services.data.tasks.example import (
     ENGINE_MOVES,
+    EXAMPLES,
     LEGAL_MOVES,
     NEXT_FEN,
     Example,
@@ -33,6 +30,7 @@ from services.data.tasks.task import (
     next_fen,
     rookworld_example,
 )
+from services.data.tasks.rookworld import MIX, Engines, Mix, lines
 
 PARQUET = "tasks.parquet"
 

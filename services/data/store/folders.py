@@ -2,7 +2,7 @@
 
 A file is written under a temporary name and then renamed (disk), or uploaded in parts that a last request
 joins (S3). A reader never sees an incomplete file, and a writer that dies leaves no file of that name. Reads
-and writes are streamed. Formats are handled elsewhere, such as Parquet in `services.data.store.tables`.
+and writes are streamed. Formats are handled elsewhere, such as Parquet in `services.data.store.parquet`.
 """
 
 import hashlib

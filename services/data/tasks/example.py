@@ -19,6 +19,7 @@ from rookery import rookworld, rookworld_env
 from rookery.prompt import ask
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Message, Position, Prompt
+from services.data.store.parquet import Kind
 
 POLICY, STATE, LEGAL_MOVES, NEXT_FEN, PUZZLE = "P", "A", "legal-moves", "next-fen", "puzzle"
 ENGINE_MOVES = "engine-moves"
@@ -62,6 +63,9 @@ class Example:
         """Prompt and answer: one line for `P` and `A`; else each message on lines of its own."""
         end = "" if self.task in (POLICY, STATE) else "\n"
         return "".join(f"{turn['content']}{end}" for turn in self.messages)
+
+
+EXAMPLES = Kind("examples", Example)
 
 
 def policy_example(position: Position, line: PolicyLine, *, layout: str = "published") -> Example:

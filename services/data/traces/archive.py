@@ -6,19 +6,42 @@ A file is named by the first and last stream entry in it, so writing the same en
 same file. Knows nothing of Redis: entries come as ids and groups.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from heapq import merge
+from typing import Self
 
 from rookery.errors import InvalidInput
-from rookery.trace import TraceGroup
-from services.data.store.kinds import ARCHIVED, GROUPS, ArchivedGroup
-from services.data.store.storage import Folder, Written
-from services.data.store.tables import SUFFIX, read_column, read_records, write_records
+from rookery.streams import Entry
+from rookery.trace import TRACE_VERSION, TraceGroup
+from services.data.store.folders import Folder, Written
+from services.data.store.parquet import SUFFIX, Kind, read_column, read_records, write_records
 
 Place = tuple[int, int]
 """A stream id as numbers: milliseconds since 1970, and the sequence number within the millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedGroup(TraceGroup):
+    """A group as stored in the archive. `entry` is its id in the stream, unique within the run."""
+
+    entry: str = ""
+
+    @classmethod
+    def of(cls, group: TraceGroup, *, entry: str) -> Self:
+        return cls(**{field.name: getattr(group, field.name) for field in fields(group)}, entry=entry)
+
+    @property
+    def group(self) -> TraceGroup:
+        """The group as it was published."""
+        return TraceGroup(**{field.name: getattr(self, field.name) for field in fields(TraceGroup)})
+
+
+GROUPS = Kind("groups", TraceGroup, version=TRACE_VERSION, rows=32)
+ARCHIVED = Kind("groups", ArchivedGroup, version=TRACE_VERSION, rows=32)
+"""The same kind with one more column. A reader of groups can read these files, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +135,45 @@ def day_of(entry: str) -> str:
     '2025-11-21'
     """
     return datetime.fromtimestamp(place_of(entry)[0] / 1000, UTC).date().isoformat()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A file ends at this many groups, or bytes, or seconds since its first group arrived."""
+
+    groups: int = 256
+    size: int = 64 << 20
+    age_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Batch:
+    """Entries held for the next file, all of one day."""
+
+    limits: Limits
+    entries: list[Entry] = field(default_factory=list)
+    size: int = 0
+    since: float = 0.0
+
+    @property
+    def full(self) -> bool:
+        return len(self.entries) >= self.limits.groups or self.size >= self.limits.size
+
+    @property
+    def due(self) -> bool:
+        """Whether the batch must be written: it is full, or its first entry has waited long enough."""
+        age_s = time.monotonic() - self.since
+        return bool(self.entries) and (self.full or age_s >= self.limits.age_s)
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether the entry fits in the same file: there is room, and it is of the same day."""
+        return not self.full and (not self.entries or day_of(self.entries[0].id) == day_of(entry.id))
+
+    def add(self, entry: Entry) -> None:
+        if not self.entries:
+            self.since = time.monotonic()
+        self.entries.append(entry)
+        self.size += len(entry.data)
 
 
 def _volume(name: str) -> Volume:

@@ -7,11 +7,12 @@ recipe therefore gives the same pairs. If only repeated positions are left, the 
 """
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from contextlib import ExitStack, aclosing
+from dataclasses import asdict, dataclass, field
 from itertools import chain, count, islice
 from typing import Any
 
@@ -19,8 +20,9 @@ from rookery.clients import InferenceClient, RewardClient
 from rookery.errors import PeerFault
 from rookery.prompt import render
 from rookery.trace import Completion, Position, Sampling
-from services.data.pairs.pipeline import spread
+from services.data.concurrency import as_completed
 from services.data.pairs.preference import (
+    PAIRS,
     Miss,
     Pair,
     Question,
@@ -30,8 +32,11 @@ from services.data.pairs.preference import (
     without_repeats,
 )
 from services.data.positions.distinct import key_of
-from services.data.positions.supply import PART, Supply
-from services.data.store.parts import Parts
+from services.data.positions.numbered import PART, Supply
+from services.data.store.datasets import Parts, write_manifest
+from services.data.store.folders import Folder
+from services.data.store.jsonl import writing_lines
+from services.data.store.parquet import writing
 
 BARREN_PARTS = 32
 """The work ends after this many parts in a row without a new pair."""
@@ -167,7 +172,7 @@ class Pairing:
         return total
 
     async def _asked(self, *, limit: int) -> AsyncGenerator[tuple[Question, Any]]:
-        async with aclosing(spread(self._numbers(), self._question, limit=limit)) as questions:
+        async with aclosing(as_completed(self._numbers(), self._question, limit=limit)) as questions:
             async for number, asked in questions:
                 if asked is None:
                     self._take(number, Miss.IN_EXAM)
@@ -209,3 +214,52 @@ class Pairing:
         counts = {"positions": self._judged.pop(part), "pairs": len(made), **self._misses.pop(part)}
         self._parts.write(part, made, counts=counts)
         self.tally.add(part, made)
+
+
+PARQUET = "pairs.parquet"
+
+
+def write_pairs(
+    pairing: Pairing, folder: Folder, *, terms: Mapping[str, Any], jsonl: str | None = None
+) -> dict[str, Any]:
+    """Writes the pairs and returns the manifest. `jsonl` names the second file, if one is wanted."""
+    summary = _Summary()
+    with ExitStack() as files:
+        table = files.enter_context(writing(folder, PARQUET, PAIRS))
+        lines = files.enter_context(writing_lines(folder, jsonl)) if jsonl else None
+        for pair in pairing.pairs():
+            summary.add(pair)
+            table.add(pair)
+            if lines:
+                lines.add(asdict(pair))
+    written = [table.written, *([lines.written] if lines else [])]
+    return write_manifest(folder, PAIRS.name, written, terms=terms, facts=summary.facts(pairing.counts()))
+
+
+class _Summary:
+    """Statistics of the pairs."""
+
+    def __init__(self) -> None:
+        self.by: dict[str, Counter[str]] = {
+            "origin": Counter(),
+            "phase": Counter(),
+            "reward_version": Counter(),
+        }
+        self.gaps: list[float] = []
+
+    def add(self, pair: Any) -> None:
+        for name, counter in self.by.items():
+            counter[str(getattr(pair, name))] += 1
+        self.gaps.append(pair.gap)
+
+    def facts(self, counts: Counter[str]) -> dict[str, Any]:
+        """The statistics for the manifest. `counts` are those of the parts."""
+        pairs = len(self.gaps)
+        positions, made = counts.pop("positions", 0), counts.pop("pairs", 0)
+        return {
+            "pairs": pairs,
+            "positions": positions,
+            "left_out": {**dict(sorted(counts.items())), "repeated_or_more_than_wanted": made - pairs},
+            "mean_gap": round(math.fsum(self.gaps) / pairs, 6) if pairs else None,
+            **{f"by_{name}": dict(sorted(counter.items())) for name, counter in self.by.items()},
+        }

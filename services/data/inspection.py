@@ -18,13 +18,13 @@ from typing import Any
 import pyarrow as pa
 
 from rookery.errors import InvalidInput, SetupError
-from services.data.pgn.files import BLOCK_BYTES, chunks_of, plain
 from services.data.pgn.reader import read_raw_games
+from services.data.store.datasets import MANIFEST
+from services.data.store.files import BLOCK_BYTES, chunks_of, plain
+from services.data.store.folders import Folder, open_file, open_folder
 from services.data.store.jsonl import lines_of, read_lines
-from services.data.store.manifest import MANIFEST
-from services.data.store.storage import Folder, open_file, open_folder
-from services.data.store.tables import describe, first_rows
-from services.data.traces.vault import Vault
+from services.data.store.parquet import describe, first_rows
+from services.data.traces.archive import Vault
 
 # A tag or a first move, after any blank lines, comments, escaped lines and bracketed words that are no tag.
 _PGN = re.compile(rb'(?:\s|\xef\xbb\xbf|\{[^}]*\}|[;%][^\n]*+|\[[^\]"\n]*\])*+(?:\[[A-Za-z]\w*\s+"|1\s*\.)')

@@ -1,8 +1,9 @@
-"""Connects a command to a reward service: a running one, or one started for the duration of the command.
+"""The judges of moves that commands use: Stockfish processes, or a reward service.
 
-The service is always a separate process, called over gRPC; none of its code is imported.
+The reward service is always a separate process, called over gRPC; none of its code is imported.
 """
 
+import argparse
 import asyncio
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rookery.clients import RewardClient
+from rookery.engines import EnginePool, find_engine
 from rookery.errors import SetupError
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
@@ -22,7 +24,21 @@ _POLL_S = 0.05
 
 
 @asynccontextmanager
-async def judge(target: str | None, *, nodes: int = 1000) -> AsyncIterator[RewardClient]:
+async def engine_pool(
+    options: argparse.Namespace, *, queue: int, deadline_s: float
+) -> AsyncIterator[EnginePool]:
+    """Starts the engines that the flags --engine and --engines ask for, and stops them at the end."""
+    path = find_engine(options.engine, setting="--engine")
+    pool = EnginePool(path, engines=options.engines, hash_mb=16, queue=queue, deadline_s=deadline_s)
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+@asynccontextmanager
+async def reward_service(target: str | None, *, nodes: int = 1000) -> AsyncIterator[RewardClient]:
     """Yields a client of the reward service at `target`, or of one started (and later stopped) here.
 
     Raises:

@@ -1,7 +1,7 @@
 """Writes and reads Parquet files of records, a row group at a time.
 
 The metadata of a file name the kind of record and the version of its schema. A reader of another kind or
-version refuses the file. `services.data.store.storage` accesses the files.
+version refuses the file. `services.data.store.folders` accesses the files.
 """
 
 import json
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import rookery
 from rookery.errors import InvalidInput
 from services.data.store.columns import from_row, schema_of, to_row
-from services.data.store.storage import Draft, Folder, Written
+from services.data.store.folders import Draft, Folder, Written
 
 R = TypeVar("R")
 
