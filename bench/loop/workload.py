@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rookery.prompt import render
-from services.data.pgn.collection import Archive
-from services.data.positions.numbered import Order
+from services.data.pgn.collection import GameCollection
+from services.data.positions.numbered import PositionOrder
 from services.data.positions.recipe import Shares
 
 STYLE = "mover-squares"
@@ -53,9 +53,9 @@ def endless_model(model: Path, out: Path) -> Path:
 
 def write_prompts(work: Workload, path: Path) -> None:
     """The chat prompts of the positions that our feed would send, in its order, as JSONL."""
-    archive = Archive([work.source])
+    archive = GameCollection([work.source])
     try:
-        order = Order(archive, shares=Shares(), split="train")
+        order = PositionOrder(archive, shares=Shares(), split="train")
         with path.open("w") as file:
             for number in range(work.batch_groups * work.steps):
                 prompt = render(order.position(number, seed=work.seed), style=STYLE)

@@ -94,13 +94,13 @@ def positions(source: Path, count: int) -> list[str]:
 
 
 def _find(source: Path, count: int) -> list[str]:
-    from services.data.pgn.collection import Archive
-    from services.data.positions.numbered import Order
+    from services.data.pgn.collection import GameCollection
+    from services.data.positions.numbered import PositionOrder
     from services.data.positions.recipe import Shares
 
-    archive = Archive([source])
+    archive = GameCollection([source])
     try:
-        order = Order(archive, shares=Shares(), split="all")
+        order = PositionOrder(archive, shares=Shares(), split="all")
         return [position.fen for position in islice(order.distinct(seed=0), count)]
     finally:
         archive.close()

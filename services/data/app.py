@@ -11,7 +11,7 @@ from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Phase
 from services.data.pgn.collection import uci_moves
 from services.data.pgn.games import Split
-from services.data.positions.numbered import Order
+from services.data.positions.numbered import PositionOrder
 from services.data.rendering import MAX_MOVES, render_fen
 
 MAX_COUNT = 10_000
@@ -122,7 +122,7 @@ class GameBody(BaseModel):
     """As it stands in its file, but for blank lines."""
 
 
-def create_app(order: Order, *, seed: int) -> FastAPI:
+def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
     """Returns the app that serves `order`. `seed` is used for requests that name none."""
     app = FastAPI(
         title="Rookery data",

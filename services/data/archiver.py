@@ -27,7 +27,7 @@ from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
 from services.data.settings import ArchiverSettings
 from services.data.store.folders import open_folder
-from services.data.traces.archive import Batch, Limits, Vault, place_of
+from services.data.traces.archive import FileBatch, FileLimits, TraceArchive, stream_id
 
 logger = logging.getLogger("services.data.archiver")
 
@@ -52,11 +52,11 @@ class Archiver:
     def __init__(
         self,
         streams: RunStreams,
-        vault: Vault,
+        vault: TraceArchive,
         *,
         consumer: str = GROUP,
         keep: int = 1024,
-        limits: Limits | None = None,
+        limits: FileLimits | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
         self._streams = streams
@@ -64,8 +64,8 @@ class Archiver:
         self._consumer = consumer
         self._keep = keep
         self._idle_s = idle_s
-        self._limits = limits or Limits()
-        self._batch = Batch(self._limits)
+        self._limits = limits or FileLimits()
+        self._batch = FileBatch(self._limits)
         self._entries: dict[str, str] = {}  # by group id
         self._tended = 0.0
         self._epoch = 0
@@ -179,14 +179,14 @@ class Archiver:
 
     def _write_once(self) -> None:
         self._check_epoch()
-        entries = sorted(self._batch.entries, key=lambda entry: place_of(entry.id))
+        entries = sorted(self._batch.entries, key=lambda entry: stream_id(entry.id))
         ids = [entry.id for entry in entries]
         written = self._vault.write(self._streams.run, _decoded(entries), first=ids[0], last=ids[-1])
         metrics.ARCHIVE_FILES.inc()
         metrics.ARCHIVE_BYTES.inc(written.size)
         self._through(ids, "archived", label="archived")
         logger.info("archived %d groups in %s", len(ids), self._vault.folder.place(written.name))
-        self._batch = Batch(self._limits)
+        self._batch = FileBatch(self._limits)
 
     def _through(self, ids: Sequence[str], result: str, *, label: str) -> None:
         self._streams.archived(ids, group=GROUP, result=result)
@@ -245,10 +245,10 @@ async def _serve(settings: ArchiverSettings) -> None:
     streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
     archiver = Archiver(
         streams,
-        Vault(open_folder(settings.out)),
+        TraceArchive(open_folder(settings.out)),
         consumer=settings.consumer,
         keep=settings.keep,
-        limits=Limits(settings.file_groups, settings.file_mb << 20, settings.file_age_s),
+        limits=FileLimits(settings.file_groups, settings.file_mb << 20, settings.file_age_s),
     )
 
     async def archive(stopping: asyncio.Event) -> None:

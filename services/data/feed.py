@@ -18,10 +18,10 @@ from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import RunStreams
 from rookery.trace import Position
-from services.data.pgn.collection import Archive
-from services.data.positions.numbered import Order
+from services.data.pgn.collection import GameCollection
+from services.data.positions.numbered import PositionOrder
 from services.data.settings import FeedSettings
-from services.data.tasks.rookworld import Mix, asked
+from services.data.tasks.rookworld import RookworldMix, assign_task
 
 logger = logging.getLogger("services.data.feed")
 
@@ -35,7 +35,13 @@ class Feed:
     """Adds positions whenever the stream holds fewer than `depth` entries."""
 
     def __init__(
-        self, streams: RunStreams, order: Order, *, seed: int, depth: int, mix: Mix | None = None
+        self,
+        streams: RunStreams,
+        order: PositionOrder,
+        *,
+        seed: int,
+        depth: int,
+        mix: RookworldMix | None = None,
     ) -> None:
         self._streams = streams
         self._order = order
@@ -71,7 +77,7 @@ class Feed:
 
     def _position(self, number: int) -> Position:
         position = self._order.position(number, seed=self._seed)
-        return asked(position, seed=self._seed, mix=self._mix) if self._mix else position
+        return assign_task(position, seed=self._seed, mix=self._mix) if self._mix else position
 
 
 async def _pause(stopping: asyncio.Event) -> None:
@@ -105,8 +111,8 @@ async def _serve(settings: FeedSettings) -> None:
         await stopping.wait()
         given_up.set()
 
-    with closing(Archive(settings.paths)) as archive:
-        order = Order(archive, shares=settings.shares, split=settings.split)
+    with closing(GameCollection(settings.paths)) as archive:
+        order = PositionOrder(archive, shares=settings.shares, split=settings.split)
         feed = Feed(streams, order, seed=settings.seed, depth=settings.depth, mix=settings.mix)
         await serve(
             background_service(

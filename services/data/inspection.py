@@ -20,11 +20,11 @@ import pyarrow as pa
 from rookery.errors import InvalidInput, SetupError
 from services.data.pgn.reader import read_raw_games
 from services.data.store.datasets import MANIFEST
-from services.data.store.files import BLOCK_BYTES, chunks_of, plain
+from services.data.store.files import BLOCK_BYTES, plain_text, read_chunks
 from services.data.store.folders import Folder, open_file, open_folder
-from services.data.store.jsonl import lines_of, read_lines
+from services.data.store.jsonl import read_jsonl, text_lines
 from services.data.store.parquet import describe, first_rows
-from services.data.traces.archive import Vault
+from services.data.traces.archive import TraceArchive
 
 # A tag or a first move, after any blank lines, comments, escaped lines and bracketed words that are no tag.
 _PGN = re.compile(rb'(?:\s|\xef\xbb\xbf|\{[^}]*\}|[;%][^\n]*+|\[[^\]"\n]*\])*+(?:\[[A-Za-z]\w*\s+"|1\s*\.)')
@@ -45,7 +45,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ManifestCheck:
     """The result of comparing a file with its manifest."""
 
     name: str
@@ -62,7 +62,7 @@ class Inspection:
     facts: dict[str, Any] = field(default_factory=dict)
     schema: dict[str, str] = field(default_factory=dict)
     first: list[Any] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
+    checks: list[ManifestCheck] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
@@ -88,12 +88,12 @@ def inspect(place: str, *, items: int = 3, count: bool = False) -> Inspection:
     return _file(parent, name, items=items, count=count)
 
 
-def checks_of(folder: Folder, *, only: str | None = None) -> list[Check]:
+def check_manifest(folder: Folder, *, only: str | None = None) -> list[ManifestCheck]:
     """Compares the files in a folder's manifest, or only the file `only`, with their SHA-256."""
     try:
         manifest = _manifest(folder)
     except InvalidInput as error:
-        return [Check(MANIFEST, False, str(error))]
+        return [ManifestCheck(MANIFEST, False, str(error))]
     outputs = manifest.get("outputs") if isinstance(manifest, dict) else None
     named = [one for one in outputs or [] if isinstance(one, dict) and {"path", "sha256"} <= one.keys()]
     return [_check(folder, output) for output in named if only in (None, output["path"])]
@@ -108,32 +108,32 @@ def _manifest(folder: Folder) -> Any:
     return _loads(text, folder.place(MANIFEST))
 
 
-def _check(folder: Folder, output: dict[str, Any]) -> Check:
+def _check(folder: Folder, output: dict[str, Any]) -> ManifestCheck:
     try:
         found = folder.sha256(output["path"])
     except SetupError as error:
-        return Check(output["path"], False, str(error))
+        return ManifestCheck(output["path"], False, str(error))
     if found == output["sha256"]:
-        return Check(output["path"], True, f"SHA-256 {found}")
-    return Check(output["path"], False, f"SHA-256 is {found}, the manifest says {output['sha256']}")
+        return ManifestCheck(output["path"], True, f"SHA-256 {found}")
+    return ManifestCheck(output["path"], False, f"SHA-256 is {found}, the manifest says {output['sha256']}")
 
 
 def _folder(folder: Folder, names: list[str]) -> Inspection:
     if any(name.startswith("run=") for name in names):
-        return _archive(Vault(folder))
+        return _archive(TraceArchive(folder))
     files = [name for name in names if name != MANIFEST]
     facts: dict[str, Any] = {"files": len(files), "first files": files[:5]}
-    checks = checks_of(folder)
+    checks = check_manifest(folder)
     if MANIFEST in names and all(check.name != MANIFEST for check in checks):
         facts["manifest"] = _manifest(folder)
     return Inspection(folder.url, Format.FOLDER, facts, checks=checks)
 
 
-def _archive(vault: Vault) -> Inspection:
+def _archive(vault: TraceArchive) -> Inspection:
     facts: dict[str, Any] = {}
     schema: dict[str, str] = {}
     for run in vault.runs():
-        volumes = vault.volumes(run=run)
+        volumes = vault.files(run=run)
         described = [describe(vault.folder, volume.name) for volume in volumes]
         days = sorted({volume.name.split("date=")[1][:10] for volume in volumes})
         facts[f"run {run}"] = (
@@ -168,7 +168,7 @@ def _file(folder: Folder, name: str, *, items: int, count: bool) -> Inspection:
     packed = next((how for magic, how in _COMPRESSED.items() if head.startswith(magic)), None)
     if packed:
         facts["compressed"] = packed
-    checks = checks_of(folder) if name == MANIFEST else checks_of(folder, only=name)
+    checks = check_manifest(folder) if name == MANIFEST else check_manifest(folder, only=name)
     if form is Format.PARQUET:
         return _parquet(folder, name, facts, checks, items=items)
     first, more = _first(folder, name, form, items=items, count=count)
@@ -176,7 +176,7 @@ def _file(folder: Folder, name: str, *, items: int, count: bool) -> Inspection:
 
 
 def _parquet(
-    folder: Folder, name: str, facts: dict[str, Any], checks: list[Check], *, items: int
+    folder: Folder, name: str, facts: dict[str, Any], checks: list[ManifestCheck], *, items: int
 ) -> Inspection:
     described = describe(folder, name)
     facts |= {"rows": described.rows, "row groups": described.row_groups, "written by": described.writer}
@@ -213,7 +213,7 @@ def _first(
 ) -> tuple[list[Any], dict[str, Any]]:
     """The first items of a text file, and how many there are, if known."""
     if form is Format.JSONL:
-        values = read_lines(folder, name)
+        values = read_jsonl(folder, name)
         first = list(islice(values, items))
         return first, {"lines": len(first) + sum(1 for _ in values)} if count else {}
     if form is Format.JSON:
@@ -221,7 +221,7 @@ def _first(
         return (whole[:items], {"items": len(whole)}) if isinstance(whole, list) else ([whole], {})
     if form is Format.PGN:
         return [raw.text for raw in islice(read_raw_games(folder.place(name)), items)], {}
-    return [line.decode(errors="replace") for line in islice(lines_of(folder, name), items)], {}
+    return [line.decode(errors="replace") for line in islice(text_lines(folder, name), items)], {}
 
 
 def _parses(text: bytes) -> bool:
@@ -246,4 +246,4 @@ def _start_of(folder: Folder, name: str) -> bytes:
 
 def _blocks(folder: Folder, name: str) -> Generator[bytes]:
     with folder.read(name) as file:
-        yield from plain(chunks_of(file, BLOCK_BYTES))
+        yield from plain_text(read_chunks(file, BLOCK_BYTES))

@@ -14,7 +14,7 @@ from rookery.trace import Position
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.pgn.collection import uci_moves
 from services.data.pgn.games import Split
-from services.data.positions.numbered import Order
+from services.data.positions.numbered import PositionOrder
 from services.data.rendering import render_fen
 
 SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
@@ -34,7 +34,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class DataServicer(data_pb2_grpc.DataServiceServicer):
     """Implements the methods for one order and its games. Endless streams end when `stopping` is set."""
 
-    def __init__(self, order: Order, *, seed: int, stopping: asyncio.Event) -> None:
+    def __init__(self, order: PositionOrder, *, seed: int, stopping: asyncio.Event) -> None:
         self._order = order
         self._seed = seed
         self._stopping = stopping

@@ -19,7 +19,7 @@ from rookery.settings import Port, RunSettings, Settings
 from services.data.pgn.games import Split
 from services.data.pgn.sources import SAMPLE, find_sources
 from services.data.positions.recipe import Shares
-from services.data.tasks.rookworld import Mix
+from services.data.tasks.rookworld import RookworldMix
 
 
 class PositionSettings(Settings):
@@ -97,11 +97,11 @@ class FeedSettings(PositionSettings, RunSettings):
     """Port of the probes and metrics; 0 picks a free one."""
 
     @property
-    def mix(self) -> Mix | None:
+    def mix(self) -> RookworldMix | None:
         """The shares of RookWorld's lines, or None if the task is `move`."""
         if self.task == "move":
             return None
-        return Mix(self.state_share, self.illegal_share, self.ending_share)
+        return RookworldMix(self.state_share, self.illegal_share, self.ending_share)
 
     @classmethod
     def settings_customise_sources(

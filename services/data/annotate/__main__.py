@@ -169,13 +169,13 @@ def _positions(options: argparse.Namespace, *, count: int | None = None) -> Iter
         for number, fen in enumerate(row.strip() for row in rows[:count] if row.strip()):
             yield Position(id=f"fen:{number}", fen=fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
         return
-    from services.data.pgn.collection import Archive
+    from services.data.pgn.collection import GameCollection
     from services.data.pgn.sources import find_sources
-    from services.data.positions.numbered import Order
+    from services.data.positions.numbered import PositionOrder
     from services.data.positions.recipe import Shares
 
-    with contextlib.closing(Archive(find_sources(options.source))) as archive:
-        order = Order(archive, shares=Shares(), split="train")
+    with contextlib.closing(GameCollection(find_sources(options.source))) as archive:
+        order = PositionOrder(archive, shares=Shares(), split="train")
         yield from islice(order.distinct(seed=options.seed), count)
 
 

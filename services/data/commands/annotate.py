@@ -15,7 +15,14 @@ from services.data.annotate.annotator import AHEAD
 from services.data.annotate.compose import ANY, LENGTHS
 from services.data.annotate.voice import VOICES
 from services.data.commands.engines import engine_pool
-from services.data.commands.flags import add_positions, add_style, natural, parser, positive, supply
+from services.data.commands.flags import (
+    add_positions,
+    add_style,
+    natural,
+    numbered_positions,
+    parser,
+    positive,
+)
 from services.data.concurrency import process_pool
 from services.data.progress import Progress
 from services.data.store.datasets import Parts
@@ -45,7 +52,7 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
     effort = Effort.of(options.nodes, lines=options.lines)
     folder = open_folder(options.out)
     pool = process_pool(options.jobs) if options.jobs else nullcontext()  # without jobs this process writes
-    with supply(options) as (positions, origin), pool as writers, Progress() as progress:
+    with numbered_positions(options) as (positions, origin), pool as writers, Progress() as progress:
         async with engine_pool(options, queue=64 * options.engines, deadline_s=_DEADLINE_S) as engines:
             terms = {"positions": origin, "count": options.count, "style": options.style}
             terms |= {"manner": asdict(manner), "effort": asdict(effort), "engine": engines.engine_id}

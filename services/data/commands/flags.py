@@ -14,13 +14,13 @@ from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
 from rookery.prompt import STYLES
 from rookery.trace import Position
-from services.data.pgn.collection import Archive
+from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Split
 from services.data.pgn.sources import SAMPLE, find_sources
 from services.data.positions.dataset import POSITIONS
-from services.data.positions.distinct import Questions, read_exams
-from services.data.positions.generator import Generator
-from services.data.positions.numbered import Order, Supply, strayed
+from services.data.positions.distinct import PositionKeys, read_evaluation_files
+from services.data.positions.generator import PositionGenerator
+from services.data.positions.numbered import NumberedPositions, PositionOrder, after_random_moves
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import MANIFEST
 from services.data.store.folders import open_file
@@ -155,47 +155,54 @@ def add_positions(parsed: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 
 @contextmanager
-def supply(options: argparse.Namespace) -> Iterator[tuple[Supply, dict[str, Any]]]:
+def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPositions, dict[str, Any]]]:
     """Yields the positions, and a description of their origin for the manifest.
 
     Raises:
         SetupError: a file cannot be read.
         InvalidInput: a file has the wrong content, or contains an impossible position.
     """
-    asked, read = read_exams(options.exam)
-    with _supply(options, asked) as (positions, origin):
+    excluded, read = read_evaluation_files(options.exam)
+    with _supply(options, excluded) as (positions, origin):
         origin |= {"exams": [exam.summary for exam in read]} if read else {}
         if part := options.random_moves:
             origin |= {"random_moves": part}
             drawn = positions.position
             positions = replace(
                 positions,
-                position=lambda number: strayed(drawn(number), share=part, seed=options.seed),
-                portable=False,
+                position=lambda number: after_random_moves(drawn(number), share=part, seed=options.seed),
+                picklable=False,
             )
         yield positions, origin
 
 
 @contextmanager
-def _supply(options: argparse.Namespace, asked: Questions) -> Iterator[tuple[Supply, dict[str, Any]]]:
+def _supply(
+    options: argparse.Namespace, excluded: PositionKeys
+) -> Iterator[tuple[NumberedPositions, dict[str, Any]]]:
     if options.positions:
         folder, name = open_file(options.positions)
         positions = list(_with_a_move(read_records(folder, name, POSITIONS), options.positions))
         yield (
-            Supply(positions.__getitem__, len(positions), exams=asked),
+            NumberedPositions(positions.__getitem__, len(positions), excluded=excluded),
             {"sha256": folder.sha256(name)},
         )
     elif options.source:
-        with closing(Archive(find_sources(options.source))) as archive:
-            order = Order(archive, shares=Shares(), split=split_of(options))
+        with closing(GameCollection(find_sources(options.source))) as archive:
+            order = PositionOrder(archive, shares=Shares(), split=split_of(options))
             sources = [{"size": source.size, "sha256": source.sha256} for source in archive.sources]
             yield (
-                Supply(lambda number: order.position(number, seed=options.seed), exams=asked),
+                NumberedPositions(
+                    lambda number: order.position(number, seed=options.seed), excluded=excluded
+                ),
                 {"sources": sources, "split": options.split},
             )
     else:
-        generator = Generator(options.seed, least_moves=2)
-        yield Supply(generator.position, portable=True, exams=asked), {"generated": options.seed}
+        generator = PositionGenerator(options.seed, least_moves=2)
+        yield (
+            NumberedPositions(generator.position, picklable=True, excluded=excluded),
+            {"generated": options.seed},
+        )
 
 
 def _with_a_move(positions: Iterator[Position], place: str) -> Iterator[Position]:

@@ -6,7 +6,7 @@ import sys
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
 from services.data.commands.flags import parser, positive
-from services.data.pgn.index import place_of
+from services.data.pgn.index import index_location
 from services.data.pgn.sources import find_sources
 from services.data.store.files import STANDARD_INPUT
 
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
         about = write_index(location, jobs=options.jobs)
         broken = about.games - sum(about.train) - sum(about.heldout)
         sys.stderr.write(
-            f"{mask_setting(place_of(location))}: {about.games} games, {broken} of them broken\n"
+            f"{mask_setting(index_location(location))}: {about.games} games, {broken} of them broken\n"
         )
     return 0
 

@@ -15,10 +15,10 @@ EXAMPLES = """  rookery data moves --count 5000 --out runs/moves
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
-    from services.data.tasks.moves import Recipe, write_moves
+    from services.data.tasks.moves import MovesRecipe, write_moves
 
     options = _parser().parse_args(argv)
-    recipe = Recipe(
+    recipe = MovesRecipe(
         count=options.count,
         seed=options.seed,
         style=options.style,

@@ -16,14 +16,14 @@ from services.data.commands.flags import (
     add_reward,
     add_style,
     file_name,
+    numbered_positions,
     parser,
     positive,
     share,
-    supply,
 )
 from services.data.concurrency import process_pool
-from services.data.pairs.dataset import Pairing, Policy, write_pairs
-from services.data.pairs.preference import PAIRS, Recipe
+from services.data.pairs.dataset import PairMaker, Policy, write_pairs
+from services.data.pairs.preference import PAIRS, PairRecipe
 from services.data.progress import Progress
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
@@ -48,11 +48,11 @@ def main(argv: list[str]) -> int:
 
 
 async def _run(options: argparse.Namespace) -> dict[str, Any]:
-    recipe = Recipe(options.seed, options.style, options.candidates, options.min_gap, options.max_gap)
+    recipe = PairRecipe(options.seed, options.style, options.candidates, options.min_gap, options.max_gap)
     folder = open_folder(options.out)
     pool = process_pool(options.jobs) if options.jobs > 1 else nullcontext()  # one job: this process
     with (
-        supply(options) as (positions, origin),
+        numbered_positions(options) as (positions, origin),
         pool as executor,
         Progress() as progress,
     ):
@@ -60,7 +60,7 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
         parts = Parts(folder, PAIRS, terms=terms)
         async with _policy(options) as policy:
             wanted = options.count
-            pairing = Pairing(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
+            pairing = PairMaker(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
             progress.begin("pairs", unit="pairs", total=wanted)
             progress.advance(pairing.tally.pairs)
             async with reward_service(options.reward, nodes=options.nodes) as client:

@@ -23,8 +23,8 @@ from services.data.commands.engines import reward_service
 from services.data.commands.flags import add_reward, parser, positive
 from services.data.progress import Progress
 from services.data.store.folders import open_file, open_folder
-from services.data.store.parquet import describe, writing
-from services.data.traces.archive import Vault
+from services.data.store.parquet import describe, record_writer
+from services.data.traces.archive import TraceArchive
 from services.data.traces.rescore import RESCORED, Comparison, Rescored, rescore
 
 _NODES = re.compile(r"/nodes-(\d+)/")
@@ -73,8 +73,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _run(options: argparse.Namespace) -> Comparison:
-    vault = Vault(open_folder(options.archive))
-    total = sum(describe(vault.folder, volume.name).rows for volume in vault.volumes(run=options.run))
+    vault = TraceArchive(open_folder(options.archive))
+    total = sum(describe(vault.folder, volume.name).rows for volume in vault.files(run=options.run))
     if not total:
         raise SetupError(
             f"no groups in {options.archive!r}" + (f" of run {options.run!r}" * bool(options.run))
@@ -103,7 +103,7 @@ def _writer(place: str | None) -> Iterator[Callable[[Iterable[Rescored]], None]]
         yield lambda rows: None
         return
     folder, name = open_file(place)
-    with writing(folder, name, RESCORED) as table:
+    with record_writer(folder, name, RESCORED) as table:
 
         def add(rows: Iterable[Rescored]) -> None:
             for row in rows:

@@ -111,11 +111,11 @@ def _report(manifest: dict[str, Any], *, wanted: int) -> None:
 
 
 def _print_positions(options: argparse.Namespace) -> None:
-    from services.data.pgn.collection import Archive
-    from services.data.positions.numbered import Order
+    from services.data.pgn.collection import GameCollection
+    from services.data.positions.numbered import PositionOrder
 
-    with closing(Archive(find_sources(options.source))) as archive:
-        order = Order(archive, shares=Shares(*options.shares), split=split_of(options))
+    with closing(GameCollection(find_sources(options.source))) as archive:
+        order = PositionOrder(archive, shares=Shares(*options.shares), split=split_of(options))
         if options.distinct:
             drawn: Iterable[Position] = order.distinct(seed=options.seed)
         else:

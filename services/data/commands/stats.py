@@ -18,12 +18,12 @@ from services.data.inspection import Format, format_of
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
 from services.data.positions.dataset import POSITIONS
-from services.data.positions.statistics import Census, GameCounter, count_positions
+from services.data.positions.statistics import GameCounter, Statistics, count_positions
 from services.data.progress import Progress
 from services.data.store.columns import from_row
 from services.data.store.files import STANDARD_INPUT
 from services.data.store.folders import open_file
-from services.data.store.jsonl import read_lines
+from services.data.store.jsonl import read_jsonl
 from services.data.store.parquet import read_records
 
 EXAMPLES = """  rookery data stats samples/lichess.pgn.zst --replay 1
@@ -38,7 +38,7 @@ _SHOWN = 20
 def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
     options = _parser().parse_args(argv)
-    census = Census()
+    census = Statistics()
     with Progress() as progress, Workers(options.jobs) as workers:
         for place in find_sources(options.places):
             census.merge(_count(place, options, workers, progress))
@@ -68,14 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     return parsed
 
 
-def _count(place: str, options: argparse.Namespace, workers: Workers, progress: Progress) -> Census:
+def _count(place: str, options: argparse.Namespace, workers: Workers, progress: Progress) -> Statistics:
     folder, name = open_file(place)
     form = Format.PGN if place == STANDARD_INPUT else format_of(folder, name)
     if form is Format.PARQUET:
         return _positions(read_records(folder, name, POSITIONS), name, progress)
     if form is Format.JSONL:
-        return _positions((_position(row, place) for row in read_lines(folder, name)), name, progress)
-    census = Census()
+        return _positions((_position(row, place) for row in read_jsonl(folder, name)), name, progress)
+    census = Statistics()
     progress.begin(f"count {name}", unit="games")
     for found in handle_file(place, GameCounter(place, options.replay), workers):
         progress.advance(found.games)
@@ -83,7 +83,7 @@ def _count(place: str, options: argparse.Namespace, workers: Workers, progress: 
     return census
 
 
-def _positions(positions: Iterator[Position], name: str, progress: Progress) -> Census:
+def _positions(positions: Iterator[Position], name: str, progress: Progress) -> Statistics:
     progress.begin(f"count {name}", unit="positions")
     return count_positions(_watched(positions, progress))
 

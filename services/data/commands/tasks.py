@@ -21,22 +21,22 @@ from services.data.commands.flags import (
     add_style,
     file_name,
     natural,
+    numbered_positions,
     parser,
     positive,
     share,
-    supply,
 )
-from services.data.positions.distinct import read_exams
+from services.data.positions.distinct import read_evaluation_files
 from services.data.progress import Progress
 from services.data.store.datasets import Parts
 from services.data.store.files import identify
 from services.data.store.folders import open_folder
-from services.data.tasks.dataset import ROOKWORLD, Recipe, make, write_tasks
-from services.data.tasks.engine_moves import Targets
+from services.data.tasks.dataset import ROOKWORLD, TaskRecipe, make_tasks, write_tasks
+from services.data.tasks.engine_moves import CandidateTargets
 from services.data.tasks.example import ENGINE_MOVES, EXAMPLES, LEGAL_MOVES, NEXT_FEN, PUZZLE
-from services.data.tasks.puzzle_selection import choose
-from services.data.tasks.puzzles import Report, Wanted, puzzle_examples, read_puzzles
-from services.data.tasks.rookworld import Mix
+from services.data.tasks.puzzle_selection import select_puzzles
+from services.data.tasks.puzzles import PuzzleCounts, PuzzleFilter, puzzle_examples, read_puzzles
+from services.data.tasks.rookworld import RookworldMix
 
 EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
   rookery data tasks legal-moves --count 1000 --format ascii --out runs/legal --jsonl legal.jsonl
@@ -63,17 +63,17 @@ def main(argv: list[str]) -> int:
 
 
 async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
-    mix = Mix(options.state_share, options.illegal_share, options.ending_share)
-    targets = Targets(
+    mix = RookworldMix(options.state_share, options.illegal_share, options.ending_share)
+    targets = CandidateTargets(
         options.lines, options.candidates, options.temperature, options.best_share, options.uniform_share
     )
-    recipe = Recipe(
+    recipe = TaskRecipe(
         options.task, options.seed, options.format, options.nodes, options.layout, mix, options.style, targets
     )
     folder = open_folder(options.out)
     judged = options.task in (ROOKWORLD, ENGINE_MOVES)
     pool = engine_pool(options, queue=4096, deadline_s=_DEADLINE_S) if judged else nullcontext()
-    with supply(options) as (positions, origin), Progress() as progress:
+    with numbered_positions(options) as (positions, origin), Progress() as progress:
         async with pool as engines:
             terms = {"positions": origin, "count": options.count, "recipe": asdict(recipe)}
             if engines:
@@ -82,7 +82,7 @@ async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
             progress.begin(options.task, unit="examples", total=options.count)
             for part in parts.done:
                 progress.advance(parts.counts(part)["examples"])
-            await make(
+            await make_tasks(
                 positions, recipe, parts, wanted=options.count, engines=engines, advance=progress.advance
             )
         examples = chain.from_iterable(parts.read(part) for part in sorted(parts.done))
@@ -94,7 +94,7 @@ async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
 def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
     if not options.puzzles:
         raise SetupError("the task puzzle needs --puzzles FILE")
-    wanted = Wanted(
+    wanted = PuzzleFilter(
         min_rating=options.min_rating,
         max_rating=options.max_rating,
         max_deviation=options.max_deviation,
@@ -103,10 +103,12 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
         themes=frozenset(options.themes),
         without=frozenset(options.without),
     )
-    report = Report()
-    asked, exams = read_exams(options.exam)
-    puzzles = read_puzzles(options.puzzles, wanted=wanted, exams=asked if exams else None, report=report)
-    chosen = choose(
+    counts = PuzzleCounts()
+    excluded, exams = read_evaluation_files(options.exam)
+    puzzles = read_puzzles(
+        options.puzzles, wanted=wanted, excluded=excluded if exams else None, counts=counts
+    )
+    chosen = select_puzzles(
         puzzles,
         count=options.count,
         seed=options.seed,
@@ -115,18 +117,18 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
     by_theme = Counter(theme for puzzle in chosen for theme in puzzle.themes)
     source = identify(options.puzzles)
     terms = {
-        "puzzles": {"size": source.size, "sha256": source.sha256, "rows": report.rows, "chosen": len(chosen)},
+        "puzzles": {"size": source.size, "sha256": source.sha256, "rows": counts.rows, "chosen": len(chosen)},
         "wanted": {name: sorted(v) if isinstance(v, frozenset) else v for name, v in asdict(wanted).items()},
         "count": options.count,
         "seed": options.seed,
         "style": options.style,
         "balance_themes": options.balance_themes,
         "exams": [exam.summary for exam in exams],
-        "in_exams": report.in_exams,
-        "skipped": dict(sorted(report.skipped.items())),
+        "in_exams": counts.in_exams,
+        "skipped": dict(sorted(counts.skipped.items())),
         "by_theme": dict(by_theme.most_common()),
     }
-    sys.stderr.writelines(f"  skipped {line}\n" for line in report.first)
+    sys.stderr.writelines(f"  skipped {line}\n" for line in counts.first)
     return write_tasks(
         puzzle_examples(chosen, style=options.style),
         open_folder(options.out),

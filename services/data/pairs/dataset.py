@@ -1,7 +1,7 @@
 """Makes preference pairs until there are enough. Positions, policy and engine work at the same time.
 
-Positions are numbered and grouped in parts of `PART`. A part is written when all of its positions have been
-judged, so an interrupted run loses only unfinished parts. The data set consists of the first parts, by
+Positions are numbered and grouped in parts of `PART_SIZE`. A part is written when all of its positions have
+been judged, so an interrupted run loses only unfinished parts. The data set consists of the first parts, by
 number, that together have enough pairs; the order in which they were finished does not matter. The same
 recipe therefore gives the same pairs. If only repeated positions are left, the work ends with fewer pairs.
 """
@@ -23,20 +23,20 @@ from rookery.trace import Completion, Position, Sampling
 from services.data.concurrency import as_completed
 from services.data.pairs.preference import (
     PAIRS,
-    Miss,
+    NoPair,
     Pair,
-    Question,
-    Recipe,
+    PairRecipe,
+    PairRequest,
     pair_of,
-    question,
+    pair_request,
     without_repeats,
 )
-from services.data.positions.distinct import key_of
-from services.data.positions.numbered import PART, Supply
+from services.data.positions.distinct import position_key
+from services.data.positions.numbered import PART_SIZE, NumberedPositions
 from services.data.store.datasets import Parts, write_manifest
 from services.data.store.folders import Folder
-from services.data.store.jsonl import writing_lines
-from services.data.store.parquet import writing
+from services.data.store.jsonl import jsonl_writer
+from services.data.store.parquet import record_writer
 
 BARREN_PARTS = 32
 """The work ends after this many parts in a row without a new pair."""
@@ -57,7 +57,7 @@ class Policy:
     completions: int
     sampling: Sampling
 
-    async def answers(self, number: int, position: Position, recipe: Recipe) -> tuple[Completion, ...]:
+    async def answers(self, number: int, position: Position, recipe: PairRecipe) -> tuple[Completion, ...]:
         """The policy's completions for a position.
 
         Raises:
@@ -79,7 +79,7 @@ class Policy:
 
 
 @dataclass
-class Tally:
+class PairTally:
     """Counts the finished parts up to the first unfinished one, and the distinct positions that have pairs.
 
     Parts after `BARREN_PARTS` parts in a row without a new pair are not counted.
@@ -96,7 +96,7 @@ class Tally:
         return self.barren >= BARREN_PARTS
 
     def add(self, part: int, pairs: Sequence[Pair]) -> None:
-        self._ahead[part] = [key_of(pair.fen) for pair in pairs]
+        self._ahead[part] = [position_key(pair.fen) for pair in pairs]
         while self.parts in self._ahead and not self.exhausted:
             before = len(self.seen)
             self.seen.update(self._ahead.pop(self.parts))
@@ -106,13 +106,13 @@ class Tally:
             self.barren = 0 if new else self.barren + 1
 
 
-class Pairing:
+class PairMaker:
     """Makes one data set. Parts that an earlier run finished are reused."""
 
     def __init__(
         self,
-        supply: Supply,
-        recipe: Recipe,
+        supply: NumberedPositions,
+        recipe: PairRecipe,
         parts: Parts[Pair],
         *,
         wanted: int,
@@ -124,11 +124,11 @@ class Pairing:
         self._parts = parts
         self._wanted = wanted
         self._policy = policy
-        self._executor = executor if supply.portable else None  # None: the event loop's threads
+        self._executor = executor if supply.picklable else None  # None: the event loop's threads
         self._made: dict[int, list[tuple[int, Pair]]] = {}
         self._judged: Counter[int] = Counter()
         self._misses: dict[int, Counter[str]] = {}
-        self.tally = Tally()
+        self.tally = PairTally()
         for part in sorted(parts.done):
             self.tally.add(part, list(parts.read(part)))
 
@@ -171,11 +171,11 @@ class Pairing:
             total.update(self._parts.counts(part))
         return total
 
-    async def _asked(self, *, limit: int) -> AsyncGenerator[tuple[Question, Any]]:
+    async def _asked(self, *, limit: int) -> AsyncGenerator[tuple[PairRequest, Any]]:
         async with aclosing(as_completed(self._numbers(), self._question, limit=limit)) as questions:
             async for number, asked in questions:
                 if asked is None:
-                    self._take(number, Miss.IN_EXAM)
+                    self._take(number, NoPair.IN_EXAM)
                 else:
                     yield asked, asked.items()
 
@@ -187,19 +187,21 @@ class Pairing:
             if part not in self._parts.done:
                 yield from numbers
 
-    async def _question(self, number: int) -> tuple[int, Question | None]:
+    async def _question(self, number: int) -> tuple[int, PairRequest | None]:
         """The number and its question, or None if the position is in an exam."""
         loop = asyncio.get_running_loop()
         position = await loop.run_in_executor(self._executor, self._supply.position, number)
-        if key_of(position.fen) in self._supply.exams:
+        if position_key(position.fen) in self._supply.excluded:
             return number, None
         if self._policy is None:
-            return number, await asyncio.to_thread(question, number, position, self._recipe)
+            return number, await asyncio.to_thread(pair_request, number, position, self._recipe)
         answers = await self._policy.answers(number, position, self._recipe)
-        return number, question(number, position, self._recipe, answers=answers, policy=self._policy.model)
+        return number, pair_request(
+            number, position, self._recipe, answers=answers, policy=self._policy.model
+        )
 
-    def _take(self, number: int, pair: Pair | Miss) -> None:
-        part = number // PART
+    def _take(self, number: int, pair: Pair | NoPair) -> None:
+        part = number // PART_SIZE
         made, misses = self._made.setdefault(part, []), self._misses.setdefault(part, Counter())
         if isinstance(pair, Pair):
             made.append((number, pair))
@@ -220,13 +222,13 @@ PARQUET = "pairs.parquet"
 
 
 def write_pairs(
-    pairing: Pairing, folder: Folder, *, terms: Mapping[str, Any], jsonl: str | None = None
+    pairing: PairMaker, folder: Folder, *, terms: Mapping[str, Any], jsonl: str | None = None
 ) -> dict[str, Any]:
     """Writes the pairs and returns the manifest. `jsonl` names the second file, if one is wanted."""
     summary = _Summary()
     with ExitStack() as files:
-        table = files.enter_context(writing(folder, PARQUET, PAIRS))
-        lines = files.enter_context(writing_lines(folder, jsonl)) if jsonl else None
+        table = files.enter_context(record_writer(folder, PARQUET, PAIRS))
+        lines = files.enter_context(jsonl_writer(folder, jsonl)) if jsonl else None
         for pair in pairing.pairs():
             summary.add(pair)
             table.add(pair)

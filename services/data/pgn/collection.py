@@ -39,7 +39,7 @@ GAMES_KEPT = 1 << 16
 _GAME_ID = re.compile(r"[0-9a-f]{16}")
 
 
-class Shelf(Protocol):
+class GameFile(Protocol):
     """The games of one file, numbered from 0. Thread-safe."""
 
     @property
@@ -51,7 +51,7 @@ class Shelf(Protocol):
 
     def __len__(self) -> int: ...
 
-    def members(self, split: Split) -> Sequence[int]:
+    def game_numbers(self, split: Split) -> Sequence[int]:
         """The numbers of the games of a split."""
 
     def raw(self, number: int) -> RawGame:
@@ -63,7 +63,7 @@ class Shelf(Protocol):
     def close(self) -> None: ...
 
 
-class Indexed:
+class IndexedFile:
     """A file with an index. Only the requested games are read."""
 
     def __init__(self, index: Index) -> None:
@@ -74,8 +74,8 @@ class Indexed:
     def __len__(self) -> int:
         return len(self._index)
 
-    def members(self, split: Split) -> Sequence[int]:
-        return self._index.members(split)
+    def game_numbers(self, split: Split) -> Sequence[int]:
+        return self._index.game_numbers(split)
 
     def raw(self, number: int) -> RawGame:
         return self._index.raw(number)
@@ -87,7 +87,7 @@ class Indexed:
         self._index.close()
 
 
-class Copied:
+class SpooledFile:
     """A file that is read once and kept as text in a temporary file. Takes 32 bytes of memory per game."""
 
     def __init__(self, location: str) -> None:
@@ -99,7 +99,7 @@ class Copied:
         self._members = {"train": array("L"), "heldout": array("L")}
         fingerprint = Fingerprint(location)
         for raw in read_raw_games(location, fingerprint.update):
-            self._add(raw.judged())
+            self._add(raw.checked())
         self.source = fingerprint.source
         self._spool.flush()
         self._by_id = array("L", sorted(range(len(self)), key=self._ids.__getitem__))
@@ -107,7 +107,7 @@ class Copied:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def members(self, split: Split) -> Sequence[int]:
+    def game_numbers(self, split: Split) -> Sequence[int]:
         return range(len(self)) if split == "all" else self._members[split]
 
     def raw(self, number: int) -> RawGame:
@@ -138,7 +138,7 @@ class Copied:
         self._ends.append(self._spool.tell())
 
 
-class Archive:
+class GameCollection:
     """The games of files, numbered from 0. Thread-safe.
 
     Raises:
@@ -151,7 +151,7 @@ class Archive:
         self.skipped: dict[int, SkippedGame] = {}
         self._first_of = [0, *accumulate(map(len, self._shelves))]
         self._members = {
-            split: _Joined([shelf.members(split) for shelf in self._shelves], self._first_of)
+            split: _Joined([shelf.game_numbers(split) for shelf in self._shelves], self._first_of)
             for split in ("train", "heldout")
         }
         self._parse = lru_cache(GAMES_KEPT)(self._load)
@@ -169,7 +169,7 @@ class Archive:
     def __len__(self) -> int:
         return self._first_of[-1]
 
-    def members(self, split: Split) -> Sequence[int]:
+    def game_numbers(self, split: Split) -> Sequence[int]:
         """The numbers of the games of a split. The split `all` includes broken games."""
         return range(len(self)) if split == "all" else self._members[split]
 
@@ -223,7 +223,7 @@ class Archive:
         shelf, within = self._place(number)
         return parse(shelf.raw(within), shelf.source)
 
-    def _place(self, number: int) -> tuple[Shelf, int]:
+    def _place(self, number: int) -> tuple[GameFile, int]:
         index = bisect_right(self._first_of, number) - 1
         return self._shelves[index], number - self._first_of[index]
 
@@ -258,9 +258,9 @@ class _Joined(Sequence[int]):
         return self._first_of[part] + self._parts[part][place - before]
 
 
-def _shelf(location: str) -> Shelf:
+def _shelf(location: str) -> GameFile:
     index = find_index(location)
-    return Indexed(index) if index else Copied(location)
+    return IndexedFile(index) if index else SpooledFile(location)
 
 
 def uci_moves(game: Game) -> list[str]:

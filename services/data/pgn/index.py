@@ -34,15 +34,15 @@ VERSION = 1
 ROWS = 1 << 16
 """Rows per row group. One row group is read to find a game."""
 
-ABOUT = b"rookery.index"
-"""The metadata key of an `About`, stored as JSON."""
+HEADER_KEY = b"rookery.index"
+"""The metadata key of an `IndexHeader`, stored as JSON."""
 
 _COLUMNS_KEPT = 16
 _EDGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class IndexHeader:
     """Describes the indexed file. `entries` are offsets to start at: as stored, and in the plain text."""
 
     source: Source
@@ -69,7 +69,7 @@ class About:
         return cls(source=Source(**about.pop("source")), entries=entries, **about)
 
 
-def edges_of(location: str) -> str:
+def edges_hash(location: str) -> str:
     """A hash of the size, the beginning and the end of a file, to detect that a file has changed."""
     with open_bytes(location) as file:
         size = file.seek(0, 2)
@@ -80,7 +80,7 @@ def edges_of(location: str) -> str:
     return digest.hexdigest()
 
 
-def place_of(location: str) -> str:
+def index_location(location: str) -> str:
     """The location of a file's index."""
     return location + SUFFIX
 
@@ -97,9 +97,9 @@ def find_index(location: str) -> "Index | None":
         index = Index(location)
     except SetupError:
         return None
-    if index.about.edges != edges_of(location):
+    if index.about.edges != edges_hash(location):
         index.close()
-        raise SetupError(f"{place_of(location)!r} is of another file: make it again, or remove it")
+        raise SetupError(f"{index_location(location)!r} is of another file: make it again, or remove it")
     return index
 
 
@@ -115,13 +115,13 @@ class Index:
         self._location = location
         self._lock = Lock()
         self._opened = ExitStack()
-        folder, name = open_file(place_of(location))
+        folder, name = open_file(index_location(location))
         self._file = pq.ParquetFile(self._opened.enter_context(folder.read(name)))
-        about = (self._file.metadata.metadata or {}).get(ABOUT)
+        about = (self._file.metadata.metadata or {}).get(HEADER_KEY)
         if about is None:
             self.close()
-            raise InvalidInput(f"{place_of(location)!r} is no index of games")
-        self.about = About.from_json(about)
+            raise InvalidInput(f"{index_location(location)!r} is no index of games")
+        self.about = IndexHeader.from_json(about)
         self._members = {
             "train": [0, *accumulate(self.about.train)],
             "heldout": [0, *accumulate(self.about.heldout)],
@@ -134,7 +134,7 @@ class Index:
     def close(self) -> None:
         self._opened.close()
 
-    def members(self, split: Split) -> Sequence[int]:
+    def game_numbers(self, split: Split) -> Sequence[int]:
         """The numbers of a split's games, counted from 0. The split `all` includes broken games."""
         return range(len(self)) if split == "all" else _Members(self._members[split], self, split)
 

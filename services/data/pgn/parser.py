@@ -28,7 +28,7 @@ _ENDLESS_NAG = re.compile(r"^(\[.*)|\$\d{4,}", re.MULTILINE)
 
 def parse(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | SkippedGame:
     """Parses a game, or returns why it is skipped. Chess960 games are skipped unless `chess960` is true."""
-    raw = raw.judged()
+    raw = raw.checked()
     if raw.defect:
         return skip(raw, source, raw.defect, raw.detail)
     raw = raw._replace(data=without_en_passant(raw.data))

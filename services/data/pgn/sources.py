@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rookery.errors import SetupError
+from rookery.masking import mask_setting
 from services.data.pgn.games import SkippedGame, Split
 from services.data.store.files import STANDARD_INPUT, Source
 from services.data.store.folders import open_folder
@@ -75,3 +76,13 @@ def nothing_to_sample(
         f"nothing to sample in {paths} (split {split!r}): {len(skipped)} games skipped: {reasons}"
         + f"; games left out: {passed}" * bool(passed)
     )
+
+
+def file_name(location: str) -> str:
+    """The name of a file, for a manifest: without secrets, and without the folder, which is this machine's."""
+    return str(mask_setting(location)).rpartition("/")[2]
+
+
+def skipped_line(game: SkippedGame) -> str:
+    """A skipped game in one line for a manifest, with the name of its file."""
+    return f"{file_name(game.path)} {str(game).removeprefix(game.path).strip()}"[:300]

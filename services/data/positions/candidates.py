@@ -18,8 +18,8 @@ from services.data.pgn.games import PHASES, Played, SkippedGame, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame, tickets_of
 from services.data.pgn.tags import CHESS960, read_facts
-from services.data.positions.distinct import key_of
-from services.data.positions.recipe import PositionRecipe, chance
+from services.data.positions.distinct import position_key
+from services.data.positions.recipe import PositionRecipe, splitmix64
 from services.data.store.files import Source
 
 SKIPPED_NAMED = 20
@@ -39,7 +39,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Sifted:
+class CandidateFindings:
     """The findings about some games."""
 
     games: int = 0
@@ -70,14 +70,14 @@ class Sifted:
         self.candidates += later.candidates
 
 
-class Part:
+class GameSubset:
     """Chooses a share of all games by their tickets.
 
     Multiply-shift hashing (Dietzfelbinger and others, 1997) chooses different games for each seed.
     """
 
     def __init__(self, part: float, seed: int) -> None:
-        self._factor = np.uint64(chance(seed, 0) | 1)
+        self._factor = np.uint64(splitmix64(seed, 0) | 1)
         self._below = np.uint64(round(part * _WORD))
 
     def __call__(self, beginnings: Sequence[bytes]) -> list[int]:
@@ -86,18 +86,18 @@ class Part:
         return places
 
 
-class Sieve:
+class CandidateFinder:
     """Finds the candidates of a recipe in games of the file at `location`."""
 
     def __init__(self, recipe: PositionRecipe, location: str) -> None:
         self._recipe = recipe
         self._source = Source(location, 0, "")
         self._chess960 = CHESS960 in recipe.filters.variants
-        self.keep = Part(recipe.games, recipe.seed) if recipe.games < 1 else None
+        self.keep = GameSubset(recipe.games, recipe.seed) if recipe.games < 1 else None
 
-    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Sifted]:
+    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, CandidateFindings]:
         """Yields the games that pass the filters. Counts the others by filter."""
-        rest = Sifted()
+        rest = CandidateFindings()
         for raw in games:
             reason = None if raw.defect else self._recipe.filters.rejects(read_facts(raw))
             if reason:
@@ -106,9 +106,9 @@ class Sieve:
                 yield raw
         return rest
 
-    def handle(self, raws: Sequence[RawGame]) -> Sifted:
+    def handle(self, raws: Sequence[RawGame]) -> CandidateFindings:
         """The candidates of some games."""
-        found = Sifted()
+        found = CandidateFindings()
         for game in read_games(self._of_split(raws, found), self._source, chess960=self._chess960):
             if isinstance(game, SkippedGame):
                 found.skipped[game.defect.value] += 1
@@ -121,7 +121,7 @@ class Sieve:
         found.named = found.named[:SKIPPED_NAMED]
         return found
 
-    def _of_split(self, raws: Sequence[RawGame], found: Sifted) -> Sequence[RawGame]:
+    def _of_split(self, raws: Sequence[RawGame], found: CandidateFindings) -> Sequence[RawGame]:
         """For the split `heldout`, drops most games here, before their moves are read, to save time."""
         if self._recipe.split != "heldout":
             return raws
@@ -131,14 +131,14 @@ class Sieve:
 
     def _candidates(self, played: Played) -> Iterator[Candidate]:
         game, recipe = played.game, self._recipe
-        luck = chance(recipe.seed, int(game.id, 16))
+        luck = splitmix64(recipe.seed, int(game.id, 16))
         for phase in range(len(PHASES)):
-            drawn = _shuffled(self._plies(game.phases, phase), chance(luck, phase))
+            drawn = _shuffled(self._plies(game.phases, phase), splitmix64(luck, phase))
             if recipe.choices_min > 1:
                 drawn = (ply for ply in drawn if played.choices(ply) >= recipe.choices_min)
             for ply in islice(drawn, recipe.per_game):
                 fen = played.fen(ply)
-                yield Candidate(key_of(fen), game.number, game.position_with(fen, ply))
+                yield Candidate(position_key(fen), game.number, game.position_with(fen, ply))
 
     def _plies(self, phases: bytes, phase: int) -> Sequence[int]:
         """The plies of a phase, between `ply_min` and `ply_max`."""
@@ -157,6 +157,6 @@ def _shuffled(plies: Sequence[int], luck: int) -> Iterator[int]:
     rest = list(plies)
     while rest:
         rest.pop(luck * len(rest) // _WORD)
-        luck = chance(luck, len(rest))
+        luck = splitmix64(luck, len(rest))
         if rest:
             yield rest[luck * len(rest) // _WORD]

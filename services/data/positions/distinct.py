@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.pgn.pieces import plan
+from services.data.pgn.pieces import pieces_of
 from services.data.pgn.rawgame import decode
 from services.data.store.files import identify
 
@@ -31,10 +31,10 @@ _FEN = re.compile(
 )
 
 
-def question(fen: str) -> str:
+def canonical_fen(fen: str) -> str:
     """The first four fields, seen from the side to move, of a FEN as python-chess writes it.
 
-    >>> question("4k3/4p3/8/8/8/8/8/4K3 b - - 0 1")
+    >>> canonical_fen("4k3/4p3/8/8/8/8/8/4K3 b - - 0 1")
     '4k3/8/8/8/8/8/4P3/4K3 w - -'
     """
     placement, turn, castling, en_passant = fen.split(" ")[:4]
@@ -44,9 +44,9 @@ def question(fen: str) -> str:
     return f"{placement} w {''.join(sorted(castling.swapcase()))} {en_passant.translate(_SIDES)}"
 
 
-def key_of(fen: str) -> int:
+def position_key(fen: str) -> int:
     """The 64-bit key of a position's question."""
-    return int.from_bytes(hashlib.blake2b(question(fen).encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(canonical_fen(fen).encode(), digest_size=8).digest(), "little")
 
 
 def distinct(positions: Iterable[Position], *, patience: int = 2000) -> Iterator[Position]:
@@ -57,7 +57,7 @@ def distinct(positions: Iterable[Position], *, patience: int = 2000) -> Iterator
     seen: set[str] = set()
     repeated = 0
     for position in positions:
-        asked = question(position.fen)
+        asked = canonical_fen(position.fen)
         if asked not in seen:
             seen.add(asked)
             repeated = 0
@@ -66,7 +66,7 @@ def distinct(positions: Iterable[Position], *, patience: int = 2000) -> Iterator
             return
 
 
-class Questions:
+class PositionKeys:
     """A set of keys, at eight bytes each. Two sets with the same keys compare equal."""
 
     def __init__(self, keys: Iterable[int] = ()) -> None:
@@ -83,7 +83,7 @@ class Questions:
 
 
 @dataclass(frozen=True, slots=True)
-class Exam:
+class EvaluationFile:
     """A file whose positions an evaluation asks."""
 
     path: str
@@ -95,7 +95,7 @@ class Exam:
         return {"path": self.path.rpartition("/")[2], "sha256": self.sha256, "positions": self.positions}
 
 
-def read_exams(locations: Sequence[str]) -> tuple[Questions, list[Exam]]:
+def read_evaluation_files(locations: Sequence[str]) -> tuple[PositionKeys, list[EvaluationFile]]:
     """Every position in some text files: FEN, EPD, JSON lines, PGN tags, puzzles with their moves.
 
     Raises:
@@ -105,12 +105,12 @@ def read_exams(locations: Sequence[str]) -> tuple[Questions, list[Exam]]:
     keys = array("Q")
     exams = []
     for location in locations:
-        found = array("Q", (key_of(fen) for line in _lines(location) for fen in _positions(line)))
+        found = array("Q", (position_key(fen) for line in _lines(location) for fen in _positions(line)))
         if not found:
             raise InvalidInput(f"{location!r} holds no position: neither FEN nor EPD was found in it")
-        exams.append(Exam(location, identify(location).sha256, len(found)))
+        exams.append(EvaluationFile(location, identify(location).sha256, len(found)))
         keys.extend(found)
-    return Questions(keys), exams
+    return PositionKeys(keys), exams
 
 
 def _positions(line: str) -> Iterator[str]:
@@ -126,7 +126,7 @@ def _positions(line: str) -> Iterator[str]:
 
 def _lines(location: str) -> Iterator[str]:
     tail = b""
-    for piece in plan(location):
+    for piece in pieces_of(location):
         for block in piece.blocks():
             *lines, tail = (tail + block).split(b"\n")
             yield from map(decode, lines)

@@ -109,7 +109,7 @@ OPENINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Generator:
+class PositionGenerator:
     """An endless, numbered supply of positions."""
 
     seed: int = 0
@@ -133,7 +133,7 @@ class Generator:
 
     def _walked(self, phase: Phase, rng: random.Random) -> chess.Board | None:
         """A board of that phase, or None if the walk ended in another phase or the game is over."""
-        board = play(self.openings[_below(len(self.openings), rng)])
+        board = opening_board(self.openings[_below(len(self.openings), rng)])
         if phase is Phase.OPENING:
             _walk(board, _below(5, rng), rng)
         else:
@@ -234,10 +234,10 @@ def _replayed(opening: str) -> chess.Board:
     return board
 
 
-def play(opening: str) -> chess.Board:
+def opening_board(opening: str) -> chess.Board:
     """The board after `opening`.
 
-    >>> play("e4 e5").fen()
+    >>> opening_board("e4 e5").fen()
     'rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2'
 
     Raises:

@@ -13,24 +13,24 @@ import chess
 
 from rookery.metrics import POSITIONS_SAMPLED
 from rookery.trace import Phase, Position
-from services.data.pgn.collection import Archive
+from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import LAST_MOVES, Game, Split, phase_of
 from services.data.pgn.sources import nothing_to_sample
-from services.data.positions.distinct import Questions, distinct, key_of
+from services.data.positions.distinct import PositionKeys, distinct, position_key
 from services.data.positions.recipe import Shares
 
 _GAMES_TRIED = 50
 """Games searched for a ply of the drawn phase. After that, a ply of any phase is taken."""
 
 
-class Order:
+class PositionOrder:
     """Numbered positions of an archive. Thread-safe.
 
     Raises:
         SetupError: the split has nothing to sample; the message names the files and the skipped games.
     """
 
-    def __init__(self, archive: Archive, *, shares: Shares, split: Split) -> None:
+    def __init__(self, archive: GameCollection, *, shares: Shares, split: Split) -> None:
         self.split = split
         self.archive = archive
         self._shares = shares
@@ -57,7 +57,7 @@ class Order:
         return self._of_phase(self._shares.draw(rng), rng, split) or self._of_any(rng, split)
 
     def _of_phase(self, phase: Phase, rng: random.Random, split: Split) -> Position | None:
-        members = self.archive.members(split)
+        members = self.archive.game_numbers(split)
         for _ in range(_GAMES_TRIED if members else 0):
             game = self.archive.game(members[int(rng.random() * len(members))])
             position = _ply_of(game, game.plies(phase), rng) if game else None
@@ -66,7 +66,7 @@ class Order:
         return None
 
     def _of_any(self, rng: random.Random, split: Split) -> Position:
-        members = self.archive.members(split)
+        members = self.archive.game_numbers(split)
         first = int(rng.random() * len(members))
         for step in range(len(members)):
             game = self.archive.game(members[(first + step) % len(members)])
@@ -81,32 +81,34 @@ def _ply_of(game: Game, plies: list[int], rng: random.Random) -> Position | None
     return game.position(plies[int(rng.random() * len(plies))]) if plies else None
 
 
-PART = 128
+PART_SIZE = 128
 """The number of positions in a part."""
 
-BARREN_POSITIONS = 2000
-"""`fresh` ends after more than this many repeated positions in a row."""
+MAX_REPEATED = 2000
+"""`new_positions` ends after more than this many repeated positions in a row."""
 
 
 @dataclass(frozen=True)
-class Supply:
+class NumberedPositions:
     """Numbered positions. `size` is None if they never end. Portable ones can be made in any process.
 
-    Positions whose key is in `exams` are reserved for evaluations.
+    Positions whose key is in `excluded` are reserved for evaluations.
     """
 
     position: Callable[[int], Position]
     size: int | None = None
-    portable: bool = False
-    exams: Questions = field(default_factory=Questions)
+    picklable: bool = False
+    excluded: PositionKeys = field(default_factory=PositionKeys)
 
     def part(self, number: int) -> range:
         """The position numbers of a part; empty beyond the end."""
-        first, last = number * PART, (number + 1) * PART
+        first, last = number * PART_SIZE, (number + 1) * PART_SIZE
         return range(first, last if self.size is None else min(last, self.size))
 
 
-def fresh(supply: Supply, *, done: Container[int], seen: set[int]) -> Iterator[tuple[int, Position]]:
+def new_positions(
+    supply: NumberedPositions, *, done: Container[int], seen: set[int]
+) -> Iterator[tuple[int, Position]]:
     """Yields the numbered positions of unfinished parts, without repeated questions or exam questions.
 
     `seen` contains the keys of earlier questions; new ones are added to it. Ends with the supply, or when
@@ -119,10 +121,10 @@ def fresh(supply: Supply, *, done: Container[int], seen: set[int]) -> Iterator[t
             return
         for number in numbers if part not in done else ():
             position = supply.position(number)
-            key = key_of(position.fen)
-            if key in seen or key in supply.exams:
+            key = position_key(position.fen)
+            if key in seen or key in supply.excluded:
                 old += 1
-                if old > BARREN_POSITIONS:
+                if old > MAX_REPEATED:
                     return
                 continue
             old = 0
@@ -130,7 +132,7 @@ def fresh(supply: Supply, *, done: Container[int], seen: set[int]) -> Iterator[t
             yield number, position
 
 
-def strayed(position: Position, *, share: float, seed: int) -> Position:
+def after_random_moves(position: Position, *, share: float, seed: int) -> Position:
     """The position after one to three random legal moves, in `share` of all cases.
 
     This shows a model hanging pieces and missed mates, which good games rarely have. The moves never end the

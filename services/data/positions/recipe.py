@@ -87,7 +87,7 @@ class PositionRecipe:
             raise InvalidInput(f"plies from {self.ply_min} to {self.ply_max}: there are none")
 
 
-def chance(seed: int, number: int) -> int:
+def splitmix64(seed: int, number: int) -> int:
     """A pseudo-random 64-bit number. For each seed, it is a permutation of the 64-bit numbers.
 
     The finalizer of SplitMix64 (Steele, Lea and Flood, 2014), after an odd step for the seed.

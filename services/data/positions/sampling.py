@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from rookery.trace import Phase, Position
 from services.data.concurrency import Workers
-from services.data.pgn.pieces import plan
+from services.data.pgn.pieces import pieces_of
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import nothing_to_sample
-from services.data.positions.candidates import Sieve, Sifted
-from services.data.positions.distinct import Questions
-from services.data.positions.recipe import PositionRecipe, chance
+from services.data.positions.candidates import CandidateFinder, CandidateFindings
+from services.data.positions.distinct import PositionKeys
+from services.data.positions.recipe import PositionRecipe, splitmix64
 from services.data.progress import Progress
 from services.data.store.files import Fingerprint, Source, identify
 
@@ -107,17 +107,17 @@ class Reservoir:
             self._limit = int(ranks[self._held - 1]) + 1
 
 
-class Drawing:
-    """Draws the positions of a recipe from some files, without those in `asked`."""
+class PositionSampler:
+    """Draws the positions of a recipe from some files, without those of `excluded`."""
 
-    def __init__(self, locations: Sequence[str], recipe: PositionRecipe, asked: Questions) -> None:
-        self.found = Sifted()
+    def __init__(self, locations: Sequence[str], recipe: PositionRecipe, excluded: PositionKeys) -> None:
+        self.found = CandidateFindings()
         self.sources: list[Source] = []
         self.counts: Counter[str] = Counter()
         """The numbers of candidates, of candidates in exams, and of positions taken in each phase."""
         self._locations = locations
         self._recipe = recipe
-        self._asked = asked
+        self._excluded = excluded
         self._wanted = recipe.shares.split(recipe.count)
         self._kept = {phase: Reservoir(n + _SPARE if n else 0) for phase, n in self._wanted.items()}
 
@@ -141,8 +141,8 @@ class Drawing:
                 progress.begin(f"read {location.rpartition('/')[2]}", unit="games")
                 fingerprint = Fingerprint(location)
                 # Other processes read a file of several pieces, so it is hashed separately meanwhile.
-                hashing = aside.submit(identify, location) if len(plan(location)) > 1 else None
-                sieve = Sieve(self._recipe, location)
+                hashing = aside.submit(identify, location) if len(pieces_of(location)) > 1 else None
+                sieve = CandidateFinder(self._recipe, location)
                 for found in handle_file(location, sieve, workers, fingerprint.update):
                     progress.advance(found.sound + found.skipped.total() + found.rejected.total())
                     self._take(number, found)
@@ -161,16 +161,16 @@ class Drawing:
             source = self.sources[number].sha256[:8]
             yield Position(f"{source}:{game}:{ply}", fen, ply, phase, game_id, last_moves, *elos)
 
-    def _take(self, number: int, found: Sifted) -> None:
+    def _take(self, number: int, found: CandidateFindings) -> None:
         """Adds the findings of a part of file `number`."""
         seed = self._recipe.seed
         for candidate in found.candidates:
             position = candidate.position
             reservoir = self._kept[position.phase]
-            rank = chance(seed, candidate.key)
+            rank = splitmix64(seed, candidate.key)
             if not reservoir.wants(rank):
                 continue
-            if candidate.key in self._asked:
+            if candidate.key in self._excluded:
                 self.counts["in_exams"] += 1
                 continue
             reservoir.add(rank, _record(number, candidate.number, position))

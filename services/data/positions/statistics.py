@@ -16,7 +16,7 @@ from services.data.pgn.games import PHASES, SkippedGame
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.tags import Facts, read_facts
-from services.data.positions.distinct import key_of
+from services.data.positions.distinct import position_key
 from services.data.store.files import Source
 
 ELO_STEP = 200
@@ -30,7 +30,7 @@ LIMIT = 1 << 18
 
 
 @dataclass(slots=True)
-class Repeats:
+class DuplicateCounter:
     """Counts keys. `level` is how often half of the key space was dropped."""
 
     limit: int = LIMIT
@@ -74,14 +74,14 @@ class Repeats:
 
 
 @dataclass(slots=True)
-class Census:
+class Statistics:
     """Counts by name: of games, of positions in replayed games, and of positions from data sets."""
 
     games: int = 0
     replayed: int = 0
     positions: int = 0
     by: dict[str, Counter[str]] = field(default_factory=dict)
-    repeats: Repeats = field(default_factory=Repeats)
+    duplicates: DuplicateCounter = field(default_factory=DuplicateCounter)
 
     def rebase(self, *, games: int, size: int) -> None:
         """Does nothing: no count depends on the games before."""
@@ -92,7 +92,7 @@ class Census:
         self.positions += later.positions
         for name, counts in later.by.items():
             self.by.setdefault(name, Counter()).update(counts)
-        self.repeats.merge(later.repeats)
+        self.duplicates.merge(later.duplicates)
 
     def count(self, name: str, value: str, times: int = 1) -> None:
         self.by.setdefault(name, Counter())[value] += times
@@ -104,7 +104,7 @@ class Census:
             "replayed": self.replayed,
             "positions": self.positions,
             **{name: _ordered(name, counts) for name, counts in sorted(self.by.items())},
-            "duplicates": self.repeats.summary(),
+            "duplicates": self.duplicates.summary(),
         }
 
 
@@ -119,24 +119,24 @@ class GameCounter:
     def keep(self) -> None:
         """None: every game is counted."""
 
-    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Census]:
+    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Statistics]:
         """Yields the games to replay. Counts all games by their tags."""
-        census, below = Census(), round(self.replay * _TICKETS)
+        census, below = Statistics(), round(self.replay * _TICKETS)
         for raw in games:
             census.games += 1
-            raw = raw.judged()
+            raw = raw.checked()
             if raw.defect:
                 census.count("broken", raw.defect.value)
                 continue
             _count_facts(census, read_facts(raw))
-            census.repeats.add(int(raw.id, 16))
+            census.duplicates.add(int(raw.id, 16))
             if raw.ticket < below:
                 yield raw
         return census
 
-    def handle(self, raws: Sequence[RawGame]) -> Census:
+    def handle(self, raws: Sequence[RawGame]) -> Statistics:
         """Counts the positions of some games by phase, and the defects that only the moves show."""
-        census = Census()
+        census = Statistics()
         for played in read_games(raws, Source(self.location, 0, ""), chess960=True):
             if isinstance(played, SkippedGame):
                 census.count("broken", played.defect.value)
@@ -149,9 +149,9 @@ class GameCounter:
         return census
 
 
-def count_positions(positions: Iterable[Position]) -> Census:
+def count_positions(positions: Iterable[Position]) -> Statistics:
     """A census of positions without their games."""
-    census = Census()
+    census = Statistics()
     for position in positions:
         census.positions += 1
         board = chess.BaseBoard(position.fen.split()[0])
@@ -160,11 +160,11 @@ def count_positions(positions: Iterable[Position]) -> Census:
         census.count("elo", _elo(position.white_elo, position.black_elo))
         census.count("ply", _bin(position.ply, PLY_STEP))
         census.count("men", _bin(board.occupied.bit_count(), 4))
-        census.repeats.add(key_of(position.fen))
+        census.duplicates.add(position_key(position.fen))
     return census
 
 
-def _count_facts(census: Census, facts: Facts) -> None:
+def _count_facts(census: Statistics, facts: Facts) -> None:
     census.count("result", facts.result or "unknown")
     census.count("time_control", facts.speed.value if facts.speed else "unknown")
     census.count("elo", _elo(facts.white_elo, facts.black_elo))

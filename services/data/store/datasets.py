@@ -10,7 +10,7 @@ import chess
 
 import rookery
 from rookery.errors import SetupError
-from services.data.store.folders import Folder, Written
+from services.data.store.folders import Folder, WrittenFile
 from services.data.store.parquet import SUFFIX, Kind, describe, read_records, write_records
 
 MANIFEST = "manifest.json"
@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 def write_manifest(
     folder: Folder,
     kind: str,
-    written: Iterable[Written],
+    written: Iterable[WrittenFile],
     *,
     terms: Mapping[str, Any],
     facts: Mapping[str, Any],
@@ -30,15 +30,24 @@ def write_manifest(
         "outputs": [{"path": file.name, "size": file.size, "sha256": file.sha256} for file in written],
         "terms": dict(terms),
         **facts,
-        "versions": {
-            "rookery": rookery.__version__,
-            "python": platform.python_version(),
-            "chess": chess.__version__,
-            "pyarrow": version("pyarrow"),
-        },
+        "versions": versions() | {"pyarrow": version("pyarrow")},
     }
-    folder.write_bytes(MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
+    save_manifest(folder, manifest)
     return manifest
+
+
+def save_manifest(folder: Folder, manifest: Mapping[str, Any]) -> None:
+    """Writes a manifest as it is."""
+    folder.write_bytes(MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
+
+
+def versions() -> dict[str, str]:
+    """The versions of the programs that determine the bytes of a data set."""
+    return {
+        "rookery": rookery.__version__,
+        "python": platform.python_version(),
+        "chess": chess.__version__,
+    }
 
 
 R = TypeVar("R")

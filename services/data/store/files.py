@@ -2,7 +2,8 @@
 
 The compression is detected from the first bytes, not from the name, so standard input may be compressed too.
 At most one block is in memory, so a file may be larger than memory. Bytes that cannot be decompressed raise
-`Damaged`, but only after all bytes before them were returned. Disk and network failures raise other errors.
+`DamagedFile`, but only after all bytes before them were returned. Disk and network failures raise other
+errors.
 """
 
 import bz2
@@ -30,7 +31,7 @@ _BUFFER_BYTES = 1 << 18
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class Damaged(InvalidInput):
+class DamagedFile(InvalidInput):
     """The bytes read cannot be decompressed; the message says why."""
 
 
@@ -92,16 +93,16 @@ def identify(location: str | Path) -> Source:
     """
     fingerprint = Fingerprint(location)
     with open_bytes(location) as file:
-        for chunk in chunks_of(file, 1 << 20):
+        for chunk in read_chunks(file, 1 << 20):
             fingerprint.update(chunk)
     return fingerprint.source
 
 
-def plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def plain_text(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The plain text of a file, compressed or not, from its chunks.
 
     Raises:
-        Damaged: the bytes after those already yielded cannot be decompressed.
+        DamagedFile: the bytes after those already yielded cannot be decompressed.
     """
     rest = iter(chunks)
     first = next(rest, b"")
@@ -109,10 +110,10 @@ def plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
         first += more
     new = _codec_of(first)
     chunks = _with_first(first, rest)
-    yield from _utf8(gathered(_decompress(chunks, new) if new else chunks))
+    yield from _utf8(join_blocks(_decompress(chunks, new) if new else chunks))
 
 
-def chunks_of(file: IO[bytes], size: int, *, limit: int | None = None) -> Iterator[bytes]:
+def read_chunks(file: IO[bytes], size: int, *, limit: int | None = None) -> Iterator[bytes]:
     """The bytes from the current offset on, in chunks of `size`; at most `limit` bytes in all."""
     while limit is None or limit > 0:
         chunk = file.read(size if limit is None else min(size, limit))
@@ -170,13 +171,13 @@ def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[
             try:
                 text = codec.decompress(chunk)
             except (zstandard.ZstdError, zlib.error, OSError, EOFError) as error:
-                raise Damaged(f"{type(error).__name__}: {error}") from error
+                raise DamagedFile(f"{type(error).__name__}: {error}") from error
             yield text
             chunk, open_frame = codec.unused_data, not codec.eof
             if codec.eof:
                 codec = new()
     if open_frame:
-        raise Damaged("EOFError: the compressed file is cut off")
+        raise DamagedFile("EOFError: the compressed file is cut off")
 
 
 def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -188,7 +189,7 @@ def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield decoder.decode(block).encode(errors="replace") if decoder else block
 
 
-def gathered(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def join_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Joins small blocks to larger ones. Yields everything before a damage before raising it."""
     held: list[bytes] = []
     size = 0
@@ -199,7 +200,7 @@ def gathered(blocks: Iterable[bytes]) -> Iterator[bytes]:
             if size >= BLOCK_BYTES:
                 yield b"".join(held)
                 held, size = [], 0
-    except Damaged:
+    except DamagedFile:
         yield b"".join(held)
         raise
     if size:

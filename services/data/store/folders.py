@@ -22,7 +22,7 @@ PART_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A finished file."""
 
     name: str
@@ -30,7 +30,7 @@ class Written:
     sha256: str
 
 
-class Draft:
+class OutputFile:
     """A file that is being written. It is hashed on the way, so that it need not be read again."""
 
     def __init__(self, name: str, file: IO[bytes], *, place: str) -> None:
@@ -68,9 +68,9 @@ class Draft:
         return False
 
     @property
-    def written(self) -> Written:
+    def written(self) -> WrittenFile:
         """Name, size and hash of the file. Valid once it is complete."""
-        return Written(self.name, self._size, self._digest.hexdigest())
+        return WrittenFile(self.name, self._size, self._digest.hexdigest())
 
 
 class Folder(ABC):
@@ -80,7 +80,7 @@ class Folder(ABC):
 
     @abstractmethod
     @contextmanager
-    def write(self, name: str) -> Iterator[Draft]:
+    def write(self, name: str) -> Iterator[OutputFile]:
         """Writes or replaces a file. It exists when the block ends, and is unchanged if the block raises.
 
         Raises:
@@ -110,7 +110,7 @@ class Folder(ABC):
         """The path or URL of a file of this folder."""
         return f"{self.url.rstrip('/')}/{name}"
 
-    def write_bytes(self, name: str, data: bytes) -> Written:
+    def write_bytes(self, name: str, data: bytes) -> WrittenFile:
         """Writes a small file."""
         with self.write(name) as draft:
             draft.write(data)
@@ -127,7 +127,7 @@ class Folder(ABC):
             return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-class Disk(Folder):
+class LocalFolder(Folder):
     """A folder on disk, created when the first file is written."""
 
     def __init__(self, path: Path) -> None:
@@ -135,7 +135,7 @@ class Disk(Folder):
         self._path = path
 
     @contextmanager
-    def write(self, name: str) -> Iterator[Draft]:
+    def write(self, name: str) -> Iterator[OutputFile]:
         final = self._path / name
         temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
         with _faults(str(final), "write"):
@@ -143,7 +143,7 @@ class Disk(Folder):
             file = temporary.open("wb")
         try:
             with file:
-                yield Draft(name, file, place=str(final))
+                yield OutputFile(name, file, place=str(final))
                 with _faults(str(final), "write"):
                     file.flush()
                     os.fsync(file.fileno())
@@ -175,7 +175,7 @@ class Disk(Folder):
         )
 
 
-class Remote(Folder):
+class RemoteFolder(Folder):
     """A folder behind any URL that fsspec supports."""
 
     def __init__(self, url: str) -> None:
@@ -184,13 +184,13 @@ class Remote(Folder):
             self._files, self._root = _file_system(url)
 
     @contextmanager
-    def write(self, name: str) -> Iterator[Draft]:
+    def write(self, name: str) -> Iterator[OutputFile]:
         place = self.place(name)
         with _faults(place, "write"):
             # Without autocommit, closing sends the last part, and only `commit` joins the parts to a file.
             file = self._files.open(f"{self._root}/{name}", "wb", autocommit=False, block_size=PART_BYTES)
         try:
-            yield Draft(name, file, place=place)
+            yield OutputFile(name, file, place=place)
             with _faults(place, "write"):
                 file.close()
                 file.commit()
@@ -229,8 +229,8 @@ def open_folder(url: str | Path) -> Folder:
     """
     text = str(url)
     if text.startswith("file://"):
-        return Disk(Path(text.removeprefix("file://")))
-    return Remote(text.rstrip("/")) if "://" in text else Disk(Path(text))
+        return LocalFolder(Path(text.removeprefix("file://")))
+    return RemoteFolder(text.rstrip("/")) if "://" in text else LocalFolder(Path(text))
 
 
 def open_file(url: str | Path) -> tuple[Folder, str]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import rookery
 from rookery.errors import InvalidInput
 from services.data.store.columns import from_row, schema_of, to_row
-from services.data.store.folders import Draft, Folder, Written
+from services.data.store.folders import Folder, OutputFile, WrittenFile
 
 R = TypeVar("R")
 
@@ -37,7 +37,7 @@ class Kind(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class ParquetDescription:
     """The description of a Parquet file, from its metadata."""
 
     kind: str
@@ -49,10 +49,10 @@ class Description:
     schema: pa.Schema
 
 
-class Table(Generic[R]):
+class RecordWriter(Generic[R]):
     """A file that is being written. It takes records one at a time and holds one row group in memory."""
 
-    def __init__(self, writer: pq.ParquetWriter, kind: Kind[R], schema: pa.Schema, draft: Draft) -> None:
+    def __init__(self, writer: pq.ParquetWriter, kind: Kind[R], schema: pa.Schema, draft: OutputFile) -> None:
         self.rows = 0
         self._draft = draft
         self._writer = writer
@@ -67,7 +67,7 @@ class Table(Generic[R]):
             self.flush()
 
     @property
-    def written(self) -> Written:
+    def written(self) -> WrittenFile:
         """Name, size and hash of the file. Valid once the block that wrote it has ended."""
         return self._draft.written
 
@@ -80,9 +80,9 @@ class Table(Generic[R]):
 
 
 @contextmanager
-def writing(
+def record_writer(
     folder: Folder, name: str, kind: Kind[R], *, notes: Mapping[str, str] | None = None
-) -> Iterator[Table[R]]:
+) -> Iterator[RecordWriter[R]]:
     """Opens a new file, which exists once the block ends. `notes` are stored in its metadata."""
     schema = schema_of(kind.record).with_metadata(
         {
@@ -93,16 +93,16 @@ def writing(
         }
     )
     with folder.write(name) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
-        table = Table(writer, kind, schema, draft)
+        table = RecordWriter(writer, kind, schema, draft)
         yield table
         table.flush()
 
 
 def write_records(
     folder: Folder, name: str, kind: Kind[R], records: Iterable[R], *, notes: Mapping[str, str] | None = None
-) -> Written:
+) -> WrittenFile:
     """Writes a file. The same records and notes give the same bytes."""
-    with writing(folder, name, kind, notes=notes) as table:
+    with record_writer(folder, name, kind, notes=notes) as table:
         for record in records:
             table.add(record)
     return table.written
@@ -135,7 +135,7 @@ def read_column(folder: Folder, name: str, column: str) -> list[Any]:
         return cast(list[Any], file.read(columns=[column])[column].to_pylist())
 
 
-def describe(folder: Folder, name: str) -> Description:
+def describe(folder: Folder, name: str) -> ParquetDescription:
     """The description of a file, from its metadata.
 
     Raises:
@@ -160,9 +160,9 @@ def _open(raw: IO[bytes], place: str) -> pq.ParquetFile:
         raise InvalidInput(f"{place!r} is no Parquet file: {error}") from error
 
 
-def _describe(file: pq.ParquetFile) -> Description:
+def _describe(file: pq.ParquetFile) -> ParquetDescription:
     said = file.schema_arrow.metadata or {}
-    return Description(
+    return ParquetDescription(
         kind=said.get(_KIND, b"").decode(),
         version=said.get(_VERSION, b"").decode(),
         writer=said.get(_WRITER, b"").decode() or str(file.metadata.created_by),

@@ -1,7 +1,8 @@
-"""A data set of one task: made in parts that survive a stop, then `tasks.parquet` and `manifest.json`.
+"""Makes a data set of one task: first in parts, then as `tasks.parquet` and `manifest.json`.
 
-A part is made of `PART` numbered positions, without those that an earlier one had, and its examples depend on
-them and the recipe alone: stopped anywhere or never stopped, the same recipe gives the same bytes.
+A part has the examples of `PART_SIZE` numbered positions, without positions that an earlier part has. The
+examples depend only on the positions and the recipe. Interrupted work therefore continues from the finished
+parts, and ends with the same bytes as uninterrupted work.
 """
 
 from collections import Counter
@@ -13,13 +14,13 @@ from typing import Any
 
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.positions.distinct import key_of
-from services.data.positions.numbered import PART, Supply, fresh
+from services.data.positions.distinct import position_key
+from services.data.positions.numbered import PART_SIZE, NumberedPositions, new_positions
 from services.data.store.datasets import Parts, write_manifest
 from services.data.store.folders import Folder
-from services.data.store.jsonl import writing_lines
-from services.data.store.parquet import writing
-from services.data.tasks.engine_moves import TARGETS, Targets, engine_moves
+from services.data.store.jsonl import jsonl_writer
+from services.data.store.parquet import record_writer
+from services.data.tasks.engine_moves import TARGETS, CandidateTargets, engine_moves
 from services.data.tasks.example import (
     ENGINE_MOVES,
     EXAMPLES,
@@ -30,7 +31,7 @@ from services.data.tasks.example import (
     next_fen,
     rookworld_example,
 )
-from services.data.tasks.rookworld import MIX, Engines, Mix, lines
+from services.data.tasks.rookworld import MIX, RookworldMix, Searcher, labelled_lines
 
 PARQUET = "tasks.parquet"
 
@@ -39,10 +40,11 @@ ROOKWORLD = "rookworld"
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TaskRecipe:
     """The settings that determine the examples, besides the positions.
 
-    `layout` and `mix` are of RookWorld's lines, `style` and `targets` of engine moves, `nodes` of both.
+    `layout` and `mix` apply to the task `rookworld`, `style` and `targets` to `engine-moves`, `nodes` to
+    both. `form` applies to `legal-moves` and `next-fen`.
     """
 
     task: str
@@ -50,35 +52,36 @@ class Recipe:
     form: str = "fen"
     nodes: int = 20_000
     layout: str = "published"
-    mix: Mix = MIX
+    mix: RookworldMix = MIX
     style: str = "fen"
-    targets: Targets = TARGETS
+    targets: CandidateTargets = TARGETS
 
 
-async def make(
-    supply: Supply,
-    recipe: Recipe,
+async def make_tasks(
+    supply: NumberedPositions,
+    recipe: TaskRecipe,
     parts: Parts[Example],
     *,
     wanted: int,
-    engines: Engines | None,
+    engines: Searcher | None,
     advance: Callable[[int], None],
 ) -> None:
-    """Makes the parts that are missing until there are `wanted` examples, or no more new positions; `advance`
-    hears of each example.
+    """Makes the missing parts until there are `wanted` examples, or no more new positions.
+
+    `advance` is called with 1 for each example.
 
     Raises:
-        Unavailable: the engines are away; a later run goes on from here.
+        Unavailable: the engines are not available. A later run continues from here.
     """
-    seen = {key_of(example.fen) for part in parts.done for example in parts.read(part)}
+    seen = {position_key(example.fen) for part in parts.done for example in parts.read(part)}
     made = len(seen)
-    numbered = fresh(supply, done=parts.done, seen=seen) if made < wanted else ()
-    for part, group in groupby(numbered, key=lambda one: one[0] // PART):
+    numbered = new_positions(supply, done=parts.done, seen=seen) if made < wanted else ()
+    for part, group in groupby(numbered, key=lambda one: one[0] // PART_SIZE):
         positions = (position for _, position in group)
         examples: list[Example] = []
         while batch := list(islice(positions, wanted - made - len(examples))):
-            async with aclosing(_examples(batch, recipe, engines)) as asked:
-                async for example in asked:
+            async with aclosing(_examples(batch, recipe, engines)) as made_now:
+                async for example in made_now:
                     examples.append(example)
                     advance(1)
         parts.write(part, examples, counts={"examples": len(examples)})
@@ -88,7 +91,7 @@ async def make(
 
 
 async def _examples(
-    positions: Iterable[Position], recipe: Recipe, engines: Engines | None
+    positions: Iterable[Position], recipe: TaskRecipe, engines: Searcher | None
 ) -> AsyncGenerator[Example]:
     if recipe.task == NEXT_FEN:
         for example in next_fen(positions, seed=recipe.seed, form=recipe.form):
@@ -104,7 +107,9 @@ async def _examples(
         raise InvalidInput(f"no examples of {recipe.task!r} can be made from positions")
 
 
-async def _judged(positions: Iterable[Position], recipe: Recipe, engines: Engines) -> AsyncGenerator[Example]:
+async def _judged(
+    positions: Iterable[Position], recipe: TaskRecipe, engines: Searcher
+) -> AsyncGenerator[Example]:
     nodes, seed = recipe.nodes, recipe.seed
     if recipe.task == ENGINE_MOVES:
         style, targets = recipe.style, recipe.targets
@@ -113,7 +118,9 @@ async def _judged(positions: Iterable[Position], recipe: Recipe, engines: Engine
             async for example in examples:
                 yield example
         return
-    async with aclosing(lines(positions, engines, nodes=nodes, seed=seed, mix=recipe.mix)) as labelled:
+    async with aclosing(
+        labelled_lines(positions, engines, nodes=nodes, seed=seed, mix=recipe.mix)
+    ) as labelled:
         async for position, line in labelled:
             yield rookworld_example(position, line, layout=recipe.layout)
 
@@ -126,13 +133,15 @@ def write_tasks(
     jsonl: str | None = None,
     text: str | None = None,
 ) -> dict[str, Any]:
-    """Writes examples and their manifest, which it returns. `jsonl` names a file of conversations
-    beside them, `text` one of plain lines, as RookWorld's own files are.
+    """Writes the examples and the manifest, and returns the manifest.
+
+    `jsonl` names a second file with the conversations, `text` one with plain lines like RookWorld's own
+    files.
     """
     by_task: Counter[str] = Counter()
     with ExitStack() as files:
-        table = files.enter_context(writing(folder, PARQUET, EXAMPLES))
-        chats = files.enter_context(writing_lines(folder, jsonl)) if jsonl else None
+        table = files.enter_context(record_writer(folder, PARQUET, EXAMPLES))
+        chats = files.enter_context(jsonl_writer(folder, jsonl)) if jsonl else None
         plain = files.enter_context(folder.write(text)) if text else None
         for example in examples:
             by_task[example.task] += 1

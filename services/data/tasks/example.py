@@ -1,12 +1,15 @@
 """Questions with their answers: one record type for all tasks of data sets.
 
-* `P`, `A`: RookWorld's lines, cut where the model goes on (`services.data.tasks.rookworld` makes them).
-* `legal-moves`: a position; every legal move.
-* `next-fen`: a position and a legal move; the position after it.
-* `engine-moves`: a position; candidate moves and the best of them (`services.data.tasks.engine_moves`).
-* `puzzle`: a position from the Lichess puzzles; the one good move (`services.data.tasks.puzzles`).
+* `P`, `A`: RookWorld's lines, split where the model's answer begins (see `services.data.tasks.rookworld`).
+* `legal-moves`: a position; the answer is every legal move.
+* `next-fen`: a position and a legal move; the answer is the position after it.
+* `engine-moves`: a position; the answer is candidate moves and the best of them
+  (see `services.data.tasks.engine_moves`).
+* `puzzle`: a position from a Lichess puzzle; the answer is the solution's move
+  (see `services.data.tasks.puzzles`).
 
-What a prompt says is `rookery.prompt`'s business, and what is true `rookery.rookworld_env`'s.
+The prompts are written by `rookery.prompt`. Answers that follow from the rules of chess are computed by
+`rookery.rookworld_env`.
 """
 
 import random
@@ -38,10 +41,10 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question as the model reads it, and the right answer.
+    """A prompt and its right answer.
 
-    `fen` is the board that the question is about, `move` the move where it is about one. `alternatives` are
-    soft targets for `rookery sft`.
+    `fen` is the board that the question is about. `move` is the move that it is about, or empty.
+    `alternatives` are soft targets for `rookery sft`.
     """
 
     id: str
@@ -60,7 +63,7 @@ class Example:
 
     @property
     def text(self) -> str:
-        """Prompt and answer: one line for `P` and `A`; else each message on lines of its own."""
+        """Prompt and answer as text: one line for `P` and `A`, otherwise each message on its own lines."""
         end = "" if self.task in (POLICY, STATE) else "\n"
         return "".join(f"{turn['content']}{end}" for turn in self.messages)
 
@@ -68,38 +71,28 @@ class Example:
 EXAMPLES = Kind("examples", Example)
 
 
-def policy_example(position: Position, line: PolicyLine, *, layout: str = "published") -> Example:
-    """The question and answer of a `P:` line."""
+def rookworld_example(
+    position: Position, line: PolicyLine | StateLine, *, layout: str = "published"
+) -> Example:
+    """The example of a `P:` or `A:` line. `layout` is a key of `rookery.rookworld.LAYOUTS`."""
+    if isinstance(line, StateLine):
+        prompt = rookworld.state_prompt(line.fen, line.move, line.recent)
+        answer = rookworld.state_answer(line.answer)
+        return Example(position.id, STATE, line.fen, (Message("user", prompt),), answer, line.move)
     prompt = rookworld.policy_prompt(line.fen, layout=layout)
     answer = rookworld.policy_answer(line.answer, layout=layout)
     return Example(position.id, POLICY, line.fen, (Message("user", prompt),), answer)
 
 
-def state_example(position: Position, line: StateLine) -> Example:
-    """The question and answer of an `A:` line."""
-    prompt = rookworld.state_prompt(line.fen, line.move, line.recent)
-    answer = rookworld.state_answer(line.answer)
-    return Example(position.id, STATE, line.fen, (Message("user", prompt),), answer, line.move)
-
-
-def rookworld_example(
-    position: Position, line: PolicyLine | StateLine, *, layout: str = "published"
-) -> Example:
-    """The question and answer of a `P:` or `A:` line."""
-    if isinstance(line, PolicyLine):
-        return policy_example(position, line, layout=layout)
-    return state_example(position, line)
-
-
 def legal_moves(positions: Iterable[Position], *, form: str = "fen") -> Iterator[Example]:
-    """Every legal move in UCI, sorted, of each position in a format of `rookery.formats`."""
+    """Asks for all legal moves of each position, sorted, in UCI. `form` is a key of `formats.FORMATS`."""
     for position in positions:
         answer = " ".join(sorted(move.uci() for move in chess.Board(position.fen).legal_moves))
         yield _example(position, ask(position, task=LEGAL_MOVES, form=form), answer)
 
 
 def next_fen(positions: Iterable[Position], *, seed: int = 0, form: str = "fen") -> Iterator[Example]:
-    """The FEN after a legal move in each position. The move depends only on the seed and the position."""
+    """Asks for the FEN after a legal move. The move depends only on the seed and the position."""
     for position in positions:
         rng = random.Random(f"{seed}:{position.id}")
         moves = list(chess.Board(position.fen).legal_moves)
@@ -110,3 +103,14 @@ def next_fen(positions: Iterable[Position], *, seed: int = 0, form: str = "fen")
 
 def _example(position: Position, prompt: Prompt, answer: str, move: str = "") -> Example:
     return Example(position.id, prompt.style, position.fen, prompt.messages, answer, move)
+
+
+def mirrored_uci(uci: str) -> str:
+    """The same move on the board that `chess.Board.mirror` returns.
+
+    >>> mirrored_uci("e7e8q")
+    'e2e1q'
+    """
+    move = chess.Move.from_uci(uci)
+    flip = chess.square_mirror
+    return chess.Move(flip(move.from_square), flip(move.to_square), move.promotion).uci()

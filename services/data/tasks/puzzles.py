@@ -1,9 +1,9 @@
-"""Reads the CSV of the Lichess puzzle database, and plays the opponent's first move of each puzzle.
+"""Reads the CSV of the Lichess puzzle database and plays the opponent's first move of each puzzle.
 
-A row holds the position *before* the opponent's move, and all moves from there on. Here that move has been
-played: `fen` is what the solver sees, and `solution` begins with the solver's move and alternates. Rows
-are filtered by their numbers before any move is replayed. A row that cannot be played is counted and
-named, and its neighbours survive. The file may be compressed or remote, and is never held whole.
+A row of the CSV contains the position *before* the opponent's move, and all moves from there on. A `Puzzle`
+begins after that move: `fen` is what the solver sees, and `solution` alternates, beginning with the solver's
+move. Rows are filtered by their numbers before any move is replayed. A row with an illegal move is skipped,
+counted and named. The file may be compressed or remote, and is read in blocks.
 
 Source: database.lichess.org, `lichess_db_puzzle.csv.zst`, CC0.
 """
@@ -22,9 +22,9 @@ from rookery.errors import InvalidInput
 from rookery.prompt import render
 from rookery.trace import Position
 from services.data.pgn.games import phase_of
-from services.data.positions.distinct import Questions, key_of
-from services.data.store.files import BLOCK_BYTES, Damaged, chunks_of, open_bytes, plain
-from services.data.tasks.example import PUZZLE, Example
+from services.data.positions.distinct import PositionKeys, position_key
+from services.data.store.files import BLOCK_BYTES, DamagedFile, open_bytes, plain_text, read_chunks
+from services.data.tasks.example import PUZZLE, Example, mirrored_uci
 
 COLUMNS = (
     "PuzzleId",
@@ -39,12 +39,12 @@ COLUMNS = (
 )
 
 NAMED = 20
-"""The most skipped rows that a report names; all are counted."""
+"""The most skipped rows that are named; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One of the solver's turns: the position and the move of the solution."""
+class PuzzleTurn:
+    """One of the solver's turns: the position and the solution's move in UCI."""
 
     position: Position
     move: str
@@ -70,13 +70,13 @@ class Puzzle:
         """The position that the solver sees first."""
         return next(self.turns()).position
 
-    def turns(self) -> Iterator[Turn]:
+    def turns(self) -> Iterator[PuzzleTurn]:
         """The solver's turns, in order."""
         board = chess.Board(self.fen)
         played = [self.opponent_move]
         for number, move in enumerate(self.solution):
             if number % 2 == 0:
-                yield Turn(self._position(board, played, number // 2), move)
+                yield PuzzleTurn(self._position(board, played, number // 2), move)
             board.push_uci(move)
             played.append(move)
 
@@ -92,7 +92,7 @@ class Puzzle:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PuzzleFilter:
     """Which puzzles to take. A puzzle needs at least one of `themes`, if any, and none of `without`.
 
     Raises:
@@ -111,7 +111,7 @@ class Wanted:
         if self.min_rating > self.max_rating:
             raise InvalidInput(f"ratings from {self.min_rating} to {self.max_rating}: there are none")
 
-    def has(self, puzzle: Puzzle) -> bool:
+    def accepts(self, puzzle: Puzzle) -> bool:
         """Whether the puzzle is wanted."""
         return (
             self.min_rating <= puzzle.rating <= self.max_rating
@@ -123,12 +123,12 @@ class Wanted:
         )
 
 
-EVERY = Wanted()
+ALL_PUZZLES = PuzzleFilter()
 
 
 @dataclass(slots=True)
-class Report:
-    """Counts of a reading: rows, puzzles yielded, puzzles in exams, and broken rows with their defects."""
+class PuzzleCounts:
+    """What was read: rows, puzzles yielded, puzzles left out for evaluations, and broken rows by defect."""
 
     rows: int = 0
     puzzles: int = 0
@@ -146,38 +146,40 @@ class Report:
 def read_puzzles(
     location: str | Path,
     *,
-    wanted: Wanted = EVERY,
-    exams: Questions | None = None,
-    report: Report | None = None,
+    wanted: PuzzleFilter = ALL_PUZZLES,
+    excluded: PositionKeys | None = None,
+    counts: PuzzleCounts | None = None,
 ) -> Iterator[Puzzle]:
-    """Yields the wanted puzzles of a file in order, except those with a turn whose key is in `exams`.
+    """Yields the wanted puzzles of a file in order, except those with a turn whose key is in `excluded`.
 
     Raises:
         SetupError: the file cannot be read.
         InvalidInput: the file lacks columns of the puzzle table.
     """
-    report = report if report is not None else Report()
-    rows = csv.DictReader(_lines(location, report))
+    counts = counts if counts is not None else PuzzleCounts()
+    rows = csv.DictReader(_lines(location, counts))
     if missing := set(COLUMNS) - set(rows.fieldnames or ()):
         raise InvalidInput(f"no table of puzzles: {str(location)!r} lacks the columns {sorted(missing)}")
     for row in rows:
-        report.rows += 1
+        counts.rows += 1
         try:
             puzzle = _parse(row)
-            if not wanted.has(puzzle):
+            if not wanted.accepts(puzzle):
                 continue
             puzzle = _playable(puzzle)
-        except _Unsound as error:
-            report.skip(*error.args)
+        except _BrokenRow as error:
+            counts.skip(*error.args)
         else:
-            if exams is not None and any(key_of(turn.position.fen) in exams for turn in puzzle.turns()):
-                report.in_exams += 1
+            if excluded is not None and any(
+                position_key(turn.position.fen) in excluded for turn in puzzle.turns()
+            ):
+                counts.in_exams += 1
                 continue
-            report.puzzles += 1
+            counts.puzzles += 1
             yield puzzle
 
 
-class _Unsound(Exception):
+class _BrokenRow(Exception):
     """A row without a valid puzzle. Arguments: reason and detail."""
 
 
@@ -185,7 +187,7 @@ def _parse(row: Mapping[str, str | None]) -> Puzzle:
     """Parses a row. `fen` is still the position before the opponent's move."""
     name, fen, moves, rating, deviation, popularity, plays, themes, url = (row[name] for name in COLUMNS)
     if url is None or not name or not fen or not moves:
-        raise _Unsound("short_row", repr(list(row.values())))
+        raise _BrokenRow("short_row", repr(list(row.values())))
     opponent_move, *solution = moves.split()
     try:
         return Puzzle(
@@ -201,7 +203,7 @@ def _parse(row: Mapping[str, str | None]) -> Puzzle:
             url=url,
         )
     except ValueError as error:
-        raise _Unsound("bad_number", f"{name}: {error}") from error
+        raise _BrokenRow("bad_number", f"{name}: {error}") from error
 
 
 def _playable(puzzle: Puzzle) -> Puzzle:
@@ -209,16 +211,16 @@ def _playable(puzzle: Puzzle) -> Puzzle:
     try:
         board = chess.Board(puzzle.fen)
         if not board.is_valid():
-            raise _Unsound("bad_position", f"{puzzle.id}: {puzzle.fen!r}: {board.status()!r}")
+            raise _BrokenRow("bad_position", f"{puzzle.id}: {puzzle.fen!r}: {board.status()!r}")
         moves = iter((puzzle.opponent_move, *puzzle.solution))
         _push(board, next(moves))
         fen = board.fen()
         for move in moves:
             _push(board, move)
     except ValueError as error:
-        raise _Unsound("bad_move", f"{puzzle.id}: {error}") from error
+        raise _BrokenRow("bad_move", f"{puzzle.id}: {error}") from error
     if len(puzzle.solution) % 2 == 0:
-        raise _Unsound(
+        raise _BrokenRow(
             "no_last_move", f"{puzzle.id}: {len(puzzle.solution)} moves do not end with the solver's"
         )
     return dataclasses.replace(puzzle, fen=fen)
@@ -229,15 +231,15 @@ def _push(board: chess.Board, uci: str) -> None:
         raise ValueError(f"null move {uci!r} in {board.fen()!r}")
 
 
-def _lines(location: str | Path, report: Report) -> Iterator[str]:
+def _lines(location: str | Path, counts: PuzzleCounts) -> Iterator[str]:
     rest = b""
     with open_bytes(location) as file:
         try:
-            for block in plain(chunks_of(file, BLOCK_BYTES)):
+            for block in plain_text(read_chunks(file, BLOCK_BYTES)):
                 *lines, rest = (rest + block).split(b"\n")
                 yield from (line.decode("utf-8-sig", errors="replace") for line in lines)
-        except Damaged as error:
-            report.skip("damaged_file", str(error))
+        except DamagedFile as error:
+            counts.skip("damaged_file", str(error))
             return
     if rest:
         yield rest.decode(errors="replace")
@@ -248,9 +250,8 @@ def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str) -> Iterator[Exampl
     for puzzle in puzzles:
         for turn in puzzle.turns():
             prompt = render(turn.position, style=style)
-            board, move = chess.Board(prompt.fen), chess.Move.from_uci(turn.move)
-            if board.turn != chess.Board(turn.position.fen).turn:
-                flip = chess.square_mirror
-                move = chess.Move(flip(move.from_square), flip(move.to_square), move.promotion)
-            answer = f"\\boxed{{{board.san(move)}}}"
+            board = chess.Board(prompt.fen)
+            is_mirrored = board.turn != chess.Board(turn.position.fen).turn
+            move = mirrored_uci(turn.move) if is_mirrored else turn.move
+            answer = f"\\boxed{{{board.san(chess.Move.from_uci(move))}}}"
             yield Example(turn.position.id, PUZZLE, prompt.fen, prompt.messages, answer)

@@ -16,10 +16,10 @@ from typing import Self
 from rookery.errors import InvalidInput
 from rookery.streams import Entry
 from rookery.trace import TRACE_VERSION, TraceGroup
-from services.data.store.folders import Folder, Written
+from services.data.store.folders import Folder, WrittenFile
 from services.data.store.parquet import SUFFIX, Kind, read_column, read_records, write_records
 
-Place = tuple[int, int]
+StreamId = tuple[int, int]
 """A stream id as numbers: milliseconds since 1970, and the sequence number within the millisecond."""
 
 
@@ -45,22 +45,24 @@ ARCHIVED = Kind("groups", ArchivedGroup, version=TRACE_VERSION, rows=32)
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class ArchiveFile:
     """One file of the archive."""
 
     name: str
     run: str
-    first: Place
-    last: Place
+    first: StreamId
+    last: StreamId
 
 
-class Vault:
+class TraceArchive:
     """An archive of runs in a folder, here or in a bucket."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
-    def write(self, run: str, groups: Iterable[tuple[str, TraceGroup]], *, first: str, last: str) -> Written:
+    def write(
+        self, run: str, groups: Iterable[tuple[str, TraceGroup]], *, first: str, last: str
+    ) -> WrittenFile:
         """Writes groups with their entry ids, sorted from `first` to `last`, all of one day."""
         name = f"run={run}/date={day_of(first)}/{first}_{last}{SUFFIX}"
         records = (ArchivedGroup.of(group, entry=entry) for entry, group in groups)
@@ -72,7 +74,7 @@ class Vault:
         for day in {day_of(entry) for entry in entries}:
             wanted = {entry for entry in entries if day_of(entry) == day}
             for volume in self._volumes(f"run={run}/date={day}"):
-                if any(volume.first <= place_of(entry) <= volume.last for entry in wanted):
+                if any(volume.first <= stream_id(entry) <= volume.last for entry in wanted):
                     found.update(wanted.intersection(read_column(self.folder, volume.name, "entry")))
         return found
 
@@ -90,7 +92,7 @@ class Vault:
         """Runs with at least one file."""
         return sorted({volume.run for volume in self._volumes("")})
 
-    def volumes(self, *, run: str | None = None) -> list[Volume]:
+    def files(self, *, run: str | None = None) -> list[ArchiveFile]:
         """The files of a run, or of all runs, in the order of their groups."""
         return self._volumes("" if run is None else f"run={run}")
 
@@ -99,29 +101,29 @@ class Vault:
 
         If two archivers shared a run, its files overlap. Even then, each entry is yielded once and in order.
         """
-        for cluster in _clusters(self.volumes(run=run)):
+        for cluster in _clusters(self.files(run=run)):
             if len(cluster) == 1:
                 yield from read_records(self.folder, cluster[0].name, GROUPS)
             else:
                 yield from self._once(cluster)
 
-    def _once(self, cluster: Sequence[Volume]) -> Iterator[TraceGroup]:
+    def _once(self, cluster: Sequence[ArchiveFile]) -> Iterator[TraceGroup]:
         seen: set[str] = set()
         volumes = (read_records(self.folder, volume.name, ARCHIVED) for volume in cluster)
-        for record in merge(*volumes, key=lambda record: place_of(record.entry)):
+        for record in merge(*volumes, key=lambda record: stream_id(record.entry)):
             if record.entry not in seen:
                 seen.add(record.entry)
                 yield record.group
 
-    def _volumes(self, below: str) -> list[Volume]:
+    def _volumes(self, below: str) -> list[ArchiveFile]:
         found = [_volume(name) for name in self.folder.names(below=below, suffix=SUFFIX)]
         return sorted(found, key=lambda volume: (volume.run, volume.first, volume.last))
 
 
-def place_of(entry: str) -> Place:
+def stream_id(entry: str) -> StreamId:
     """A stream id as numbers that sort like the stream.
 
-    >>> place_of("1763721014000-12") > place_of("1763721014000-9")
+    >>> stream_id("1763721014000-12") > stream_id("1763721014000-9")
     True
     """
     milliseconds, _, sequence = entry.partition("-")
@@ -134,11 +136,11 @@ def day_of(entry: str) -> str:
     >>> day_of("1763721014000-0")
     '2025-11-21'
     """
-    return datetime.fromtimestamp(place_of(entry)[0] / 1000, UTC).date().isoformat()
+    return datetime.fromtimestamp(stream_id(entry)[0] / 1000, UTC).date().isoformat()
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FileLimits:
     """A file ends at this many groups, or bytes, or seconds since its first group arrived."""
 
     groups: int = 256
@@ -147,10 +149,10 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Batch:
+class FileBatch:
     """Entries held for the next file, all of one day."""
 
-    limits: Limits
+    limits: FileLimits
     entries: list[Entry] = field(default_factory=list)
     size: int = 0
     since: float = 0.0
@@ -176,21 +178,21 @@ class Batch:
         self.size += len(entry.data)
 
 
-def _volume(name: str) -> Volume:
+def _volume(name: str) -> ArchiveFile:
     try:
         run, _, file = name.split("/")[-3:]
         first, _, last = file.removesuffix(SUFFIX).partition("_")
-        return Volume(name, run.removeprefix("run="), place_of(first), place_of(last))
+        return ArchiveFile(name, run.removeprefix("run="), stream_id(first), stream_id(last))
     except ValueError as error:
         raise InvalidInput(
             f"{name!r} is no file of an archive: run=.../date=.../FIRST_LAST.parquet"
         ) from error
 
 
-def _clusters(volumes: Sequence[Volume]) -> Iterator[list[Volume]]:
+def _clusters(volumes: Sequence[ArchiveFile]) -> Iterator[list[ArchiveFile]]:
     """Groups overlapping files; most files overlap no other."""
-    cluster: list[Volume] = []
-    end: Place = (0, 0)
+    cluster: list[ArchiveFile] = []
+    end: StreamId = (0, 0)
     for volume in volumes:
         if cluster and (volume.run != cluster[-1].run or volume.first > end):
             yield cluster

@@ -25,7 +25,7 @@ def test_from_bucket_to_bucket(bucket: str, monkeypatch: pytest.MonkeyPatch) -> 
     folder.write_bytes("games/two.pgn", text)
     folder.write_bytes("games/notes.txt", b"nothing")
     monkeypatch.setattr(pieces, "PIECE_BYTES", 700_000)
-    assert [len(pieces.plan(name)) for name in find_sources([f"{bucket}/games/"])] == [1, 3]
+    assert [len(pieces.pieces_of(name)) for name in find_sources([f"{bucket}/games/"])] == [1, 3]
     manifest = write_positions([f"{bucket}/games/"], f"{bucket}/set", RECIPE)
     assert [source["path"] for source in manifest["terms"]["sources"]] == ["one.pgn.zst", "two.pgn"]
     assert manifest["games"]["seen"] == 2 * 2962

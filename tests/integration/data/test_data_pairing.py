@@ -21,7 +21,7 @@ from fastapi import FastAPI, Request, Response
 from services.data.__main__ import main
 from services.data.pairs.preference import PAIRS, Pair
 from services.data.positions.dataset import POSITIONS
-from services.data.positions.numbered import PART
+from services.data.positions.numbered import PART_SIZE
 from services.data.store.folders import open_folder
 from services.data.store.parquet import read_records
 from tests.conftest import ROOT, free_port
@@ -165,7 +165,7 @@ def test_games_may_be_given(tmp_path: Path) -> None:
 
 def test_killed_work_goes_on(tmp_path: Path, bucket: str, s3_environment: dict[str, str]) -> None:
     """Onto S3, killed after a part is there: the second run makes the rest, and the same bytes as one run."""
-    count = PART * 2
+    count = PART_SIZE * 2
     out = f"{bucket}/pairs"
     argv = [sys.executable, "-m", "services.data", "pairs", "--count", str(count), "--out", out, *FAST]
     process = subprocess.Popen(argv, cwd=ROOT, env=s3_environment, process_group=0)

@@ -14,7 +14,7 @@ from services.data.__main__ import main
 from services.data.commands.engines import reward_service
 from services.data.store.folders import open_folder
 from services.data.store.parquet import read_records
-from services.data.traces.archive import Vault
+from services.data.traces.archive import TraceArchive
 from services.data.traces.rescore import RESCORED
 from tests.conftest import free_port
 from tests.unit.rookery.records import GROUP
@@ -53,7 +53,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
             return [await judged(client, number) for number in range(len(FENS))]
 
     groups = asyncio.run(make())
-    vault = Vault(open_folder(folder))
+    vault = TraceArchive(open_folder(folder))
     for place, group in enumerate(groups):
         entry = f"176372101400{place}-0"
         vault.write("r1", [(entry, group)], first=entry, last=entry)

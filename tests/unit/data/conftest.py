@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from services.data.pgn.collection import Archive
-from services.data.positions.numbered import Order
+from services.data.pgn.collection import GameCollection
+from services.data.positions.numbered import PositionOrder
 from services.data.positions.recipe import Shares
 from tests.conftest import ROOT
 
@@ -17,14 +17,14 @@ def sample_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def archive() -> Iterator[Archive]:
+def archive() -> Iterator[GameCollection]:
     """The games that come with the repository."""
-    archive = Archive([SAMPLE])
+    archive = GameCollection([SAMPLE])
     yield archive
     archive.close()
 
 
 @pytest.fixture(scope="session")
-def order(archive: Archive) -> Order:
+def order(archive: GameCollection) -> PositionOrder:
     """Their held-out positions: few games, so that each is parsed once."""
-    return Order(archive, shares=Shares(), split="heldout")
+    return PositionOrder(archive, shares=Shares(), split="heldout")

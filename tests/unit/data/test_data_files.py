@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError
-from services.data.pgn.collection import Copied
+from services.data.pgn.collection import SpooledFile
 from services.data.pgn.games import Game
 from services.data.pgn.indexing import write_index
 from services.data.pgn.rawgame import Defect, decode
@@ -183,7 +183,7 @@ def test_a_file_is_known_by_all_of_its_bytes_where_reading_stops_early(
     assert manifest["games"]["read"] == 3
     assert manifest["skipped"]["by_defect"] == {"damaged_file": 1}
     about = write_index(str(path))
-    with closing(Copied(str(path))) as copied:
+    with closing(SpooledFile(str(path))) as copied:
         whole = hashlib.sha256(path.read_bytes()).hexdigest()
         assert {manifest["terms"]["sources"][0]["sha256"], about.source.sha256, copied.source.sha256} == {
             whole

@@ -12,9 +12,9 @@ from rookery.errors import SetupError
 from rookery.metrics import GAMES_SKIPPED, POSITIONS_SAMPLED
 from rookery.prompt import mover_board
 from rookery.trace import Phase
-from services.data.pgn.collection import Archive
+from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Game, in_split
-from services.data.positions.numbered import Order
+from services.data.positions.numbered import PositionOrder
 from services.data.positions.recipe import Shares
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game
 
@@ -23,14 +23,14 @@ SEEDS = st.integers(0, (1 << 64) - 1)
 
 
 @pytest.fixture
-def make_archive(tmp_path: Path) -> Iterator[Callable[..., Archive]]:
-    made: list[Archive] = []
+def make_archive(tmp_path: Path) -> Iterator[Callable[..., GameCollection]]:
+    made: list[GameCollection] = []
 
-    def make(*texts: str) -> Archive:
+    def make(*texts: str) -> GameCollection:
         paths = [tmp_path / f"{i}.pgn" for i in range(len(texts))]
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text)
-        made.append(Archive(paths))
+        made.append(GameCollection(paths))
         return made[-1]
 
     yield make
@@ -40,7 +40,9 @@ def make_archive(tmp_path: Path) -> Iterator[Callable[..., Archive]]:
 
 @settings(max_examples=200, deadline=None)
 @given(number=NUMBERS, seed=SEEDS)
-def test_a_position_is_what_it_says(archive: Archive, order: Order, number: int, seed: int) -> None:
+def test_a_position_is_what_it_says(
+    archive: GameCollection, order: PositionOrder, number: int, seed: int
+) -> None:
     position = order.position(number, seed=seed)
     board = chess.Board(position.fen)
     assert board.is_valid()
@@ -58,7 +60,9 @@ def test_a_position_is_what_it_says(archive: Archive, order: Order, number: int,
 
 @settings(max_examples=100, deadline=None)
 @given(number=NUMBERS, seed=SEEDS)
-def test_the_last_moves_lead_to_the_position(archive: Archive, order: Order, number: int, seed: int) -> None:
+def test_the_last_moves_lead_to_the_position(
+    archive: GameCollection, order: PositionOrder, number: int, seed: int
+) -> None:
     position = order.position(number, seed=seed)
     game = archive.game(int(position.id.split(":")[1]) - 1)
     assert game is not None
@@ -71,13 +75,13 @@ def test_the_last_moves_lead_to_the_position(archive: Archive, order: Order, num
 
 @settings(max_examples=50, deadline=None)
 @given(number=NUMBERS, seed=SEEDS)
-def test_nothing_depends_on_what_was_drawn_before(order: Order, number: int, seed: int) -> None:
+def test_nothing_depends_on_what_was_drawn_before(order: PositionOrder, number: int, seed: int) -> None:
     position = order.position(number, seed=seed)
     order.position(number + 1, seed=seed)
     assert order.position(number, seed=seed) == position
 
 
-def test_the_order_is_the_same_in_every_process(order: Order) -> None:
+def test_the_order_is_the_same_in_every_process(order: PositionOrder) -> None:
     """Golden: a feed of another version must not repeat or leave out positions of a running run."""
     assert [order.position(i, seed=0).id for i in range(3)] == [
         "8999067f:1632:24",
@@ -86,45 +90,45 @@ def test_the_order_is_the_same_in_every_process(order: Order) -> None:
     ]
 
 
-def test_shares(order: Order) -> None:
+def test_shares(order: PositionOrder) -> None:
     phases = Counter(order.position(i, seed=1).phase for i in range(2000))
     assert 330 < phases[Phase.OPENING] < 470
     assert 1110 < phases[Phase.MIDDLEGAME] < 1290
     assert 330 < phases[Phase.ENDGAME] < 470
 
 
-def test_splits_share_no_game(archive: Archive) -> None:
-    train, heldout = set(archive.members("train")), set(archive.members("heldout"))
+def test_splits_share_no_game(archive: GameCollection) -> None:
+    train, heldout = set(archive.game_numbers("train")), set(archive.game_numbers("heldout"))
     assert train.isdisjoint(heldout)
-    assert train | heldout == set(archive.members("all"))
+    assert train | heldout == set(archive.game_numbers("all"))
     assert 0.03 < len(heldout) / len(archive) < 0.07
 
 
-def test_the_sample_is_enough_to_evaluate_on(order: Order) -> None:
+def test_the_sample_is_enough_to_evaluate_on(order: PositionOrder) -> None:
     positions = list(islice(order.distinct(seed=0), 2000))
     assert len({" ".join(mover_board(p.fen).fen().split()[:4]) for p in positions}) == 2000
 
 
-def test_distinct_ends_when_there_are_no_more(make_archive: Callable[..., Archive]) -> None:
-    order = Order(make_archive(game(RUY)), shares=Shares(), split="all")
+def test_distinct_ends_when_there_are_no_more(make_archive: Callable[..., GameCollection]) -> None:
+    order = PositionOrder(make_archive(game(RUY)), shares=Shares(), split="all")
     # After 1. e4 e5 the board is the mirror image of the one before, but for Black's first move.
     assert len(list(order.distinct(seed=0))) == 10
 
 
-def test_a_mirrored_position_is_no_new_one(make_archive: Callable[..., Archive]) -> None:
+def test_a_mirrored_position_is_no_new_one(make_archive: Callable[..., GameCollection]) -> None:
     after_e4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
     mirrored = chess.Board(after_e4).mirror().fen()
     two = game("1... e5 *", FEN=after_e4) + game("1. e4 *", FEN=mirrored)
-    order = Order(make_archive(two), shares=Shares(), split="all")
+    order = PositionOrder(make_archive(two), shares=Shares(), split="all")
     assert len(list(order.distinct(seed=0))) == 1
 
 
-def test_a_missing_phase_gives_way(make_archive: Callable[..., Archive]) -> None:
-    order = Order(make_archive(game(RUY)), shares=Shares(0, 0, 1), split="all")
+def test_a_missing_phase_gives_way(make_archive: Callable[..., GameCollection]) -> None:
+    order = PositionOrder(make_archive(game(RUY)), shares=Shares(0, 0, 1), split="all")
     assert order.position(5, seed=0).phase is Phase.OPENING
 
 
-def test_files_are_one_archive(make_archive: Callable[..., Archive]) -> None:
+def test_files_are_one_archive(make_archive: Callable[..., GameCollection]) -> None:
     archive = make_archive(game(RUY) + game("1. d4 *"), game(ENDING, FEN=ENDING_FEN))
     assert len(archive) == 3
     numbers = [(g.source, g.number) for i in range(3) if isinstance(g := archive.game(i), Game)]
@@ -133,12 +137,12 @@ def test_files_are_one_archive(make_archive: Callable[..., Archive]) -> None:
 
 
 def test_broken_games_are_counted_and_named_once(
-    make_archive: Callable[..., Archive], caplog: pytest.LogCaptureFixture
+    make_archive: Callable[..., GameCollection], caplog: pytest.LogCaptureFixture
 ) -> None:
     counter = GAMES_SKIPPED.labels("bad_move")
     before = counter._value.get()
     archive = make_archive(game("1. e5 *") + game(RUY) + game("1. e4 {open"))
-    order = Order(archive, shares=Shares(), split="all")
+    order = PositionOrder(archive, shares=Shares(), split="all")
     for number in range(50):
         assert order.position(number, seed=0).id.split(":")[1] == "2"
     archive.game(0)
@@ -148,7 +152,7 @@ def test_broken_games_are_counted_and_named_once(
     assert sum("0.pgn game 3 at byte 102: open_comment" in line for line in caplog.messages) == 1
 
 
-def test_drawn_positions_are_counted_by_phase(order: Order) -> None:
+def test_drawn_positions_are_counted_by_phase(order: PositionOrder) -> None:
     position = order.position(7, seed=0)
     counter = POSITIONS_SAMPLED.labels(position.phase.value)
     before = counter._value.get()
@@ -166,13 +170,13 @@ def test_drawn_positions_are_counted_by_phase(order: Order) -> None:
     ],
 )
 def test_nothing_to_sample_is_a_clear_error(
-    make_archive: Callable[..., Archive], text: str, split: str, said: str
+    make_archive: Callable[..., GameCollection], text: str, split: str, said: str
 ) -> None:
     with pytest.raises(SetupError, match=rf"nothing to sample in '.*0\.pgn'.*{said}"):
-        Order(make_archive(text), shares=Shares(), split=split)
+        PositionOrder(make_archive(text), shares=Shares(), split=split)
 
 
-def test_another_split_may_be_asked_for(archive: Archive, order: Order) -> None:
+def test_another_split_may_be_asked_for(archive: GameCollection, order: PositionOrder) -> None:
     train = order.position(0, seed=0, split="train")
     assert in_split(train.game_id, "train")
-    assert train == Order(archive, shares=Shares(), split="train").position(0, seed=0)
+    assert train == PositionOrder(archive, shares=Shares(), split="train").position(0, seed=0)

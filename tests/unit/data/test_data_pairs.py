@@ -13,23 +13,23 @@ from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
 from services.data.concurrency import as_completed
-from services.data.pairs.dataset import BARREN_PARTS, Tally
+from services.data.pairs.dataset import BARREN_PARTS, PairTally
 from services.data.pairs.preference import (
     PAIRS,
-    Miss,
+    NoPair,
     Origin,
     Pair,
-    Recipe,
+    PairRecipe,
     pair_of,
-    question,
+    pair_request,
     without_repeats,
 )
-from services.data.positions.numbered import PART, Supply
+from services.data.positions.numbered import PART_SIZE, NumberedPositions
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
 
 START = Position("p:1:0", chess.STARTING_FEN, 0, Phase.OPENING, "game")
-RECIPE = Recipe(style="fen", min_gap=0.1, max_gap=0.5)
+RECIPE = PairRecipe(style="fen", min_gap=0.1, max_gap=0.5)
 BEST = Move("e2e4", "e4")
 
 
@@ -53,9 +53,9 @@ def verdict(move: str, gap: float) -> Verdict:
 ILLEGAL = Verdict(-1.2, Outcome.ILLEGAL, "delta-1")
 
 
-def made(*own: Verdict, drawn: list[Verdict]) -> Pair | Miss:
+def made(*own: Verdict, drawn: list[Verdict]) -> Pair | NoPair:
     answers = [completion(f"I like it {i}") for i in range(len(own))]
-    asked = question(
+    asked = pair_request(
         0, START, replace(RECIPE, candidates=len(drawn)), answers=answers, policy="policy-v000007"
     )
     return pair_of(asked, [*own, *drawn], RECIPE)
@@ -95,28 +95,28 @@ def test_where_the_policy_has_none_a_mediocre_move_is_sampled(own: list[Verdict]
 
 
 def test_a_position_without_a_weaker_move_gives_none() -> None:
-    assert made(ILLEGAL, drawn=[verdict("d2d4", 0.01), verdict("g2g4", 0.7)]) is Miss.NO_WEAKER_MOVE
+    assert made(ILLEGAL, drawn=[verdict("d2d4", 0.01), verdict("g2g4", 0.7)]) is NoPair.NO_WEAKER_MOVE
 
 
 def test_a_refused_question_gives_none() -> None:
-    asked = question(0, START, RECIPE)
+    asked = pair_request(0, START, RECIPE)
     slots = [verdict("a2a3", 0.2), PeerFault("quarantined"), verdict("a2a3", 0.2), verdict("a2a3", 0.2)]
-    assert pair_of(asked, slots, RECIPE) is Miss.REFUSED
+    assert pair_of(asked, slots, RECIPE) is NoPair.REFUSED
 
 
 def test_drawn_moves_are_legal_and_those_of_the_seed() -> None:
     legal = {move.uci() for move in chess.Board().legal_moves}
-    first = question(3, START, RECIPE)
+    first = pair_request(3, START, RECIPE)
     assert len(set(first.drawn)) == RECIPE.candidates
     assert set(first.drawn) <= legal
-    assert question(3, START, RECIPE) == first
-    assert question(4, START, RECIPE).drawn != first.drawn
-    assert question(3, START, replace(RECIPE, seed=1)).drawn != first.drawn
+    assert pair_request(3, START, RECIPE) == first
+    assert pair_request(4, START, RECIPE).drawn != first.drawn
+    assert pair_request(3, START, replace(RECIPE, seed=1)).drawn != first.drawn
 
 
 def test_items_are_read_on_the_board_of_the_prompt() -> None:
     black = replace(START, fen="rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1")
-    asked = question(0, black, replace(RECIPE, style="mover-squares"), answers=[completion("hm")])
+    asked = pair_request(0, black, replace(RECIPE, style="mover-squares"), answers=[completion("hm")])
     assert {item.fen for item in asked.items()} == {asked.prompt.fen}
     assert asked.prompt.fen.split()[1] == "w"
     assert [item.response for item in asked.items()] == [
@@ -169,7 +169,7 @@ def test_other_terms_are_refused_by_name(parts: Parts[Pair], tmp_path: Path) -> 
 
 
 def test_only_parts_without_a_gap_count() -> None:
-    tally = Tally()
+    tally = PairTally()
     tally.add(1, [pair(20), pair(21)])
     assert (tally.parts, tally.pairs) == (0, 0)
     tally.add(0, [pair(20)])
@@ -177,9 +177,9 @@ def test_only_parts_without_a_gap_count() -> None:
 
 
 def test_parts_cover_the_positions() -> None:
-    supply = Supply(lambda number: START, size=2 * PART + 3)
-    assert [len(supply.part(i)) for i in range(4)] == [PART, PART, 3, 0]
-    assert supply.part(2) == range(2 * PART, 2 * PART + 3)
+    supply = NumberedPositions(lambda number: START, size=2 * PART_SIZE + 3)
+    assert [len(supply.part(i)) for i in range(4)] == [PART_SIZE, PART_SIZE, 3, 0]
+    assert supply.part(2) == range(2 * PART_SIZE, 2 * PART_SIZE + 3)
 
 
 # work on many things at once
@@ -222,7 +222,7 @@ async def test_the_first_error_ends_the_rest() -> None:
 
 
 def test_parts_that_only_repeat_are_an_end() -> None:
-    tally = Tally()
+    tally = PairTally()
     tally.add(0, [pair(20)])
     for part in range(1, BARREN_PARTS):
         tally.add(part, [pair(20)] * (part % 2))
@@ -236,7 +236,7 @@ def test_parts_that_only_repeat_are_an_end() -> None:
 @pytest.mark.parametrize(("least", "most"), [(0.5, 0.1), (0.0, 1.0)])
 def test_gaps_without_anything_between_them_are_refused(least: float, most: float) -> None:
     with pytest.raises(InvalidInput, match=f"gaps from {least} to {most}"):
-        Recipe(min_gap=least, max_gap=most)
+        PairRecipe(min_gap=least, max_gap=most)
 
 
 def test_a_mirrored_position_is_no_other() -> None:

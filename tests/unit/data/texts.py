@@ -42,7 +42,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
 def raw_games(path: Path, data: bytes | str) -> list[RawGame]:
     """What a file of these bytes gives, with the defects that show before any move is read."""
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return [raw.judged() for raw in read_raw_games(path)]
+    return [raw.checked() for raw in read_raw_games(path)]
 
 
 def outline(games: Iterable[RawGame]) -> list[tuple[int, str, Defect | None]]:

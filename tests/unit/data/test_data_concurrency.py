@@ -1,4 +1,4 @@
-"""A pool's processes end with the process that made them, even when it is killed."""
+"""Results of workers come in order, and a pool's processes end with the process that made them."""
 
 import os
 import signal
@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
+from services.data.concurrency import Workers
 from tests.conftest import ROOT
 
 PARENT = """
@@ -35,3 +37,15 @@ def test_a_killed_parent_leaves_nobody(tmp_path: Path) -> None:
     parent.communicate()
     _, alive = psutil.wait_procs(children, timeout=30)
     assert alive == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_come_in_order(jobs: int) -> None:
+    with Workers(jobs) as workers:
+        assert list(workers.map(abs, range(-30, 0))) == list(range(30, 0, -1))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_in_a_piece_is_the_callers(jobs: int) -> None:
+    with Workers(jobs) as workers, pytest.raises(ValueError, match="invalid literal"):
+        list(workers.map(int, ["1", "x"]))

@@ -12,7 +12,7 @@ from rookery.errors import InvalidInput
 from rookery.trace import TraceGroup
 from services.data.store.folders import open_folder
 from services.data.store.parquet import describe, read_records
-from services.data.traces.archive import ARCHIVED, GROUPS, Vault, place_of
+from services.data.traces.archive import ARCHIVED, GROUPS, TraceArchive, stream_id
 from tests.unit.rookery.records import GROUP, groups
 
 DAY = 1763721014000
@@ -20,28 +20,28 @@ DAY = 1763721014000
 
 
 @pytest.fixture
-def vault(tmp_path: Path) -> Vault:
-    return Vault(open_folder(tmp_path / "archive"))
+def vault(tmp_path: Path) -> TraceArchive:
+    return TraceArchive(open_folder(tmp_path / "archive"))
 
 
-def keep(vault: Vault, numbers: Sequence[int], *, run: str = "r1") -> str:
+def keep(vault: TraceArchive, numbers: Sequence[int], *, run: str = "r1") -> str:
     """A file of groups g0, g1, ... as entries of so many milliseconds after `DAY`."""
     pairs = [(f"{DAY + number}-0", replace(GROUP, id=f"g{number}", run=run)) for number in numbers]
     return vault.write(run, pairs, first=pairs[0][0], last=pairs[-1][0]).name
 
 
-def ids(vault: Vault, *, run: str | None = None) -> list[str]:
+def ids(vault: TraceArchive, *, run: str | None = None) -> list[str]:
     return [group.id for group in vault.groups(run=run)]
 
 
-def test_a_file_is_named_by_run_day_and_entries(vault: Vault) -> None:
+def test_a_file_is_named_by_run_day_and_entries(vault: TraceArchive) -> None:
     assert keep(vault, [0, 5]) == f"run=r1/date=2025-11-21/{DAY}-0_{DAY + 5}-0.parquet"
 
 
 @given(st.lists(groups, min_size=1, max_size=4))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_groups_come_back_as_they_were_written(tmp_path: Path, written: list[TraceGroup]) -> None:
-    vault = Vault(open_folder(tmp_path / "archive"))
+    vault = TraceArchive(open_folder(tmp_path / "archive"))
     entries = [f"{DAY}-{number}" for number in range(len(written))]
     name = vault.write("r", list(zip(entries, written, strict=True)), first=f"{DAY}-0", last=f"{DAY}-9").name
     assert list(vault.groups()) == written
@@ -49,7 +49,7 @@ def test_groups_come_back_as_they_were_written(tmp_path: Path, written: list[Tra
     assert [record.entry for record in read_records(vault.folder, name, ARCHIVED)] == entries
 
 
-def test_groups_come_in_the_order_of_the_stream(vault: Vault) -> None:
+def test_groups_come_in_the_order_of_the_stream(vault: TraceArchive) -> None:
     for numbers in ([9, 10], [0, 1], [100], [2, 3]):
         keep(vault, numbers)
     assert ids(vault) == ["g0", "g1", "g2", "g3", "g9", "g10", "g100"]
@@ -57,10 +57,10 @@ def test_groups_come_in_the_order_of_the_stream(vault: Vault) -> None:
 
 def test_ids_sort_as_numbers() -> None:
     entries = [f"{DAY}-10", f"{DAY}-9", f"{DAY - 1}-99"]
-    assert sorted(entries, key=place_of) == [f"{DAY - 1}-99", f"{DAY}-9", f"{DAY}-10"]
+    assert sorted(entries, key=stream_id) == [f"{DAY - 1}-99", f"{DAY}-9", f"{DAY}-10"]
 
 
-def test_runs_share_a_folder(vault: Vault) -> None:
+def test_runs_share_a_folder(vault: TraceArchive) -> None:
     keep(vault, [0, 1], run="r2")
     keep(vault, [0], run="r1")
     assert vault.runs() == ["r1", "r2"]
@@ -69,13 +69,13 @@ def test_runs_share_a_folder(vault: Vault) -> None:
     assert ids(vault, run="r3") == []
 
 
-def test_files_that_overlap_are_read_once(vault: Vault) -> None:
+def test_files_that_overlap_are_read_once(vault: TraceArchive) -> None:
     for numbers in ([0, 1, 2, 90], [2, 3], [50, 90], [91]):
         keep(vault, numbers)
     assert sorted(ids(vault)) == sorted(["g0", "g1", "g2", "g90", "g3", "g50", "g91"])
 
 
-def test_it_knows_what_it_holds(vault: Vault) -> None:
+def test_it_knows_what_it_holds(vault: TraceArchive) -> None:
     keep(vault, [0, 2, 4])
     keep(vault, [3, 7])
     next_day = f"{DAY + 86_400_000}-0"
@@ -84,20 +84,20 @@ def test_it_knows_what_it_holds(vault: Vault) -> None:
     assert vault.holds("r2", asked) == set()
 
 
-def test_the_same_groups_make_the_same_file(vault: Vault) -> None:
+def test_the_same_groups_make_the_same_file(vault: TraceArchive) -> None:
     name = keep(vault, [0, 1])
     first = vault.folder.sha256(name)
     assert (keep(vault, [0, 1]), vault.folder.sha256(name)) == (name, first)
-    assert len(vault.volumes()) == 1
+    assert len(vault.files()) == 1
 
 
-def test_a_file_says_what_it_holds(vault: Vault) -> None:
+def test_a_file_says_what_it_holds(vault: TraceArchive) -> None:
     described = describe(vault.folder, keep(vault, [0, 1]))
     assert (described.kind, described.version, described.notes) == ("groups", "1", {"run": "r1"})
     assert described.schema.names[-1] == "entry"
 
 
-def test_a_stranger_in_the_folder_is_named(vault: Vault) -> None:
+def test_a_stranger_in_the_folder_is_named(vault: TraceArchive) -> None:
     vault.folder.write_bytes("notes.parquet", b"")
     with pytest.raises(InvalidInput, match=r"'notes\.parquet' is no file of an archive"):
         vault.runs()

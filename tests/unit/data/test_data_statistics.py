@@ -15,21 +15,21 @@ from rookery.errors import InvalidInput
 from rookery.trace import Phase
 from services.data.__main__ import main
 from services.data.concurrency import Workers
-from services.data.pgn.collection import Archive
+from services.data.pgn.collection import GameCollection
 from services.data.pgn.reader import handle_file, read_raw_games
 from services.data.positions.dataset import POSITIONS
-from services.data.positions.numbered import Order
-from services.data.positions.statistics import Census, GameCounter, Repeats, count_positions
+from services.data.positions.numbered import PositionOrder
+from services.data.positions.statistics import DuplicateCounter, GameCounter, Statistics, count_positions
 from services.data.store.folders import open_folder
-from services.data.store.jsonl import read_lines, write_lines
+from services.data.store.jsonl import read_jsonl, write_jsonl
 from services.data.store.parquet import write_records
 from tests.unit.data.texts import RUY, game
 
 keys = st.integers(0, 2**64 - 1)
 
 
-def counted(values: list[int], *, limit: int = 1 << 18) -> Repeats:
-    repeats = Repeats(limit=limit)
+def counted(values: list[int], *, limit: int = 1 << 18) -> DuplicateCounter:
+    repeats = DuplicateCounter(limit=limit)
     for value in values:
         repeats.add(value)
     return repeats
@@ -64,8 +64,8 @@ def test_many_things_are_estimated_in_bounded_memory() -> None:
 # games
 
 
-def census_of(path: Path, *, replay: float = 1.0) -> Census:
-    census = Census()
+def census_of(path: Path, *, replay: float = 1.0) -> Statistics:
+    census = Statistics()
     with Workers(1) as workers:
         for found in handle_file(str(path), GameCounter(str(path), replay), workers):
             census.merge(found)
@@ -99,7 +99,7 @@ def test_phases_are_those_of_the_replayed_games(sample_path: Path, tmp_path: Pat
     path = tmp_path / "some.pgn"
     path.write_text("\n".join(raw.text for raw in islice(read_raw_games(sample_path), 100)))
     summary = census_of(path).summary()
-    with closing(Archive([path])) as archive:
+    with closing(GameCollection([path])) as archive:
         games = [archive.game(number) for number in range(100)]
     expected = {phase.value: sum(len(g.plies(phase)) for g in games if g) for phase in Phase}
     assert summary["phase"] == expected
@@ -115,7 +115,7 @@ def test_a_share_is_replayed_always_the_same(sample_path: Path) -> None:
 # positions
 
 
-def test_positions_are_counted(order: Order) -> None:
+def test_positions_are_counted(order: PositionOrder) -> None:
     drawn = [order.position(number, seed=1) for number in range(300)]
     summary = count_positions([*drawn, drawn[0]]).summary()
     assert summary["positions"] == 301
@@ -126,14 +126,14 @@ def test_positions_are_counted(order: Order) -> None:
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl", "jsonl.zst"])
 def test_the_command_counts_what_sample_writes(
-    form: str, order: Order, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    form: str, order: PositionOrder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drawn = [order.position(number, seed=1) for number in range(50)]
     folder, name = open_folder(tmp_path), f"p.{form}"
     if form == "parquet":
         write_records(folder, name, POSITIONS, drawn)
     else:
-        write_lines(folder, name, map(asdict, drawn))
+        write_jsonl(folder, name, map(asdict, drawn))
     assert main(["stats", str(tmp_path / name), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == count_positions(drawn).summary()
     assert main(["stats", str(tmp_path / name)]) == 0
@@ -152,4 +152,4 @@ def test_what_is_no_position_is_quoted(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no position: {'name': 'Magnus'}" in capsys.readouterr().err
     (tmp_path / "y.jsonl").write_text('{"a": 1}\n{"a"\n')
     with pytest.raises(InvalidInput, match=r"y\.jsonl:2: no JSON"):
-        list(read_lines(open_folder(tmp_path), "y.jsonl"))
+        list(read_jsonl(open_folder(tmp_path), "y.jsonl"))

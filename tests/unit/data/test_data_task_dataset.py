@@ -11,18 +11,18 @@ import pytest
 
 from rookery.errors import InvalidInput
 from services.data.__main__ import main
-from services.data.positions.distinct import Questions, key_of
-from services.data.positions.generator import Generator
-from services.data.positions.numbered import PART, Supply
+from services.data.positions.distinct import PositionKeys, position_key
+from services.data.positions.generator import PositionGenerator
+from services.data.positions.numbered import PART_SIZE, NumberedPositions
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
 from services.data.store.parquet import read_records
-from services.data.tasks.dataset import Recipe, make, write_tasks
+from services.data.tasks.dataset import TaskRecipe, make_tasks, write_tasks
 from services.data.tasks.example import EXAMPLES, Example
 from tests.unit.data.texts import RUY, game
 
-OPENINGS = Supply(Generator(shares=Shares(1, 0, 0)).position)
+OPENINGS = NumberedPositions(PositionGenerator(shares=Shares(1, 0, 0)).position)
 PUZZLES = (
     "PuzzleId,FEN,Moves,Rating,RatingDeviation,Popularity,NbPlays,Themes,GameUrl,OpeningTags\n"
     "easy,6k1/5ppp/8/8/8/8/r4PPP/1R4K1 b - - 0 30,a2a3 b1b8,800,75,94,1000,mateIn1,https://lichess.org/a#1,\n"
@@ -116,7 +116,7 @@ def test_puzzles_need_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "the task puzzle needs --puzzles FILE" in capsys.readouterr().err
 
 
-WANTED = PART + 20
+WANTED = PART_SIZE + 20
 
 
 class Stop(Exception):
@@ -132,9 +132,9 @@ async def _make(out: Path, *, stop_after: int | None = None) -> int:
         if made == stop_after:
             raise Stop
 
-    recipe = Recipe("next-fen")
+    recipe = TaskRecipe("next-fen")
     parts = Parts(open_folder(out), EXAMPLES, terms={})
-    await make(OPENINGS, recipe, parts, wanted=WANTED, engines=None, advance=advance)
+    await make_tasks(OPENINGS, recipe, parts, wanted=WANTED, engines=None, advance=advance)
     examples = (example for part in sorted(parts.done) for example in parts.read(part))
     write_tasks(examples, open_folder(out), terms={})
     return made
@@ -142,25 +142,27 @@ async def _make(out: Path, *, stop_after: int | None = None) -> int:
 
 def _parts(out: Path) -> list[int]:
     """Examples by part of the positions they are of."""
-    numbers = Counter(int(one.id.rpartition(":")[2]) // PART for one in examples_in(out))
+    numbers = Counter(int(one.id.rpartition(":")[2]) // PART_SIZE for one in examples_in(out))
     return [numbers[part] for part in sorted(numbers)]
 
 
 async def test_what_was_stopped_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     assert await _make(tmp_path / "whole") == WANTED
     first, *_ = _parts(tmp_path / "whole")
-    assert first < PART  # openings come again
+    assert first < PART_SIZE  # openings come again
     with pytest.raises(Stop):
-        await _make(tmp_path / "stopped", stop_after=PART + 7)
+        await _make(tmp_path / "stopped", stop_after=PART_SIZE + 7)
     assert await _make(tmp_path / "stopped") == WANTED - first  # the first part was there
     whole, stopped = ((tmp_path / name / "tasks.parquet").read_bytes() for name in ("whole", "stopped"))
     assert whole == stopped
 
 
 async def test_a_supply_that_ends_gives_what_it_has(tmp_path: Path) -> None:
-    supply = Supply(OPENINGS.position, size=3)
+    supply = NumberedPositions(OPENINGS.position, size=3)
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
-    await make(supply, Recipe("legal-moves"), parts, wanted=100, engines=None, advance=lambda count: None)
+    await make_tasks(
+        supply, TaskRecipe("legal-moves"), parts, wanted=100, engines=None, advance=lambda count: None
+    )
     assert sum(parts.counts(part)["examples"] for part in parts.done) == 3
 
 
@@ -170,21 +172,27 @@ async def test_no_question_comes_twice_nor_from_an_exam(tmp_path: Path) -> None:
     others = [replace(first, id=str(n), fen=fen) for n, fen in enumerate((board.fen(), board.mirror().fen()))]
     asked = OPENINGS.position(1)
     positions = [first, *others, first, asked, OPENINGS.position(2)]
-    supply = Supply(positions.__getitem__, size=len(positions), exams=Questions([key_of(asked.fen)]))
+    supply = NumberedPositions(
+        positions.__getitem__, size=len(positions), excluded=PositionKeys([position_key(asked.fen)])
+    )
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
-    await make(supply, Recipe("next-fen"), parts, wanted=100, engines=None, advance=lambda count: None)
+    await make_tasks(
+        supply, TaskRecipe("next-fen"), parts, wanted=100, engines=None, advance=lambda count: None
+    )
     made = [example.id for part in sorted(parts.done) for example in parts.read(part)]
     assert made == [first.id, "0", OPENINGS.position(2).id]
 
 
 async def test_positions_that_only_come_again_are_an_end(tmp_path: Path) -> None:
-    few = Supply(lambda number: OPENINGS.position(number % 3))
+    few = NumberedPositions(lambda number: OPENINGS.position(number % 3))
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
-    await make(few, Recipe("next-fen"), parts, wanted=100, engines=None, advance=lambda count: None)
+    await make_tasks(few, TaskRecipe("next-fen"), parts, wanted=100, engines=None, advance=lambda count: None)
     assert sum(parts.counts(part)["examples"] for part in parts.done) == 3
 
 
 async def test_an_unknown_task_is_named(tmp_path: Path) -> None:
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
     with pytest.raises(InvalidInput, match="no examples of 'haiku'"):
-        await make(OPENINGS, Recipe("haiku"), parts, wanted=1, engines=None, advance=lambda count: None)
+        await make_tasks(
+            OPENINGS, TaskRecipe("haiku"), parts, wanted=1, engines=None, advance=lambda count: None
+        )
