@@ -53,16 +53,16 @@ def endless_model(model: Path, out: Path) -> Path:
 
 def write_prompts(work: Workload, path: Path) -> None:
     """The chat prompts of the positions that our feed would send, in its order, as JSONL."""
-    archive = GameCollection([work.source])
+    games = GameCollection([work.source])
     try:
-        order = PositionOrder(archive, shares=Shares(), split="train")
+        order = PositionOrder(games, shares=Shares(), split="train")
         with path.open("w") as file:
             for number in range(work.batch_groups * work.steps):
                 prompt = render(order.position(number, seed=work.seed), style=STYLE)
                 messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
                 file.write(json.dumps({"prompt": messages}) + "\n")
     finally:
-        archive.close()
+        games.close()
 
 
 def _edit(path: Path, **values: object) -> None:

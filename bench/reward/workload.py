@@ -98,12 +98,12 @@ def _find(source: Path, count: int) -> list[str]:
     from services.data.positions.numbered import PositionOrder
     from services.data.positions.recipe import Shares
 
-    archive = GameCollection([source])
+    games = GameCollection([source])
     try:
-        order = PositionOrder(archive, shares=Shares(), split="all")
+        order = PositionOrder(games, shares=Shares(), split="all")
         return [position.fen for position in islice(order.distinct(seed=0), count)]
     finally:
-        archive.close()
+        games.close()
 
 
 def _illegal(board: chess.Board, rng: random.Random) -> str:

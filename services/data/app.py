@@ -9,7 +9,6 @@ from rookery import __version__
 from rookery.body_limit import StrictBody
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Phase
-from services.data.pgn.collection import uci_moves
 from services.data.pgn.games import Split
 from services.data.positions.numbered import PositionOrder
 from services.data.rendering import MAX_MOVES, render_fen
@@ -159,13 +158,13 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
     @app.get("/v1/games/{id}", responses=_MISSING, tags=["games"])
     def game(id: str) -> GameBody:
         """A game by the `game_id` of a position, or by source and number as positions are named."""
-        found, text = order.archive.find(id)
+        found, text = order.games.find(id)
         return GameBody(
             id=found.id,
             source=found.source,
             number=found.number,
             start_fen=found.start_fen,
-            moves=uci_moves(found),
+            moves=found.uci_moves(),
             white_elo=found.white_elo,
             black_elo=found.black_elo,
             pgn=text,

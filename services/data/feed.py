@@ -104,15 +104,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _serve(settings: FeedSettings) -> None:
-    given_up = threading.Event()
-    streams = RunStreams(settings.redis_url, settings.run, stopping=given_up)
+    stopped = threading.Event()
+    streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
 
-    async def give_up(stopping: asyncio.Event) -> None:
+    async def stop_waiting(stopping: asyncio.Event) -> None:
         await stopping.wait()
-        given_up.set()
+        stopped.set()
 
-    with closing(GameCollection(settings.paths)) as archive:
-        order = PositionOrder(archive, shares=settings.shares, split=settings.split)
+    with closing(GameCollection(settings.paths)) as games:
+        order = PositionOrder(games, shares=settings.shares, split=settings.split)
         feed = Feed(streams, order, seed=settings.seed, depth=settings.depth, mix=settings.mix)
         await serve(
             background_service(
@@ -121,7 +121,7 @@ async def _serve(settings: FeedSettings) -> None:
                 settings.port,
                 port_setting="--port (FEED_PORT)",
                 ready=streams.unreachable,
-                background=(give_up, feed.run),
+                background=(stop_waiting, feed.run),
             )
         )
 

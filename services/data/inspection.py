@@ -129,18 +129,18 @@ def _folder(folder: Folder, names: list[str]) -> Inspection:
     return Inspection(folder.url, Format.FOLDER, facts, checks=checks)
 
 
-def _archive(vault: TraceArchive) -> Inspection:
+def _archive(archive: TraceArchive) -> Inspection:
     facts: dict[str, Any] = {}
     schema: dict[str, str] = {}
-    for run in vault.runs():
-        volumes = vault.files(run=run)
-        described = [describe(vault.folder, volume.name) for volume in volumes]
-        days = sorted({volume.name.split("date=")[1][:10] for volume in volumes})
+    for run in archive.runs():
+        files = archive.files(run=run)
+        described = [describe(archive.folder, file.name) for file in files]
+        days = sorted({file.name.split("date=")[1][:10] for file in files})
         facts[f"run {run}"] = (
-            f"{sum(one.rows for one in described)} groups in {len(volumes)} files, {days[0]} to {days[-1]}"
+            f"{sum(one.rows for one in described)} groups in {len(files)} files, {days[0]} to {days[-1]}"
         )
         schema = _schema(described[-1].schema)
-    return Inspection(vault.folder.url, Format.ARCHIVE, facts, schema)
+    return Inspection(archive.folder.url, Format.ARCHIVE, facts, schema)
 
 
 def format_of(folder: Folder, name: str) -> Format:

@@ -18,8 +18,8 @@ async def run(settings: DataSettings) -> None:
     Raises:
         SetupError: there is nothing to sample, or a port is taken.
     """
-    with closing(GameCollection(settings.paths)) as archive:
-        order = PositionOrder(archive, shares=settings.shares, split=settings.split)
+    with closing(GameCollection(settings.paths)) as games:
+        order = PositionOrder(games, shares=settings.shares, split=settings.split)
         await serve(data_service(order, settings))
 
 

@@ -174,8 +174,8 @@ def _positions(options: argparse.Namespace, *, count: int | None = None) -> Iter
     from services.data.positions.numbered import PositionOrder
     from services.data.positions.recipe import Shares
 
-    with contextlib.closing(GameCollection(find_sources(options.source))) as archive:
-        order = PositionOrder(archive, shares=Shares(), split="train")
+    with contextlib.closing(GameCollection(find_sources(options.source))) as games:
+        order = PositionOrder(games, shares=Shares(), split="train")
         yield from islice(order.distinct(seed=options.seed), count)
 
 

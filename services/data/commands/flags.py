@@ -188,9 +188,9 @@ def _supply(
             {"sha256": folder.sha256(name)},
         )
     elif options.source:
-        with closing(GameCollection(find_sources(options.source))) as archive:
-            order = PositionOrder(archive, shares=Shares(), split=split_of(options))
-            sources = [{"size": source.size, "sha256": source.sha256} for source in archive.sources]
+        with closing(GameCollection(find_sources(options.source))) as games:
+            order = PositionOrder(games, shares=Shares(), split=split_of(options))
+            sources = [{"size": source.size, "sha256": source.sha256} for source in games.sources]
             yield (
                 NumberedPositions(
                     lambda number: order.position(number, seed=options.seed), excluded=excluded

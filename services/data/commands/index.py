@@ -23,10 +23,10 @@ def main(argv: list[str]) -> int:
     for location in find_sources(options.files):
         if location == STANDARD_INPUT:
             raise InvalidInput("an index stands beside its file, and '-' is none: name the file")
-        about = write_index(location, jobs=options.jobs)
-        broken = about.games - sum(about.train) - sum(about.heldout)
+        header = write_index(location, jobs=options.jobs)
+        broken = header.games - sum(header.train) - sum(header.heldout)
         sys.stderr.write(
-            f"{mask_setting(index_location(location))}: {about.games} games, {broken} of them broken\n"
+            f"{mask_setting(index_location(location))}: {header.games} games, {broken} of them broken\n"
         )
     return 0
 

@@ -60,12 +60,12 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
         parts = Parts(folder, PAIRS, terms=terms)
         async with _policy(options) as policy:
             wanted = options.count
-            pairing = PairMaker(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
+            maker = PairMaker(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
             progress.begin("pairs", unit="pairs", total=wanted)
-            progress.advance(pairing.tally.pairs)
+            progress.advance(maker.made)
             async with reward_service(options.reward, nodes=options.nodes) as client:
-                await pairing.run(client, in_flight=options.in_flight, advance=progress.advance)
-        manifest = write_pairs(pairing, folder, terms=terms, jsonl=options.jsonl)
+                await maker.run(client, in_flight=options.in_flight, advance=progress.advance)
+        manifest = write_pairs(maker, folder, terms=terms, jsonl=options.jsonl)
         parts.clear()
     return manifest
 

@@ -73,13 +73,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _run(options: argparse.Namespace) -> Comparison:
-    vault = TraceArchive(open_folder(options.archive))
-    total = sum(describe(vault.folder, volume.name).rows for volume in vault.files(run=options.run))
+    archive = TraceArchive(open_folder(options.archive))
+    total = sum(describe(archive.folder, file.name).rows for file in archive.files(run=options.run))
     if not total:
         raise SetupError(
             f"no groups in {options.archive!r}" + (f" of run {options.run!r}" * bool(options.run))
         )
-    groups = islice(vault.groups(run=options.run), options.limit)
+    groups = islice(archive.groups(run=options.run), options.limit)
     first = next(groups)
     comparison = Comparison()
     with Progress() as progress:

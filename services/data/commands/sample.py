@@ -114,8 +114,8 @@ def _print_positions(options: argparse.Namespace) -> None:
     from services.data.pgn.collection import GameCollection
     from services.data.positions.numbered import PositionOrder
 
-    with closing(GameCollection(find_sources(options.source))) as archive:
-        order = PositionOrder(archive, shares=Shares(*options.shares), split=split_of(options))
+    with closing(GameCollection(find_sources(options.source))) as games:
+        order = PositionOrder(games, shares=Shares(*options.shares), split=split_of(options))
         if options.distinct:
             drawn: Iterable[Position] = order.distinct(seed=options.seed)
         else:

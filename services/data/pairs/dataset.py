@@ -1,9 +1,12 @@
-"""Makes preference pairs until there are enough. Positions, policy and engine work at the same time.
+"""Makes preference pairs until there are enough, and writes them as a data set.
 
-Positions are numbered and grouped in parts of `PART_SIZE`. A part is written when all of its positions have
-been judged, so an interrupted run loses only unfinished parts. The data set consists of the first parts, by
-number, that together have enough pairs; the order in which they were finished does not matter. The same
-recipe therefore gives the same pairs. If only repeated positions are left, the work ends with fewer pairs.
+Positions, policy and engine work at the same time. Positions are numbered and grouped in parts of
+`PART_SIZE`. A part is written once all of its positions are scored, so an interrupted run loses only
+unfinished parts.
+
+The data set consists of the first parts, by number, that together have enough pairs. The order in which they
+were finished does not matter, so the same recipe gives the same pairs. If only repeated positions are left,
+the work ends with fewer pairs.
 """
 
 import asyncio
@@ -38,11 +41,11 @@ from services.data.store.folders import Folder
 from services.data.store.jsonl import jsonl_writer
 from services.data.store.parquet import record_writer
 
-BARREN_PARTS = 32
+MAX_PARTS_WITHOUT_PAIR = 32
 """The work ends after this many parts in a row without a new pair."""
 
 _IN_FLIGHT = 512
-"""Answers sent to the reward service at once: enough for 64 engines, and few to discard at the end."""
+"""Answers sent to the reward service at once: enough for 64 engines, and few to throw away at the end."""
 
 _BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts to reach the policy."""
@@ -79,39 +82,42 @@ class Policy:
 
 
 @dataclass
-class PairTally:
+class FinishedParts:
     """Counts the finished parts up to the first unfinished one, and the distinct positions that have pairs.
 
-    Parts after `BARREN_PARTS` parts in a row without a new pair are not counted.
+    Parts after `MAX_PARTS_WITHOUT_PAIR` parts in a row without a new pair are not counted.
     """
 
-    pairs: int = 0
     parts: int = 0
-    barren: int = 0
-    seen: set[int] = field(default_factory=set)
-    _ahead: dict[int, list[int]] = field(default_factory=dict)
+    without_pair: int = 0
+    keys: set[int] = field(default_factory=set)
+    _later: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs in these parts, without repeated positions."""
+        return len(self.keys)
 
     @property
     def exhausted(self) -> bool:
-        return self.barren >= BARREN_PARTS
+        """Whether new pairs have become too rare to continue."""
+        return self.without_pair >= MAX_PARTS_WITHOUT_PAIR
 
     def add(self, part: int, pairs: Sequence[Pair]) -> None:
-        self._ahead[part] = [position_key(pair.fen) for pair in pairs]
-        while self.parts in self._ahead and not self.exhausted:
-            before = len(self.seen)
-            self.seen.update(self._ahead.pop(self.parts))
-            new = len(self.seen) - before
-            self.pairs += new
+        self._later[part] = [position_key(pair.fen) for pair in pairs]
+        while self.parts in self._later and not self.exhausted:
+            before = len(self.keys)
+            self.keys.update(self._later.pop(self.parts))
             self.parts += 1
-            self.barren = 0 if new else self.barren + 1
+            self.without_pair = self.without_pair + 1 if len(self.keys) == before else 0
 
 
 class PairMaker:
-    """Makes one data set. Parts that an earlier run finished are reused."""
+    """Makes the pairs of one data set. Parts that an earlier run finished are reused."""
 
     def __init__(
         self,
-        supply: NumberedPositions,
+        positions: NumberedPositions,
         recipe: PairRecipe,
         parts: Parts[Pair],
         *,
@@ -119,79 +125,85 @@ class PairMaker:
         policy: Policy | None = None,
         executor: Executor | None = None,
     ) -> None:
-        self._supply = supply
+        self._positions = positions
         self._recipe = recipe
         self._parts = parts
         self._wanted = wanted
         self._policy = policy
-        self._executor = executor if supply.picklable else None  # None: the event loop's threads
+        self._executor = executor if positions.picklable else None  # None: the event loop's threads
         self._made: dict[int, list[tuple[int, Pair]]] = {}
-        self._judged: Counter[int] = Counter()
+        self._scored: Counter[int] = Counter()
         self._misses: dict[int, Counter[str]] = {}
-        self.tally = PairTally()
+        self._finished = FinishedParts()
+        self._keys: set[int] = set()  # of all pairs, those of unfinished parts included
         for part in sorted(parts.done):
-            self.tally.add(part, list(parts.read(part)))
+            pairs = list(parts.read(part))
+            self._finished.add(part, pairs)
+            self._keys.update(position_key(pair.fen) for pair in pairs)
 
     @property
-    def enough(self) -> bool:
-        return self.tally.pairs >= self._wanted
+    def made(self) -> int:
+        """The number of different pairs made so far; never more than wanted."""
+        return min(len(self._keys), self._wanted)
 
     @property
     def done(self) -> bool:
         """Whether there are enough pairs, or new ones have become too rare to continue."""
-        return self.enough or self.tally.exhausted
+        return self._finished.pairs >= self._wanted or self._finished.exhausted
 
     async def run(self, client: RewardClient, *, in_flight: int, advance: Callable[[int], None]) -> None:
-        """Works until there are enough pairs or no more positions. `advance` is called with 1 for each pair.
+        """Works until there are enough pairs or no more positions.
+
+        `advance` is called with the increase of `made` after each position.
 
         Raises:
-            PeerFault: the policy or the reward service does not answer; a later run continues from here.
+            PeerFault: the policy or the reward service does not answer. A later run continues from here.
         """
         if self.done:
             return
-        asked = self._asked(limit=in_flight)
-        judged = client.stream(asked, scheme="delta", items=_IN_FLIGHT)
-        async with aclosing(asked), aclosing(judged) as answers:
-            async for asked_question, slots in answers:
-                pair = pair_of(asked_question, slots, self._recipe)
-                advance(isinstance(pair, Pair))
-                self._take(asked_question.number, pair)
+        requests = self._requests(limit=in_flight)
+        scored = client.stream(requests, scheme="delta", items=_IN_FLIGHT)
+        async with aclosing(requests), aclosing(scored) as results:
+            async for request, slots in results:
+                before = self.made
+                self._take(request.number, pair_of(request, slots, self._recipe))
+                advance(self.made - before)
                 if self.done:
                     return
 
     def pairs(self) -> Iterator[Pair]:
-        """The wanted number of pairs, ordered by position number, without repeated positions."""
-        made = chain.from_iterable(self._parts.read(part) for part in range(self.tally.parts))
+        """The pairs of the data set: as many as wanted, by position number, without repeated positions."""
+        made = chain.from_iterable(self._parts.read(part) for part in range(self._finished.parts))
         return islice(without_repeats(made, seen=set()), self._wanted)
 
     def counts(self) -> Counter[str]:
         """How many positions of the counted parts gave a pair, or why they gave none."""
         total: Counter[str] = Counter()
-        for part in range(self.tally.parts):
+        for part in range(self._finished.parts):
             total.update(self._parts.counts(part))
         return total
 
-    async def _asked(self, *, limit: int) -> AsyncGenerator[tuple[PairRequest, Any]]:
-        async with aclosing(as_completed(self._numbers(), self._question, limit=limit)) as questions:
-            async for number, asked in questions:
-                if asked is None:
+    async def _requests(self, *, limit: int) -> AsyncGenerator[tuple[PairRequest, Any]]:
+        async with aclosing(as_completed(self._numbers(), self._request, limit=limit)) as requests:
+            async for number, request in requests:
+                if request is None:
                     self._take(number, NoPair.IN_EXAM)
                 else:
-                    yield asked, asked.items()
+                    yield request, request.items()
 
     def _numbers(self) -> Iterator[int]:
         for part in count():
-            numbers = self._supply.part(part)
+            numbers = self._positions.part(part)
             if not numbers or self.done:
                 return
             if part not in self._parts.done:
                 yield from numbers
 
-    async def _question(self, number: int) -> tuple[int, PairRequest | None]:
-        """The number and its question, or None if the position is in an exam."""
+    async def _request(self, number: int) -> tuple[int, PairRequest | None]:
+        """The number and its request, or None if an evaluation asks for the position."""
         loop = asyncio.get_running_loop()
-        position = await loop.run_in_executor(self._executor, self._supply.position, number)
-        if position_key(position.fen) in self._supply.excluded:
+        position = await loop.run_in_executor(self._executor, self._positions.position, number)
+        if position_key(position.fen) in self._positions.excluded:
             return number, None
         if self._policy is None:
             return number, await asyncio.to_thread(pair_request, number, position, self._recipe)
@@ -204,38 +216,39 @@ class PairMaker:
         part = number // PART_SIZE
         made, misses = self._made.setdefault(part, []), self._misses.setdefault(part, Counter())
         if isinstance(pair, Pair):
+            self._keys.add(position_key(pair.fen))
             made.append((number, pair))
         else:
             misses[pair.value] += 1
-        self._judged[part] += 1
-        if self._judged[part] == len(self._supply.part(part)):
+        self._scored[part] += 1
+        if self._scored[part] == len(self._positions.part(part)):
             self._finish(part)
 
     def _finish(self, part: int) -> None:
         made = [pair for _, pair in sorted(self._made.pop(part), key=lambda numbered: numbered[0])]
-        counts = {"positions": self._judged.pop(part), "pairs": len(made), **self._misses.pop(part)}
+        counts = {"positions": self._scored.pop(part), "pairs": len(made), **self._misses.pop(part)}
         self._parts.write(part, made, counts=counts)
-        self.tally.add(part, made)
+        self._finished.add(part, made)
 
 
 PARQUET = "pairs.parquet"
 
 
 def write_pairs(
-    pairing: PairMaker, folder: Folder, *, terms: Mapping[str, Any], jsonl: str | None = None
+    maker: PairMaker, folder: Folder, *, terms: Mapping[str, Any], jsonl: str | None = None
 ) -> dict[str, Any]:
     """Writes the pairs and returns the manifest. `jsonl` names the second file, if one is wanted."""
     summary = _Summary()
     with ExitStack() as files:
         table = files.enter_context(record_writer(folder, PARQUET, PAIRS))
         lines = files.enter_context(jsonl_writer(folder, jsonl)) if jsonl else None
-        for pair in pairing.pairs():
+        for pair in maker.pairs():
             summary.add(pair)
             table.add(pair)
             if lines:
                 lines.add(asdict(pair))
     written = [table.written, *([lines.written] if lines else [])]
-    return write_manifest(folder, PAIRS.name, written, terms=terms, facts=summary.facts(pairing.counts()))
+    return write_manifest(folder, PAIRS.name, written, terms=terms, facts=summary.facts(maker.counts()))
 
 
 class _Summary:

@@ -39,14 +39,18 @@ class NoPair(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairRecipe:
-    """The settings that determine the pairs, besides the positions, the policy and the engine."""
+    """The settings that determine the pairs, besides the positions, the policy and the engine.
+
+    Raises:
+        InvalidInput: the gaps are not in order, or `min_gap` is not above 0.
+    """
 
     seed: int = 0
     style: str = "mover-squares"
     candidates: int = 4
     """Legal moves drawn at random from each position."""
     min_gap: float = 0.05
-    """The least win probability that the rejected move must lose; less is noise of a short search."""
+    """How much win probability the rejected move must lose at least. Less is noise of a short search."""
     max_gap: float = 1.0
 
     def __post_init__(self) -> None:
@@ -88,7 +92,7 @@ PAIRS = Kind("pairs", Pair)
 
 @dataclass(frozen=True, slots=True)
 class PairRequest:
-    """A position and the moves to be judged: the policy's answers and some random legal moves in UCI."""
+    """A position and the moves to score: the policy's answers, and random legal moves in UCI (`drawn`)."""
 
     number: int
     position: Position
@@ -113,7 +117,7 @@ def pair_request(
     answers: Sequence[Completion] = (),
     policy: str = "",
 ) -> PairRequest:
-    """The question for a position. The random moves depend only on the position, the seed and the number."""
+    """The request for a position. The random moves depend only on the position, the seed and the number."""
     prompt = render(position, style=recipe.style)
     moves = sorted(move.uci() for move in chess.Board(prompt.fen).legal_moves)
     rng = random.Random(f"{recipe.seed}:{number}:moves")
@@ -124,21 +128,21 @@ def pair_request(
 def pair_of(
     request: PairRequest, slots: Sequence[Verdict | RookeryError], recipe: PairRecipe
 ) -> Pair | NoPair:
-    """The pair that the verdicts on the question's items give, or the reason why there is none."""
+    """The pair that follows from the verdicts on the request's items, or the reason why there is none."""
     if any(isinstance(slot, RookeryError) for slot in slots):
         return NoPair.REFUSED
     verdicts = [slot for slot in slots if isinstance(slot, Verdict)]
     own = len(request.answers)
-    index = _habitual(verdicts[:own], recipe)
+    index = _most_frequent(verdicts[:own], recipe)
     if index is not None:
         return _pair(request, verdicts[index], text=request.answers[index].text)
     weaker = [verdict for verdict in verdicts[own:] if _is_weaker(verdict, recipe)]
     if not weaker:
         return NoPair.NO_WEAKER_MOVE
-    return _pair(request, min(weaker, key=_regret), text=None)
+    return _pair(request, min(weaker, key=lambda verdict: verdict.regret or 0.0), text=None)
 
 
-def _habitual(verdicts: Sequence[Verdict], recipe: PairRecipe) -> int | None:
+def _most_frequent(verdicts: Sequence[Verdict], recipe: PairRecipe) -> int | None:
     """The index of the first answer with the policy's most frequent weaker move; None if there is none."""
     weaker = [(index, v.move.uci) for index, v in enumerate(verdicts) if v.move and _is_weaker(v, recipe)]
     if not weaker:
@@ -149,10 +153,6 @@ def _habitual(verdicts: Sequence[Verdict], recipe: PairRecipe) -> int | None:
 
 def _is_weaker(verdict: Verdict, recipe: PairRecipe) -> bool:
     return verdict.regret is not None and recipe.min_gap <= verdict.regret <= recipe.max_gap
-
-
-def _regret(verdict: Verdict) -> float:
-    return verdict.regret or 0.0
 
 
 def _pair(request: PairRequest, verdict: Verdict, *, text: str | None) -> Pair:
@@ -171,7 +171,7 @@ def _pair(request: PairRequest, verdict: Verdict, *, text: str | None) -> Pair:
         rejected_move=played,
         win_chosen=verdict.win_before,
         win_rejected=verdict.win_after,
-        gap=_regret(verdict),
+        gap=verdict.regret or 0.0,
         origin=Origin.SAMPLED if text is None else Origin.POLICY,
         policy="" if text is None else request.policy,
         policy_text=text or "",

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Protocol, overload
+from typing import Protocol
 
 from rookery.errors import NotFound
 from rookery.metrics import GAMES_SKIPPED
 from services.data.pgn.games import Game, SkippedGame, Split, in_split
-from services.data.pgn.index import Index, find_index
+from services.data.pgn.index import LazyNumbers, find_index
 from services.data.pgn.parser import parse, skip
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
@@ -35,19 +35,18 @@ _SOURCE_DIGITS = 8
 GAMES_KEPT = 1 << 16
 """The most parsed games in memory, under a kilobyte each."""
 
-
 _GAME_ID = re.compile(r"[0-9a-f]{16}")
 
 
 class GameFile(Protocol):
-    """The games of one file, numbered from 0. Thread-safe."""
+    """The games of one file, numbered from 0: an `Index` or a `SpooledFile`. Thread-safe."""
 
     @property
     def source(self) -> Source: ...
 
     @property
     def broken(self) -> Sequence[RawGame]:
-        """The games known at the start to have a defect, from their bytes alone."""
+        """The games whose bytes alone show a defect, if these are known without parsing."""
 
     def __len__(self) -> int: ...
 
@@ -63,32 +62,8 @@ class GameFile(Protocol):
     def close(self) -> None: ...
 
 
-class IndexedFile:
-    """A file with an index. Only the requested games are read."""
-
-    def __init__(self, index: Index) -> None:
-        self.source = index.about.source
-        self.broken: Sequence[RawGame] = ()
-        self._index = index
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def game_numbers(self, split: Split) -> Sequence[int]:
-        return self._index.game_numbers(split)
-
-    def raw(self, number: int) -> RawGame:
-        return self._index.raw(number)
-
-    def find(self, id: str) -> int | None:
-        return self._index.find(id) if _GAME_ID.fullmatch(id) else None
-
-    def close(self) -> None:
-        self._index.close()
-
-
 class SpooledFile:
-    """A file that is read once and kept as text in a temporary file. Takes 32 bytes of memory per game."""
+    """A file without an index. Its text is copied to a temporary file. Takes 32 bytes of memory per game."""
 
     def __init__(self, location: str) -> None:
         self.broken: list[RawGame] = []
@@ -146,19 +121,19 @@ class GameCollection:
     """
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
-        self._shelves = [_shelf(str(path)) for path in paths]
-        self.sources = [shelf.source for shelf in self._shelves]
+        self._files: list[GameFile] = [find_index(str(path)) or SpooledFile(str(path)) for path in paths]
+        self.sources = [file.source for file in self._files]
         self.skipped: dict[int, SkippedGame] = {}
-        self._first_of = [0, *accumulate(map(len, self._shelves))]
+        self._first_of = [0, *accumulate(map(len, self._files))]
         self._members = {
-            split: _Joined([shelf.game_numbers(split) for shelf in self._shelves], self._first_of)
+            split: _Joined([file.game_numbers(split) for file in self._files], self._first_of)
             for split in ("train", "heldout")
         }
         self._parse = lru_cache(GAMES_KEPT)(self._load)
-        for first, shelf in zip(self._first_of, self._shelves, strict=False):
-            for raw in shelf.broken:
+        for first, file in zip(self._first_of, self._files, strict=False):
+            for raw in file.broken:
                 if raw.defect:
-                    self._skip(first + raw.number - 1, skip(raw, shelf.source, raw.defect, raw.detail))
+                    self._skip(first + raw.number - 1, skip(raw, file.source, raw.defect, raw.detail))
         logger.info(
             "%d games in %s, %d of them held out",
             len(self),
@@ -188,44 +163,44 @@ class GameCollection:
         Raises:
             NotFound: there is no such game, or it is broken.
         """
-        number = self._numbered(id) if ":" in id else self._hashed(id)
+        number = self._by_number(id) if ":" in id else self._by_hash(id)
         if number is None:
             raise NotFound(f"no game {id[:40]!r} in {len(self)} games")
         game = self.game(number)
         if game is None:
-            raise NotFound(f"game {id!r} was passed over: {self.skipped[number]}")
-        shelf, within = self._place(number)
-        return game, shelf.raw(within).text
+            raise NotFound(f"game {id!r} was skipped: {self.skipped[number]}")
+        file, within = self._locate(number)
+        return game, file.raw(within).text
 
     def close(self) -> None:
-        for shelf in self._shelves:
-            shelf.close()
+        for file in self._files:
+            file.close()
 
-    def _hashed(self, id: str) -> int | None:
-        for first, shelf in zip(self._first_of, self._shelves, strict=False):
-            found = shelf.find(id)
+    def _by_hash(self, id: str) -> int | None:
+        for first, file in zip(self._first_of, self._files, strict=False):
+            found = file.find(id)
             if found is not None:
                 return first + found
         return None
 
-    def _numbered(self, id: str) -> int | None:
+    def _by_number(self, id: str) -> int | None:
         source, _, number = id.partition(":")
         within = int(number) - 1 if number.isascii() and number.isdecimal() and len(number) < 20 else -1
-        for first, shelf in zip(self._first_of, self._shelves, strict=False):
-            named = shelf.source.sha256.startswith(source) and len(source) >= _SOURCE_DIGITS
-            if named and 0 <= within < len(shelf):
+        for first, file in zip(self._first_of, self._files, strict=False):
+            named = file.source.sha256.startswith(source) and len(source) >= _SOURCE_DIGITS
+            if named and 0 <= within < len(file):
                 return first + within
         return None
 
     def _load(self, number: int) -> Game | SkippedGame:
         if number in self.skipped:
             return self.skipped[number]
-        shelf, within = self._place(number)
-        return parse(shelf.raw(within), shelf.source)
+        file, within = self._locate(number)
+        return parse(file.raw(within), file.source)
 
-    def _place(self, number: int) -> tuple[GameFile, int]:
+    def _locate(self, number: int) -> tuple[GameFile, int]:
         index = bisect_right(self._first_of, number) - 1
-        return self._shelves[index], number - self._first_of[index]
+        return self._files[index], number - self._first_of[index]
 
     def _skip(self, number: int, game: SkippedGame) -> None:
         self.skipped[number] = game
@@ -233,8 +208,8 @@ class GameCollection:
         logger.warning("skipped %s", game)
 
 
-class _Joined(Sequence[int]):
-    """The numbers of several shelves, concatenated."""
+class _Joined(LazyNumbers):
+    """Numbers of the games of several files, as numbers in the collection."""
 
     def __init__(self, parts: Sequence[Sequence[int]], first_of: Sequence[int]) -> None:
         self._parts = parts
@@ -244,25 +219,7 @@ class _Joined(Sequence[int]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    @overload
-    def __getitem__(self, place: int) -> int: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[int]: ...
-    def __getitem__(self, place: int | slice) -> int | Sequence[int]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        part = bisect_right(self._ends, place)
+    def at(self, index: int) -> int:
+        part = bisect_right(self._ends, index)
         before = self._ends[part - 1] if part else 0
-        return self._first_of[part] + self._parts[part][place - before]
-
-
-def _shelf(location: str) -> GameFile:
-    index = find_index(location)
-    return IndexedFile(index) if index else SpooledFile(location)
-
-
-def uci_moves(game: Game) -> list[str]:
-    """The moves of a game in UCI, from its `start_fen` on."""
-    return [move.uci() for _, _, move in game.replay()]
+        return self._first_of[part] + self._parts[part][index - before]

@@ -87,6 +87,10 @@ class Game:
             yield ply, board, move
             board.push(move)
 
+    def uci_moves(self) -> list[str]:
+        """The moves in UCI, from `start_fen` on."""
+        return [move.uci() for _, _, move in self.replay()]
+
     def board(self, ply: int) -> chess.Board:
         """The board before move `ply`, with the moves so far on its stack."""
         board = self._start()

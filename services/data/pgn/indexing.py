@@ -60,7 +60,7 @@ def write_index(location: str, *, jobs: int = 1) -> IndexHeader:
                 table.add(rows)
             table.flush()
             starts = zip((piece.start for piece in pieces), accumulate(sizes), strict=False)
-            about = IndexHeader(
+            header = IndexHeader(
                 source=hashing.result() if hashing else fingerprint.source,
                 edges=edges_hash(location),
                 is_text=pieces[0].is_text,
@@ -69,8 +69,8 @@ def write_index(location: str, *, jobs: int = 1) -> IndexHeader:
                 train=tuple(table.train),
                 heldout=tuple(table.heldout),
             )
-            writer.add_key_value_metadata({HEADER_KEY: about.to_json()})
-    return about
+            writer.add_key_value_metadata({HEADER_KEY: header.to_json()})
+    return header
 
 
 class _Rows:

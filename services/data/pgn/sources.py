@@ -79,7 +79,7 @@ def nothing_to_sample(
 
 
 def file_name(location: str) -> str:
-    """The name of a file, for a manifest: without secrets, and without the folder, which is this machine's."""
+    """The name of a file without its folder and without secrets, for a manifest."""
     return str(mask_setting(location)).rpartition("/")[2]
 
 

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import chess
@@ -21,7 +22,7 @@ from rookery.errors import InvalidInput
 from rookery.trace import Position
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.rawgame import decode
-from services.data.store.files import identify
+from services.data.store.files import identify, split_lines
 
 _SIDES = str.maketrans("36", "63")
 # A FEN or the first four fields of an EPD, anywhere in a line, and the moves of a puzzle after it.
@@ -125,9 +126,5 @@ def _positions(line: str) -> Iterator[str]:
 
 
 def _lines(location: str) -> Iterator[str]:
-    tail = b""
-    for piece in pieces_of(location):
-        for block in piece.blocks():
-            *lines, tail = (tail + block).split(b"\n")
-            yield from map(decode, lines)
-    yield decode(tail)
+    blocks = chain.from_iterable(piece.blocks() for piece in pieces_of(location))
+    return map(decode, split_lines(blocks))

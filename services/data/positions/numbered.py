@@ -1,7 +1,8 @@
-"""The endless order of positions for a seed. Position number i is the same in every process.
+"""Numbered positions: drawn from games in an endless order, or any others for work that is done in parts.
 
-HTTP, gRPC and the feed all number positions this way, so a client can stop anywhere and resume with another
-of them. Each number has its own random generator, so nothing depends on what was drawn before.
+In the order of a seed, position number i is the same in every process. HTTP, gRPC and the feed all use this
+order, so a client can stop anywhere and resume with another of them. Each number has its own random
+generator, so nothing depends on what was drawn before.
 """
 
 import random
@@ -22,17 +23,23 @@ from services.data.positions.recipe import Shares
 _GAMES_TRIED = 50
 """Games searched for a ply of the drawn phase. After that, a ply of any phase is taken."""
 
+PART_SIZE = 128
+"""The number of positions in a part."""
+
+MAX_REPEATED = 2000
+"""`new_positions` ends after more than this many repeated positions in a row."""
+
 
 class PositionOrder:
-    """Numbered positions of an archive. Thread-safe.
+    """The numbered positions of some games. Thread-safe.
 
     Raises:
         SetupError: the split has nothing to sample; the message names the files and the skipped games.
     """
 
-    def __init__(self, archive: GameCollection, *, shares: Shares, split: Split) -> None:
+    def __init__(self, games: GameCollection, *, shares: Shares, split: Split) -> None:
         self.split = split
-        self.archive = archive
+        self.games = games
         self._shares = shares
         self._draw(0, 0, split)
 
@@ -57,40 +64,35 @@ class PositionOrder:
         return self._of_phase(self._shares.draw(rng), rng, split) or self._of_any(rng, split)
 
     def _of_phase(self, phase: Phase, rng: random.Random, split: Split) -> Position | None:
-        members = self.archive.game_numbers(split)
-        for _ in range(_GAMES_TRIED if members else 0):
-            game = self.archive.game(members[int(rng.random() * len(members))])
+        numbers = self.games.game_numbers(split)
+        for _ in range(_GAMES_TRIED if numbers else 0):
+            game = self.games.game(numbers[int(rng.random() * len(numbers))])
             position = _ply_of(game, game.plies(phase), rng) if game else None
             if position:
                 return position
         return None
 
     def _of_any(self, rng: random.Random, split: Split) -> Position:
-        members = self.archive.game_numbers(split)
-        first = int(rng.random() * len(members))
-        for step in range(len(members)):
-            game = self.archive.game(members[(first + step) % len(members)])
+        numbers = self.games.game_numbers(split)
+        first = int(rng.random() * len(numbers))
+        for step in range(len(numbers)):
+            game = self.games.game(numbers[(first + step) % len(numbers)])
             plies = [ply for phase in Phase for ply in game.plies(phase)] if game else []
             position = _ply_of(game, plies, rng) if game else None
             if position:
                 return position
-        raise nothing_to_sample(self.archive.sources, split, list(self.archive.skipped.values()))
+        raise nothing_to_sample(self.games.sources, split, list(self.games.skipped.values()))
 
 
 def _ply_of(game: Game, plies: list[int], rng: random.Random) -> Position | None:
     return game.position(plies[int(rng.random() * len(plies))]) if plies else None
 
 
-PART_SIZE = 128
-"""The number of positions in a part."""
-
-MAX_REPEATED = 2000
-"""`new_positions` ends after more than this many repeated positions in a row."""
-
-
 @dataclass(frozen=True)
 class NumberedPositions:
-    """Numbered positions. `size` is None if they never end. Portable ones can be made in any process.
+    """Numbered positions from any source, for work in parts.
+
+    `size` is None if they never end. `picklable` means that another process can compute them, too.
 
     Positions whose key is in `excluded` are reserved for evaluations.
     """
@@ -107,22 +109,22 @@ class NumberedPositions:
 
 
 def new_positions(
-    supply: NumberedPositions, *, done: Container[int], seen: set[int]
+    positions: NumberedPositions, *, done: Container[int], seen: set[int]
 ) -> Iterator[tuple[int, Position]]:
-    """Yields the numbered positions of unfinished parts, without repeated questions or exam questions.
+    """Yields the positions of unfinished parts with their numbers, without repeated and excluded ones.
 
-    `seen` contains the keys of earlier questions; new ones are added to it. Ends with the supply, or when
-    there are hardly any new positions.
+    `seen` contains the keys of earlier positions; those of new ones are added to it. Ends with the positions,
+    or when there are hardly any new ones.
     """
     old = 0
     for part in count():
-        numbers = supply.part(part)
+        numbers = positions.part(part)
         if not numbers:
             return
         for number in numbers if part not in done else ():
-            position = supply.position(number)
+            position = positions.position(number)
             key = position_key(position.fen)
-            if key in seen or key in supply.excluded:
+            if key in seen or key in positions.excluded:
                 old += 1
                 if old > MAX_REPEATED:
                     return
@@ -133,12 +135,12 @@ def new_positions(
 
 
 def after_random_moves(position: Position, *, share: float, seed: int) -> Position:
-    """The position after one to three random legal moves, in `share` of all cases.
+    """The position after one to three random legal moves; in 1 - `share` of all cases, the position itself.
 
-    This shows a model hanging pieces and missed mates, which good games rarely have. The moves never end the
+    A model thus sees hanging pieces and possible mates, which good games rarely have. The moves never end the
     game. They depend only on the seed and the position.
     """
-    rng = random.Random(f"{seed}:{position.id}:strayed")
+    rng = random.Random(f"{seed}:{position.id}:strayed")  # other words would draw other moves
     if rng.random() >= share:
         return position
     board = chess.Board(position.fen)

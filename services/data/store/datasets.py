@@ -1,4 +1,12 @@
-"""`manifest.json` of a data set: its sources, settings and versions, and the SHA-256 of its files."""
+"""The files of a data set besides its records: its manifest, and the parts of unfinished work.
+
+    OUT/manifest.json             sources, settings and versions, and the SHA-256 of the files
+    OUT/parts/terms.json          the terms of the work, such as its settings and sources
+    OUT/parts/000012.parquet      the records of part 12, with its counts
+
+Interrupted work is continued from its parts, but only under the same terms. The parts are deleted once the
+whole data set is written.
+"""
 
 import json
 import platform
@@ -15,6 +23,11 @@ from services.data.store.parquet import SUFFIX, Kind, describe, read_records, wr
 
 MANIFEST = "manifest.json"
 
+_FOLDER = "parts"
+_TERMS = f"{_FOLDER}/terms.json"
+
+R = TypeVar("R")
+
 
 def write_manifest(
     folder: Folder,
@@ -24,7 +37,7 @@ def write_manifest(
     terms: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Writes and returns the manifest. `terms` determine the data set; `facts` are its statistics."""
+    """Writes and returns the manifest. `terms` determine the data set, `facts` are its statistics."""
     manifest = {
         "kind": kind,
         "outputs": [{"path": file.name, "size": file.size, "sha256": file.sha256} for file in written],
@@ -50,17 +63,11 @@ def versions() -> dict[str, str]:
     }
 
 
-R = TypeVar("R")
-
-_FOLDER = "parts"
-_TERMS = f"{_FOLDER}/terms.json"
-
-
 class Parts(Generic[R]):
-    """The parts of one job.
+    """The parts of one data set. `done` has the numbers of those that are written.
 
     Raises:
-        SetupError: existing parts were made under other terms; the message names the differences.
+        SetupError: existing parts were made under other terms. The message names the differences.
     """
 
     def __init__(self, folder: Folder, kind: Kind[R], *, terms: Mapping[str, Any]) -> None:
@@ -69,7 +76,7 @@ class Parts(Generic[R]):
         names = folder.names(below=_FOLDER)
         self.done = {_number_of(name) for name in names if name.endswith(SUFFIX)}
         if self.done and _TERMS in names:
-            self._check(json.loads(folder.read_bytes(_TERMS)), terms)
+            self._check_terms(json.loads(folder.read_bytes(_TERMS)), terms)
         else:
             folder.write_bytes(_TERMS, json.dumps(terms, indent=2, sort_keys=True).encode())
 
@@ -89,13 +96,13 @@ class Parts(Generic[R]):
         return {name: int(count) for name, count in notes.items()}
 
     def clear(self) -> None:
-        """Deletes the parts, then the terms, so that remaining parts have their terms if this is killed."""
+        """Deletes the parts, then the terms: parts that remain if this is killed still have their terms."""
         for number in sorted(self.done):
             self._folder.remove(_name_of(number))
         self._folder.remove(_TERMS)
         self.done = set()
 
-    def _check(self, begun: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
+    def _check_terms(self, begun: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
         wanted = json.loads(json.dumps(terms))
         differing = [
             f"{name} was {begun.get(name)!r}, is {wanted.get(name)!r}"
@@ -104,8 +111,8 @@ class Parts(Generic[R]):
         ]
         if differing:
             raise SetupError(
-                f"{self._folder.place(_FOLDER)!r} was begun otherwise: {'; '.join(differing)}. "
-                "Ask for the same, or choose another --out"
+                f"{self._folder.place(_FOLDER)!r} was begun with other settings: {'; '.join(differing)}. "
+                "Use the same settings, or choose another --out"
             )
 
 

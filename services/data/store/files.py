@@ -1,4 +1,4 @@
-"""Reads the plain text of PGN files, local or remote, compressed or not.
+"""Reads the plain text of files, local or remote, compressed or not.
 
 The compression is detected from the first bytes, not from the name, so standard input may be compressed too.
 At most one block is in memory, so a file may be larger than memory. Bytes that cannot be decompressed raise
@@ -37,7 +37,7 @@ class DamagedFile(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A PGN file, identified by its content."""
+    """A file, identified by its content."""
 
     path: str
     size: int
@@ -147,6 +147,16 @@ _CODECS: dict[bytes, Callable[[], _Codec]] = {
 }
 
 
+def split_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a text, without line ends."""
+    tail = b""
+    for block in blocks:
+        *lines, tail = (tail + block).split(b"\n")
+        yield from lines
+    if tail:
+        yield tail
+
+
 def is_compressed(start: bytes) -> bool:
     """Whether a file with these first bytes is in a supported compression format."""
     return _codec_of(start) is not None
@@ -181,7 +191,7 @@ def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[
 
 
 def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Converts UTF-16, which Windows calls Unicode, to UTF-8. Everything else is unchanged."""
+    """Converts UTF-16 to UTF-8, if there is a byte order mark. Everything else is unchanged."""
     decoder = None
     for number, block in enumerate(blocks):
         if number == 0 and block.startswith(_UTF16_MARKS):
@@ -190,7 +200,7 @@ def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def join_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Joins small blocks to larger ones. Yields everything before a damage before raising it."""
+    """Joins small blocks to larger ones. Everything before a damage is yielded before `DamagedFile`."""
     held: list[bytes] = []
     size = 0
     try:

@@ -31,7 +31,7 @@ class WrittenFile:
 
 
 class OutputFile:
-    """A file that is being written. It is hashed on the way, so that it need not be read again."""
+    """A file that is being written. It is hashed at the same time, so it need not be read again."""
 
     def __init__(self, name: str, file: IO[bytes], *, place: str) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class OutputFile:
         self._digest = hashlib.sha256()
 
     def write(self, data: bytes, /) -> int:
-        with _faults(self._place, "write"):
+        with _store_errors(self._place, "write"):
             self._file.write(data)
         self._digest.update(data)
         size = memoryview(data).nbytes
@@ -53,10 +53,10 @@ class OutputFile:
         return self._size
 
     def flush(self) -> None:
-        """Does nothing: nothing is durable before the end."""
+        """Does nothing: the file becomes durable when the `with` block of `Folder.write` ends."""
 
     def close(self) -> None:
-        """Does nothing: the folder closes the file, even if a format's writer calls this."""
+        """Does nothing. `ParquetWriter` calls this, but the folder closes the file."""
 
     def readable(self) -> bool:
         return False
@@ -69,7 +69,7 @@ class OutputFile:
 
     @property
     def written(self) -> WrittenFile:
-        """Name, size and hash of the file. Valid once it is complete."""
+        """Name, size and hash of the file. Correct only once it is complete."""
         return WrittenFile(self.name, self._size, self._digest.hexdigest())
 
 
@@ -85,7 +85,7 @@ class Folder(ABC):
 
         Raises:
             SetupError: the file cannot be written here.
-        Unavailable: the store does not answer.
+            Unavailable: the store does not answer.
         """
 
     @abstractmethod
@@ -95,7 +95,7 @@ class Folder(ABC):
 
         Raises:
             SetupError: the file does not exist or cannot be read.
-        Unavailable: the store does not answer.
+            Unavailable: the store does not answer.
         """
 
     @abstractmethod
@@ -138,16 +138,16 @@ class LocalFolder(Folder):
     def write(self, name: str) -> Iterator[OutputFile]:
         final = self._path / name
         temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
-        with _faults(str(final), "write"):
+        with _store_errors(str(final), "write"):
             final.parent.mkdir(parents=True, exist_ok=True)
             file = temporary.open("wb")
         try:
             with file:
                 yield OutputFile(name, file, place=str(final))
-                with _faults(str(final), "write"):
+                with _store_errors(str(final), "write"):
                     file.flush()
                     os.fsync(file.fileno())
-            with _faults(str(final), "write"):
+            with _store_errors(str(final), "write"):
                 temporary.replace(final)
                 _sync(final.parent)
         finally:
@@ -155,14 +155,14 @@ class LocalFolder(Folder):
 
     @contextmanager
     def read(self, name: str) -> Iterator[IO[bytes]]:
-        with _faults(self.place(name), "read"):
+        with _store_errors(self.place(name), "read"):
             file = (self._path / name).open("rb")
         with file:
             yield file
 
     def remove(self, name: str) -> None:
         path = self._path / name
-        with _faults(str(path), "remove"):
+        with _store_errors(str(path), "remove"):
             path.unlink(missing_ok=True)
         with suppress(OSError):  # fails if not empty; buckets have no empty folders either
             path.parent.rmdir()
@@ -180,22 +180,22 @@ class RemoteFolder(Folder):
 
     def __init__(self, url: str) -> None:
         self.url = url
-        with _faults(url, "open"):
+        with _store_errors(url, "open"):
             self._files, self._root = _file_system(url)
 
     @contextmanager
     def write(self, name: str) -> Iterator[OutputFile]:
         place = self.place(name)
-        with _faults(place, "write"):
+        with _store_errors(place, "write"):
             # Without autocommit, closing sends the last part, and only `commit` joins the parts to a file.
             file = self._files.open(f"{self._root}/{name}", "wb", autocommit=False, block_size=PART_BYTES)
         try:
             yield OutputFile(name, file, place=place)
-            with _faults(place, "write"):
+            with _store_errors(place, "write"):
                 file.close()
                 file.commit()
         except BaseException:
-            with suppress(RookeryError), _faults(place, "write"):  # report the first error
+            with suppress(RookeryError), _store_errors(place, "write"):  # report the first error
                 file.discard()
             with suppress(AttributeError):
                 file.closed = True  # or its finalizer would try to send the rest
@@ -203,17 +203,17 @@ class RemoteFolder(Folder):
 
     @contextmanager
     def read(self, name: str) -> Iterator[IO[bytes]]:
-        with _faults(self.place(name), "read"):
+        with _store_errors(self.place(name), "read"):
             file = self._files.open(f"{self._root}/{name}", "rb")
         with file:
             yield file
 
     def remove(self, name: str) -> None:
-        with _faults(self.place(name), "remove"), suppress(FileNotFoundError):
+        with _store_errors(self.place(name), "remove"), suppress(FileNotFoundError):
             self._files.rm_file(f"{self._root}/{name}")
 
     def names(self, *, below: str = "", suffix: str = "") -> list[str]:
-        with _faults(self.url, "list"):
+        with _store_errors(self.url, "list"):
             found = self._files.find(f"{self._root}/{below}".rstrip("/"))
         prefix = f"{self._root}/"
         # S3 lists a file as if it were below itself.
@@ -256,21 +256,21 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def _faults(place: str, doing: str) -> Iterator[None]:
+def _store_errors(place: str, doing: str) -> Iterator[None]:
     """Converts the store's errors to `SetupError` or `Unavailable`, with the place."""
     try:
         yield
-    except _MISPLACED as error:
+    except _NOT_RETRIABLE as error:
         raise SetupError(f"cannot {doing} {place!r}: {error.strerror or error}") from error
-    except _away() as error:
+    except _unavailable_errors() as error:
         raise Unavailable(f"cannot {doing} {place!r} now: {error}") from error
 
 
-_MISPLACED = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+_NOT_RETRIABLE = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 """Errors that a retry cannot fix. `FileExistsError`: a folder of the path is a file."""
 
 
-def _away() -> tuple[type[Exception], ...]:
+def _unavailable_errors() -> tuple[type[Exception], ...]:
     """Errors of an unreachable store. S3's are no OSError; its library is only imported if it is used."""
     botocore = sys.modules.get("botocore.exceptions")
     return (OSError, botocore.BotoCoreError) if botocore else (OSError,)

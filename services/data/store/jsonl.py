@@ -8,7 +8,7 @@ from typing import Any
 import zstandard
 
 from rookery.errors import InvalidInput
-from services.data.store.files import BLOCK_BYTES, plain_text, read_chunks
+from services.data.store.files import BLOCK_BYTES, plain_text, read_chunks, split_lines
 from services.data.store.folders import Folder, OutputFile, WrittenFile
 
 _LEVEL = 6
@@ -41,7 +41,7 @@ class JsonlWriter:
 
 @contextmanager
 def jsonl_writer(folder: Folder, name: str) -> Iterator[JsonlWriter]:
-    """Opens a new file, which exists once the block ends. The same values give the same bytes."""
+    """Writes a new file, which exists once the `with` block ends. The same values give the same bytes."""
     with folder.write(name) as file:
         lines = JsonlWriter(file, compress=name.endswith(".zst"))
         yield lines
@@ -73,10 +73,5 @@ def read_jsonl(folder: Folder, name: str) -> Iterator[Any]:
 
 def text_lines(folder: Folder, name: str) -> Iterator[bytes]:
     """The lines of a text file, compressed or not, without line ends."""
-    tail = b""
     with folder.read(name) as file:
-        for block in plain_text(read_chunks(file, BLOCK_BYTES)):
-            *lines, tail = (tail + block).split(b"\n")
-            yield from lines
-    if tail:
-        yield tail
+        yield from split_lines(plain_text(read_chunks(file, BLOCK_BYTES)))

@@ -1,7 +1,7 @@
 """Writes and reads Parquet files of records, a row group at a time.
 
-The metadata of a file name the kind of record and the version of its schema. A reader of another kind or
-version refuses the file. `services.data.store.folders` accesses the files.
+The metadata of a file names the kind of record and the version of its schema. A file of another kind or
+version is refused. Each record type declares its own `Kind`.
 """
 
 import json
@@ -27,18 +27,18 @@ _KIND, _VERSION, _WRITER, _NOTES = b"rookery.kind", b"rookery.schema", b"rookery
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[R]):
-    """The kind of a file's rows. Raise `version` when a field is removed or its meaning changes."""
+    """A kind of record. Increase `version` when a field is removed or its meaning changes."""
 
     name: str
     record: type[R]
     version: int = 1
     rows: int = 8192
-    """Rows per row group, which writers and readers hold in memory."""
+    """Rows per row group. Writers and readers hold one row group in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetDescription:
-    """The description of a Parquet file, from its metadata."""
+    """What the metadata of a Parquet file says. `notes` are those of the writer."""
 
     kind: str
     version: str
@@ -50,11 +50,11 @@ class ParquetDescription:
 
 
 class RecordWriter(Generic[R]):
-    """A file that is being written. It takes records one at a time and holds one row group in memory."""
+    """Writes records to a Parquet file. Holds one row group in memory."""
 
-    def __init__(self, writer: pq.ParquetWriter, kind: Kind[R], schema: pa.Schema, draft: OutputFile) -> None:
+    def __init__(self, writer: pq.ParquetWriter, kind: Kind[R], schema: pa.Schema, file: OutputFile) -> None:
         self.rows = 0
-        self._draft = draft
+        self._file = file
         self._writer = writer
         self._kind = kind
         self._schema = schema
@@ -68,8 +68,8 @@ class RecordWriter(Generic[R]):
 
     @property
     def written(self) -> WrittenFile:
-        """Name, size and hash of the file. Valid once the block that wrote it has ended."""
-        return self._draft.written
+        """Name, size and hash of the file. Correct only after the `with` block that wrote it."""
+        return self._file.written
 
     def flush(self) -> None:
         """Writes the held records as a row group."""
@@ -83,7 +83,7 @@ class RecordWriter(Generic[R]):
 def record_writer(
     folder: Folder, name: str, kind: Kind[R], *, notes: Mapping[str, str] | None = None
 ) -> Iterator[RecordWriter[R]]:
-    """Opens a new file, which exists once the block ends. `notes` are stored in its metadata."""
+    """Writes a new file, which exists once the `with` block ends. `notes` are stored in its metadata."""
     schema = schema_of(kind.record).with_metadata(
         {
             _KIND: kind.name,
@@ -92,10 +92,10 @@ def record_writer(
             _NOTES: json.dumps(dict(notes or {}), sort_keys=True),
         }
     )
-    with folder.write(name) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
-        table = RecordWriter(writer, kind, schema, draft)
-        yield table
-        table.flush()
+    with folder.write(name) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        records = RecordWriter(writer, kind, schema, file)
+        yield records
+        records.flush()
 
 
 def write_records(
@@ -136,7 +136,7 @@ def read_column(folder: Folder, name: str, column: str) -> list[Any]:
 
 
 def describe(folder: Folder, name: str) -> ParquetDescription:
-    """The description of a file, from its metadata.
+    """Reads the metadata of a file.
 
     Raises:
         InvalidInput: the file is not Parquet.

@@ -23,7 +23,14 @@ from rookery.prompt import render
 from rookery.trace import Position
 from services.data.pgn.games import phase_of
 from services.data.positions.distinct import PositionKeys, position_key
-from services.data.store.files import BLOCK_BYTES, DamagedFile, open_bytes, plain_text, read_chunks
+from services.data.store.files import (
+    BLOCK_BYTES,
+    DamagedFile,
+    open_bytes,
+    plain_text,
+    read_chunks,
+    split_lines,
+)
 from services.data.tasks.example import PUZZLE, Example, mirrored_uci
 
 COLUMNS = (
@@ -232,17 +239,12 @@ def _push(board: chess.Board, uci: str) -> None:
 
 
 def _lines(location: str | Path, counts: PuzzleCounts) -> Iterator[str]:
-    rest = b""
     with open_bytes(location) as file:
         try:
-            for block in plain_text(read_chunks(file, BLOCK_BYTES)):
-                *lines, rest = (rest + block).split(b"\n")
-                yield from (line.decode("utf-8-sig", errors="replace") for line in lines)
+            for line in split_lines(plain_text(read_chunks(file, BLOCK_BYTES))):
+                yield line.decode("utf-8-sig", errors="replace")
         except DamagedFile as error:
             counts.skip("damaged_file", str(error))
-            return
-    if rest:
-        yield rest.decode(errors="replace")
 
 
 def puzzle_examples(puzzles: Iterable[Puzzle], *, style: str) -> Iterator[Example]:

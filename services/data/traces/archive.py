@@ -2,8 +2,8 @@
 
     run=r1/date=2026-11-21/1763721014000-0_1763721019000-3.parquet
 
-A file is named by the first and last stream entry in it, so writing the same entries again makes the
-same file. Knows nothing of Redis: entries come as ids and groups.
+A file is named after its first and last stream entry, so writing the same entries again replaces the file.
+This module does not access Redis.
 """
 
 import time
@@ -46,7 +46,7 @@ ARCHIVED = Kind("groups", ArchivedGroup, version=TRACE_VERSION, rows=32)
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFile:
-    """One file of the archive."""
+    """A file of the archive, and the ids of its first and last stream entry."""
 
     name: str
     run: str
@@ -68,33 +68,33 @@ class TraceArchive:
         records = (ArchivedGroup.of(group, entry=entry) for entry, group in groups)
         return write_records(self.folder, name, ARCHIVED, records, notes={"run": run})
 
-    def holds(self, run: str, entries: Sequence[str]) -> set[str]:
-        """Returns those of the entries that are already in the archive."""
+    def archived_entries(self, run: str, entries: Sequence[str]) -> set[str]:
+        """Those of the stream entries that are already in the archive."""
         found: set[str] = set()
         for day in {day_of(entry) for entry in entries}:
             wanted = {entry for entry in entries if day_of(entry) == day}
-            for volume in self._volumes(f"run={run}/date={day}"):
-                if any(volume.first <= stream_id(entry) <= volume.last for entry in wanted):
-                    found.update(wanted.intersection(read_column(self.folder, volume.name, "entry")))
+            for file in self._files(f"run={run}/date={day}"):
+                if any(file.first <= stream_id(entry) <= file.last for entry in wanted):
+                    found.update(wanted.intersection(read_column(self.folder, file.name, "entry")))
         return found
 
     def newest(self, run: str, *, count: int) -> dict[str, str]:
-        """The entries of at least the run's last `count` groups, if it has so many, by group id, in order."""
-        files: list[list[tuple[str, str]]] = []
-        for volume in reversed(self._volumes(f"run={run}")):
-            if sum(map(len, files)) >= count:
+        """The entry ids of at least the last `count` groups of a run, by group id, in stream order."""
+        found: list[list[tuple[str, str]]] = []
+        for file in reversed(self._files(f"run={run}")):
+            if sum(map(len, found)) >= count:
                 break
-            ids, entries = (read_column(self.folder, volume.name, column) for column in ("id", "entry"))
-            files.append(list(zip(ids, entries, strict=True)))
-        return dict(pair for file in reversed(files) for pair in file)
+            ids, entries = (read_column(self.folder, file.name, column) for column in ("id", "entry"))
+            found.append(list(zip(ids, entries, strict=True)))
+        return dict(pair for pairs in reversed(found) for pair in pairs)
 
     def runs(self) -> list[str]:
-        """Runs with at least one file."""
-        return sorted({volume.run for volume in self._volumes("")})
+        """The names of the runs with at least one file."""
+        return sorted({file.run for file in self._files("")})
 
     def files(self, *, run: str | None = None) -> list[ArchiveFile]:
         """The files of a run, or of all runs, in the order of their groups."""
-        return self._volumes("" if run is None else f"run={run}")
+        return self._files("" if run is None else f"run={run}")
 
     def groups(self, *, run: str | None = None) -> Iterator[TraceGroup]:
         """Yields every group in stream order, run after run.
@@ -109,19 +109,19 @@ class TraceArchive:
 
     def _once(self, cluster: Sequence[ArchiveFile]) -> Iterator[TraceGroup]:
         seen: set[str] = set()
-        volumes = (read_records(self.folder, volume.name, ARCHIVED) for volume in cluster)
-        for record in merge(*volumes, key=lambda record: stream_id(record.entry)):
+        readers = (read_records(self.folder, file.name, ARCHIVED) for file in cluster)
+        for record in merge(*readers, key=lambda record: stream_id(record.entry)):
             if record.entry not in seen:
                 seen.add(record.entry)
                 yield record.group
 
-    def _volumes(self, below: str) -> list[ArchiveFile]:
-        found = [_volume(name) for name in self.folder.names(below=below, suffix=SUFFIX)]
-        return sorted(found, key=lambda volume: (volume.run, volume.first, volume.last))
+    def _files(self, below: str) -> list[ArchiveFile]:
+        found = [_file(name) for name in self.folder.names(below=below, suffix=SUFFIX)]
+        return sorted(found, key=lambda file: (file.run, file.first, file.last))
 
 
 def stream_id(entry: str) -> StreamId:
-    """A stream id as numbers that sort like the stream.
+    """A stream id as numbers, which sort in the order of the stream.
 
     >>> stream_id("1763721014000-12") > stream_id("1763721014000-9")
     True
@@ -141,7 +141,7 @@ def day_of(entry: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """A file ends at this many groups, or bytes, or seconds since its first group arrived."""
+    """A file is written at this many groups or bytes, or this long after its first group arrived."""
 
     groups: int = 256
     size: int = 64 << 20
@@ -150,7 +150,7 @@ class FileLimits:
 
 @dataclass(slots=True)
 class FileBatch:
-    """Entries held for the next file, all of one day."""
+    """The entries held for the next file. All are of the same day."""
 
     limits: FileLimits
     entries: list[Entry] = field(default_factory=list)
@@ -163,12 +163,12 @@ class FileBatch:
 
     @property
     def due(self) -> bool:
-        """Whether the batch must be written: it is full, or its first entry has waited long enough."""
+        """Whether the file must be written: it is full, or its first entry has waited long enough."""
         age_s = time.monotonic() - self.since
         return bool(self.entries) and (self.full or age_s >= self.limits.age_s)
 
-    def takes(self, entry: Entry) -> bool:
-        """Whether the entry fits in the same file: there is room, and it is of the same day."""
+    def accepts(self, entry: Entry) -> bool:
+        """Whether the entry may go into this file: it is not full, and the entry is of the same day."""
         return not self.full and (not self.entries or day_of(self.entries[0].id) == day_of(entry.id))
 
     def add(self, entry: Entry) -> None:
@@ -178,7 +178,7 @@ class FileBatch:
         self.size += len(entry.data)
 
 
-def _volume(name: str) -> ArchiveFile:
+def _file(name: str) -> ArchiveFile:
     try:
         run, _, file = name.split("/")[-3:]
         first, _, last = file.removesuffix(SUFFIX).partition("_")
@@ -189,15 +189,15 @@ def _volume(name: str) -> ArchiveFile:
         ) from error
 
 
-def _clusters(volumes: Sequence[ArchiveFile]) -> Iterator[list[ArchiveFile]]:
-    """Groups overlapping files; most files overlap no other."""
+def _clusters(files: Sequence[ArchiveFile]) -> Iterator[list[ArchiveFile]]:
+    """Groups files that overlap. Most files overlap no other, so most clusters have one file."""
     cluster: list[ArchiveFile] = []
     end: StreamId = (0, 0)
-    for volume in volumes:
-        if cluster and (volume.run != cluster[-1].run or volume.first > end):
+    for file in files:
+        if cluster and (file.run != cluster[-1].run or file.first > end):
             yield cluster
             cluster, end = [], (0, 0)
-        cluster.append(volume)
-        end = max(end, volume.last)
+        cluster.append(file)
+        end = max(end, file.last)
     if cluster:
         yield cluster

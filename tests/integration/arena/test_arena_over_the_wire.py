@@ -235,8 +235,8 @@ def games_file(tmp_path: Path) -> Path:
 
 
 async def test_positions_come_from_the_data_service(settings, games_file: Path) -> None:
-    with contextlib.closing(GameCollection([games_file])) as archive:
-        order = PositionOrder(archive, shares=Shares(), split="train")
+    with contextlib.closing(GameCollection([games_file])) as games:
+        order = PositionOrder(games, shares=Shares(), split="train")
         async with serving(create_app(order, seed=0)) as url:
             asked = changed(settings, positions=None, data_url=url, count=15)
             report = await run(asked, console=QUIET)

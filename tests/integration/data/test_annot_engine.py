@@ -52,11 +52,11 @@ async def engines(path: str) -> AsyncIterator[EnginePool]:
 
 
 def sampled(count: int) -> list[Position]:
-    archive = GameCollection(find_sources([str(ROOT / "samples" / "lichess.pgn.zst")]))
+    games = GameCollection(find_sources([str(ROOT / "samples" / "lichess.pgn.zst")]))
     try:
-        return list(islice(PositionOrder(archive, shares=Shares(), split="heldout").distinct(seed=1), count))
+        return list(islice(PositionOrder(games, shares=Shares(), split="heldout").distinct(seed=1), count))
     finally:
-        archive.close()
+        games.close()
 
 
 async def test_no_first_draft_says_anything_false(stockfish_path: str, tmp_path: Path) -> None:

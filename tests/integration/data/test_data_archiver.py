@@ -41,7 +41,7 @@ def streams(redis_url: str, stopping: threading.Event) -> RunStreams:
 
 
 @pytest.fixture(params=["disk", "s3"])
-def vault(request: pytest.FixtureRequest, tmp_path: Path) -> TraceArchive:
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> TraceArchive:
     place = tmp_path / "archive" if request.param == "disk" else request.getfixturevalue("bucket")
     return TraceArchive(open_folder(place))
 
@@ -71,21 +71,21 @@ def until_archived(streams: RunStreams, count: int) -> None:
     pytest.fail(f"never archived {count}: {streams.overview()}")
 
 
-def once(streams: RunStreams, vault: TraceArchive, **how: object) -> None:
+def once(streams: RunStreams, archive: TraceArchive, **how: object) -> None:
     """One life of an archiver that finds what is there, writes it and ends."""
     stop = threading.Event()
-    archiver = Archiver(streams, vault, **{"limits": SMALL, **how})  # type: ignore[arg-type]
+    archiver = Archiver(streams, archive, **{"limits": SMALL, **how})  # type: ignore[arg-type]
     owed = streams.overview().unarchived
     done = streams.counts().archive.get("archived", 0)
     with running(archiver, stop):
         until_archived(streams, done + owed)
 
 
-def test_every_group_comes_back_as_it_was_published(streams: RunStreams, vault: TraceArchive) -> None:
+def test_every_group_comes_back_as_it_was_published(streams: RunStreams, archive: TraceArchive) -> None:
     published = make(streams, 11)
-    once(streams, vault)
-    assert list(vault.groups(run="r1")) == published
-    assert len(vault.files()) == 3
+    once(streams, archive)
+    assert list(archive.groups(run="r1")) == published
+    assert len(archive.files()) == 3
     settle_all(streams)
     run = streams.overview()
     assert (run.astray, run.archive_astray, streams.length("traces")) == (0, 0, 0)
@@ -119,7 +119,7 @@ def test_of_two_with_one_name_the_later_takes_over(
                 work.result(timeout=60)
     once(streams, on_disk, idle_s=0.0)  # what the first was given after that, if anything
     assert list(on_disk.groups()) == published
-    assert sum(describe(on_disk.folder, volume.name).rows for volume in on_disk.files()) == 12
+    assert sum(describe(on_disk.folder, file.name).rows for file in on_disk.files()) == 12
     assert streams.counts().archive["archived"] == 12
 
 
@@ -153,7 +153,7 @@ def test_what_is_young_waits_and_a_stop_writes_it(
 def test_a_file_ends_when_its_groups_are_large(streams: RunStreams, on_disk: TraceArchive) -> None:
     make(streams, 6)
     once(streams, on_disk, limits=FileLimits(groups=100, size=2 * len(encode_group(GROUP)), age_s=0.05))
-    sizes = [len(read_column(on_disk.folder, volume.name, "entry")) for volume in on_disk.files()]
+    sizes = [len(read_column(on_disk.folder, file.name, "entry")) for file in on_disk.files()]
     assert sizes == [2, 2, 2]
 
 
@@ -166,16 +166,16 @@ class DiesAfterWriting(TraceArchive):
 
 
 def test_what_was_written_and_not_acknowledged_is_not_written_again(
-    streams: RunStreams, vault: TraceArchive
+    streams: RunStreams, archive: TraceArchive
 ) -> None:
     published = make(streams, 4)
     with pytest.raises(KeyboardInterrupt):
-        Archiver(streams, DiesAfterWriting(vault.folder), limits=SMALL).run(threading.Event())
+        Archiver(streams, DiesAfterWriting(archive.folder), limits=SMALL).run(threading.Event())
     assert streams.pending("traces", group="archive") == 4
     published += make(streams, 3, first=4)
-    once(streams, vault, limits=FileLimits(groups=100, age_s=0.05))
-    assert list(vault.groups()) == published
-    on_file = [len(read_column(vault.folder, volume.name, "entry")) for volume in vault.files()]
+    once(streams, archive, limits=FileLimits(groups=100, age_s=0.05))
+    assert list(archive.groups()) == published
+    on_file = [len(read_column(archive.folder, file.name, "entry")) for file in archive.files()]
     assert on_file == [4, 3]
     assert streams.counts().archive == {"before": 0, "archived": 7}
     assert streams.pending("traces", group="archive") == 0
@@ -189,7 +189,7 @@ def test_a_day_ends_a_file(streams: RunStreams, on_disk: TraceArchive, redis_url
             group = replace(GROUP, id=f"g{moment}")
             client.xadd(streams.key("traces"), {"data": encode_group(group)}, id=f"{moment}-0")
     once(streams, on_disk)
-    assert [volume.name.split("/")[1] for volume in on_disk.files()] == [
+    assert [file.name.split("/")[1] for file in on_disk.files()] == [
         "date=2025-11-21",
         "date=2025-11-22",
     ]
@@ -215,7 +215,7 @@ def test_what_cannot_be_read_is_counted_and_spares_the_others(
 def test_an_archiver_that_is_gone_is_taken_over(
     streams: RunStreams, on_disk: TraceArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.data.archiver.TEND_EVERY_S", 0.1)
+    monkeypatch.setattr("services.data.archiver.HEARTBEAT_S", 0.1)
     streams.join_archive(group="archive", limit=100)
     published = make(streams, 3)
     streams.read("traces", group="archive", consumer="gone", count=3, block_s=1.0)
@@ -224,10 +224,10 @@ def test_an_archiver_that_is_gone_is_taken_over(
 
 
 def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
-    streams: RunStreams, vault: TraceArchive, redis_url: str, caplog: pytest.LogCaptureFixture
+    streams: RunStreams, archive: TraceArchive, redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     published = make(streams, 6)
-    once(streams, vault)
+    once(streams, archive)
     with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
         client.flushall()  # as a Redis without its last second
     streams.join_archive(group="archive", limit=100)
@@ -235,14 +235,14 @@ def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
     published += make(streams, 1, first=6)
     make(streams, 1, first=6)
     stop = threading.Event()
-    with running(Archiver(streams, vault, limits=SMALL), stop):
+    with running(Archiver(streams, archive, limits=SMALL), stop):
         until_archived(streams, 1)
         while streams.overview().unarchived:
             stop.wait(0.05)
-    assert list(vault.groups()) == published
+    assert list(archive.groups()) == published
     assert streams.counts().archive == {"before": 0, "archived": 1, "duplicate": 3}
     assert (streams.overview().astray, streams.overview().archive_astray) == (0, 0)
-    assert "group g3 is in the archive by entry" in caplog.text
+    assert "group g3 is in the archive as entry" in caplog.text
 
 
 def test_entries_that_redis_delivers_again_are_archived_once(
@@ -265,7 +265,7 @@ def test_entries_that_redis_delivers_again_are_archived_once(
             lost.hdel(streams.key("counts"), "archive:archived")
             lost.execute()
         until_archived(streams, 2)
-    files = [read_column(on_disk.folder, volume.name, "entry") for volume in on_disk.files()]
+    files = [read_column(on_disk.folder, file.name, "entry") for file in on_disk.files()]
     assert [entry for file in files for entry in file] == entries
     assert streams.counts().archive == {"before": 0, "archived": 3}
 
@@ -343,9 +343,9 @@ def test_a_stop_while_the_store_is_away_loses_nothing(
 
 def test_no_bucket_is_an_error(streams: RunStreams, s3_environment: dict[str, str]) -> None:
     make(streams, 1)
-    vault = TraceArchive(open_folder("s3://nowhere/at/all"))
+    archive = TraceArchive(open_folder("s3://nowhere/at/all"))
     with pytest.raises(SetupError, match="cannot list 's3://nowhere/at/all': "):
-        Archiver(streams, vault, limits=SMALL).run(threading.Event())
+        Archiver(streams, archive, limits=SMALL).run(threading.Event())
 
 
 def test_a_redis_that_lost_everything_is_joined_again(
@@ -354,7 +354,7 @@ def test_a_redis_that_lost_everything_is_joined_again(
     stopping: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.data.archiver.TEND_EVERY_S", 0.1)
+    monkeypatch.setattr("services.data.archiver.HEARTBEAT_S", 0.1)
     streams = RunStreams(redis_server.url, "r1", stopping=stopping)
     with running(Archiver(streams, on_disk, limits=SMALL), stopping):
         make(streams, 2)

@@ -29,8 +29,8 @@ SEED = 3
 
 @pytest.fixture(scope="module")
 def order() -> Iterator[PositionOrder]:
-    with contextlib.closing(GameCollection([ROOT / "samples" / "lichess.pgn.zst"])) as archive:
-        yield PositionOrder(archive, shares=Shares(), split="heldout")
+    with contextlib.closing(GameCollection([ROOT / "samples" / "lichess.pgn.zst"])) as games:
+        yield PositionOrder(games, shares=Shares(), split="heldout")
 
 
 @pytest.fixture

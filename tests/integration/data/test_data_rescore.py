@@ -53,10 +53,10 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
             return [await judged(client, number) for number in range(len(FENS))]
 
     groups = asyncio.run(make())
-    vault = TraceArchive(open_folder(folder))
+    archive = TraceArchive(open_folder(folder))
     for place, group in enumerate(groups):
         entry = f"176372101400{place}-0"
-        vault.write("r1", [(entry, group)], first=entry, last=entry)
+        archive.write("r1", [(entry, group)], first=entry, last=entry)
     return folder
 
 

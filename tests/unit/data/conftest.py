@@ -17,14 +17,14 @@ def sample_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def archive() -> Iterator[GameCollection]:
+def collection() -> Iterator[GameCollection]:
     """The games that come with the repository."""
-    archive = GameCollection([SAMPLE])
-    yield archive
-    archive.close()
+    collection = GameCollection([SAMPLE])
+    yield collection
+    collection.close()
 
 
 @pytest.fixture(scope="session")
-def order(archive: GameCollection) -> PositionOrder:
+def order(collection: GameCollection) -> PositionOrder:
     """Their held-out positions: few games, so that each is parsed once."""
-    return PositionOrder(archive, shares=Shares(), split="heldout")
+    return PositionOrder(collection, shares=Shares(), split="heldout")

@@ -55,7 +55,7 @@ def test_every_game_is_at_hand(tmp_path: Path, form: str) -> None:
     found = [index.raw(number).checked() for number in reversed(range(len(index)))][::-1]
     assert outline(found[:1] + found[2:]) == outline(raw.checked() for raw in read[:1] + read[2:])
     assert [raw.offset for raw in found] == [raw.offset for raw in read]
-    assert (found[1].defect, found[1].detail) == (read[1].checked().defect, "as the index tells")
+    assert (found[1].defect, found[1].detail) == (read[1].checked().defect, "as the index says")
     assert [index.find(raw.id) for raw in (read[0], read[-1])] == [0, 12]
     assert index.find("0123456789abcdef") is None
     index.close()
@@ -106,7 +106,7 @@ def test_an_archive_with_an_index_is_the_same_archive(sample: Path) -> None:
     assert indexed.sources == copied.sources
     for split in ("train", "heldout"):
         assert list(indexed.game_numbers(split)) == list(copied.game_numbers(split))
-    orders = [PositionOrder(archive, shares=Shares(), split="heldout") for archive in (copied, indexed)]
+    orders = [PositionOrder(collection, shares=Shares(), split="heldout") for collection in (copied, indexed)]
     drawn = [[order.position(number, seed=3) for number in range(20)] for order in orders]
     assert drawn[0] == drawn[1]
     assert any(position.id.startswith(copied.sources[1].sha256[:8]) for position in drawn[0])
@@ -114,8 +114,8 @@ def test_an_archive_with_an_index_is_the_same_archive(sample: Path) -> None:
     assert indexed.find(last) == copied.find(last)
     assert indexed.game(len(indexed) - 1) is None
     assert "open_comment" in str(indexed.skipped[len(indexed) - 1])
-    for archive in (copied, indexed):
-        archive.close()
+    for collection in (copied, indexed):
+        collection.close()
 
 
 def test_several_processes_write_the_same_index(sample: Path) -> None:
@@ -128,17 +128,19 @@ def test_several_processes_write_the_same_index(sample: Path) -> None:
 def test_no_game_is_read_to_open_an_index(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_index(str(sample))
     monkeypatch.setattr(pieces.Piece, "blocks", None)
-    archive = GameCollection([sample])
-    assert len(archive) == 301
-    assert len(archive.game_numbers("train")) > 250
-    archive.close()
+    collection = GameCollection([sample])
+    assert len(collection) == 301
+    assert len(collection.game_numbers("train")) > 250
+    collection.close()
 
 
 def test_an_index_of_another_file_is_an_error(tmp_path: Path) -> None:
     one, other = stored(tmp_path / "one.pgn", ODD), stored(tmp_path / "other.pgn", game(RUY))
     write_index(str(one))
     shutil.copy(index_location(str(one)), index_location(str(other)))
-    with pytest.raises(SetupError, match=r"other\.pgn\.index\.parquet' is of another file: make it again"):
+    with pytest.raises(
+        SetupError, match=r"other\.pgn\.index\.parquet' belongs to another file: write it again"
+    ):
         find_index(str(other))
 
 

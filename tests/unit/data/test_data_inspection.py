@@ -111,10 +111,10 @@ def test_formats_are_told_from_the_bytes(
 
 
 def test_an_archive_tells_its_runs(tmp_path: Path) -> None:
-    vault = TraceArchive(open_folder(tmp_path))
+    archive = TraceArchive(open_folder(tmp_path))
     for day in (0, 2):
         entry = f"{1763721014000 + day * 86_400_000}-0"
-        vault.write("r1", [(entry, GROUP)], first=entry, last=entry)
+        archive.write("r1", [(entry, GROUP)], first=entry, last=entry)
     found = inspect(str(tmp_path))
     assert found.format is Format.ARCHIVE
     assert found.facts["run r1"] == "2 groups in 2 files, 2025-11-21 to 2025-11-23"

@@ -23,7 +23,7 @@ SEEDS = st.integers(0, (1 << 64) - 1)
 
 
 @pytest.fixture
-def make_archive(tmp_path: Path) -> Iterator[Callable[..., GameCollection]]:
+def make_collection(tmp_path: Path) -> Iterator[Callable[..., GameCollection]]:
     made: list[GameCollection] = []
 
     def make(*texts: str) -> GameCollection:
@@ -34,23 +34,23 @@ def make_archive(tmp_path: Path) -> Iterator[Callable[..., GameCollection]]:
         return made[-1]
 
     yield make
-    for archive in made:
-        archive.close()
+    for collection in made:
+        collection.close()
 
 
 @settings(max_examples=200, deadline=None)
 @given(number=NUMBERS, seed=SEEDS)
 def test_a_position_is_what_it_says(
-    archive: GameCollection, order: PositionOrder, number: int, seed: int
+    collection: GameCollection, order: PositionOrder, number: int, seed: int
 ) -> None:
     position = order.position(number, seed=seed)
     board = chess.Board(position.fen)
     assert board.is_valid()
     assert not board.is_game_over()
     source, game_number, ply = position.id.split(":")
-    assert source == archive.sources[0].sha256[:8]
+    assert source == collection.sources[0].sha256[:8]
     assert int(ply) == position.ply
-    game = archive.game(int(game_number) - 1)
+    game = collection.game(int(game_number) - 1)
     assert game is not None
     assert in_split(game.id, "heldout")
     assert (game.id, game.white_elo) == (position.game_id, position.white_elo)
@@ -61,10 +61,10 @@ def test_a_position_is_what_it_says(
 @settings(max_examples=100, deadline=None)
 @given(number=NUMBERS, seed=SEEDS)
 def test_the_last_moves_lead_to_the_position(
-    archive: GameCollection, order: PositionOrder, number: int, seed: int
+    collection: GameCollection, order: PositionOrder, number: int, seed: int
 ) -> None:
     position = order.position(number, seed=seed)
-    game = archive.game(int(position.id.split(":")[1]) - 1)
+    game = collection.game(int(position.id.split(":")[1]) - 1)
     assert game is not None
     before = position.ply - len(position.last_moves)
     board = chess.Board(game.position(before).fen)
@@ -97,11 +97,11 @@ def test_shares(order: PositionOrder) -> None:
     assert 330 < phases[Phase.ENDGAME] < 470
 
 
-def test_splits_share_no_game(archive: GameCollection) -> None:
-    train, heldout = set(archive.game_numbers("train")), set(archive.game_numbers("heldout"))
+def test_splits_share_no_game(collection: GameCollection) -> None:
+    train, heldout = set(collection.game_numbers("train")), set(collection.game_numbers("heldout"))
     assert train.isdisjoint(heldout)
-    assert train | heldout == set(archive.game_numbers("all"))
-    assert 0.03 < len(heldout) / len(archive) < 0.07
+    assert train | heldout == set(collection.game_numbers("all"))
+    assert 0.03 < len(heldout) / len(collection) < 0.07
 
 
 def test_the_sample_is_enough_to_evaluate_on(order: PositionOrder) -> None:
@@ -109,45 +109,45 @@ def test_the_sample_is_enough_to_evaluate_on(order: PositionOrder) -> None:
     assert len({" ".join(mover_board(p.fen).fen().split()[:4]) for p in positions}) == 2000
 
 
-def test_distinct_ends_when_there_are_no_more(make_archive: Callable[..., GameCollection]) -> None:
-    order = PositionOrder(make_archive(game(RUY)), shares=Shares(), split="all")
+def test_distinct_ends_when_there_are_no_more(make_collection: Callable[..., GameCollection]) -> None:
+    order = PositionOrder(make_collection(game(RUY)), shares=Shares(), split="all")
     # After 1. e4 e5 the board is the mirror image of the one before, but for Black's first move.
     assert len(list(order.distinct(seed=0))) == 10
 
 
-def test_a_mirrored_position_is_no_new_one(make_archive: Callable[..., GameCollection]) -> None:
+def test_a_mirrored_position_is_no_new_one(make_collection: Callable[..., GameCollection]) -> None:
     after_e4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
     mirrored = chess.Board(after_e4).mirror().fen()
     two = game("1... e5 *", FEN=after_e4) + game("1. e4 *", FEN=mirrored)
-    order = PositionOrder(make_archive(two), shares=Shares(), split="all")
+    order = PositionOrder(make_collection(two), shares=Shares(), split="all")
     assert len(list(order.distinct(seed=0))) == 1
 
 
-def test_a_missing_phase_gives_way(make_archive: Callable[..., GameCollection]) -> None:
-    order = PositionOrder(make_archive(game(RUY)), shares=Shares(0, 0, 1), split="all")
+def test_a_missing_phase_gives_way(make_collection: Callable[..., GameCollection]) -> None:
+    order = PositionOrder(make_collection(game(RUY)), shares=Shares(0, 0, 1), split="all")
     assert order.position(5, seed=0).phase is Phase.OPENING
 
 
-def test_files_are_one_archive(make_archive: Callable[..., GameCollection]) -> None:
-    archive = make_archive(game(RUY) + game("1. d4 *"), game(ENDING, FEN=ENDING_FEN))
-    assert len(archive) == 3
-    numbers = [(g.source, g.number) for i in range(3) if isinstance(g := archive.game(i), Game)]
-    first, second = (source.sha256[:8] for source in archive.sources)
+def test_files_are_one_archive(make_collection: Callable[..., GameCollection]) -> None:
+    collection = make_collection(game(RUY) + game("1. d4 *"), game(ENDING, FEN=ENDING_FEN))
+    assert len(collection) == 3
+    numbers = [(g.source, g.number) for i in range(3) if isinstance(g := collection.game(i), Game)]
+    first, second = (source.sha256[:8] for source in collection.sources)
     assert numbers == [(first, 1), (first, 2), (second, 1)]
 
 
 def test_broken_games_are_counted_and_named_once(
-    make_archive: Callable[..., GameCollection], caplog: pytest.LogCaptureFixture
+    make_collection: Callable[..., GameCollection], caplog: pytest.LogCaptureFixture
 ) -> None:
     counter = GAMES_SKIPPED.labels("bad_move")
     before = counter._value.get()
-    archive = make_archive(game("1. e5 *") + game(RUY) + game("1. e4 {open"))
-    order = PositionOrder(archive, shares=Shares(), split="all")
+    collection = make_collection(game("1. e5 *") + game(RUY) + game("1. e4 {open"))
+    order = PositionOrder(collection, shares=Shares(), split="all")
     for number in range(50):
         assert order.position(number, seed=0).id.split(":")[1] == "2"
-    archive.game(0)
+    collection.game(0)
     assert counter._value.get() == before + 1
-    assert {game.number for game in archive.skipped.values()} == {1, 3}
+    assert {game.number for game in collection.skipped.values()} == {1, 3}
     assert sum("0.pgn game 1 at byte 0: bad_move: illegal san: 'e5'" in line for line in caplog.messages) == 1
     assert sum("0.pgn game 3 at byte 102: open_comment" in line for line in caplog.messages) == 1
 
@@ -170,13 +170,13 @@ def test_drawn_positions_are_counted_by_phase(order: PositionOrder) -> None:
     ],
 )
 def test_nothing_to_sample_is_a_clear_error(
-    make_archive: Callable[..., GameCollection], text: str, split: str, said: str
+    make_collection: Callable[..., GameCollection], text: str, split: str, said: str
 ) -> None:
     with pytest.raises(SetupError, match=rf"nothing to sample in '.*0\.pgn'.*{said}"):
-        PositionOrder(make_archive(text), shares=Shares(), split=split)
+        PositionOrder(make_collection(text), shares=Shares(), split=split)
 
 
-def test_another_split_may_be_asked_for(archive: GameCollection, order: PositionOrder) -> None:
+def test_another_split_may_be_asked_for(collection: GameCollection, order: PositionOrder) -> None:
     train = order.position(0, seed=0, split="train")
     assert in_split(train.game_id, "train")
-    assert train == PositionOrder(archive, shares=Shares(), split="train").position(0, seed=0)
+    assert train == PositionOrder(collection, shares=Shares(), split="train").position(0, seed=0)

@@ -2,24 +2,28 @@
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import chess
 import pytest
 
+from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
 from services.data.concurrency import as_completed
-from services.data.pairs.dataset import BARREN_PARTS, PairTally
+from services.data.pairs.dataset import MAX_PARTS_WITHOUT_PAIR, FinishedParts, PairMaker
 from services.data.pairs.preference import (
     PAIRS,
     NoPair,
     Origin,
     Pair,
     PairRecipe,
+    PairRequest,
     pair_of,
     pair_request,
     without_repeats,
@@ -164,16 +168,18 @@ def test_parts_outlive_the_work(parts: Parts[Pair], tmp_path: Path) -> None:
 
 def test_other_terms_are_refused_by_name(parts: Parts[Pair], tmp_path: Path) -> None:
     parts.write(0, [], counts={})
-    with pytest.raises(SetupError, match=r"was begun otherwise: nodes was None, is 9; seed was 0, is 1\."):
+    with pytest.raises(
+        SetupError, match=r"was begun with other settings: nodes was None, is 9; seed was 0, is 1\."
+    ):
         Parts(open_folder(tmp_path), PAIRS, terms={"seed": 1, "nodes": 9})
 
 
 def test_only_parts_without_a_gap_count() -> None:
-    tally = PairTally()
-    tally.add(1, [pair(20), pair(21)])
-    assert (tally.parts, tally.pairs) == (0, 0)
-    tally.add(0, [pair(20)])
-    assert (tally.parts, tally.pairs) == (2, 2)
+    finished = FinishedParts()
+    finished.add(1, [pair(20), pair(21)])
+    assert (finished.parts, finished.pairs) == (0, 0)
+    finished.add(0, [pair(20)])
+    assert (finished.parts, finished.pairs) == (2, 2)
 
 
 def test_parts_cover_the_positions() -> None:
@@ -221,16 +227,41 @@ async def test_the_first_error_ends_the_rest() -> None:
     assert sorted(cancelled) == [0, 1, 2, 4]
 
 
+class Scorer:
+    """A reward service by which every move but the engine's loses 0.2."""
+
+    async def stream(
+        self, requests: AsyncIterator[tuple[PairRequest, list[ScoreItem]]], *, scheme: str, items: int
+    ) -> AsyncIterator[tuple[PairRequest, list[Verdict]]]:
+        async for request, answers in requests:
+            yield request, [verdict(answer.response.split("{")[1][:4], 0.2) for answer in answers]
+
+
+async def test_progress_never_passes_the_wanted_number(tmp_path: Path) -> None:
+    def position(number: int) -> Position:
+        board = chess.Board()
+        board.push(list(board.legal_moves)[number % 5])
+        return Position(f"p:{number}", board.fen(), 1, Phase.OPENING, "game")
+
+    parts = Parts(open_folder(tmp_path), PAIRS, terms={})
+    maker = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
+    advanced: list[int] = []
+    await maker.run(cast(RewardClient, Scorer()), in_flight=8, advance=advanced.append)
+    assert sum(advanced) == maker.made == len(list(maker.pairs())) == 4
+    again = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
+    assert (again.made, again.done) == (4, True)
+
+
 def test_parts_that_only_repeat_are_an_end() -> None:
-    tally = PairTally()
-    tally.add(0, [pair(20)])
-    for part in range(1, BARREN_PARTS):
-        tally.add(part, [pair(20)] * (part % 2))
-    assert not tally.exhausted
-    tally.add(BARREN_PARTS + 1, [pair(22)])  # ahead of the one that ends it: it does not count
-    tally.add(BARREN_PARTS, [])
-    assert tally.exhausted
-    assert (tally.pairs, tally.parts) == (1, BARREN_PARTS + 1)
+    finished = FinishedParts()
+    finished.add(0, [pair(20)])
+    for part in range(1, MAX_PARTS_WITHOUT_PAIR):
+        finished.add(part, [pair(20)] * (part % 2))
+    assert not finished.exhausted
+    finished.add(MAX_PARTS_WITHOUT_PAIR + 1, [pair(22)])  # ahead of the one that ends it: it does not count
+    finished.add(MAX_PARTS_WITHOUT_PAIR, [])
+    assert finished.exhausted
+    assert (finished.pairs, finished.parts) == (1, MAX_PARTS_WITHOUT_PAIR + 1)
 
 
 @pytest.mark.parametrize(("least", "most"), [(0.5, 0.1), (0.0, 1.0)])

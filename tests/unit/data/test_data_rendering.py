@@ -9,7 +9,7 @@ import pytest
 
 from rookery.errors import InvalidInput, NotFound
 from rookery.prompt import STYLES, render
-from services.data.pgn.collection import GameCollection, uci_moves
+from services.data.pgn.collection import GameCollection
 from services.data.positions.numbered import PositionOrder
 from services.data.rendering import MAX_MOVES, render_fen
 from tests.unit.data.texts import RUY, game
@@ -61,8 +61,8 @@ def two_files(tmp_path: Path) -> Iterator[GameCollection]:
     first, second = tmp_path / "a.pgn", tmp_path / "b.pgn"
     first.write_text(game(RUY, White="A") + game("1. e5 *") + game("1. d4 d5 *"))
     second.write_text(game(RUY, White="B") + game("1. c4 *"))
-    with closing(GameCollection([first, second])) as archive:
-        yield archive
+    with closing(GameCollection([first, second])) as collection:
+        yield collection
 
 
 def test_a_game_is_found_by_its_moves(two_files: GameCollection) -> None:
@@ -70,8 +70,8 @@ def test_a_game_is_found_by_its_moves(two_files: GameCollection) -> None:
         expected = two_files.game(number)
         assert expected
         found, text = two_files.find(expected.id)
-        assert (found.id, uci_moves(found)) == (expected.id, uci_moves(expected))
-        assert uci_moves(found)[0] in ("e2e4", "d2d4", "c2c4")
+        assert (found.id, found.uci_moves()) == (expected.id, uci_moves(expected))
+        assert found.uci_moves()[0] in ("e2e4", "d2d4", "c2c4")
         assert text.rstrip().endswith(("1/2-1/2", "*"))
 
 
@@ -89,14 +89,14 @@ def test_a_game_is_found_by_source_and_number(two_files: GameCollection) -> None
     assert uci_moves(two_files.find(f"{source}:2")[0]) == ["c2c4"]
 
 
-def test_every_position_leads_to_its_game(archive: GameCollection, order: PositionOrder) -> None:
+def test_every_position_leads_to_its_game(collection: GameCollection, order: PositionOrder) -> None:
     for number in range(10):
         position = order.position(number, seed=5)
         source, within, ply = position.id.split(":")
-        found, _ = archive.find(f"{source}:{within}")
-        assert found.id == archive.find(position.game_id)[0].id == position.game_id
+        found, _ = collection.find(f"{source}:{within}")
+        assert found.id == collection.find(position.game_id)[0].id == position.game_id
         board = chess.Board(found.start_fen)
-        for move in uci_moves(found)[: int(ply)]:
+        for move in found.uci_moves()[: int(ply)]:
             board.push_uci(move)
         assert board.fen() == position.fen
 
@@ -116,5 +116,5 @@ def test_a_number_beyond_the_file_is_not_there(number: str, two_files: GameColle
 
 
 def test_a_broken_game_says_why(two_files: GameCollection) -> None:
-    with pytest.raises(NotFound, match=r"was passed over: .*bad_move"):
+    with pytest.raises(NotFound, match=r"was skipped: .*bad_move"):
         two_files.find(f"{two_files.sources[0].sha256[:8]}:2")

@@ -99,8 +99,8 @@ def test_phases_are_those_of_the_replayed_games(sample_path: Path, tmp_path: Pat
     path = tmp_path / "some.pgn"
     path.write_text("\n".join(raw.text for raw in islice(read_raw_games(sample_path), 100)))
     summary = census_of(path).summary()
-    with closing(GameCollection([path])) as archive:
-        games = [archive.game(number) for number in range(100)]
+    with closing(GameCollection([path])) as collection:
+        games = [collection.game(number) for number in range(100)]
     expected = {phase.value: sum(len(g.plies(phase)) for g in games if g) for phase in Phase}
     assert summary["phase"] == expected
     assert summary["positions"] == sum(expected.values())
