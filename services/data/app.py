@@ -27,18 +27,18 @@ _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "No such game,
 
 
 class PositionsQuery(BaseModel):
-    """What to draw; an unknown parameter is refused, because a mistyped offset would repeat positions."""
+    """Which positions to return. Unknown parameters are refused: a mistyped offset would repeat positions."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     count: int = Field(default=1, ge=1, le=MAX_COUNT)
-    """How many positions."""
+    """The number of positions."""
     seed: int | None = Field(default=None, ge=0, le=_LAST)
-    """Which order; the service's own when left out."""
+    """Determines the order; the default is the service's."""
     offset: int = Field(default=0, ge=0, le=_LAST)
-    """Positions of the order to leave out first."""
+    """The number of positions to skip first."""
     split: Split | None = None
-    """Games to draw from: train, heldout or all; the service's own when left out."""
+    """Games to draw from: train, heldout or all; the default is the service's."""
 
 
 class PositionBody(BaseModel):
@@ -78,7 +78,7 @@ class RenderRequest(StrictBody):
     style: str = "fen"
     """How to show it: a name of `rookery.prompt`."""
     last_moves: list[str] = Field(default=[], max_length=MAX_MOVES)
-    """The moves before it in UCI, oldest first: what `pgn`, `san` and `uci` write."""
+    """The moves before it in UCI, oldest first, which `pgn`, `san` and `uci` show."""
 
 
 class MessageBody(BaseModel):
@@ -91,14 +91,14 @@ class MessageBody(BaseModel):
 
 
 class PromptBody(BaseModel):
-    """A position as a model is shown it."""
+    """The prompt of a position."""
 
     model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
 
     style: str
     messages: list[MessageBody]
     fen: str
-    """The board on which the answer is to be read: mirrored by the `mover` styles when Black is to move."""
+    """The board that the answer refers to. The `mover` styles mirror it if Black is to move."""
 
 
 class GameBody(BaseModel):
@@ -118,7 +118,7 @@ class GameBody(BaseModel):
     white_elo: int | None
     black_elo: int | None
     pgn: str
-    """As it stands in its file, but for blank lines."""
+    """The text as it is in its file, without blank lines."""
 
 
 def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
@@ -174,4 +174,4 @@ def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
 
 
 async def _always_ready() -> None:
-    """The archive is read before the port opens, so there is nothing to wait for."""
+    """Always ready: the games are read before the port opens."""

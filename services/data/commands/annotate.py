@@ -18,9 +18,9 @@ from services.data.commands.engines import engine_pool
 from services.data.commands.flags import (
     add_positions,
     add_style,
+    command_parser,
     natural,
     numbered_positions,
-    parser,
     positive,
 )
 from services.data.concurrency import process_pool
@@ -68,44 +68,53 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "annotate",
         "Writes analyses in the voice of a strong player: what a position is about, candidate moves, the\n"
-        "lines that refute the worse ones, the choice in \\boxed{}. Every claim is read back and checked on\n"
-        "the board; a text with a false one is not used. Stopped and called again with the same flags, it\n"
-        "goes on where it was.",
+        "lines that refute the worse ones, and the choice in \\boxed{}. Every claim is read back and\n"
+        "checked on the board. Texts with a false claim are not used. A stopped command continues when it\n"
+        "is called again with the same flags.",
         examples=EXAMPLES,
     )
-    parsed.add_argument("--count", type=positive, required=True, help="annotations")
-    parsed.add_argument(
+    parser.add_argument("--count", type=positive, required=True, help="number of annotations")
+    parser.add_argument(
         "--out",
         required=True,
         help="folder or URL for annotations.parquet, .jsonl, analysis.json, manifest.json",
     )
-    shown = add_positions(parsed)
+    shown = add_positions(parser)
     add_style(shown, default="fen")
-    _add_manner(parsed)
-    _add_effort(parsed)
-    return parsed
+    _add_manner(parser)
+    _add_effort(parser)
+    return parser
 
 
-def _add_manner(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("the text")
-    group.add_argument("--voice", choices=(*VOICES, ANY), default=ANY, help="whose (any: one drawn for each)")
-    group.add_argument("--length", default=ANY, help=f"{', '.join(LENGTHS)}, {ANY}, or tokens ({ANY})")
+def _add_manner(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the text")
+    group.add_argument(
+        "--voice", choices=(*VOICES, ANY), default=ANY, help="whose voice (any: a random one for each text)"
+    )
+    group.add_argument(
+        "--length", default=ANY, help=f"{', '.join(LENGTHS)}, {ANY}, or a number of tokens ({ANY})"
+    )
     group.add_argument("--box", choices=("san", "uci"), default="san", help="notation of the answer (san)")
 
 
-def _add_effort(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("the work")
+def _add_effort(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the work")
     group.add_argument(
         "--nodes",
         type=positive,
         default=100_000,
-        help="of the search for the best move; half for each other move (100000)",
+        help="nodes of the search for the best move; other moves get half (100000)",
     )
-    group.add_argument("--lines", type=positive, default=3, help="best moves looked at (3)")
+    group.add_argument("--lines", type=positive, default=3, help="engine lines to consider (3)")
     group.add_argument("--engines", type=positive, default=1, help="Stockfish processes (1)")
     group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
     jobs = max(1, (os.cpu_count() or 2) // 4)
-    group.add_argument("--jobs", type=natural, default=jobs, help=f"processes that write and check ({jobs})")
+    group.add_argument(
+        "--jobs",
+        type=natural,
+        default=jobs,
+        help=f"processes that write and check texts; 0: this process ({jobs})",
+    )

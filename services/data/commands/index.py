@@ -5,7 +5,7 @@ import sys
 
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
-from services.data.commands.flags import parser, positive
+from services.data.commands.flags import command_parser, positive
 from services.data.pgn.index import index_location
 from services.data.pgn.sources import find_sources
 from services.data.store.files import STANDARD_INPUT
@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     for location in find_sources(options.files):
         if location == STANDARD_INPUT:
-            raise InvalidInput("an index stands beside its file, and '-' is none: name the file")
+            raise InvalidInput("an index is written beside its file, but '-' is standard input: name a file")
         header = write_index(location, jobs=options.jobs)
         broken = header.games - sum(header.train) - sum(header.heldout)
         sys.stderr.write(
@@ -32,13 +32,13 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "index",
-        "Writes FILE.index.parquet beside each file: where every game begins, its id, its tags. The\n"
-        "service and the feed then start at once on files of any size, and read only the games they are\n"
-        "asked for: best from plain text, well from the frames of pzstd, slowly from other compression.",
+        "Writes FILE.index.parquet beside each file: where every game begins, its id and its tags. The\n"
+        "service and the feed then start at once on files of any size and read only the games they need.\n"
+        "This is fastest with plain text, fast with files of pzstd, and slow with other compression.",
         examples=EXAMPLES,
     )
-    parsed.add_argument("files", nargs="+", metavar="PGN", help="files, folders, patterns, URLs")
-    parsed.add_argument("--jobs", type=positive, default=1, help="processes (1)")
-    return parsed
+    parser.add_argument("files", nargs="+", metavar="PGN", help="files, folders, patterns or URLs")
+    parser.add_argument("--jobs", type=positive, default=1, help="number of processes (1)")
+    return parser

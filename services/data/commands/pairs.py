@@ -15,9 +15,9 @@ from services.data.commands.flags import (
     add_positions,
     add_reward,
     add_style,
+    command_parser,
     file_name,
     numbered_positions,
-    parser,
     positive,
     share,
 )
@@ -93,46 +93,55 @@ async def _policy(options: argparse.Namespace) -> AsyncIterator[Policy | None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "pairs",
-        "Writes preference pairs: in a position the engine's move before a weaker one, with the win\n"
-        "probability between them. The weaker move is the policy's own (--inference), else a mediocre one\n"
-        "of some random legal moves. Positions, policy and engine work at the same time. Stopped and called\n"
-        "again with the same flags, it goes on where it was.",
+        "Writes preference pairs: the engine's move in a position is preferred to a weaker one, and both\n"
+        "have their win probability. The weaker move is the policy's own (--inference) or else the best of\n"
+        "some random legal moves that are worse than the engine's. A stopped command continues when it is\n"
+        "called again with the same flags.",
         examples=EXAMPLES,
     )
-    parsed.add_argument("--count", type=positive, required=True, help="pairs")
-    parsed.add_argument("--out", required=True, help="folder or URL for pairs.parquet and manifest.json")
-    parsed.add_argument(
+    parser.add_argument("--count", type=positive, required=True, help="number of pairs")
+    parser.add_argument("--out", required=True, help="folder or URL for pairs.parquet and manifest.json")
+    parser.add_argument(
         "--jsonl",
         type=file_name,
         metavar="NAME",
-        help="a second file beside it: NAME.jsonl or NAME.jsonl.zst",
+        help="also write JSON lines to NAME.jsonl or NAME.jsonl.zst",
     )
-    shown = add_positions(parsed)
+    shown = add_positions(parser)
     shown.add_argument("--jobs", type=positive, default=1, help="processes that generate positions (1)")
     add_style(shown, default="mover-squares")
-    _add_choice(parsed)
-    _add_policy(parsed)
-    return parsed
+    _add_choice(parser)
+    _add_policy(parser)
+    return parser
 
 
-def _add_choice(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("the weaker move")
-    group.add_argument("--candidates", type=positive, default=4, help="random legal moves a position (4)")
-    group.add_argument("--min-gap", type=share, default=0.05, help="least win probability it loses (0.05)")
-    group.add_argument("--max-gap", type=share, default=1.0, help="most of it (1)")
-    add_reward(parsed)
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the weaker move")
+    group.add_argument("--candidates", type=positive, default=4, help="random legal moves per position (4)")
     group.add_argument(
-        "--nodes", type=positive, default=5000, help="nodes a search, if one is started (5000)"
+        "--min-gap", type=share, default=0.05, help="the least win probability that it loses (0.05)"
+    )
+    group.add_argument(
+        "--max-gap", type=share, default=1.0, help="the most win probability that it loses (1)"
+    )
+    add_reward(parser)
+    group.add_argument(
+        "--nodes",
+        type=positive,
+        default=5000,
+        help="nodes per search of the reward service that is started (5000)",
     )
 
 
-def _add_policy(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("the policy")
-    group.add_argument("--inference", nargs="+", metavar="URL", help="inference servers that answer alike")
-    group.add_argument("--model", default="policy", help="model to ask them for (policy)")
-    group.add_argument("--completions", type=positive, default=4, help="answers a position (4)")
-    group.add_argument("--temperature", type=float, default=1.0, help="of the answers (1)")
-    group.add_argument("--max-tokens", type=positive, default=64, help="of an answer (64)")
-    group.add_argument("--in-flight", type=positive, default=64, help="positions asked about at once (64)")
+def _add_policy(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the policy")
+    group.add_argument("--inference", nargs="+", metavar="URL", help="inference servers with the same model")
+    group.add_argument("--model", default="policy", help="name of the model on these servers (policy)")
+    group.add_argument("--completions", type=positive, default=4, help="answers per position (4)")
+    group.add_argument("--temperature", type=float, default=1.0, help="sampling temperature (1)")
+    group.add_argument("--max-tokens", type=positive, default=64, help="the most tokens of an answer (64)")
+    group.add_argument(
+        "--in-flight", type=positive, default=64, help="positions in work at the same time (64)"
+    )

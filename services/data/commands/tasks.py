@@ -19,10 +19,10 @@ from services.data.commands.flags import (
     above_zero,
     add_positions,
     add_style,
+    command_parser,
     file_name,
     natural,
     numbered_positions,
-    parser,
     positive,
     share,
 )
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
     sys.stderr.write(f"{manifest['examples']} examples: {manifest['by_task']}\n")
     found = manifest["terms"].get("puzzles", {}).get("chosen", manifest["examples"])
     if found < options.count:
-        sys.stderr.write(f"{options.count} were asked for, {found} are there\n")
+        sys.stderr.write(f"{options.count} were asked for; there are only {found}\n")
     return 0
 
 
@@ -139,72 +139,102 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "tasks",
-        "Writes questions with their answers: RookWorld's P: and A: lines with repaired labels, the legal\n"
-        "moves, the position after a move, candidate moves with the engine's opinion as soft targets,\n"
-        "puzzles from Lichess. Stopped and called again with the same flags, it goes on where it was.",
+        "Writes questions with their answers: RookWorld's P: and A: lines with correct labels, legal moves,\n"
+        "the position after a move, candidate moves with soft targets from an engine, and puzzles from\n"
+        "Lichess. A stopped command continues when it is called again with the same flags.",
         examples=EXAMPLES_SHOWN,
     )
-    parsed.add_argument("task", choices=(ROOKWORLD, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE))
-    parsed.add_argument("--count", type=positive, required=True, help="examples; of puzzles, puzzles")
-    parsed.add_argument("--out", required=True, help="folder or URL for tasks.parquet and manifest.json")
-    parsed.add_argument(
-        "--jsonl", type=file_name, metavar="NAME", help="conversations beside it: NAME.jsonl(.zst)"
+    parser.add_argument("task", choices=(ROOKWORLD, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE))
+    parser.add_argument(
+        "--count", type=positive, required=True, help="number of examples; for puzzle, number of puzzles"
     )
-    parsed.add_argument(
-        "--text", type=file_name, metavar="NAME", help="plain lines beside it: prompt and answer"
+    parser.add_argument("--out", required=True, help="folder or URL for tasks.parquet and manifest.json")
+    parser.add_argument(
+        "--jsonl",
+        type=file_name,
+        metavar="NAME",
+        help="also write conversations to NAME.jsonl or NAME.jsonl.zst",
     )
-    add_positions(parsed)
-    parsed.add_argument(
-        "--format", choices=tuple(FORMATS), default="fen", help="of legal-moves and next-fen (fen)"
+    parser.add_argument(
+        "--text", type=file_name, metavar="NAME", help="also write prompts and answers as plain lines to NAME"
     )
-    add_style(parsed, default="fen")
-    _add_engine(parsed)
-    _add_rookworld(parsed)
-    _add_engine_moves(parsed)
-    _add_puzzles(parsed)
-    return parsed
+    add_positions(parser)
+    parser.add_argument(
+        "--format",
+        choices=tuple(FORMATS),
+        default="fen",
+        help="format of positions for legal-moves and next-fen (fen)",
+    )
+    add_style(parser, default="fen")
+    _add_engine(parser)
+    _add_rookworld(parser)
+    _add_engine_moves(parser)
+    _add_puzzles(parser)
+    return parser
 
 
-def _add_engine(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("rookworld and engine-moves")
-    group.add_argument("--nodes", type=positive, default=20_000, help="nodes a position (20000)")
-    group.add_argument("--engines", type=positive, default=os.cpu_count() or 1, help="one a core")
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("rookworld and engine-moves")
+    group.add_argument("--nodes", type=positive, default=20_000, help="nodes per position (20000)")
+    group.add_argument(
+        "--engines", type=positive, default=os.cpu_count() or 1, help="Stockfish processes (one per core)"
+    )
     group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
 
 
-def _add_rookworld(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("rookworld")
-    group.add_argument("--layout", choices=tuple(LAYOUTS), default="published", help="columns of P: lines")
-    group.add_argument("--state-share", type=share, default=0.2, help="A: lines of all (0.2)")
-    group.add_argument("--illegal-share", type=share, default=0.05, help="illegal moves of A: lines (0.05)")
+def _add_rookworld(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("rookworld")
     group.add_argument(
-        "--ending-share", type=share, default=0.5, help="moves that end the game, where one can (0.5)"
+        "--layout", choices=tuple(LAYOUTS), default="published", help="columns of P: lines (published)"
+    )
+    group.add_argument("--state-share", type=share, default=0.2, help="share of A: lines (0.2)")
+    group.add_argument(
+        "--illegal-share", type=share, default=0.05, help="share of illegal moves in A: lines (0.05)"
+    )
+    group.add_argument(
+        "--ending-share",
+        type=share,
+        default=0.5,
+        help="share of moves that end the game, where a move can (0.5)",
     )
 
 
-def _add_engine_moves(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("engine-moves")
-    group.add_argument("--lines", type=positive, default=8, help="best moves that the engine shows (8)")
-    group.add_argument("--candidates", type=positive, default=3, help="moves named before the choice (3)")
+def _add_engine_moves(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("engine-moves")
+    group.add_argument("--lines", type=positive, default=8, help="engine lines (8)")
+    group.add_argument("--candidates", type=positive, default=3, help="candidate moves in an answer (3)")
     group.add_argument(
-        "--temperature", type=above_zero, default=0.05, help="of the moves' win chances (0.05)"
+        "--temperature",
+        type=above_zero,
+        default=0.05,
+        help="temperature of the softmax over win probabilities (0.05)",
     )
-    group.add_argument("--best-share", type=share, default=0.3, help="of the engine's first choice (0.3)")
-    group.add_argument("--uniform-share", type=share, default=0.1, help="spread over all legal moves (0.1)")
+    group.add_argument(
+        "--best-share", type=share, default=0.3, help="probability added to the engine's first move (0.3)"
+    )
+    group.add_argument(
+        "--uniform-share", type=share, default=0.1, help="probability spread over all legal moves (0.1)"
+    )
 
 
-def _add_puzzles(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("puzzle")
-    group.add_argument("--puzzles", metavar="CSV", help="the Lichess table, compressed or not, or a URL")
+def _add_puzzles(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("puzzle")
+    group.add_argument(
+        "--puzzles", metavar="CSV", help="the puzzle database of Lichess, compressed or not, or its URL"
+    )
     group.add_argument("--min-rating", type=natural, default=0)
     group.add_argument("--max-rating", type=natural, default=9999)
-    group.add_argument("--max-deviation", type=natural, default=9999, help="of the rating")
+    group.add_argument("--max-deviation", type=natural, default=9999, help="the largest rating deviation")
     group.add_argument("--min-popularity", type=int, default=-100)
     group.add_argument("--min-plays", type=natural, default=0)
-    group.add_argument("--themes", nargs="+", default=(), help="at least one of these")
-    group.add_argument("--without", nargs="+", default=(), help="none of these")
     group.add_argument(
-        "--balance-themes", action="store_true", help="of each theme about as many (of --themes, if named)"
+        "--themes", nargs="+", default=(), help="take puzzles with at least one of these themes"
+    )
+    group.add_argument("--without", nargs="+", default=(), help="leave out puzzles with one of these themes")
+    group.add_argument(
+        "--balance-themes",
+        action="store_true",
+        help="take about as many puzzles of each theme (or of each of --themes)",
     )

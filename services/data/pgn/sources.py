@@ -1,4 +1,4 @@
-"""Finds the files of games that a name stands for: a file, folder, pattern, URL or standard input."""
+"""Finds the files of games that the user names, and says what is wrong if they have nothing to sample."""
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,7 +68,7 @@ def nothing_to_sample(
     *,
     rejected: Mapping[str, int] = MappingProxyType({}),
 ) -> SetupError:
-    """Returns an error that names the files, the skipped games and how many games each filter rejected."""
+    """The error that names the files, the skipped games and how many games each filter rejected."""
     paths = ", ".join(repr(source.path) for source in sources)
     reasons = "; ".join(str(game) for game in skipped[:3]) or "no position to give"
     passed = ", ".join(f"{count} by {name}" for name, count in sorted(rejected.items()))

@@ -1,4 +1,4 @@
-"""Reads the tags of a game from its bytes. This is enough to filter games without reading their moves."""
+"""Reads the tags of a game from its bytes, and filters games by them without reading their moves."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _TAG_PAIR = re.compile(
 )
 _CLOCK = re.compile(r"(\d{1,6})(?:\+(\d{1,4}))?")
 _MOVES_OF_A_GAME = 40
-_REMEMBERED = 1024
+_CACHED = 1024
 _SHORT_BYTES = 1 << 14
 
 
@@ -73,33 +73,33 @@ def read_facts(raw: RawGame) -> Facts:
     >>> read_facts(RawGame(1, b'[WhiteElo "1500"]\\n[TimeControl "180+2"]\\n\\n1. e4 *')).speed.value
     'blitz'
     """
-    return _read_again(raw) if len(raw.data) < _SHORT_BYTES else _read(raw)
+    return _read_cached(raw) if len(raw.data) < _SHORT_BYTES else _read(raw)
 
 
 def _read(raw: RawGame) -> Facts:
     tags, moves = raw.sections()
     values = dict(_TAG_PAIR.findall(tags))
-    say = partial(_say, values)
-    base_s, increment_s, speed = _time(say(b"TimeControl"))
+    tag = partial(_tag, values)
+    base_s, increment_s, speed = _time(tag(b"TimeControl"))
     return Facts(
-        white_elo=read_elo(say(b"WhiteElo")),
-        black_elo=read_elo(say(b"BlackElo")),
+        white_elo=read_elo(tag(b"WhiteElo")),
+        black_elo=read_elo(tag(b"BlackElo")),
         base_s=base_s,
         increment_s=increment_s,
         speed=speed,
-        result=say(b"Result"),
-        termination=say(b"Termination").lower(),
-        variant=say(b"Variant").lower(),
-        event=say(b"Event"),
+        result=tag(b"Result"),
+        termination=tag(b"Termination").lower(),
+        variant=tag(b"Variant").lower(),
+        event=tag(b"Event"),
         bot=b"BOT" in (values.get(b"WhiteTitle"), values.get(b"BlackTitle")),
         evals=b"[%eval" in moves,
     )
 
 
-_read_again = lru_cache(_REMEMBERED)(_read)
+_read_cached = lru_cache(_CACHED)(_read)
 
 
-def _say(values: dict[bytes, bytes], name: bytes) -> str:
+def _tag(values: dict[bytes, bytes], name: bytes) -> str:
     return decode(values.get(name, b""))
 
 

@@ -26,12 +26,11 @@ SKIPPED_NAMED = 20
 """The most skipped games that a manifest names; the others are only counted."""
 
 _WORD = 1 << 64
-_ONES = _WORD - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A position that may be taken. `key` identifies its question, `number` its game in the file."""
+    """A position that may be taken, its `position_key`, and the number of its game in the file."""
 
     key: int
     number: int
@@ -40,7 +39,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class CandidateFindings:
-    """The findings about some games."""
+    """The candidates in some games, and counts of these games."""
 
     games: int = 0
     sound: int = 0
@@ -71,7 +70,7 @@ class CandidateFindings:
 
 
 class GameSubset:
-    """Chooses a share of all games by their tickets.
+    """Chooses a share of all games by their tickets (see `RawGame.ticket`).
 
     Multiply-shift hashing (Dietzfelbinger and others, 1997) chooses different games for each seed.
     """

@@ -1,8 +1,9 @@
-"""Keys of 64 bits that tell whether two positions are the same question, and sets of exam questions.
+"""Recognises repeated positions, mirrored or not, and the positions of evaluations.
 
-Two positions are the same question if their first four FEN fields are equal, seen from the side to move: a
-mirrored board with swapped colours is the same question. Keys are hashes. Among n positions, two different
-ones share a key with a probability of n^2 / 2^65, which is one in a million for five million positions.
+Two positions count as the same if their first four FEN fields are equal, seen from the side to move. A
+position is therefore the same as its mirror image with swapped colours. Keys are 64-bit hashes. Among n
+positions, two different ones share a key with a probability of n^2 / 2^65, which is one in a million for five
+million positions.
 """
 
 import hashlib
@@ -46,21 +47,21 @@ def canonical_fen(fen: str) -> str:
 
 
 def position_key(fen: str) -> int:
-    """The 64-bit key of a position's question."""
+    """The 64-bit key of a position."""
     return int.from_bytes(hashlib.blake2b(canonical_fen(fen).encode(), digest_size=8).digest(), "little")
 
 
 def distinct(positions: Iterable[Position], *, patience: int = 2000) -> Iterator[Position]:
-    """Yields the positions whose question has not come before.
+    """Yields the positions that did not occur before.
 
     Ends after more than `patience` repeated positions in a row.
     """
     seen: set[str] = set()
     repeated = 0
     for position in positions:
-        asked = canonical_fen(position.fen)
-        if asked not in seen:
-            seen.add(asked)
+        fen = canonical_fen(position.fen)
+        if fen not in seen:
+            seen.add(fen)
             repeated = 0
             yield position
         elif (repeated := repeated + 1) > patience:
@@ -85,7 +86,7 @@ class PositionKeys:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationFile:
-    """A file whose positions an evaluation asks."""
+    """A file with the positions of an evaluation, which are kept out of training data."""
 
     path: str
     sha256: str
@@ -97,11 +98,11 @@ class EvaluationFile:
 
 
 def read_evaluation_files(locations: Sequence[str]) -> tuple[PositionKeys, list[EvaluationFile]]:
-    """Every position in some text files: FEN, EPD, JSON lines, PGN tags, puzzles with their moves.
+    """Finds every position in some text files: FEN, EPD, JSON lines, PGN tags, puzzles with their moves.
 
     Raises:
         SetupError: a file cannot be read.
-            InvalidInput: a file contains no position.
+        InvalidInput: a file contains no position.
     """
     keys = array("Q")
     exams = []

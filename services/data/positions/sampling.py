@@ -44,7 +44,13 @@ _READ_BYTES = 512  # usually one read: a position with its game is shorter
 
 
 class Reservoir:
-    """Keeps the `size` smallest ranks; of equal ranks, the first one added."""
+    """Keeps the records with the `size` smallest ranks; of equal ranks, the first one added.
+
+    The rank of a record is a hash of its content, so records of equal rank are the same thing. The `size`
+    smallest ranks are therefore a sample of distinct things, each with the same probability, whatever their
+    order and however often each occurs (a bottom-k sketch). Texts are kept in a temporary file. Memory is 32
+    bytes for each wanted record, or less if there are fewer records.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -71,14 +77,14 @@ class Reservoir:
             self._prune()
             self._make_room()
 
-    def settle(self) -> NDArray[np.uint64]:
+    def finish(self) -> NDArray[np.uint64]:
         """The ranks kept, in order. Nothing may be added afterwards."""
         self._prune()
         self._spool.flush()
         return self._ranks[: self._held]
 
     def text(self, index: int) -> bytes:
-        """The record of a rank, by its index in the result of `settle`."""
+        """The record of a rank, by its index in the result of `finish`."""
         place = int(self._places[index])
         start = os.pread(self._spool.fileno(), _READ_BYTES, place)
         end = _SIZE_BYTES + int.from_bytes(start[:_SIZE_BYTES], "little")
@@ -108,13 +114,13 @@ class Reservoir:
 
 
 class PositionSampler:
-    """Draws the positions of a recipe from some files, without those of `excluded`."""
+    """Draws the positions of a recipe from some files, without those whose key is in `excluded`."""
 
     def __init__(self, locations: Sequence[str], recipe: PositionRecipe, excluded: PositionKeys) -> None:
         self.found = CandidateFindings()
         self.sources: list[Source] = []
         self.counts: Counter[str] = Counter()
-        """The numbers of candidates, of candidates in exams, and of positions taken in each phase."""
+        """How many candidates there are, how many are excluded (`in_exams`), and how many each phase got."""
         self._locations = locations
         self._recipe = recipe
         self._excluded = excluded
@@ -142,8 +148,8 @@ class PositionSampler:
                 fingerprint = Fingerprint(location)
                 # Other processes read a file of several pieces, so it is hashed separately meanwhile.
                 hashing = aside.submit(identify, location) if len(pieces_of(location)) > 1 else None
-                sieve = CandidateFinder(self._recipe, location)
-                for found in handle_file(location, sieve, workers, fingerprint.update):
+                finder = CandidateFinder(self._recipe, location)
+                for found in handle_file(location, finder, workers, fingerprint.update):
                     progress.advance(found.sound + found.skipped.total() + found.rejected.total())
                     self._take(number, found)
                 self.sources.append(hashing.result() if hashing else fingerprint.source)
@@ -184,9 +190,9 @@ class PositionSampler:
         places: NDArray[np.int64] = np.empty(0, np.int64)
         phases: NDArray[np.int64] = np.empty(0, np.int64)
         for code, phase in enumerate(Phase):
-            settled = self._kept[phase].settle()
-            new = np.flatnonzero(~np.isin(settled, ranks))[: self._wanted[phase]]
-            ranks = np.concatenate((ranks, settled[new]))
+            kept = self._kept[phase].finish()
+            new = np.flatnonzero(~np.isin(kept, ranks))[: self._wanted[phase]]
+            ranks = np.concatenate((ranks, kept[new]))
             places = np.concatenate((places, new))
             phases = np.concatenate((phases, np.full(len(new), code)))
         # Shuffle by the low bits of the ranks, which have not decided anything yet.
@@ -197,7 +203,7 @@ class PositionSampler:
 
 
 def _record(number: int, game: int, position: Position) -> bytes:
-    """For this process alone; JSON would take ten times as long."""
+    """Encodes a position for this process only. JSON would take ten times as long."""
     return marshal.dumps(
         (
             number,

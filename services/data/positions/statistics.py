@@ -22,18 +22,22 @@ from services.data.store.files import Source
 ELO_STEP = 200
 PLY_STEP = 20
 
+KEYS_KEPT = 1 << 18
+"""The most keys stored to count duplicates, about 100 bytes each."""
+
 _TICKETS = 1 << 32
-
-
-LIMIT = 1 << 18
-"""The most keys stored, about 100 bytes each."""
 
 
 @dataclass(slots=True)
 class DuplicateCounter:
-    """Counts keys. `level` is how often half of the key space was dropped."""
+    """Counts duplicates among any number of 64-bit keys, in bounded memory.
 
-    limit: int = LIMIT
+    When more than `limit` keys are stored, half of the key space is dropped, `level` times in all, and the
+    rest serves as a sample. All copies of a thing have the same key, so the share of copies is estimated
+    correctly. Up to the limit, the numbers are exact. (Adaptive sampling, after M. Wegman; Flajolet 1990.)
+    """
+
+    limit: int = KEYS_KEPT
     level: int = 0
     _seen: dict[int, int] = field(default_factory=dict)
 
@@ -54,7 +58,7 @@ class DuplicateCounter:
         return self.level == 0
 
     def summary(self) -> dict[str, Any]:
-        """The number of distinct things and of further copies of them. `exact` is false for estimates."""
+        """How many distinct things there are, and further copies of them. `exact` is false for estimates."""
         distinct = len(self._seen)
         copies = sum(self._seen.values()) - distinct
         return {"distinct": distinct << self.level, "copies": copies << self.level, "exact": self.exact}
@@ -117,64 +121,64 @@ class GameCounter:
 
     @property
     def keep(self) -> None:
-        """None: every game is counted."""
+        """None, because every game is counted."""
 
     def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Statistics]:
         """Yields the games to replay. Counts all games by their tags."""
-        census, below = Statistics(), round(self.replay * _TICKETS)
+        statistics, below = Statistics(), round(self.replay * _TICKETS)
         for raw in games:
-            census.games += 1
+            statistics.games += 1
             raw = raw.checked()
             if raw.defect:
-                census.count("broken", raw.defect.value)
+                statistics.count("broken", raw.defect.value)
                 continue
-            _count_facts(census, read_facts(raw))
-            census.duplicates.add(int(raw.id, 16))
+            _count_facts(statistics, read_facts(raw))
+            statistics.duplicates.add(int(raw.id, 16))
             if raw.ticket < below:
                 yield raw
-        return census
+        return statistics
 
     def handle(self, raws: Sequence[RawGame]) -> Statistics:
         """Counts the positions of some games by phase, and the defects that only the moves show."""
-        census = Statistics()
+        statistics = Statistics()
         for played in read_games(raws, Source(self.location, 0, ""), chess960=True):
             if isinstance(played, SkippedGame):
-                census.count("broken", played.defect.value)
+                statistics.count("broken", played.defect.value)
                 continue
-            census.replayed += 1
+            statistics.replayed += 1
             phases = Counter(played.game.phases)
             for code, phase in enumerate(PHASES):
-                census.positions += phases[code]
-                census.count("phase", phase.value, phases[code])
-        return census
+                statistics.positions += phases[code]
+                statistics.count("phase", phase.value, phases[code])
+        return statistics
 
 
 def count_positions(positions: Iterable[Position]) -> Statistics:
-    """A census of positions without their games."""
-    census = Statistics()
+    """A statistics of positions without their games."""
+    statistics = Statistics()
     for position in positions:
-        census.positions += 1
+        statistics.positions += 1
         board = chess.BaseBoard(position.fen.split()[0])
-        census.count("phase", position.phase.value)
-        census.count("to_move", "white" if position.fen.split()[1] == "w" else "black")
-        census.count("elo", _elo(position.white_elo, position.black_elo))
-        census.count("ply", _bin(position.ply, PLY_STEP))
-        census.count("men", _bin(board.occupied.bit_count(), 4))
-        census.duplicates.add(position_key(position.fen))
-    return census
+        statistics.count("phase", position.phase.value)
+        statistics.count("to_move", "white" if position.fen.split()[1] == "w" else "black")
+        statistics.count("elo", _elo(position.white_elo, position.black_elo))
+        statistics.count("ply", _bin(position.ply, PLY_STEP))
+        statistics.count("men", _bin(board.occupied.bit_count(), 4))
+        statistics.duplicates.add(position_key(position.fen))
+    return statistics
 
 
-def _count_facts(census: Statistics, facts: Facts) -> None:
-    census.count("result", facts.result or "unknown")
-    census.count("time_control", facts.speed.value if facts.speed else "unknown")
-    census.count("elo", _elo(facts.white_elo, facts.black_elo))
-    census.count("variant", facts.variant or "standard")
+def _count_facts(statistics: Statistics, facts: Facts) -> None:
+    statistics.count("result", facts.result or "unknown")
+    statistics.count("time_control", facts.speed.value if facts.speed else "unknown")
+    statistics.count("elo", _elo(facts.white_elo, facts.black_elo))
+    statistics.count("variant", facts.variant or "standard")
     if facts.termination:
-        census.count("termination", facts.termination)
+        statistics.count("termination", facts.termination)
     if facts.bot:
-        census.count("with", "a bot")
+        statistics.count("with", "a bot")
     if facts.evals:
-        census.count("with", "evaluations")
+        statistics.count("with", "evaluations")
 
 
 def _elo(white: int | None, black: int | None) -> str:

@@ -70,7 +70,7 @@ def test_a_game_is_found_by_its_moves(two_files: GameCollection) -> None:
         expected = two_files.game(number)
         assert expected
         found, text = two_files.find(expected.id)
-        assert (found.id, found.uci_moves()) == (expected.id, uci_moves(expected))
+        assert (found.id, found.uci_moves()) == (expected.id, expected.uci_moves())
         assert found.uci_moves()[0] in ("e2e4", "d2d4", "c2c4")
         assert text.rstrip().endswith(("1/2-1/2", "*"))
 
@@ -86,7 +86,7 @@ def test_a_game_is_found_by_source_and_number(two_files: GameCollection) -> None
     found, text = two_files.find(f"{source}:1")
     assert (found.source, found.number) == (source, 1)
     assert '[White "B"]' in text
-    assert uci_moves(two_files.find(f"{source}:2")[0]) == ["c2c4"]
+    assert two_files.find(f"{source}:2")[0].uci_moves() == ["c2c4"]
 
 
 def test_every_position_leads_to_its_game(collection: GameCollection, order: PositionOrder) -> None:

@@ -64,19 +64,19 @@ def test_many_things_are_estimated_in_bounded_memory() -> None:
 # games
 
 
-def census_of(path: Path, *, replay: float = 1.0) -> Statistics:
-    census = Statistics()
+def statistics_of(path: Path, *, replay: float = 1.0) -> Statistics:
+    statistics = Statistics()
     with Workers(1) as workers:
         for found in handle_file(str(path), GameCounter(str(path), replay), workers):
-            census.merge(found)
-    return census
+            statistics.merge(found)
+    return statistics
 
 
 def test_games_are_counted_by_their_tags(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
     fast = {"TimeControl": "60+0", "WhiteElo": "1500", "BlackElo": "1700", "WhiteTitle": "BOT"}
     path.write_text(game(RUY, **fast) * 2 + game("1. d4 *", Termination="Normal") + game("1. e5 *"))
-    summary = census_of(path).summary()
+    summary = statistics_of(path).summary()
     assert (summary["games"], summary["replayed"]) == (4, 3)
     assert summary["time_control"] == {"unknown": 2, "bullet": 2}
     assert summary["elo"] == {"unknown": 2, "1600-1799": 2}
@@ -87,7 +87,7 @@ def test_games_are_counted_by_their_tags(tmp_path: Path) -> None:
 
 
 def test_the_sample_is_what_a_slow_count_says(sample_path: Path) -> None:
-    summary = census_of(sample_path).summary()
+    summary = statistics_of(sample_path).summary()
     raws = list(read_raw_games(sample_path))
     assert summary["games"] == len(raws)
     results = Counter(raw.text.split('[Result "')[1].split('"')[0] for raw in raws)
@@ -98,7 +98,7 @@ def test_the_sample_is_what_a_slow_count_says(sample_path: Path) -> None:
 def test_phases_are_those_of_the_replayed_games(sample_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "some.pgn"
     path.write_text("\n".join(raw.text for raw in islice(read_raw_games(sample_path), 100)))
-    summary = census_of(path).summary()
+    summary = statistics_of(path).summary()
     with closing(GameCollection([path])) as collection:
         games = [collection.game(number) for number in range(100)]
     expected = {phase.value: sum(len(g.plies(phase)) for g in games if g) for phase in Phase}
@@ -107,7 +107,7 @@ def test_phases_are_those_of_the_replayed_games(sample_path: Path, tmp_path: Pat
 
 
 def test_a_share_is_replayed_always_the_same(sample_path: Path) -> None:
-    first, again = census_of(sample_path, replay=0.1), census_of(sample_path, replay=0.1)
+    first, again = statistics_of(sample_path, replay=0.1), statistics_of(sample_path, replay=0.1)
     assert first == again
     assert first.replayed == pytest.approx(0.1 * first.games, rel=0.3)
 

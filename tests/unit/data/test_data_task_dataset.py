@@ -85,7 +85,7 @@ def test_puzzles_are_filtered_and_the_broken_named(
     assert manifest["terms"]["skipped"] == {"bad_move": 1}
     said = capsys.readouterr().err
     assert "skipped row 3: bad_move: broken: " in said
-    assert "9 were asked for, 1 are there" in said
+    assert "9 were asked for; there are only 1" in said
 
 
 def test_puzzles_of_an_exam_are_left_out_and_the_themes_counted(
@@ -102,7 +102,7 @@ def test_puzzles_of_an_exam_are_left_out_and_the_themes_counted(
     assert [example.id for example in examples_in(tmp_path / "out")] == ["puzzle:other:0"]
     assert (terms["in_exams"], terms["by_theme"]) == (2, {"short": 1, "fork": 1})
     assert [one["path"] for one in terms["exams"]] == ["exam.csv"]
-    assert "9 were asked for, 1 are there" in capsys.readouterr().err
+    assert "9 were asked for; there are only 1" in capsys.readouterr().err
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
