@@ -122,7 +122,7 @@ class FeedSettings(PositionSettings, RunSettings):
 class ArchiverSettings(RunSettings):
     """Stores every group of a run in Parquet files, on disk or in a bucket.
 
-    Access to S3 is set by the usual variables: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, ...
+    The usual variables give access to S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, ...
     """
 
     model_config = SettingsConfigDict(env_prefix="ARCHIVE_")

@@ -26,9 +26,9 @@ from services.data.annotate.compose import ANY, LENGTHS, Manner
 from services.data.annotate.smell import smell
 from services.data.annotate.study import Effort
 from services.data.annotate.voice import VOICES
-from services.data.concurrency import process_pool
+from services.data.jobs.concurrency import process_pool
+from services.data.jobs.progress import Progress
 from services.data.pgn.sources import SAMPLE
-from services.data.progress import Progress
 
 _DEADLINE_S = 60.0
 _EXAMPLES = """examples:

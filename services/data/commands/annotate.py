@@ -23,8 +23,8 @@ from services.data.commands.flags import (
     numbered_positions,
     positive,
 )
-from services.data.concurrency import process_pool
-from services.data.progress import Progress
+from services.data.jobs.concurrency import process_pool
+from services.data.jobs.progress import Progress
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from rookery.masking import mask_setting
 from services.data.commands.flags import command_parser, natural
-from services.data.inspection import Format, Inspection, inspect
+from services.data.commands.inspection import Format, Inspection, inspect
 
 EXAMPLES = """  rookery data inspect runs/pairs/pairs.parquet
   rookery data inspect runs/archive

@@ -21,10 +21,10 @@ from services.data.commands.flags import (
     positive,
     share,
 )
-from services.data.concurrency import process_pool
+from services.data.jobs.concurrency import process_pool
+from services.data.jobs.progress import Progress
 from services.data.pairs.dataset import PairMaker, Policy, write_pairs
 from services.data.pairs.preference import PAIRS, PairRecipe
-from services.data.progress import Progress
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
 

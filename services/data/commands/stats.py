@@ -13,13 +13,13 @@ from rich.table import Table
 from rookery.errors import InvalidInput
 from rookery.trace import Position
 from services.data.commands.flags import command_parser, positive, share
-from services.data.concurrency import Workers
-from services.data.inspection import Format, format_of
+from services.data.commands.inspection import Format, format_of
+from services.data.jobs.concurrency import Workers
+from services.data.jobs.progress import Progress
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
 from services.data.positions.dataset import POSITIONS
 from services.data.positions.statistics import GameCounter, Statistics, count_positions
-from services.data.progress import Progress
 from services.data.store.columns import from_row
 from services.data.store.files import STANDARD_INPUT
 from services.data.store.folders import open_file

@@ -26,8 +26,8 @@ from services.data.commands.flags import (
     positive,
     share,
 )
+from services.data.jobs.progress import Progress
 from services.data.positions.distinct import read_evaluation_files
-from services.data.progress import Progress
 from services.data.store.datasets import Parts
 from services.data.store.files import identify
 from services.data.store.folders import open_folder

@@ -23,7 +23,7 @@ from rookery.clients import InferenceClient, RewardClient
 from rookery.errors import PeerFault
 from rookery.prompt import render
 from rookery.trace import Completion, Position, Sampling
-from services.data.concurrency import as_completed
+from services.data.jobs.concurrency import as_completed
 from services.data.pairs.preference import (
     PAIRS,
     NoPair,

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.data.concurrency import Workers
+from services.data.jobs.concurrency import Workers
+from services.data.jobs.progress import Progress
 from services.data.pgn.games import FIRST_HELDOUT
 from services.data.pgn.index import HEADER_KEY, ROWS, IndexHeader, edges_hash, index_location
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import handle_file
 from services.data.pgn.tags import Facts, read_facts
-from services.data.progress import Progress
 from services.data.store.files import Fingerprint, identify
 from services.data.store.folders import open_file
 

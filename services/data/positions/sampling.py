@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rookery.trace import Phase, Position
-from services.data.concurrency import Workers
+from services.data.jobs.concurrency import Workers
+from services.data.jobs.progress import Progress
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import nothing_to_sample
 from services.data.positions.candidates import CandidateFinder, CandidateFindings
 from services.data.positions.distinct import PositionKeys
 from services.data.positions.recipe import PositionRecipe, splitmix64
-from services.data.progress import Progress
 from services.data.store.files import Fingerprint, Source, identify
 
 _SPARE = 64

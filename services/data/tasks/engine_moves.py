@@ -24,7 +24,7 @@ from rookery.prompt import render
 from rookery.trace import Position, Prompt
 from rookery.uci import Analysis, Query
 from rookery.winprob import win_probability
-from services.data.concurrency import in_order
+from services.data.jobs.concurrency import in_order
 from services.data.tasks.example import ENGINE_MOVES, Alternatives, Example
 from services.data.tasks.rookworld import Searcher, engine_move
 

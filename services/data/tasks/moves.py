@@ -27,7 +27,8 @@ import chess
 from rookery.errors import InvalidInput
 from rookery.prompt import render
 from rookery.trace import Phase, Position, Prompt
-from services.data.concurrency import Workers
+from services.data.jobs.concurrency import Workers
+from services.data.jobs.progress import Progress
 from services.data.pgn.games import Game, SkippedGame, Split, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
@@ -35,7 +36,6 @@ from services.data.pgn.reader import read_raw_games
 from services.data.pgn.sources import file_name, nothing_to_sample, skipped_line
 from services.data.positions.distinct import EvaluationFile, PositionKeys, position_key, read_evaluation_files
 from services.data.positions.recipe import Shares
-from services.data.progress import Progress
 from services.data.store.datasets import save_manifest, versions
 from services.data.store.files import STANDARD_INPUT, Source, identify
 from services.data.store.folders import WrittenFile, open_folder

@@ -25,7 +25,7 @@ from rookery.prompt import POLICY_TASK, STATE_TASK
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Position
 from rookery.uci import Analysis, Query
-from services.data.concurrency import in_order
+from services.data.jobs.concurrency import in_order
 from services.data.tasks.example import mirrored_uci
 
 logger = logging.getLogger(__name__)

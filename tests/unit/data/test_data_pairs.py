@@ -15,7 +15,7 @@ from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
-from services.data.concurrency import as_completed
+from services.data.jobs.concurrency import as_completed
 from services.data.pairs.dataset import MAX_PARTS_WITHOUT_PAIR, FinishedParts, PairMaker
 from services.data.pairs.preference import (
     PAIRS,

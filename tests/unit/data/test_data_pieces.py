@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.data.concurrency import Workers
+from services.data.jobs.concurrency import Workers
 from services.data.pgn import pieces
 from services.data.pgn.pieces import Watch
 from services.data.pgn.rawgame import Defect, RawGame

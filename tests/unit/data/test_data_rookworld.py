@@ -12,7 +12,7 @@ from rookery.errors import EngineFault, Quarantined
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Evaluation, Phase, Position
 from rookery.uci import Analysis, Line, Query
-from services.data.concurrency import in_order
+from services.data.jobs.concurrency import in_order
 from services.data.positions.generator import PositionGenerator
 from services.data.tasks.rookworld import (
     MIX,
