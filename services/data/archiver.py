@@ -92,7 +92,11 @@ class Archiver:
                 self._write(stopping)
             if time.monotonic() - self._last_heartbeat >= HEARTBEAT_S:
                 self._heartbeat()
-                self._add(self._without_archived(self._claim_abandoned()), stopping)
+                # Entries of an archiver that is gone, and those whose delivery Redis has forgotten.
+                claimed = self._streams.claim_idle(
+                    STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s
+                )
+                self._add(self._without_archived(claimed), stopping)
         self._write(stopping)
 
     def _load_known(self, stopping: threading.Event) -> None:
@@ -126,10 +130,6 @@ class Archiver:
         if known:
             self._acknowledge(sorted(known), "archived", label="known")
         return [entry for entry in entries if entry.id not in known]
-
-    def _claim_abandoned(self) -> list[Entry]:
-        """Entries taken over from an archiver that is gone, and those whose delivery Redis has forgotten."""
-        return self._streams.claim_idle(STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s)
 
     def _add(self, entries: Iterable[Entry], stopping: threading.Event) -> None:
         for entry in entries:

@@ -152,7 +152,8 @@ def format_of(folder: Folder, name: str) -> Format:
     with folder.read(name) as file:
         if file.read(4) == b"PAR1":
             return Format.PARQUET
-    start = _start_of(folder, name)
+    with closing(_blocks(folder, name)) as blocks:
+        start = next(blocks, b"").removeprefix(codecs.BOM_UTF8).lstrip()
     if _PGN.match(start):
         return Format.PGN
     if not _JSON.match(start):
@@ -237,11 +238,6 @@ def _loads(text: bytes, place: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise InvalidInput(f"{place!r} is no JSON: {error} in {text[:80]!r}") from error
-
-
-def _start_of(folder: Folder, name: str) -> bytes:
-    with closing(_blocks(folder, name)) as blocks:
-        return next(blocks, b"").removeprefix(codecs.BOM_UTF8).lstrip()
 
 
 def _blocks(folder: Folder, name: str) -> Generator[bytes]:

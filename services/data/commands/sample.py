@@ -37,7 +37,9 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     recipe = _recipe(options)
-    if not options.out and (recipe != _order_of(recipe) or _only_written(options)):
+    printable = PositionRecipe(recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
+    only_written = bool(options.exam or options.jobs != 1 or options.form != "parquet")
+    if not options.out and (recipe != printable or only_written):
         parser.error(
             "filters of games and plies, --exam, --form and --jobs only work for data sets: "
             "add --out, or leave these flags out"
@@ -57,11 +59,6 @@ def main(argv: list[str]) -> int:
     else:
         _print_until_enough(options)
     return 0
-
-
-def _only_written(options: argparse.Namespace) -> bool:
-    """Whether flags are given that only work with --out."""
-    return bool(options.exam or options.jobs != 1 or options.form != "parquet")
 
 
 def _print_until_enough(options: argparse.Namespace) -> None:
@@ -100,11 +97,6 @@ def _recipe(options: argparse.Namespace) -> PositionRecipe:
         ply_max=options.ply_max,
         choices_min=options.choices_min,
     )
-
-
-def _order_of(recipe: PositionRecipe) -> PositionRecipe:
-    """The part of the recipe that printing supports: count, seed, split and shares."""
-    return PositionRecipe(recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
 
 
 def _report(manifest: dict[str, Any], *, wanted: int) -> None:

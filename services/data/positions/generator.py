@@ -141,10 +141,8 @@ class PositionGenerator:
             _walk(board, 2 * (least + _below(most - least + 1, rng)) - _below(2, rng), rng)
         if phase is Phase.ENDGAME:
             _trade(board, rng)
-        return board if phase_of(board) is phase and self._is_open(board) else None
-
-    def _is_open(self, board: chess.Board) -> bool:
-        return board.outcome() is None and board.legal_moves.count() >= self.least_moves
+        fits = phase_of(board) is phase and board.outcome() is None
+        return board if fits and board.legal_moves.count() >= self.least_moves else None
 
 
 def _walk(board: chess.Board, plies: int, rng: random.Random) -> None:

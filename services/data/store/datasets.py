@@ -74,7 +74,8 @@ class Parts(Generic[R]):
         self._folder = folder
         self._kind = kind
         names = folder.names(below=_FOLDER)
-        self.done = {_number_of(name) for name in names if name.endswith(SUFFIX)}
+        parts = [name for name in names if name.endswith(SUFFIX)]
+        self.done = {int(name.removeprefix(f"{_FOLDER}/").removesuffix(SUFFIX)) for name in parts}
         if self.done and _TERMS in names:
             self._check_terms(json.loads(folder.read_bytes(_TERMS)), terms)
         else:
@@ -118,7 +119,3 @@ class Parts(Generic[R]):
 
 def _name_of(number: int) -> str:
     return f"{_FOLDER}/{number:06d}{SUFFIX}"
-
-
-def _number_of(name: str) -> int:
-    return int(name.removeprefix(f"{_FOLDER}/").removesuffix(SUFFIX))
