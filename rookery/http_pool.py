@@ -5,6 +5,7 @@ request: with 64 concurrent requests this took three quarters of a rollouts proc
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -13,7 +14,8 @@ import httpx
 class HttpPool:
     """Connections to the server at `url`, opened on demand and kept for later requests."""
 
-    def __init__(self, url: str, *, timeout_s: float) -> None:
+    def __init__(self, url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> None:
+        self._headers = headers
         self._url, self._timeout = url, httpx.Timeout(timeout_s, connect=5.0)
         self._tls = httpx.create_ssl_context()
         self._all: list[httpx.AsyncClient] = []
@@ -30,7 +32,13 @@ class HttpPool:
     def _open(self) -> httpx.AsyncClient:
         # uvicorn closes idle connections after 5 s: ours close earlier, and no request meets a closed one.
         limits = httpx.Limits(max_connections=1, keepalive_expiry=4.0)
-        client = httpx.AsyncClient(base_url=self._url, timeout=self._timeout, limits=limits, verify=self._tls)
+        client = httpx.AsyncClient(
+            base_url=self._url,
+            headers=self._headers,
+            timeout=self._timeout,
+            limits=limits,
+            verify=self._tls,
+        )
         self._all.append(client)
         return client
 

@@ -1,7 +1,7 @@
 """HTTP client of one inference server: completions, the served policy, reloads."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import Any, Self
 
 import httpx
 
-from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError
+from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError, SetupError
 from rookery.http_pool import HttpPool
+from rookery.masking import MASK
 from rookery.prompt import LINES
 from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling
 
@@ -28,11 +29,16 @@ class Generation:
 
 
 class InferenceClient:
-    """HTTP client of one inference server."""
+    """HTTP client of one inference server. `complete(..., tokens=False)` asks any OpenAI-compatible server.
 
-    def __init__(self, url: str, *, timeout_s: float = 600.0) -> None:
+    `key` is sent as a bearer token. It is masked in errors.
+    """
+
+    def __init__(self, url: str, *, key: str = "", timeout_s: float = 600.0) -> None:
         self.url = url.rstrip("/")
-        self._http = HttpPool(self.url, timeout_s=timeout_s)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._http = HttpPool(self.url, timeout_s=timeout_s, headers=headers)
+        self._is_vllm: bool | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,10 +83,32 @@ class InferenceClient:
         body = _body(await self._request("GET", "/v1/models"))
         return {str(card["id"]): Path(card.get("root") or "") for card in body["data"]}
 
+    async def tells_tokens(self) -> bool:
+        """Whether the server is vLLM, which returns token ids and takes all sampling parameters. Asked once.
+
+        Raises:
+            PeerFault: no answer.
+        """
+        if self._is_vllm is None:
+            response = await self._request("GET", "/v1/models")
+            with _parsing(response):
+                self._is_vllm = any(card.get("owned_by") == "vllm" for card in _body(response)["data"])
+        return self._is_vllm
+
     async def complete(
-        self, prompt: Prompt, *, model: str, count: int, sampling: Sampling, seed: int
+        self,
+        prompt: Prompt,
+        *,
+        model: str,
+        count: int,
+        sampling: Sampling,
+        seed: int,
+        tokens: bool = True,
     ) -> Generation:
         """Samples `count` completions with token ids and log-probabilities; number i has seed `seed + i`.
+
+        Without `tokens`, only what every OpenAI-compatible server knows is sent (so no `top_k`), and the
+        completions have neither token ids nor log-probabilities.
 
         Raises:
             NotFound: the server no longer knows `model` (a retired version).
@@ -97,12 +125,16 @@ class InferenceClient:
             "seed": seed,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "top_k": sampling.top_k if sampling.top_k else -1,
-            "min_p": 0.0,
             "max_tokens": sampling.max_tokens,
-            "return_token_ids": True,
-            "skip_special_tokens": False,
         }
+        if tokens:
+            request |= {
+                **kind.logprobs,
+                "top_k": sampling.top_k if sampling.top_k else -1,
+                "min_p": 0.0,
+                "return_token_ids": True,
+                "skip_special_tokens": False,
+            }
         response = await self._request("POST", kind.path, request)
         with _parsing(response):
             body = _body(response)
@@ -111,8 +143,8 @@ class InferenceClient:
             if indices != list(range(count)):
                 raise ValueError(f"{len(indices)} choices instead of {count}: {indices}")
             return Generation(
-                prompt_token_ids=kind.prompt_token_ids(body),
-                completions=tuple(kind.completion(c, seed=seed) for c in choices),
+                prompt_token_ids=kind.prompt_token_ids(body) if tokens else (),
+                completions=tuple(_completion(kind, c, seed=seed, tokens=tokens) for c in choices),
             )
 
     async def reload(self, adapter: Adapter, *, rollback: bool = False) -> dict[str, Any]:
@@ -142,7 +174,14 @@ class InferenceClient:
             raise PeerFault(f"{method} {self.url}{path}: {type(error).__name__} {error}") from error
 
 
-_ERRORS: dict[int, type[RookeryError]] = {400: InvalidInput, 404: NotFound, 409: Conflict, 422: InvalidInput}
+_ERRORS: dict[int, type[RookeryError]] = {
+    400: InvalidInput,
+    401: SetupError,
+    403: SetupError,
+    404: NotFound,
+    409: Conflict,
+    422: InvalidInput,
+}
 
 
 @contextmanager
@@ -163,41 +202,48 @@ def _body(response: httpx.Response) -> dict[str, Any]:
                 raise TypeError(f"no JSON object: {response.text[:100]!r}")
             return body
     kind = _ERRORS.get(response.status_code, PeerFault)
-    request = response.request
-    raise kind(f"{request.method} {request.url}: {response.status_code} {response.text[:500]}")
+    request, said = response.request, response.text
+    if key := request.headers.get("Authorization", "").removeprefix("Bearer "):
+        said = said.replace(key, MASK)  # servers quote a wrong key
+    raise kind(f"{request.method} {request.url}: {response.status_code} {said[:500]}")
 
 
 class _Chat:
     """The chat completions API."""
 
     path = "/v1/chat/completions"
+    logprobs: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 0}
 
     def asks(self, prompt: Prompt) -> dict[str, Any]:
-        messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
-        return {"messages": messages, "logprobs": True, "top_logprobs": 0}
+        return {"messages": [{"role": m.role, "content": m.content} for m in prompt.messages]}
 
     def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
         return tuple(body["prompt_token_ids"])
 
-    def completion(self, choice: dict[str, Any], *, seed: int) -> Completion:
-        logprobs = [token["logprob"] for token in choice["logprobs"]["content"]]
-        return _completion(choice, text=choice["message"]["content"] or "", logprobs=logprobs, seed=seed)
+    def text(self, choice: dict[str, Any]) -> str:
+        return str(choice["message"]["content"] or "")
+
+    def token_logprobs(self, choice: dict[str, Any]) -> list[float]:
+        return [token["logprob"] for token in choice["logprobs"]["content"]]
 
 
 class _Line:
     """The plain completions API."""
 
     path = "/v1/completions"
+    logprobs: Mapping[str, Any] = {"logprobs": 0}
 
     def asks(self, prompt: Prompt) -> dict[str, Any]:
-        return {"prompt": "".join(m.content for m in prompt.messages), "logprobs": 0}
+        return {"prompt": "".join(m.content for m in prompt.messages)}
 
     def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
         return tuple(body["choices"][0]["prompt_token_ids"])
 
-    def completion(self, choice: dict[str, Any], *, seed: int) -> Completion:
-        logprobs = choice["logprobs"]["token_logprobs"]
-        return _completion(choice, text=choice["text"], logprobs=logprobs, seed=seed)
+    def text(self, choice: dict[str, Any]) -> str:
+        return str(choice["text"])
+
+    def token_logprobs(self, choice: dict[str, Any]) -> list[float]:
+        return list(choice["logprobs"]["token_logprobs"])
 
 
 _CHAT, _LINE = _Chat(), _Line()
@@ -207,18 +253,19 @@ _FINISHED = ("stop", "length")
 """vLLM says `abort` of what it gave up, with status 200, and nothing of what it has not finished."""
 
 
-def _completion(choice: dict[str, Any], *, text: str, logprobs: Sequence[float], seed: int) -> Completion:
+def _completion(kind: _Chat | _Line, choice: dict[str, Any], *, seed: int, tokens: bool) -> Completion:
     """Raises ValueError where it is not whole."""
     where = f"choice {choice['index']}"
     if choice["finish_reason"] not in _FINISHED:
         raise ValueError(f"{where}: finish_reason {choice['finish_reason']!r} is none of {_FINISHED}")
-    if len(choice["token_ids"]) != len(logprobs):
-        raise ValueError(f"{where}: {len(choice['token_ids'])} tokens, {len(logprobs)} logprobs")
+    token_ids, logprobs = (choice["token_ids"], kind.token_logprobs(choice)) if tokens else ((), ())
+    if len(token_ids) != len(logprobs):
+        raise ValueError(f"{where}: {len(token_ids)} tokens, {len(logprobs)} logprobs")
     if not all(map(math.isfinite, logprobs)):
         raise ValueError(f"{where}: a log-probability is not finite: {logprobs}")
     return Completion(
-        text=text,
-        token_ids=tuple(choice["token_ids"]),
+        text=kind.text(choice),
+        token_ids=tuple(token_ids),
         logprobs=tuple(map(float, logprobs)),
         finish_reason=choice["finish_reason"],
         seed=seed + int(choice["index"]),

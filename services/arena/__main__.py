@@ -1,4 +1,4 @@
-"""`python -m services.arena evaluate | curve`. Flags are parsed before the large packages are imported."""
+"""`python -m services.arena COMMAND`. Flags are parsed before the large packages are imported."""
 
 import asyncio
 import sys
@@ -6,12 +6,18 @@ import sys
 from rookery.errors import RookeryError, SetupError
 from rookery.logs import configure
 from rookery.settings import fail
+from services.arena.matches.settings import EloSettings, MatchSettings, PlanSettings, TournamentSettings
 from services.arena.settings import CurveSettings, EvaluateSettings
 
-_USAGE = """usage: python -m services.arena {evaluate,curve} ...
+_USAGE = """usage: python -m services.arena {evaluate,curve,match,tournament,elo,plan,uci} ...
 
-evaluate   compare two served policies on held-out positions
-curve      draw the learning curve of a run folder
+evaluate     compare two served policies on held-out positions
+curve        draw the learning curve of a run folder
+match        play games between two players; --sprt stops as soon as it is clear who is stronger
+tournament   play games between many players and fit their ratings together
+elo          fit the ratings of all players of a games.jsonl
+plan         say how many games a question needs
+uci          play as a UCI engine
 
 `python -m services.arena COMMAND --help` lists the flags of each.
 """
@@ -53,7 +59,52 @@ def _curve(arguments: list[str]) -> None:
     replace_file(settings.run_dir / CURVE_FILE, overview(read_metrics(settings.run_dir / METRICS_FILE)))
 
 
-_COMMANDS = {"evaluate": _evaluate, "curve": _curve}
+def _match(arguments: list[str]) -> None:
+    settings = MatchSettings.parse(arguments, prog="python -m services.arena match")
+    from services.arena.matches.session import run_match
+
+    asyncio.run(run_match(settings))
+
+
+def _tournament(arguments: list[str]) -> None:
+    settings = TournamentSettings.parse(arguments, prog="python -m services.arena tournament")
+    from services.arena.matches.session import run_tournament
+
+    asyncio.run(run_tournament(settings))
+
+
+def _elo(arguments: list[str]) -> None:
+    settings = EloSettings.parse(arguments, prog="python -m services.arena elo")
+    from services.arena.matches.session import run_elo
+
+    run_elo(settings)
+
+
+def _plan(arguments: list[str]) -> None:
+    settings = PlanSettings.parse(arguments, prog="python -m services.arena plan")
+    from services.arena.strength.plan import plan
+
+    sys.stdout.write(plan(settings.elo, settings.margin, settings.draws, settings.alpha, settings.beta))
+
+
+def _uci(arguments: list[str]) -> None:
+    from services.arena.uci.settings import UciSettings
+
+    settings = UciSettings.parse(arguments, prog="rookery uci")
+    from services.arena.uci.session import run
+
+    asyncio.run(run(settings))
+
+
+_COMMANDS = {
+    "evaluate": _evaluate,
+    "curve": _curve,
+    "match": _match,
+    "tournament": _tournament,
+    "elo": _elo,
+    "plan": _plan,
+    "uci": _uci,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

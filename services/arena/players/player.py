@@ -18,8 +18,8 @@ class Reply:
         move: the move, legal in the position; None unless `outcome` is `Outcome.LEGAL`.
         outcome: what the answer is, in the reward parser's terms. Engines always answer with a legal move.
         text: what a model wrote, reasoning included; empty for the others.
-        tokens: the number of tokens that a model wrote.
-        score: an engine's evaluation of the position; None for the others.
+        tokens: the number of tokens that a model wrote; 0 if the endpoint does not tell.
+        score: the evaluation of the position by an engine, or by a model that writes one; else None.
         seconds: how long the player took.
     """
 
@@ -34,8 +34,9 @@ class Reply:
 class Player(Protocol):
     """Something that chooses moves. Many games may ask at the same time."""
 
-    name: str
-    """Unique in an evaluation; used in tables, PGN tags and file names."""
+    @property
+    def name(self) -> str:
+        """Unique in an evaluation; used in tables, PGN tags and file names."""
 
     def describe(self) -> Mapping[str, object]:
         """Everything that is needed to make the same player again: kind, version, hash, options."""

@@ -10,15 +10,16 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import connection, get_context, parent_process
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _AHEAD_PER_PROCESS = 4
+_END = object()
 
 
 def process_pool(jobs: int) -> ProcessPoolExecutor:
@@ -65,6 +66,15 @@ class Workers:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
+
+
+def prefetched(items: Iterator[T]) -> Iterator[T]:
+    """Yields from `items`, while a thread computes the next one."""
+    with ThreadPoolExecutor(1) as thread:
+        coming: Future[T | object] = thread.submit(next, items, _END)
+        while (item := coming.result()) is not _END:
+            coming = thread.submit(next, items, _END)
+            yield cast(T, item)
 
 
 async def in_order(work: Iterable[Coroutine[Any, Any, T]], *, ahead: int) -> AsyncGenerator[T]:

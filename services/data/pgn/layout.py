@@ -17,6 +17,8 @@ from services.data.pgn.rawgame import MAX_GAME_BYTES
 
 EVENT = b'[Event "'
 """The tag that games begin with."""
+NEXT = b"\n\n" + EVENT
+"""Ends a game of a file with LF, and begins the next."""
 
 _LF, _CR, _BRACKET, _ESCAPE, _MARK = b"\n\r[%\xef"
 _EVENT = np.uint64(int.from_bytes(EVENT, "little"))
@@ -28,7 +30,6 @@ _RESULTS = [int.from_bytes(end, "little") for end in (b"-0", b"-1", b"/2")]
 _ENDS = np.isin(np.arange(1 << 16), _RESULTS) | np.isin(np.arange(1 << 16) >> 8, list(b"*" + _SPACES))
 # Tags of which only the first is `Event`, a blank line, and what may begin moves.
 _TAGS = re.compile(rb'\[Event "[^\n]*+\n(?:\[(?!Event\s)[^\n]*+\n)*+\n++(?=[^\n\[%\xef])')
-_NEXT = b"\n\n" + EVENT
 # How a line ends.
 _CRLF, _LONE = 1, 2
 
@@ -59,7 +60,7 @@ def run_of_short(text: bytes, at: int) -> list[int]:
     ends: list[int] = []
     while tags := _TAGS.match(text, at):
         line = text.find(b"\n", tags.end())
-        if not text.startswith(_NEXT, line) or line + 2 - at > MAX_GAME_BYTES:
+        if not text.startswith(NEXT, line) or line + 2 - at > MAX_GAME_BYTES:
             break
         ends.append(at := line + 2)
     return ends

@@ -52,7 +52,7 @@ def read_games(
             parsed = parse(raw, source, chess960=chess960)
             yield FromMoves(parsed) if isinstance(parsed, Game) else parsed
         else:
-            if raw.ticket % REFEREED == 0:
+            if int(played.game.id, 16) % REFEREED == 0:
                 _referee(played.game, raw, source)
             yield played
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
-from services.data.jobs.concurrency import Workers
+from services.data.jobs.concurrency import Workers, prefetched
 from services.data.pgn.pieces import Piece, Watch, pieces_of
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.scanner import Keep, Scanner, beginning
@@ -174,7 +174,7 @@ class _Chosen(Generic[F]):
 def _read(scanner: Scanner, pieces: Sequence[Piece], watch: Watch | None) -> Iterator[RawGame]:
     for piece in pieces:
         try:
-            for block in piece.blocks(watch):
+            for block in prefetched(piece.blocks(watch)):
                 yield from scanner.feed(block)
         except DamagedFile as damage:
             yield from scanner.abandon(str(damage))

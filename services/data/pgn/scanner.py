@@ -8,15 +8,16 @@ begins with an `Event` tag. Memory is a block and a game. Nothing is parsed here
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from services.data.pgn.layout import EVENT, Games, games_like_others, run_of_short
-from services.data.pgn.rawgame import MAX_GAME_BYTES, TICKET_BYTES, RawGame
+import numpy as np
+from numpy.typing import NDArray
+
+from services.data.pgn.layout import EVENT, NEXT, Games, games_like_others, run_of_short
+from services.data.pgn.rawgame import MAX_GAME_BYTES, RawGame, tickets_of
 from services.data.pgn.splitter import Splitter
 
 # Where a game begins for certain, whatever came before.
 _BEGINNING = re.compile(rb'\n\r?\n(?=\[Event ")')
 _OVERLAP_BYTES = 16
-# Ends what was read, so that the last game is recognised like the others.
-_AFTER_THE_LAST = b"\n\n" + EVENT
 # A CR at the end of a block may be half of a CRLF.
 _LINE = re.compile(rb"[^\r\n]*+(?:\n|\r\n|\r(?!\n|\Z))")
 
@@ -27,8 +28,11 @@ def beginning(data: bytes | bytearray, at: int = 0) -> int:
     return found.end() if found else -1
 
 
-Keep = Callable[[Sequence[bytes]], Sequence[int]]
-"""Which of some games are wanted, by their first `TICKET_BYTES`."""
+Keep = Callable[[NDArray[np.uint64]], Sequence[int]]
+"""Which of some games are wanted, by their tickets."""
+
+LONG_BYTES = 1500
+"""Games that are longer have comments and their moves on one line, as a rule."""
 
 
 class Scanner:
@@ -72,7 +76,7 @@ class Scanner:
     def finish(self) -> Iterator[RawGame]:
         """What is left when there are no more blocks."""
         end = self._offset + len(self._buffer) - self._at
-        for game in self.feed(_AFTER_THE_LAST):
+        for game in self.feed(NEXT):
             yield game._replace(data=game.data[: end - game.offset])
         last = self._splitter.finish() if self._splitter else None
         if last:
@@ -123,19 +127,15 @@ class Scanner:
             self._skip(ends[-1] - self._at)
             places: Sequence[int] = range(len(ends))
             if keep:
-                places = keep(
-                    [
-                        buffer[start : end if end - start < TICKET_BYTES else start + TICKET_BYTES]
-                        for start, end in zip(starts, ends, strict=True)
-                    ]
-                )
+                places = keep(tickets_of(buffer, starts, ends))
             for place in places:
                 start = starts[place]
                 yield RawGame(number + place, buffer[start : ends[place]], start + shift)
 
     def _ends(self) -> list[int]:
         """Where some games end that follow each other from here on and look like every other."""
-        if self._is_unix and (ends := run_of_short(self._buffer, self._at)):
+        is_long = self._is_unix and self._buffer.find(NEXT, self._at, self._at + LONG_BYTES) < 0
+        if is_long and (ends := run_of_short(self._buffer, self._at)):
             return ends
         if self._recognised is None:
             if beginning(self._buffer, self._at) < 0:
@@ -144,7 +144,7 @@ class Scanner:
         return self._recognised.run(self._at)
 
     def _wants(self, game: RawGame) -> bool:
-        return self._keep is None or len(self._keep([game.data[:TICKET_BYTES]])) > 0
+        return self._keep is None or len(self._keep(tickets_of(game.data, [0], [len(game.data)]))) > 0
 
     def _needs_more(self) -> bool:
         """Whether the game at hand may still turn out to be like others."""

@@ -12,11 +12,12 @@ from itertools import islice
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rookery.trace import Position
 from services.data.pgn.games import PHASES, Played, SkippedGame, in_split
 from services.data.pgn.native import read_games
-from services.data.pgn.rawgame import RawGame, tickets_of
+from services.data.pgn.rawgame import RawGame
 from services.data.pgn.tags import CHESS960, read_facts
 from services.data.positions.distinct import position_key
 from services.data.positions.recipe import PositionRecipe, splitmix64
@@ -70,7 +71,7 @@ class CandidateFindings:
 
 
 class GameSubset:
-    """Chooses a share of all games by their tickets (see `RawGame.ticket`).
+    """Chooses a share of all games by their tickets (see `tickets_of`).
 
     Multiply-shift hashing (Dietzfelbinger and others, 1997) chooses different games for each seed.
     """
@@ -79,8 +80,7 @@ class GameSubset:
         self._factor = np.uint64(splitmix64(seed, 0) | 1)
         self._below = np.uint64(round(part * _WORD))
 
-    def __call__(self, beginnings: Sequence[bytes]) -> list[int]:
-        tickets = np.fromiter(tickets_of(beginnings), np.uint64, len(beginnings))
+    def __call__(self, tickets: NDArray[np.uint64]) -> list[int]:
         places: list[int] = np.flatnonzero(tickets * self._factor < self._below).tolist()
         return places
 

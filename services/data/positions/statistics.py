@@ -17,6 +17,7 @@ from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.tags import Facts, read_facts
 from services.data.positions.distinct import position_key
+from services.data.positions.recipe import splitmix64
 from services.data.store.files import Source
 
 ELO_STEP = 200
@@ -25,7 +26,7 @@ PLY_STEP = 20
 KEYS_KEPT = 1 << 18
 """The most keys stored to count duplicates, about 100 bytes each."""
 
-_TICKETS = 1 << 32
+_IDS = 1 << 64
 
 
 @dataclass(slots=True)
@@ -125,7 +126,7 @@ class GameCounter:
 
     def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, Statistics]:
         """Yields the games to replay. Counts all games by their tags."""
-        statistics, below = Statistics(), round(self.replay * _TICKETS)
+        statistics, below = Statistics(), round(self.replay * _IDS)
         for raw in games:
             statistics.games += 1
             raw = raw.checked()
@@ -133,8 +134,9 @@ class GameCounter:
                 statistics.count("broken", raw.defect.value)
                 continue
             _count_facts(statistics, read_facts(raw))
-            statistics.duplicates.add(int(raw.id, 16))
-            if raw.ticket < below:
+            id = int(raw.id, 16)
+            statistics.duplicates.add(id)
+            if splitmix64(0, id) < below:
                 yield raw
         return statistics
 

@@ -1,0 +1,91 @@
+"""The file of finished games: one JSON object per line, only ever appended to.
+
+A tournament that was killed goes on from it: each game has a key that stands for everything that decides it,
+and games whose key is in the file are not played again. A last line that was cut off is removed.
+"""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from rookery.errors import Conflict, InvalidInput
+from services.arena.matches.game import Game, Turn
+from services.arena.matches.openings import Opening
+
+_DEFAULTS = {field.name: field.default for field in fields(Turn)}
+
+
+class Journal:
+    """An open journal. `games` are those it holds, by key."""
+
+    def __init__(self, file: TextIO, games: dict[str, Game]) -> None:
+        self._file = file
+        self.games = games
+
+    def add(self, game: Game) -> None:
+        """Writes `game` down at once."""
+        self._file.write(as_line(game))
+        self._file.flush()
+        self.games[game.key] = game
+
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[Journal]:
+    """Opens the journal, or creates it.
+
+    Raises:
+        Conflict: another process writes to it.
+        InvalidInput: a line other than a cut-off last one is not a game.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(f"{str(path)!r}: another process plays this tournament") from None
+        games = {game.key: game for game in read_games(path)}
+        written = path.read_bytes()
+        file.truncate(written.rfind(b"\n") + 1)
+        yield Journal(file, games)
+
+
+def read_games(path: Path) -> list[Game]:
+    """The games of the file, without a cut-off last line.
+
+    Raises:
+        InvalidInput: there is no such file, or a line is not a game.
+    """
+    try:
+        *lines, _ = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        raise InvalidInput(f"games {str(path)!r}: {error}") from error
+    games = []
+    for number, line in enumerate(lines, 1):
+        try:
+            games.append(_game_of(json.loads(line)))
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidInput(f"{str(path)!r}, line {number}, is not a game: {error!r}") from error
+    return games
+
+
+def as_line(game: Game) -> str:
+    """The game as a line of JSON. What has its default value is left out of its turns."""
+    record = asdict(replace(game, turns=()))
+    record["turns"] = [
+        {name: value for name, default in _DEFAULTS.items() if (value := getattr(turn, name)) != default}
+        for turn in game.turns
+    ]
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _game_of(record: dict[str, Any]) -> Game:
+    opening, turns = record.pop("opening"), record.pop("turns")
+    return Game(
+        **record,
+        opening=Opening(**opening | {"moves": tuple(opening["moves"])}),
+        turns=tuple(Turn(**turn | {"outcomes": tuple(turn["outcomes"])}) for turn in turns),
+    )

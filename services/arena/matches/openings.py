@@ -1,0 +1,110 @@
+"""Opening lines that games start from, each played with both colours.
+
+The built-in book has up to three lines for each ECO code, taken from lichess-org/chess-openings (CC0): of
+those with 6, 8 or 10 plies that Stockfish 15.1 finds within 50 centipawns at 60,000 nodes, the most balanced.
+"""
+
+import csv
+import gzip
+import io
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import chess
+import chess.pgn
+
+from rookery.errors import InvalidInput
+
+BUILT_IN = Path(__file__).with_name("openings.tsv")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A position to start from, and the moves in UCI that are played from it before the players are asked."""
+
+    name: str
+    fen: str = chess.STARTING_FEN
+    moves: tuple[str, ...] = ()
+
+    def board(self) -> chess.Board:
+        """The board after the opening, with its moves on the stack."""
+        board = chess.Board(self.fen)
+        for move in self.moves:
+            board.push_uci(move)
+        return board
+
+
+START = Opening("Starting position")
+
+
+def read_openings(path: Path = BUILT_IN, *, plies: int = 16) -> list[Opening]:
+    """The openings of a book: `.tsv` as the built-in one, `.pgn`, `.epd` or `.fen`, also with `.gz`.
+
+    Of a PGN's games, at most the first `plies` moves are taken.
+
+    Raises:
+        InvalidInput: the file cannot be read, has no opening, or one whose game is already over.
+    """
+    reader = _READERS.get(Path(path.name.removesuffix(".gz")).suffix)
+    if reader is None:
+        raise InvalidInput(f"openings {str(path)!r}: not one of {', '.join(_READERS)}")
+    try:
+        packed = path.read_bytes()
+        text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
+        openings = reader(text, plies)
+        over = next((opening for opening in openings if opening.board().is_game_over()), None)
+    except (OSError, EOFError, ValueError) as error:
+        raise InvalidInput(f"openings {str(path)!r}: {error}") from error
+    if over or not openings:
+        raise InvalidInput(f"openings {str(path)!r}: {f'{over} is a finished game' if over else 'none'}")
+    return openings
+
+
+def draw(openings: Sequence[Opening], count: int, *, seed: int) -> list[Opening]:
+    """`count` openings in a shuffled order, each as often as the others, give or take one."""
+    shuffled = random.Random(seed).sample(openings, len(openings))
+    return [shuffled[i % len(shuffled)] for i in range(count)]
+
+
+def _from_tsv(text: str, plies: int) -> list[Opening]:
+    del plies
+    rows = csv.DictReader(io.StringIO(text), delimiter="\t")
+    return [Opening(f"{row['eco']} {row['name']}", moves=tuple(row["moves"].split())) for row in rows]
+
+
+def _from_pgn(text: str, plies: int) -> list[Opening]:
+    openings: list[Opening] = []
+    stream = io.StringIO(text)
+    while (game := chess.pgn.read_game(stream)) is not None:
+        if game.errors:
+            raise ValueError(f"game {len(openings) + 1}: {game.errors[0]}")
+        moves = tuple(move.uci() for move in game.mainline_moves())[:plies]
+        name = game.headers.get("Opening") or game.headers.get("ECO") or f"line {len(openings) + 1}"
+        openings.append(Opening(name, game.board().fen(), moves))
+    return openings
+
+
+def _from_epd(text: str, plies: int) -> list[Opening]:
+    del plies
+    openings = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            board, operations = _board_of(line)
+            if not board.is_valid():
+                raise ValueError(f"line {number}: no legal position: {line!r}")
+            openings.append(Opening(str(operations.get("id", f"line {number}")), board.fen()))
+    return openings
+
+
+def _board_of(line: str) -> tuple[chess.Board, dict[str, object]]:
+    """The board of an EPD, or of a FEN with its two counters."""
+    fields = line.split()
+    if len(fields) == 6 and fields[4].isdecimal() and fields[5].isdecimal():
+        return chess.Board(line), {}
+    board = chess.Board()
+    return board, dict(board.set_epd(line))
+
+
+_READERS = {".tsv": _from_tsv, ".pgn": _from_pgn, ".epd": _from_epd, ".fen": _from_epd}

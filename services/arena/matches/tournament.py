@@ -1,0 +1,131 @@
+"""Plays the games of a schedule, many at a time, and writes each finished one down.
+
+A player that does not answer never loses a game by it: the game stays unplayed and is reported, and the next
+run of the same command plays it. The results do not depend on how many games are played at a time.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rookery.errors import Unavailable
+from services.arena.matches.game import Fixture, Game, Rules, play
+from services.arena.matches.journal import Journal
+from services.arena.players.player import Player
+
+
+@dataclass(frozen=True, slots=True)
+class Unplayed:
+    """A game without a result, because a player or the referee did not answer."""
+
+    white: str
+    black: str
+    pair: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The games in the order of the schedule, up to where the tournament stopped."""
+
+    games: tuple[Game, ...]
+    unplayed: tuple[Unplayed, ...]
+
+
+async def play_all(
+    schedule: Sequence[Fixture],
+    players: Mapping[str, Player],
+    rules: Rules,
+    *,
+    journal: Journal,
+    concurrency: int,
+    referee: Player | None = None,
+    finished: Callable[[Game], None] = lambda game: None,
+    enough: Callable[[Game], bool] = lambda game: False,
+    backoff_s: float = 1.0,
+) -> Played:
+    """Plays what is not in `journal` yet.
+
+    `enough` may end the tournament early. It is called once for each game in the order of the schedule, never
+    in the order in which games end: short games end first, and their results differ from those of long ones.
+    Games after the one that was enough are stopped and not counted.
+
+    Raises:
+        Unavailable: more games in a row than `concurrency` had no result.
+    """
+    run = _Run(schedule, journal, finished=finished, enough=enough, patience=concurrency)
+
+    async def work() -> None:
+        while not run.ended and (fixture := next(run.waiting, None)) is not None:
+            with run.settling(fixture):
+                run.settle(await play(fixture, players, rules, referee=referee, backoff_s=backoff_s))
+            await asyncio.sleep(0)  # players that never wait must not keep the others from theirs
+        for other in workers if run.ended else ():
+            if other is not asyncio.current_task():
+                other.cancel()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            workers = [group.create_task(work()) for _ in range(concurrency)]
+    except ExceptionGroup as faults:
+        raise faults.exceptions[0] from faults
+    return run.played()
+
+
+class _Run:
+    """The state of a tournament: the results, and how much of the schedule is settled without a gap."""
+
+    def __init__(
+        self,
+        schedule: Sequence[Fixture],
+        journal: Journal,
+        *,
+        finished: Callable[[Game], None],
+        enough: Callable[[Game], bool],
+        patience: int,
+    ) -> None:
+        self._schedule = schedule
+        self._journal = journal
+        self._finished = finished
+        self._enough = enough
+        self._patience = patience
+        self._faults_in_a_row = 0
+        self._unplayed: dict[str, Unplayed] = {}
+        self._settled: list[Game | Unplayed] = []
+        self.ended = False
+        self.waiting = iter([fixture for fixture in schedule if fixture.key not in journal.games])
+        self._advance()
+
+    def settle(self, game: Game) -> None:
+        self._faults_in_a_row = 0
+        self._journal.add(game)
+        self._finished(game)
+        self._advance()
+
+    @contextmanager
+    def settling(self, fixture: Fixture) -> Iterator[None]:
+        """Leaves the game unplayed if a player does not answer; raises after too many such games in a row."""
+        try:
+            yield
+        except Unavailable as fault:
+            self._unplayed[fixture.key] = Unplayed(fixture.white, fixture.black, fixture.pair, str(fault))
+            self._faults_in_a_row += 1
+            if self._faults_in_a_row > self._patience:
+                raise
+            self._advance()
+
+    def _advance(self) -> None:
+        while not self.ended and len(self._settled) < len(self._schedule):
+            key = self._schedule[len(self._settled)].key
+            result = self._journal.games.get(key) or self._unplayed.get(key)
+            if result is None:
+                break
+            self._settled.append(result)
+            self.ended = isinstance(result, Game) and self._enough(result)
+
+    def played(self) -> Played:
+        return Played(
+            games=tuple(result for result in self._settled if isinstance(result, Game)),
+            unplayed=tuple(result for result in self._settled if isinstance(result, Unplayed)),
+        )

@@ -1,0 +1,144 @@
+"""A policy behind an OpenAI-compatible endpoint as a player."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+import chess
+import chess.engine
+
+from rookery.answers import after_reasoning, extract
+from rookery.clients import InferenceClient
+from rookery.errors import PeerFault
+from rookery.masking import mask_setting
+from rookery.notation import Reading, read_move
+from rookery.prompt import LINES, render
+from rookery.rookworld import from_pawns, read_policy_answer
+from rookery.trace import Completion, Outcome, Phase, Position, Prompt, Sampling
+from services.arena.players.player import Reply
+
+TRIES = 3
+"""How often a question is asked if the endpoint does not answer it."""
+
+_BACKOFF_S = 0.5
+_LAST_MOVES = 10
+"""As many as a `Position` of the data service has."""
+
+
+@dataclass(frozen=True)
+class ModelPlayer:
+    """Asks the model named `model` at the client's endpoint.
+
+    `source` says what the endpoint serves, such as `run:runs/demo@42`. With it, `describe` leaves out the
+    address, which changes whenever the model is served again.
+    """
+
+    name: str
+    client: InferenceClient
+    model: str
+    style: str
+    sampling: Sampling
+    source: str = ""
+
+    def describe(self) -> Mapping[str, object]:
+        served = (
+            {"source": self.source}
+            if self.source
+            else {"url": mask_setting(self.client.url), "model": self.model}
+        )
+        return {"kind": "model", **served, "style": self.style, **asdict(self.sampling)}
+
+    def at(self, temperature: float) -> "ModelPlayer":
+        """The same player with another temperature. Both use one client: close one of them."""
+        return replace(self, sampling=replace(self.sampling, temperature=temperature))
+
+    async def play(self, board: chess.Board, *, seed: int) -> Reply:
+        """The model's answer to the position of `board`. See `Player.play`.
+
+        Raises:
+            PeerFault: the endpoint did not answer, `TRIES` times.
+            InvalidInput: it refuses the request, for example because the prompt is too long.
+            NotFound: it does not serve the model.
+            SetupError: it refuses the key.
+        """
+        started = time.monotonic()
+        prompt = render(position_of(board), style=self.style)
+        (completion,) = await self.complete(prompt, count=1, seed=seed)
+        reading, score = read_answer(completion, prompt, board)
+        return Reply(
+            move=reading.move,
+            outcome=reading.outcome,
+            text=completion.text,
+            tokens=len(completion.token_ids),
+            score=score,
+            seconds=time.monotonic() - started,
+        )
+
+    async def complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
+        """`count` completions of `prompt`; number i has seed `seed + i`. Raises as `play` does."""
+        for attempt in range(1, TRIES):
+            try:
+                return await self._complete(prompt, count=count, seed=seed)
+            except PeerFault:
+                await asyncio.sleep(_BACKOFF_S * attempt)
+        return await self._complete(prompt, count=count, seed=seed)
+
+    async def _complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
+        generation = await self.client.complete(
+            prompt,
+            model=self.model,
+            count=count,
+            sampling=self.sampling,
+            seed=seed,
+            tokens=await self.client.tells_tokens(),
+        )
+        return generation.completions
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+def position_of(board: chess.Board) -> Position:
+    """The position of `board` with its last moves, as a prompt needs it. The phase is not determined."""
+    recent = tuple(move.uci() for move in board.move_stack[-_LAST_MOVES:])
+    return Position("game", board.fen(), board.ply(), Phase.MIDDLEGAME, "game", last_moves=recent)
+
+
+def read_answer(
+    completion: Completion, prompt: Prompt, board: chess.Board
+) -> tuple[Reading, chess.engine.PovScore | None]:
+    """The move that `completion` names, on `board`, and its evaluation if the completion is a `P:` line.
+
+    If the prompt shows a mirrored board, the answer is read on that board and the move is mirrored back.
+    """
+    shown = chess.Board(prompt.fen)
+    score = None
+    if prompt.style in LINES:
+        line = read_policy_answer(after_reasoning(completion.text))
+        if line is None:
+            return Reading(Outcome.TRUNCATED if completion.truncated else Outcome.UNPARSABLE), None
+        reading = read_move(line.best, shown)
+        score = _score(dict(zip(line.moves, line.evals, strict=True)).get(line.best), board.turn)
+    else:
+        answer = extract(completion.text, truncated=completion.truncated)
+        reading = Reading(answer.missing) if answer.missing else read_move(answer.text, shown)
+    if reading.move is not None and shown.turn != board.turn:
+        flip = chess.square_mirror
+        move = chess.Move(
+            flip(reading.move.from_square), flip(reading.move.to_square), reading.move.promotion
+        )
+        reading = Reading(reading.outcome, move)
+    return reading, score
+
+
+def _score(pawns: float | None, turn: chess.Color) -> chess.engine.PovScore | None:
+    if pawns is None:
+        return None
+    evaluation = from_pawns(pawns)
+    relative: chess.engine.Score = (
+        chess.engine.Cp(evaluation.cp)
+        if evaluation.cp is not None
+        else chess.engine.Mate(evaluation.mate or 0)
+    )
+    return chess.engine.PovScore(relative, turn)

@@ -1,0 +1,230 @@
+"""Makes players from text such as `stockfish,nodes=1000,skill=3`.
+
+A spec is a kind and its options, separated by commas. Each kind is a class below, and its fields are the
+options. `model:` and `run:` players need a server, which `rookery evaluate` and `rookery uci` start.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import chess.engine
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
+
+from rookery.clients import InferenceClient
+from rookery.errors import InvalidInput, RookeryError, SetupError
+from rookery.prompt import STYLES
+from rookery.trace import Sampling
+from services.arena.players import engines
+from services.arena.players.model import ModelPlayer
+from services.arena.players.player import Player
+from services.arena.players.simple import EpsilonRandomPlayer, FirstLegalPlayer, RandomPlayer
+
+_ENGINE_OPTION = "option."
+_UNSERVED = ("model:", "run:")
+
+
+def make_player(spec: str) -> Player:
+    """The player that `spec` describes.
+
+    Raises:
+        InvalidInput: no such kind or option, or a wrong value.
+        SetupError: an engine or an API key is missing. Both quote the spec.
+    """
+    head, *parts = spec.split(",")
+    kind, separator, place = _split(head)
+    try:
+        if kind + separator in _UNSERVED:
+            raise InvalidInput("it needs a server: `rookery evaluate` and `rookery uci` start one")
+        if kind not in KINDS or bool(separator) != KINDS[kind].has_place:
+            raise InvalidInput(f"no such kind of player: choose from {', '.join(_FORMS)}")
+        return KINDS[kind].model_validate({"spec": spec, "place": place, **_options(parts)}).player()
+    except ValidationError as error:
+        raise InvalidInput(f"player {spec!r}: {_readable(error)}") from error
+    except RookeryError as error:
+        raise type(error)(f"player {spec!r}: {error}") from error
+
+
+def _split(head: str) -> tuple[str, str, str]:
+    """The kind, `:` if there is one, and what follows. An address is a place as a whole."""
+    if head.startswith(("http://", "https://")):
+        return "http", ":", head
+    return head.partition(":")
+
+
+def _options(parts: list[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    of_engine: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not (key and equals) or key in ("spec", "place", "option") or "_" in key.partition(".")[0]:
+            raise InvalidInput(f"{part!r} is no NAME=VALUE")
+        if key in options or key.removeprefix(_ENGINE_OPTION) in of_engine:
+            raise InvalidInput(f"{key!r} is given twice")
+        if key.startswith(_ENGINE_OPTION):
+            of_engine[key.removeprefix(_ENGINE_OPTION)] = value
+        else:
+            options[key] = value
+    return {**options, "option": of_engine} if of_engine else options
+
+
+def _readable(error: ValidationError) -> str:
+    return "; ".join(
+        f"no option {e['loc'][0]!r}"
+        if e["type"] == "extra_forbidden"
+        else f"{e['loc'][0]}= is missing"
+        if e["type"] == "missing"
+        else f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')} (got {e['input']!r})"
+        if e["loc"]
+        else e["msg"].removeprefix("Value error, ")
+        for e in error.errors(include_url=False)
+    )
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class _Spec(BaseModel):
+    """The options of every kind."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab)
+    has_place: ClassVar[bool] = False
+
+    spec: str
+    place: str
+    name: str = Field(default="", pattern=r"^[\w.@+=-]{0,80}$")
+
+    @property
+    def called(self) -> str:
+        """The player's name: by default the spec itself, as a file name can contain it."""
+        return self.name or "".join(c if c.isalnum() or c in ".@+=-" else "-" for c in self.spec)
+
+    def player(self) -> Player:
+        raise NotImplementedError
+
+
+class _Random(_Spec):
+    def player(self) -> Player:
+        return RandomPlayer(self.called)
+
+
+class _FirstLegal(_Spec):
+    def player(self) -> Player:
+        return FirstLegalPlayer(self.called)
+
+
+class _Limited(_Spec):
+    """An engine that is told when to stop: after so many nodes, plies or milliseconds."""
+
+    nodes: PositiveInt | None = None
+    depth: PositiveInt | None = None
+    movetime: PositiveInt | None = None
+
+    @property
+    def limit(self) -> chess.engine.Limit:
+        if not (self.nodes or self.depth or self.movetime):
+            raise InvalidInput("nodes= is missing (or depth=, or movetime= in milliseconds)")
+        return chess.engine.Limit(
+            nodes=self.nodes, depth=self.depth, time=self.movetime and self.movetime / 1000
+        )
+
+
+class _Stockfish(_Limited):
+    skill: Annotated[int, Field(ge=0, le=20)] | None = None
+    elo: PositiveInt | None = None
+    hash: PositiveInt = 1
+    path: Path | None = None
+
+    def player(self) -> Player:
+        if self.skill is not None and self.elo is not None:
+            raise InvalidInput("skill= and elo= exclude each other: both set Stockfish's skill")
+        return engines.stockfish(
+            self.called,
+            limit=self.limit,
+            skill=self.skill,
+            elo=self.elo,
+            hash_mb=self.hash,
+            path=self.path,
+        )
+
+
+class _Fairy(_Spec):
+    level: int = Field(ge=1, le=8)
+    path: Path | None = None
+
+    def player(self) -> Player:
+        return engines.fairy(self.called, level=self.level, path=self.path)
+
+
+class _Uci(_Limited):
+    has_place: ClassVar[bool] = True
+    option: dict[str, str] = Field(default_factory=dict)
+
+    def player(self) -> Player:
+        return engines.uci(self.called, Path(self.place), limit=self.limit, options=self.option)
+
+
+class _EpsilonRandom(_Limited):
+    share: float = Field(ge=0, le=1)
+
+    def player(self) -> Player:
+        engine = engines.stockfish(f"{self.called}-engine", limit=self.limit)
+        return EpsilonRandomPlayer(engine, self.share, self.called)
+
+
+class _Http(_Spec):
+    """A model behind an OpenAI-compatible endpoint: `http://host:8000#model`."""
+
+    has_place: ClassVar[bool] = True
+    style: str = "mover-squares"
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    max_tokens: PositiveInt = 32
+    key_env: str = ""
+    source: str = ""
+
+    @field_validator("style")
+    @classmethod
+    def _known(cls, style: str) -> str:
+        if style not in STYLES:
+            raise ValueError(f"choose from {', '.join(sorted(STYLES))}")
+        return style
+
+    @property
+    def called(self) -> str:
+        return self.name or self.place.partition("#")[2].rpartition("/")[2]
+
+    def player(self) -> Player:
+        url, _, model = self.place.partition("#")
+        if not model:
+            raise InvalidInput("the model's name is missing: http://HOST:PORT#MODEL")
+        key = os.environ.get(self.key_env, "") if self.key_env else ""
+        if self.key_env and not key:
+            raise SetupError(f"the environment variable {self.key_env!r} is empty (key-env=)")
+        return ModelPlayer(
+            name=self.called,
+            client=InferenceClient(url.rstrip("/").removesuffix("/v1"), key=key),
+            model=model,
+            style=self.style,
+            sampling=Sampling(self.temperature, self.top_p, self.top_k, self.max_tokens),
+            source=self.source,
+        )
+
+
+KINDS: dict[str, type[_Spec]] = {
+    "random": _Random,
+    "first-legal": _FirstLegal,
+    "epsilon-random": _EpsilonRandom,
+    "stockfish": _Stockfish,
+    "fairy": _Fairy,
+    "uci": _Uci,
+    "http": _Http,
+}
+"""The kinds of players, each with the class of its options."""
+
+_FORMS = (
+    "random", "first-legal", "epsilon-random,share=S,nodes=N", "stockfish,nodes=N", "fairy,level=L",
+    "uci:PATH,nodes=N", "http://HOST:PORT#MODEL", "model:DIR", "run:DIR",
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Any player as a UCI engine, for GUIs, match runners and lichess-bot."""

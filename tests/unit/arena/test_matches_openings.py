@@ -1,0 +1,62 @@
+import gzip
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import InvalidInput
+from services.arena.matches.openings import BUILT_IN, Opening, draw, read_openings
+
+PGN = '[ECO "C20"]\n\n1. e4 e5 2. Nf3 *\n\n[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n[SetUp "1"]\n\n1. e4 *\n'
+
+
+def test_the_built_in_book_is_legal_distinct_and_even() -> None:
+    openings = read_openings()
+    boards = [opening.board() for opening in openings]
+    assert len({board.epd() for board in boards}) == len(openings) > 300
+    assert {len(board.move_stack) for board in boards} == {6, 8, 10}
+    assert all(board.turn and any(board.legal_moves) for board in boards)
+    centipawns = [int(line.split("\t")[2]) for line in BUILT_IN.read_text().splitlines()[1:]]
+    assert max(map(abs, centipawns)) <= 50
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_openings_from_pgn(packed: bool, tmp_path: Path) -> None:
+    path = tmp_path / ("book.pgn.gz" if packed else "book.pgn")
+    path.write_bytes(gzip.compress(PGN.encode()) if packed else PGN.encode())
+    first, second = read_openings(path, plies=2)
+    assert first.name == "C20"
+    assert first.moves == ("e2e4", "e7e5")
+    assert second.board().fen().startswith("4k3/8/8/8/4P3/8/8/4K3 b")
+
+
+def test_openings_from_epd_and_fen(tmp_path: Path) -> None:
+    path = tmp_path / "book.epd"
+    path.write_text('4k3/8/8/8/8/8/4P3/4K3 w - - id "pawn";\n\n4k3/8/8/8/8/8/4P3/4K3 b - - 3 40\n')
+    assert read_openings(path) == [
+        Opening("pawn", "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"),
+        Opening("line 3", "4k3/8/8/8/8/8/4P3/4K3 b - - 3 40"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("book.txt", "", "not one of"),
+        ("book.epd", "", "none"),
+        ("book.epd", "4k3/8/8/8/8/8/4P3/8 w - -", "line 1: no legal position"),
+        ("book.pgn", "1. e4 e4 *", "game 1: illegal san"),
+        ("book.fen", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "finished game"),
+        ("book.pgn.gz", "no gzip", "Not a gzipped file"),
+    ],
+)
+def test_books_that_cannot_be_used(name: str, text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InvalidInput, match=said):
+        read_openings(tmp_path / name)
+
+
+def test_openings_are_drawn_evenly() -> None:
+    book = [Opening(str(number)) for number in range(5)]
+    drawn = draw(book, 12, seed=1)
+    assert drawn == draw(book, 12, seed=1) != draw(book, 12, seed=2)
+    assert {drawn.count(opening) for opening in book} == {2, 3}

@@ -1,0 +1,35 @@
+import asyncio
+from collections import Counter
+
+import chess
+
+from services.arena.players.simple import EpsilonRandomPlayer, FirstLegalPlayer, RandomPlayer
+
+
+def moves(player, board: chess.Board, seeds: range) -> list[str]:
+    async def all_moves() -> list[str]:
+        return [(await player.play(board, seed=seed)).move.uci() for seed in seeds]
+
+    return asyncio.run(all_moves())
+
+
+def test_random_plays_every_legal_move_equally_often() -> None:
+    played = moves(RandomPlayer(), chess.Board(), range(4000))
+    assert played == moves(RandomPlayer(), chess.Board(), range(4000))
+    counts = Counter(played)
+    assert set(counts) == {move.uci() for move in chess.Board().legal_moves}
+    # 200 each on average, with a standard deviation of 14.
+    assert 140 < min(counts.values()) <= max(counts.values()) < 260
+
+
+def test_first_legal_is_the_first_in_the_alphabet() -> None:
+    assert moves(FirstLegalPlayer(), chess.Board(), range(2)) == ["a2a3", "a2a3"]
+
+
+def test_epsilon_random_plays_at_random_in_its_share_of_positions() -> None:
+    mixed = EpsilonRandomPlayer(FirstLegalPlayer(), 0.3, "mixed")
+    played = moves(mixed, chess.Board(), range(4000))
+    # 0.7 of the moves are the first legal one, and a twentieth of the others; standard deviation 0.7 points.
+    assert abs(played.count("a2a3") / 4000 - (0.7 + 0.3 / 20)) < 0.03
+    assert len(set(played)) == 20
+    assert mixed.describe() == {"kind": "epsilon-random", "share": 0.3, "player": {"kind": "first-legal"}}
