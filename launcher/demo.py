@@ -21,8 +21,8 @@ from rookery.errors import RookeryError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
-MAX_PLIES = 200
-"""A game of the matches is a draw after this many plies: weak players can hardly mate."""
+REFEREE = "stockfish,nodes=200"
+"""Ends games at a lead of 13 pawns, because weak players can hardly mate."""
 
 _RELOAD_TIMEOUT_S = 120.0
 
@@ -88,8 +88,8 @@ def evaluate(settings: DemoSettings, plan: Plan, held_out: Path) -> None:
         for illegal in ("forfeit", "random"):
             print(f"a match of the last version with the first: after an illegal move {illegal}", flush=True)
             out = plan.run_dir / f"matches-{illegal}"
-            games = {"pairs": settings.eval_pairs, "max_plies": MAX_PLIES, "seed": settings.seed, "out": out}
-            arena("match", *reversed(players), flags={**games, "illegal": illegal})
+            games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": out}
+            arena("match", *reversed(players), flags={**games, "illegal": illegal, "referee": REFEREE})
     arena("evaluate", *players, flags=flags)
 
 

@@ -12,10 +12,10 @@ from prometheus_client import Gauge
 from pydantic import PositiveFloat
 from pydantic_settings import SettingsConfigDict
 
-from rookery import __version__, metrics
+from rookery import metrics
 from rookery.errors import Unavailable
 from rookery.logs import configure
-from rookery.serving import Service, add_probes, serve
+from rookery.serving import background_service, serve
 from rookery.settings import Port, RunSettings
 from rookery.streams import RunStreams
 from rookery.streams.account import Counts, Overview
@@ -116,8 +116,6 @@ def export(settings: ExporterSettings) -> int:
 
 
 async def _serve(settings: ExporterSettings) -> None:
-    from fastapi import FastAPI
-
     given_up = threading.Event()
     streams = RunStreams(settings.redis_url, settings.run, stopping=given_up)
 
@@ -125,22 +123,13 @@ async def _serve(settings: ExporterSettings) -> None:
         await stopping.wait()
         given_up.set()
 
-    async def ready() -> str | None:
-        try:
-            await asyncio.to_thread(streams.ping, once=True)
-        except Unavailable as error:
-            return str(error)
-        return None
-
-    app = FastAPI(title="Rookery exporter", version=__version__)
-    add_probes(app, ready=ready)
     await serve(
-        Service(
-            name="exporter",
-            app=app,
-            host=settings.host,
-            port=settings.port,
+        background_service(
+            "exporter",
+            settings.host,
+            settings.port,
             port_setting="--port (EXPORTER_PORT)",
+            ready=streams.unreachable,
             background=(give_up, Exporter(streams, every_s=settings.every_s).run),
         )
     )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from rookery import __version__
 from rookery.body_limit import MAX_BODY_BYTES, BodyLimit
 from rookery.errors import InvalidInput, RookeryError, SetupError
 
@@ -81,6 +82,23 @@ def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
     @app.get("/metrics", tags=["probes"], response_class=Response)
     async def metrics() -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def background_service(
+    name: str,
+    host: str,
+    port: int,
+    *,
+    port_setting: str,
+    ready: ReadyCheck,
+    background: tuple[Callable[[asyncio.Event], Awaitable[None]], ...],
+) -> Service:
+    """A service without an API of its own: `background` does the work, HTTP serves probes and metrics."""
+    from fastapi import FastAPI
+
+    app = FastAPI(title=f"Rookery {name}", version=__version__)
+    add_probes(app, ready=ready)
+    return Service(name, app, host, port, port_setting, background=background)
 
 
 def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES) -> None:

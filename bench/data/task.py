@@ -18,12 +18,12 @@ import chess.pgn
 import zstandard
 
 from services.data.pgn import native
-from services.data.pgn.files import Source
-from services.data.pgn.filters import Filters
-from services.data.pgn.played import FromMoves
+from services.data.pgn.games import FromMoves
 from services.data.pgn.reader import read_raw_games
+from services.data.pgn.tags import Filters
 from services.data.positions.dataset import write_positions
 from services.data.positions.recipe import PositionRecipe
+from services.data.store.files import Source
 
 GAMES = 0.01
 POSITIONS = 20_000

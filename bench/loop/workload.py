@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rookery.prompt import render
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.pgn.collection import GameCollection
+from services.data.positions.numbered import PositionOrder
+from services.data.positions.recipe import Shares
 
 STYLE = "mover-squares"
 NEVER = "<|unk|>"
@@ -53,16 +53,16 @@ def endless_model(model: Path, out: Path) -> Path:
 
 def write_prompts(work: Workload, path: Path) -> None:
     """The chat prompts of the positions that our feed would send, in its order, as JSONL."""
-    archive = Archive([work.source])
+    games = GameCollection([work.source])
     try:
-        order = Order(archive, shares=Shares(), split="train")
+        order = PositionOrder(games, shares=Shares(), split="train")
         with path.open("w") as file:
             for number in range(work.batch_groups * work.steps):
                 prompt = render(order.position(number, seed=work.seed), style=STYLE)
                 messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
                 file.write(json.dumps({"prompt": messages}) + "\n")
     finally:
-        archive.close()
+        games.close()
 
 
 def _edit(path: Path, **values: object) -> None:

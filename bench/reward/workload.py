@@ -94,16 +94,16 @@ def positions(source: Path, count: int) -> list[str]:
 
 
 def _find(source: Path, count: int) -> list[str]:
-    from services.data.positions.archive import Archive
-    from services.data.positions.order import Order
-    from services.data.positions.sampler import Shares
+    from services.data.pgn.collection import GameCollection
+    from services.data.positions.numbered import PositionOrder
+    from services.data.positions.recipe import Shares
 
-    archive = Archive([source])
+    games = GameCollection([source])
     try:
-        order = Order(archive, shares=Shares(), split="all")
+        order = PositionOrder(games, shares=Shares(), split="all")
         return [position.fen for position in islice(order.distinct(seed=0), count)]
     finally:
-        archive.close()
+        games.close()
 
 
 def _illegal(board: chess.Board, rng: random.Random) -> str:

@@ -1,5 +1,6 @@
 """A run's connection to Redis. Calls wait while Redis is unavailable."""
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable
@@ -65,6 +66,14 @@ class Link:
         except redis.RedisError as error:
             self._check_admitted(error)
             raise Unavailable(f"redis does not answer: {error}") from error
+
+    async def unreachable(self) -> str | None:
+        """Why Redis does not answer now, or None if it does: the readiness check of a service."""
+        try:
+            await asyncio.to_thread(self.ping, once=True)
+        except Unavailable as error:
+            return str(error)
+        return None
 
     def _call(self, call: Callable[[], T]) -> T:
         attempt = 0

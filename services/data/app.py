@@ -10,8 +10,7 @@ from rookery.body_limit import StrictBody
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Phase
 from services.data.pgn.games import Split
-from services.data.positions.archive import uci_moves
-from services.data.positions.order import Order
+from services.data.positions.numbered import PositionOrder
 from services.data.rendering import MAX_MOVES, render_fen
 
 MAX_COUNT = 10_000
@@ -28,18 +27,18 @@ _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "No such game,
 
 
 class PositionsQuery(BaseModel):
-    """What to draw; an unknown parameter is refused, because a mistyped offset would repeat positions."""
+    """Which positions to return. Unknown parameters are refused: a mistyped offset would repeat positions."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     count: int = Field(default=1, ge=1, le=MAX_COUNT)
-    """How many positions."""
+    """The number of positions."""
     seed: int | None = Field(default=None, ge=0, le=_LAST)
-    """Which order; the service's own when left out."""
+    """Determines the order; the default is the service's."""
     offset: int = Field(default=0, ge=0, le=_LAST)
-    """Positions of the order to leave out first."""
+    """The number of positions to skip first."""
     split: Split | None = None
-    """Games to draw from: train, heldout or all; the service's own when left out."""
+    """Games to draw from: train, heldout or all; the default is the service's."""
 
 
 class PositionBody(BaseModel):
@@ -79,7 +78,7 @@ class RenderRequest(StrictBody):
     style: str = "fen"
     """How to show it: a name of `rookery.prompt`."""
     last_moves: list[str] = Field(default=[], max_length=MAX_MOVES)
-    """The moves before it in UCI, oldest first: what `pgn`, `san` and `uci` write."""
+    """The moves before it in UCI, oldest first, which `pgn`, `san` and `uci` show."""
 
 
 class MessageBody(BaseModel):
@@ -92,14 +91,14 @@ class MessageBody(BaseModel):
 
 
 class PromptBody(BaseModel):
-    """A position as a model is shown it."""
+    """The prompt of a position."""
 
     model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
 
     style: str
     messages: list[MessageBody]
     fen: str
-    """The board on which the answer is to be read: mirrored by the `mover` styles when Black is to move."""
+    """The board that the answer refers to. The `mover` styles mirror it if Black is to move."""
 
 
 class GameBody(BaseModel):
@@ -119,10 +118,10 @@ class GameBody(BaseModel):
     white_elo: int | None
     black_elo: int | None
     pgn: str
-    """As it stands in its file, but for blank lines."""
+    """The text as it is in its file, without blank lines."""
 
 
-def create_app(order: Order, *, seed: int) -> FastAPI:
+def create_app(order: PositionOrder, *, seed: int) -> FastAPI:
     """Returns the app that serves `order`. `seed` is used for requests that name none."""
     app = FastAPI(
         title="Rookery data",
@@ -159,13 +158,13 @@ def create_app(order: Order, *, seed: int) -> FastAPI:
     @app.get("/v1/games/{id}", responses=_MISSING, tags=["games"])
     def game(id: str) -> GameBody:
         """A game by the `game_id` of a position, or by source and number as positions are named."""
-        found, text = order.archive.find(id)
+        found, text = order.games.find(id)
         return GameBody(
             id=found.id,
             source=found.source,
             number=found.number,
             start_fen=found.start_fen,
-            moves=uci_moves(found),
+            moves=found.uci_moves(),
             white_elo=found.white_elo,
             black_elo=found.black_elo,
             pgn=text,
@@ -175,4 +174,4 @@ def create_app(order: Order, *, seed: int) -> FastAPI:
 
 
 async def _always_ready() -> None:
-    """The archive is read before the port opens, so there is nothing to wait for."""
+    """Always ready: the games are read before the port opens."""

@@ -15,20 +15,18 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from rookery import __version__, metrics
+from rookery import metrics
 from rookery.codec import decode_group
 from rookery.errors import Conflict, RookeryError, Unavailable, WireError
 from rookery.logs import configure
-from rookery.serving import Service, add_probes, serve
+from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import Entry, RunStreams
-from rookery.trace import TraceGroup
-from services.data.archiver_settings import ArchiverSettings
-from services.data.store.storage import open_folder
-from services.data.traces.draft import Batch, Limits
-from services.data.traces.vault import Vault, place_of
+from services.data.settings import ArchiverSettings
+from services.data.store.folders import open_folder
+from services.data.traces.archive import FileBatch, FileLimits, TraceArchive, stream_id
 
 logger = logging.getLogger("services.data.archiver")
 
@@ -38,40 +36,40 @@ GROUP = "archive"
 BLOCK_S = 0.5
 READ_AT_ONCE = 16
 """Entries read from Redis at once. Few, because a group of long completions may take megabytes."""
-TEND_EVERY_S = 5.0
+HEARTBEAT_S = 5.0
 """Seconds between two signs of life. Each time, the archiver also updates its metrics."""
 IDLE_S = 300.0
 """Entries are taken over from another archiver after this many seconds without a sign of life from it."""
 STORE_RETRY_S = 5.0
-REMEMBERED = 8192
-"""How many of the newest group ids are remembered: as many as in the trainer's ledger."""
+KNOWN_GROUPS = 8192
+"""How many of the newest group ids are remembered. The trainer remembers as many."""
 
 
 class Archiver:
-    """Moves groups from the stream of a run into a vault until it is told to stop."""
+    """Moves groups from the stream of a run into an archive until it is told to stop."""
 
     def __init__(
         self,
         streams: RunStreams,
-        vault: Vault,
+        archive: TraceArchive,
         *,
         consumer: str = GROUP,
         keep: int = 1024,
-        limits: Limits | None = None,
+        limits: FileLimits | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
         self._streams = streams
-        self._vault = vault
+        self._archive = archive
         self._consumer = consumer
         self._keep = keep
         self._idle_s = idle_s
-        self._limits = limits or Limits()
-        self._batch = Batch(self._limits)
+        self._limits = limits or FileLimits()
+        self._batch = FileBatch(self._limits)
         self._entries: dict[str, str] = {}  # by group id
-        self._tended = 0.0
+        self._last_heartbeat = 0.0
         self._epoch = 0
         self.trouble: str | None = None
-        """Why nothing can be written at the moment; None if writing works."""
+        """Why nothing can be written at the moment, or None if writing works."""
 
     def run(self, stopping: threading.Event) -> None:
         """Archives until `stopping` is set, then writes the entries that it still holds.
@@ -82,9 +80,9 @@ class Archiver:
         """
         metrics.ARCHIVE_WRITABLE.set(1)
         self._epoch = self._streams.take_over_archive(consumer=self._consumer)
-        self._tend()
-        self._remember(stopping)
-        self._take_up(stopping)
+        self._heartbeat()
+        self._load_known(stopping)
+        self._resume(stopping)
         while not stopping.is_set():
             entries = self._streams.read(
                 STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, block_s=BLOCK_S
@@ -92,15 +90,20 @@ class Archiver:
             self._add(entries, stopping)
             if self._batch.due:
                 self._write(stopping)
-            if time.monotonic() - self._tended >= TEND_EVERY_S:
-                self._tend()
-                self._add(self._not_written(self._left_behind()), stopping)
+            if time.monotonic() - self._last_heartbeat >= HEARTBEAT_S:
+                self._heartbeat()
+                # Entries of an archiver that is gone, and those whose delivery Redis has forgotten.
+                claimed = self._streams.claim_idle(
+                    STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s
+                )
+                self._add(self._without_archived(claimed), stopping)
         self._write(stopping)
 
-    def _remember(self, stopping: threading.Event) -> None:
+    def _load_known(self, stopping: threading.Event) -> None:
+        """Reads the ids of the newest groups from the archive. Retries while the store is unreachable."""
         while not stopping.is_set():
             try:
-                self._entries = self._vault.newest(self._streams.run, count=REMEMBERED)
+                self._entries = self._archive.newest(self._streams.run, count=KNOWN_GROUPS)
             except Unavailable as error:
                 self._report(trouble=str(error))
                 stopping.wait(STORE_RETRY_S)
@@ -108,50 +111,47 @@ class Archiver:
                 self._report(trouble=None)
                 return
 
-    def _take_up(self, stopping: threading.Event) -> None:
-        """First handles the entries held when the archiver last stopped. Some may already be in a file."""
+    def _resume(self, stopping: threading.Event) -> None:
+        """Handles the entries that this consumer held when it last stopped. Some may already be in a file."""
         last, taken = "0", 0
         while held := self._streams.read_held(
             STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, after=last
         ):
             last, taken = held[-1].id, taken + len(held)
-            self._add(self._not_written(held), stopping)
+            self._add(self._without_archived(held), stopping)
             if stopping.is_set():
                 return
         if taken:
-            logger.info("took up %d groups of an earlier life", taken)
+            logger.info("resumed with %d groups of an earlier process", taken)
 
-    def _not_written(self, entries: Sequence[Entry]) -> list[Entry]:
-        known = self._vault.holds(self._streams.run, [entry.id for entry in entries])
+    def _without_archived(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Acknowledges the entries that are in a file, and returns the others."""
+        known = self._archive.archived_entries(self._streams.run, [entry.id for entry in entries])
         if known:
-            self._through(sorted(known), "archived", label="known")
+            self._acknowledge(sorted(known), "archived", label="known")
         return [entry for entry in entries if entry.id not in known]
-
-    def _left_behind(self) -> list[Entry]:
-        """Claims entries of an archiver that is gone, and those whose delivery Redis has forgotten."""
-        return self._streams.claim_idle(STREAM, group=GROUP, consumer=self._consumer, idle_s=self._idle_s)
 
     def _add(self, entries: Iterable[Entry], stopping: threading.Event) -> None:
         for entry in entries:
             group_id = _id_of(entry)
             if group_id is None:
-                self._through([entry.id], "unreadable", label="unreadable")
+                self._acknowledge([entry.id], "unreadable", label="unreadable")
                 continue
             known = self._entries.get(group_id)
             if known == entry.id:  # Redis lost its last second and delivers it again
                 if all(held.id != entry.id for held in self._batch.entries):
-                    self._through([entry.id], "archived", label="known")
+                    self._acknowledge([entry.id], "archived", label="known")
                 continue
             if known:
                 logger.warning(
-                    "group %s is in the archive by entry %s: %s is left out", group_id, known, entry.id
+                    "group %s is in the archive as entry %s: %s is left out", group_id, known, entry.id
                 )
-                self._through([entry.id], "duplicate", label="duplicate")
+                self._acknowledge([entry.id], "duplicate", label="duplicate")
                 continue
             self._entries[group_id] = entry.id
-            if len(self._entries) > REMEMBERED:
+            if len(self._entries) > KNOWN_GROUPS:
                 del self._entries[next(iter(self._entries))]
-            if not self._batch.takes(entry):
+            if not self._batch.accepts(entry):
                 self._write(stopping)
             self._batch.add(entry)
 
@@ -162,9 +162,9 @@ class Archiver:
                 self._write_once()
             except Unavailable as error:
                 self._report(trouble=str(error))
-                self._tend()
+                self._heartbeat()
                 if stopping.wait(STORE_RETRY_S):
-                    logger.warning("leaves %d groups for the next life", len(self._batch.entries))
+                    logger.warning("leaves %d groups for the next start", len(self._batch.entries))
                     return
             else:
                 self._report(trouble=None)
@@ -172,29 +172,30 @@ class Archiver:
     def _report(self, *, trouble: str | None) -> None:
         """Logs a new failure of the store, and its recovery, once each."""
         if trouble and trouble != self.trouble:
-            logger.error("the archive takes no files: %s; tried again every %.0f s", trouble, STORE_RETRY_S)
+            logger.error("cannot write to the archive: %s; retrying every %.0f s", trouble, STORE_RETRY_S)
         elif self.trouble and not trouble:
-            logger.info("the archive takes files again")
+            logger.info("the archive can be written again")
         metrics.ARCHIVE_WRITABLE.set(trouble is None)
         self.trouble = trouble
 
     def _write_once(self) -> None:
         self._check_epoch()
-        entries = sorted(self._batch.entries, key=lambda entry: place_of(entry.id))
+        entries = sorted(self._batch.entries, key=lambda entry: stream_id(entry.id))
         ids = [entry.id for entry in entries]
-        written = self._vault.write(self._streams.run, _decoded(entries), first=ids[0], last=ids[-1])
+        groups = ((entry.id, decode_group(entry.data)) for entry in entries)
+        written = self._archive.write(self._streams.run, groups, first=ids[0], last=ids[-1])
         metrics.ARCHIVE_FILES.inc()
         metrics.ARCHIVE_BYTES.inc(written.size)
-        self._through(ids, "archived", label="archived")
-        logger.info("archived %d groups in %s", len(ids), self._vault.folder.place(written.name))
-        self._batch = Batch(self._limits)
+        self._acknowledge(ids, "archived", label="archived")
+        logger.info("archived %d groups in %s", len(ids), self._archive.folder.place(written.name))
+        self._batch = FileBatch(self._limits)
 
-    def _through(self, ids: Sequence[str], result: str, *, label: str) -> None:
+    def _acknowledge(self, ids: Sequence[str], result: str, *, label: str) -> None:
         self._streams.archived(ids, group=GROUP, result=result)
         metrics.ARCHIVE_GROUPS.labels(label).inc(len(ids))
 
-    def _tend(self) -> None:
-        """Joins the run again, in case Redis lost its data; renews the claim on entries; sets metrics."""
+    def _heartbeat(self) -> None:
+        """Joins the run again in case Redis lost its data, renews the claim on entries, updates metrics."""
         self._check_epoch()
         self._streams.join_archive(group=GROUP, limit=self._keep)
         held = [entry.id for entry in self._batch.entries]
@@ -202,7 +203,7 @@ class Archiver:
         run = self._streams.overview()
         metrics.ARCHIVE_WAITING.set(run.unarchived)
         metrics.ARCHIVE_MISSED.set(run.counts.archive.get("missed", 0))
-        self._tended = time.monotonic()
+        self._last_heartbeat = time.monotonic()
 
     def _check_epoch(self) -> None:
         """Raises `Conflict` if another archiver with the same name has started and owns the held entries."""
@@ -224,10 +225,6 @@ def _id_of(entry: Entry) -> str | None:
         return None
 
 
-def _decoded(entries: Iterable[Entry]) -> Iterator[tuple[str, TraceGroup]]:
-    return ((entry.id, decode_group(entry.data)) for entry in entries)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Archives until SIGINT or SIGTERM. Returns the exit status."""
     try:
@@ -242,24 +239,22 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _serve(settings: ArchiverSettings) -> None:
-    from fastapi import FastAPI
-
     stopped = threading.Event()
     streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
     archiver = Archiver(
         streams,
-        Vault(open_folder(settings.out)),
+        TraceArchive(open_folder(settings.out)),
         consumer=settings.consumer,
         keep=settings.keep,
-        limits=Limits(settings.file_groups, settings.file_mb << 20, settings.file_age_s),
+        limits=FileLimits(settings.file_groups, settings.file_mb << 20, settings.file_age_s),
     )
 
     async def archive(stopping: asyncio.Event) -> None:
         working = asyncio.create_task(asyncio.to_thread(archiver.run, stopped))
-        told = asyncio.create_task(stopping.wait())
-        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+        stop = asyncio.create_task(stopping.wait())
+        await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
         stopped.set()
-        told.cancel()
+        stop.cancel()
         try:
             await working
         except Unavailable:
@@ -267,21 +262,15 @@ async def _serve(settings: ArchiverSettings) -> None:
                 raise
 
     async def ready() -> str | None:
-        try:
-            await asyncio.to_thread(streams.ping, once=True)
-        except Unavailable as error:
-            return str(error)
-        return archiver.trouble
+        return await streams.unreachable() or archiver.trouble
 
-    app = FastAPI(title="Rookery archiver", version=__version__)
-    add_probes(app, ready=ready)
     await serve(
-        Service(
-            name="archiver",
-            app=app,
-            host=settings.host,
-            port=settings.port,
+        background_service(
+            "archiver",
+            settings.host,
+            settings.port,
             port_setting="--port (ARCHIVE_PORT)",
+            ready=ready,
             background=(archive,),
         )
     )

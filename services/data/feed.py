@@ -11,18 +11,17 @@ import threading
 import time
 from contextlib import closing, suppress
 
-from rookery import __version__
 from rookery.errors import SetupError, Unavailable
 from rookery.logs import configure
 from rookery.metrics import FEED_WAIT_S
-from rookery.serving import Service, add_probes, serve
+from rookery.serving import background_service, serve
 from rookery.settings import fail
 from rookery.streams import RunStreams
 from rookery.trace import Position
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
+from services.data.pgn.collection import GameCollection
+from services.data.positions.numbered import PositionOrder
 from services.data.settings import FeedSettings
-from services.data.tasks.questions import Mix, asked
+from services.data.tasks.rookworld import RookworldMix, assign_task
 
 logger = logging.getLogger("services.data.feed")
 
@@ -36,7 +35,13 @@ class Feed:
     """Adds positions whenever the stream holds fewer than `depth` entries."""
 
     def __init__(
-        self, streams: RunStreams, order: Order, *, seed: int, depth: int, mix: Mix | None = None
+        self,
+        streams: RunStreams,
+        order: PositionOrder,
+        *,
+        seed: int,
+        depth: int,
+        mix: RookworldMix | None = None,
     ) -> None:
         self._streams = streams
         self._order = order
@@ -72,7 +77,7 @@ class Feed:
 
     def _position(self, number: int) -> Position:
         position = self._order.position(number, seed=self._seed)
-        return asked(position, seed=self._seed, mix=self._mix) if self._mix else position
+        return assign_task(position, seed=self._seed, mix=self._mix) if self._mix else position
 
 
 async def _pause(stopping: asyncio.Event) -> None:
@@ -99,35 +104,24 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _serve(settings: FeedSettings) -> None:
-    from fastapi import FastAPI
+    stopped = threading.Event()
+    streams = RunStreams(settings.redis_url, settings.run, stopping=stopped)
 
-    given_up = threading.Event()
-    streams = RunStreams(settings.redis_url, settings.run, stopping=given_up)
-
-    async def give_up(stopping: asyncio.Event) -> None:
+    async def stop_waiting(stopping: asyncio.Event) -> None:
         await stopping.wait()
-        given_up.set()
+        stopped.set()
 
-    async def ready() -> str | None:
-        try:
-            await asyncio.to_thread(streams.ping, once=True)
-        except Unavailable as error:
-            return str(error)
-        return None
-
-    app = FastAPI(title="Rookery feed", version=__version__)
-    add_probes(app, ready=ready)
-    with closing(Archive(settings.paths)) as archive:
-        order = Order(archive, shares=settings.shares, split=settings.split)
+    with closing(GameCollection(settings.paths)) as games:
+        order = PositionOrder(games, shares=settings.shares, split=settings.split)
         feed = Feed(streams, order, seed=settings.seed, depth=settings.depth, mix=settings.mix)
         await serve(
-            Service(
-                name="feed",
-                app=app,
-                host=settings.host,
-                port=settings.port,
+            background_service(
+                "feed",
+                settings.host,
+                settings.port,
                 port_setting="--port (FEED_PORT)",
-                background=(give_up, feed.run),
+                ready=streams.unreachable,
+                background=(stop_waiting, feed.run),
             )
         )
 

@@ -6,8 +6,8 @@ from contextlib import closing
 from rookery.serving import Service, serve
 from rookery.v1 import data_pb2_grpc
 from services.data.app import create_app
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
+from services.data.pgn.collection import GameCollection
+from services.data.positions.numbered import PositionOrder
 from services.data.servicer import SERVICE_NAME, DataServicer
 from services.data.settings import DataSettings
 
@@ -18,12 +18,12 @@ async def run(settings: DataSettings) -> None:
     Raises:
         SetupError: there is nothing to sample, or a port is taken.
     """
-    with closing(Archive(settings.paths)) as archive:
-        order = Order(archive, shares=settings.shares, split=settings.split)
+    with closing(GameCollection(settings.paths)) as games:
+        order = PositionOrder(games, shares=settings.shares, split=settings.split)
         await serve(data_service(order, settings))
 
 
-def data_service(order: Order, settings: DataSettings) -> Service:
+def data_service(order: PositionOrder, settings: DataSettings) -> Service:
     """The HTTP and gRPC servers for one order."""
     stopping = asyncio.Event()
     servicer = DataServicer(order, seed=settings.seed, stopping=stopping)

@@ -13,8 +13,7 @@ from rookery.serving import grpc_errors
 from rookery.trace import Position
 from rookery.v1 import data_pb2, data_pb2_grpc
 from services.data.pgn.games import Split
-from services.data.positions.archive import uci_moves
-from services.data.positions.order import Order
+from services.data.positions.numbered import PositionOrder
 from services.data.rendering import render_fen
 
 SERVICE_NAME = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
@@ -34,7 +33,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class DataServicer(data_pb2_grpc.DataServiceServicer):
     """Implements the methods for one order and its games. Endless streams end when `stopping` is set."""
 
-    def __init__(self, order: Order, *, seed: int, stopping: asyncio.Event) -> None:
+    def __init__(self, order: PositionOrder, *, seed: int, stopping: asyncio.Event) -> None:
         self._order = order
         self._seed = seed
         self._stopping = stopping
@@ -62,14 +61,14 @@ class DataServicer(data_pb2_grpc.DataServiceServicer):
         self, request: data_pb2.GetGameRequest, context: Context
     ) -> data_pb2.GetGameResponse:
         async with grpc_errors(context):
-            game, text = await asyncio.to_thread(self._order.archive.find, request.id)
+            game, text = await asyncio.to_thread(self._order.games.find, request.id)
         return data_pb2.GetGameResponse(
             game=data_pb2.Game(
                 id=game.id,
                 source=game.source,
                 number=game.number,
                 start_fen=game.start_fen,
-                moves=uci_moves(game),
+                moves=game.uci_moves(),
                 white_elo=game.white_elo,
                 black_elo=game.black_elo,
                 pgn=text,

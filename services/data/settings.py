@@ -1,4 +1,4 @@
-"""Settings of the data service, its feed and its commands.
+"""Settings of the data service, the feed and the archiver.
 
 The settings that determine the positions are shared: the feed also reads `DATA_SOURCES`, `DATA_SPLIT`, ...
 unless the `FEED_...` variable is set. Service and feed therefore use the same order by default.
@@ -6,7 +6,7 @@ unless the `FEED_...` variable is set. Service and feed therefore use the same o
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt, ValidationInfo, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -17,16 +17,13 @@ from pydantic_settings import (
 from rookery.errors import SetupError
 from rookery.settings import Port, RunSettings, Settings
 from services.data.pgn.games import Split
-from services.data.pgn.sources import find_sources
-from services.data.positions.sampler import Shares
-from services.data.tasks.questions import Mix
-
-SAMPLE = "samples/lichess.pgn.zst"
-"""The games that come with the repository."""
+from services.data.pgn.sources import SAMPLE, find_sources
+from services.data.positions.recipe import Shares
+from services.data.tasks.rookworld import RookworldMix
 
 
 class PositionSettings(Settings):
-    """What decides which positions there are, and their order."""
+    """The settings that determine the positions and their order."""
 
     model_config = SettingsConfigDict(env_prefix="DATA_")
 
@@ -35,13 +32,13 @@ class PositionSettings(Settings):
     split: Split = "train"
     """Games to draw from: train, heldout (a twentieth, by a hash of the moves) or all."""
     seed: int = Field(default=0, ge=0, lt=1 << 64)
-    """Order of the positions when a request names none."""
+    """Determines the order of the positions if a request names no seed."""
     opening_share: float = Field(default=0.2, ge=0)
-    """Weight of the first twelve moves among the positions."""
+    """Weight of openings: the first twelve moves of a game."""
     middlegame_share: float = Field(default=0.6, ge=0)
-    """Weight of what is neither opening nor endgame."""
+    """Weight of middlegames."""
     endgame_share: float = Field(default=0.2, ge=0)
-    """Weight of positions with at most six pieces besides kings and pawns."""
+    """Weight of endgames: at most six pieces besides kings and pawns."""
 
     @field_validator("endgame_share")
     @classmethod
@@ -80,31 +77,31 @@ class DataSettings(PositionSettings):
 
 
 class FeedSettings(PositionSettings, RunSettings):
-    """Keeps the `positions` stream of a run topped up."""
+    """Keeps the `positions` stream of a run filled."""
 
     model_config = SettingsConfigDict(env_prefix="FEED_")
 
     task: Literal["move", "rookworld"] = "move"
-    """What is asked about the positions: a move, or RookWorld's lines, P: and A: mixed."""
+    """Task of the positions: move, or rookworld for a mix of P: and A: lines."""
     state_share: float = Field(default=0.2, ge=0, le=1)
-    """A: lines of RookWorld's."""
+    """Share of A: lines of the task rookworld."""
     illegal_share: float = Field(default=0.05, ge=0, le=1)
-    """Moves of A: lines that are illegal."""
+    """Share of illegal moves in A: lines."""
     ending_share: float = Field(default=0.5, ge=0, le=1)
-    """Legal moves of A: lines that end the game, where one can."""
+    """Share of legal moves in A: lines that end the game, where a move can."""
     depth: PositiveInt = 256
-    """Positions in the stream, taken or not, beyond which the feed waits."""
+    """Positions in the stream, delivered or not, at which the feed waits."""
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
     port: Port = 8005
     """Port of the probes and metrics; 0 picks a free one."""
 
     @property
-    def mix(self) -> Mix | None:
+    def mix(self) -> RookworldMix | None:
         """The shares of RookWorld's lines, or None if the task is `move`."""
         if self.task == "move":
             return None
-        return Mix(self.state_share, self.illegal_share, self.ending_share)
+        return RookworldMix(self.state_share, self.illegal_share, self.ending_share)
 
     @classmethod
     def settings_customise_sources(
@@ -120,3 +117,29 @@ class FeedSettings(PositionSettings, RunSettings):
             settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
         )
         return (*own, EnvSettingsSource(PositionSettings, env_prefix="DATA_"))
+
+
+class ArchiverSettings(RunSettings):
+    """Stores every group of a run in Parquet files, on disk or in a bucket.
+
+    The usual variables give access to S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, ...
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ARCHIVE_")
+
+    out: str = "runs/archive"
+    """Folder or URL of the archive, such as s3://bucket/archive. Runs can share it."""
+    file_groups: PositiveInt = 256
+    """The most groups in a file."""
+    file_mb: PositiveInt = 64
+    """The most megabytes of groups in a file, which the archiver holds in memory."""
+    file_age_s: PositiveFloat = 60.0
+    """The longest time from a group's arrival to its file, in seconds."""
+    keep: PositiveInt = 1024
+    """Acknowledged groups that Redis keeps while no archiver runs. Further ones are missed."""
+    consumer: str = Field(default="archive", pattern=r"^[A-Za-z0-9._-]+$")
+    """Stable name of this process, which resumes with the entries that it held when it last ended."""
+    host: str = "127.0.0.1"
+    """Address of the probes and metrics."""
+    port: Port = 8006
+    """Port of the probes and metrics; 0 picks a free one."""

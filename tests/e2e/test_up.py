@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from services.data.store.storage import open_folder
-from services.data.traces.vault import Vault
+from services.data.store.folders import open_folder
+from services.data.traces.archive import TraceArchive
 from tests.conftest import ROOT
 
 pytestmark = [
@@ -108,7 +108,7 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
         assert second.gone(within_s=5), second.children()
     finally:
         second.close()
-    archived = [group.id for group in Vault(open_folder(str(second.run / "archive"))).groups(run="r")]
+    archived = [group.id for group in TraceArchive(open_folder(str(second.run / "archive"))).groups(run="r")]
     assert len(archived) == len(set(archived)) >= 4 * second.steps()[-1], "each group once, none left out"
     steps = second.steps()
     assert steps == list(range(1, len(steps) + 1)), "each step once, none left out"

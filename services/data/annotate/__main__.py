@@ -26,9 +26,9 @@ from services.data.annotate.compose import ANY, LENGTHS, Manner
 from services.data.annotate.smell import smell
 from services.data.annotate.study import Effort
 from services.data.annotate.voice import VOICES
-from services.data.processes import processes
-from services.data.progress import Progress
-from services.data.settings import SAMPLE
+from services.data.jobs.concurrency import process_pool
+from services.data.jobs.progress import Progress
+from services.data.pgn.sources import SAMPLE
 
 _DEADLINE_S = 60.0
 _EXAMPLES = """examples:
@@ -157,7 +157,7 @@ def _writers(options: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None
         with contextlib.nullcontext() as nothing:
             yield nothing
         return
-    with processes(options.jobs) as writers:
+    with process_pool(options.jobs) as writers:
         yield writers
 
 
@@ -169,13 +169,13 @@ def _positions(options: argparse.Namespace, *, count: int | None = None) -> Iter
         for number, fen in enumerate(row.strip() for row in rows[:count] if row.strip()):
             yield Position(id=f"fen:{number}", fen=fen, ply=0, phase=Phase.MIDDLEGAME, game_id="")
         return
+    from services.data.pgn.collection import GameCollection
     from services.data.pgn.sources import find_sources
-    from services.data.positions.archive import Archive
-    from services.data.positions.order import Order
-    from services.data.positions.sampler import Shares
+    from services.data.positions.numbered import PositionOrder
+    from services.data.positions.recipe import Shares
 
-    with contextlib.closing(Archive(find_sources(options.source))) as archive:
-        order = Order(archive, shares=Shares(), split="train")
+    with contextlib.closing(GameCollection(find_sources(options.source))) as games:
+        order = PositionOrder(games, shares=Shares(), split="train")
         yield from islice(order.distinct(seed=options.seed), count)
 
 

@@ -14,23 +14,23 @@ from typing import Any
 
 from rookery.trace import Position
 from services.data.annotate import Annotation, Annotator
-from services.data.positions.distinct import key_of
-from services.data.positions.supply import PART, Supply, fresh
-from services.data.store.jsonl import writing_lines
-from services.data.store.kinds import ANNOTATIONS
-from services.data.store.manifest import write_manifest
-from services.data.store.parts import Parts
-from services.data.store.storage import Draft, Folder
-from services.data.store.tables import writing
+from services.data.positions.distinct import position_key
+from services.data.positions.numbered import PART_SIZE, NumberedPositions, new_positions
+from services.data.store.datasets import Parts, write_manifest
+from services.data.store.folders import Folder, OutputFile
+from services.data.store.jsonl import jsonl_writer
+from services.data.store.parquet import Kind, record_writer
 
 PARQUET, LINES, CHATS = "annotations.parquet", "annotations.jsonl", "analysis.json"
+
+ANNOTATIONS = Kind("annotations", Annotation, rows=1024)
 
 
 @dataclass
 class Annotating:
     """One data set in the making; what an earlier run finished is taken over."""
 
-    supply: Supply
+    supply: NumberedPositions
     annotator: Annotator
     parts: Parts[Annotation]
     wanted: int
@@ -42,7 +42,7 @@ class Annotating:
         for part in sorted(self.parts.done):
             for annotation in self.parts.read(part):
                 self.made += 1
-                self._seen.add(key_of(annotation.fen))
+                self._seen.add(position_key(annotation.fen))
 
     async def run(self, *, ahead: int, advance: Callable[[int], None]) -> None:
         """Annotates until there are enough, or no more positions; `advance` hears of each annotation.
@@ -53,10 +53,10 @@ class Annotating:
         part, held, counts = -1, list[Annotation](), Counter[str]()
         async with aclosing(self._annotated(ahead)) as results:
             async for number, annotation in results:
-                if number // PART != part and part >= 0:
+                if number // PART_SIZE != part and part >= 0:
                     self.parts.write(part, held, counts=counts)
                     held, counts = [], Counter()
-                part = number // PART
+                part = number // PART_SIZE
                 counts["positions"] += 1
                 if annotation is None:
                     counts["without_text"] += 1
@@ -90,7 +90,7 @@ class Annotating:
 
     def _positions(self) -> Iterator[Position]:
         """Those of the parts that are missing, without the ones that came before; remembers their numbers."""
-        for number, position in fresh(self.supply, done=self.parts.done, seen=self._seen):
+        for number, position in new_positions(self.supply, done=self.parts.done, seen=self._seen):
             self._numbers.append(number)
             yield position
 
@@ -100,8 +100,8 @@ def write_annotations(annotating: Annotating, folder: Folder, *, terms: dict[str
     by: dict[str, Counter[str]] = {"voice": Counter(), "length": Counter()}
     claims = 0
     with ExitStack() as files:
-        table = files.enter_context(writing(folder, PARQUET, ANNOTATIONS))
-        lines = files.enter_context(writing_lines(folder, LINES))
+        table = files.enter_context(record_writer(folder, PARQUET, ANNOTATIONS))
+        lines = files.enter_context(jsonl_writer(folder, LINES))
         chats = files.enter_context(_writing_array(folder, CHATS))
         for annotation in annotating.annotations():
             table.add(annotation)
@@ -124,7 +124,7 @@ def write_annotations(annotating: Annotating, folder: Folder, *, terms: dict[str
 class _Array:
     """A JSON array being written, an item a line."""
 
-    draft: Draft
+    draft: OutputFile
     between: bytes = b"[\n"
 
     def add(self, item: Any) -> None:

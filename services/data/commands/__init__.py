@@ -18,32 +18,30 @@ class Command:
     summary: str
 
 
-def _here(**summaries: str) -> dict[str, Command]:
-    return {name: Command(f"{__name__}.{name}", summary) for name, summary in summaries.items()}
-
+_SUMMARIES = {
+    "index": "write an index beside a file of games, for direct access to any game",
+    "sample": "print positions from games, or write them to Parquet",
+    "moves": "write a supervised data set: the move played, the legal moves",
+    "tasks": "write questions with answers: RookWorld's lines, legal moves, next positions, puzzles",
+    "annotate": "write analyses in prose whose claims are checked on the board",
+    "pairs": "write preference pairs: the engine's move and a weaker one",
+    "inspect": "show what a file contains, and compare it with its manifest",
+    "stats": "count games or positions by phase, rating, result, time control; count duplicates",
+    "rescore": "compare the rewards of an archive with those of another scheme",
+}
 
 COMMANDS: Mapping[str, Command] = MappingProxyType(
-    _here(
-        index="write an index beside a file of games, so that any game of it is at hand",
-        sample="print positions from games, or write them to Parquet",
-        moves="write a supervised data set: the move played, the legal moves",
-        tasks="write questions with answers: RookWorld's lines, legal moves, next positions, puzzles",
-        annotate="write analyses in prose, every claim checked on the board",
-        pairs="write preference pairs: the engine's move before a weaker one",
-        inspect="look into a file: what it is, its first items, whether its manifest holds",
-        stats="count games, or positions, by phase, Elo, result, time control, duplicates",
-        rescore="run another reward scheme over an archive of traces",
-    )
+    {name: Command(f"{__name__}.{name}", summary) for name, summary in _SUMMARIES.items()}
 )
 
 _HEAD = "usage: rookery data COMMAND ...\n\nPositions and data sets from games\n"
 _TAIL = """
 Services
   rookery serve data      positions over HTTP and gRPC
-  rookery serve feed      keeps the stream of positions topped up
+  rookery serve feed      keeps the stream of positions filled
   rookery serve archive   keeps every group of a run in Parquet
 
-`rookery data COMMAND --help` explains each, with examples. A first look:
+`rookery data COMMAND --help` shows flags and examples. To begin with:
 
   rookery data sample --count 3
   rookery data stats samples/lichess.pgn.zst

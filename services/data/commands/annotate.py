@@ -4,26 +4,29 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rookery.engines import EnginePool, find_engine
 from services.data.annotate import Annotator, Effort, Manner
-from services.data.annotate.annotating import Annotating, write_annotations
+from services.data.annotate.annotating import ANNOTATIONS, Annotating, write_annotations
 from services.data.annotate.annotator import AHEAD
 from services.data.annotate.compose import ANY, LENGTHS
 from services.data.annotate.voice import VOICES
-from services.data.commands.flags import add_style, natural, parser, positive
-from services.data.commands.supply import add_positions, supply
-from services.data.processes import processes
-from services.data.progress import Progress
-from services.data.store.kinds import ANNOTATIONS
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
+from services.data.commands.engines import engine_pool
+from services.data.commands.flags import (
+    add_positions,
+    add_style,
+    command_parser,
+    natural,
+    numbered_positions,
+    positive,
+)
+from services.data.jobs.concurrency import process_pool
+from services.data.jobs.progress import Progress
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
 
 EXAMPLES = """  rookery data annotate --count 20 --out runs/annotations
   rookery data annotate --count 5000 --source games/*.pgn.zst --engines 8 --jobs 4 --out s3://bucket/start
@@ -48,8 +51,9 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
     manner = Manner(options.voice, options.length, options.box, options.seed)
     effort = Effort.of(options.nodes, lines=options.lines)
     folder = open_folder(options.out)
-    with supply(options) as (positions, origin), _writers(options.jobs) as writers, Progress() as progress:
-        async with _engines(options) as engines:
+    pool = process_pool(options.jobs) if options.jobs else nullcontext()  # without jobs this process writes
+    with numbered_positions(options) as (positions, origin), pool as writers, Progress() as progress:
+        async with engine_pool(options, queue=64 * options.engines, deadline_s=_DEADLINE_S) as engines:
             terms = {"positions": origin, "count": options.count, "style": options.style}
             terms |= {"manner": asdict(manner), "effort": asdict(effort), "engine": engines.engine_id}
             parts = Parts(folder, ANNOTATIONS, terms=terms)
@@ -63,67 +67,54 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
     return manifest
 
 
-@asynccontextmanager
-async def _engines(options: argparse.Namespace) -> AsyncIterator[EnginePool]:
-    path = find_engine(options.engine, setting="--engine")
-    queue = 64 * options.engines
-    pool = EnginePool(path, engines=options.engines, hash_mb=16, queue=queue, deadline_s=_DEADLINE_S)
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.close()
-
-
-@contextmanager
-def _writers(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
-    """The processes that write and check texts, or None for 0 jobs: then this process does it."""
-    if jobs == 0:
-        yield None
-        return
-    with processes(jobs) as writers:
-        yield writers
-
-
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "annotate",
         "Writes analyses in the voice of a strong player: what a position is about, candidate moves, the\n"
-        "lines that refute the worse ones, the choice in \\boxed{}. Every claim is read back and checked on\n"
-        "the board; a text with a false one is not used. Stopped and called again with the same flags, it\n"
-        "goes on where it was.",
+        "lines that refute the worse ones, and the choice in \\boxed{}. Every claim is read back and\n"
+        "checked on the board. Texts with a false claim are not used. A stopped command continues when it\n"
+        "is called again with the same flags.",
         examples=EXAMPLES,
     )
-    parsed.add_argument("--count", type=positive, required=True, help="annotations")
-    parsed.add_argument(
+    parser.add_argument("--count", type=positive, required=True, help="number of annotations")
+    parser.add_argument(
         "--out",
         required=True,
         help="folder or URL for annotations.parquet, .jsonl, analysis.json, manifest.json",
     )
-    shown = add_positions(parsed)
+    shown = add_positions(parser)
     add_style(shown, default="fen")
-    _add_manner(parsed)
-    _add_effort(parsed)
-    return parsed
+    _add_manner(parser)
+    _add_effort(parser)
+    return parser
 
 
-def _add_manner(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("the text")
-    group.add_argument("--voice", choices=(*VOICES, ANY), default=ANY, help="whose (any: one drawn for each)")
-    group.add_argument("--length", default=ANY, help=f"{', '.join(LENGTHS)}, {ANY}, or tokens ({ANY})")
+def _add_manner(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the text")
+    group.add_argument(
+        "--voice", choices=(*VOICES, ANY), default=ANY, help="whose voice (any: a random one for each text)"
+    )
+    group.add_argument(
+        "--length", default=ANY, help=f"{', '.join(LENGTHS)}, {ANY}, or a number of tokens ({ANY})"
+    )
     group.add_argument("--box", choices=("san", "uci"), default="san", help="notation of the answer (san)")
 
 
-def _add_effort(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("the work")
+def _add_effort(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the work")
     group.add_argument(
         "--nodes",
         type=positive,
         default=100_000,
-        help="of the search for the best move; half for each other move (100000)",
+        help="nodes of the search for the best move; other moves get half (100000)",
     )
-    group.add_argument("--lines", type=positive, default=3, help="best moves looked at (3)")
+    group.add_argument("--lines", type=positive, default=3, help="engine lines to consider (3)")
     group.add_argument("--engines", type=positive, default=1, help="Stockfish processes (1)")
     group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
     jobs = max(1, (os.cpu_count() or 2) // 4)
-    group.add_argument("--jobs", type=natural, default=jobs, help=f"processes that write and check ({jobs})")
+    group.add_argument(
+        "--jobs",
+        type=natural,
+        default=jobs,
+        help=f"processes that write and check texts; 0: this process ({jobs})",
+    )

@@ -1,21 +1,36 @@
-"""Flags that several commands share, and parsers whose help ends with examples."""
+"""Flags that several commands share, with their parsers, and the positions that the flags choose."""
 
 import argparse
 import math
-from collections.abc import Callable
-from typing import TypeVar, cast, get_args
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar, cast, get_args
 
+import chess
+
+from rookery.errors import InvalidInput
+from rookery.masking import mask_setting
 from rookery.prompt import STYLES
+from rookery.trace import Position
+from services.data.pgn.collection import GameCollection
 from services.data.pgn.games import Split
-from services.data.settings import SAMPLE
-from services.data.store.manifest import MANIFEST
-from services.data.store.tables import SUFFIX
+from services.data.pgn.sources import SAMPLE, find_sources
+from services.data.positions.dataset import POSITIONS
+from services.data.positions.distinct import PositionKeys, read_evaluation_files
+from services.data.positions.generator import PositionGenerator
+from services.data.positions.numbered import NumberedPositions, PositionOrder, after_random_moves
+from services.data.positions.recipe import Shares
+from services.data.store.datasets import MANIFEST
+from services.data.store.folders import open_file
+from services.data.store.parquet import SUFFIX, read_records
 
 N = TypeVar("N", int, float)
 
 
-def parser(name: str, description: str, *, examples: str) -> argparse.ArgumentParser:
-    """The parser of `rookery data NAME`. `examples` are shell lines, shown unchanged."""
+def command_parser(name: str, description: str, *, examples: str) -> argparse.ArgumentParser:
+    """The parser of `rookery data NAME`. `examples` are shell lines, which the help shows unchanged."""
     return argparse.ArgumentParser(
         prog=f"rookery data {name}",
         description=description,
@@ -33,12 +48,12 @@ def add_games(parser: argparse.ArgumentParser) -> None:
         metavar="PGN",
         help=f"games: files, folders, patterns, URLs, compressed or not ({SAMPLE})",
     )
-    parser.add_argument("--seed", type=int, default=0, help="another seed, another order (0)")
+    parser.add_argument("--seed", type=int, default=0, help="determines the order of the positions (0)")
     parser.add_argument(
         "--split",
         choices=get_args(Split),
         default="train",
-        help="games to draw from; a twentieth is held out, by a hash of the moves (train)",
+        help="games to draw from; one game in twenty is held out, by a hash of its moves (train)",
     )
 
 
@@ -54,7 +69,7 @@ def add_exams(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None
         nargs="+",
         default=(),
         metavar="FILE",
-        help="files whose positions are left out: an evaluation's FEN, EPD, JSON lines, PGN tags, puzzles",
+        help="files of evaluations whose positions are left out: FEN, EPD, JSON lines, PGN tags, puzzles",
     )
 
 
@@ -65,7 +80,7 @@ def add_style(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, defa
         choices=sorted(STYLES),
         default=default,
         metavar="STYLE",
-        help=f"how they are shown: {', '.join(sorted(STYLES))} ({default})",
+        help=f"how positions are shown: {', '.join(sorted(STYLES))} ({default})",
     )
 
 
@@ -74,12 +89,12 @@ def add_reward(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reward",
         metavar="TARGET",
-        help="gRPC address of a reward service, such as dns:///reward:50051; without it one is started",
+        help="gRPC address of a reward service, such as dns:///reward:50051 (default: starts one)",
     )
 
 
 def positive(text: str) -> int:
-    """Parses an integer above 0. Like the parsers below, raises `ArgumentTypeError` for anything else."""
+    """Parses an integer above 0. Like the parsers below, raises `ArgumentTypeError` otherwise."""
     if (value := _number(text, int)) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not positive")
     return value
@@ -109,7 +124,7 @@ def above_zero(text: str) -> float:
 def file_name(text: str) -> str:
     """Parses a file name without a folder. Names that the data set uses itself are refused."""
     if text in ("", ".", "..") or {"/", "\\", "\0"} & set(text) or text.startswith("."):
-        raise argparse.ArgumentTypeError(f"{text!r} is no plain name of a file")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a plain file name")
     if text.endswith(SUFFIX) or text == MANIFEST:
         raise argparse.ArgumentTypeError(f"{text!r} is the name of another file of the data set")
     return text
@@ -119,4 +134,107 @@ def _number(text: str, kind: Callable[[str], N]) -> N:
     try:
         return kind(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+
+
+def add_positions(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Adds the flags that choose positions. Without them, positions are generated."""
+    group = parser.add_argument_group(
+        "positions", "generated by random moves from openings, unless --source or --positions is given"
+    )
+    either = group.add_mutually_exclusive_group()
+    either.add_argument("--source", nargs="+", metavar="PGN", help="files of games to sample from")
+    either.add_argument("--positions", metavar="FILE", help="a Parquet file of positions")
+    group.add_argument(
+        "--split",
+        choices=("train", "heldout", "all"),
+        default="train",
+        help="which games of --source to use (train)",
+    )
+    group.add_argument(
+        "--seed", type=int, default=0, help="determines the positions and all random choices (0)"
+    )
+    add_exams(group)
+    group.add_argument(
+        "--random-moves",
+        type=share,
+        default=0.0,
+        help="share of positions in which one to three random moves are played first (0)",
+    )
+    return group
+
+
+@contextmanager
+def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPositions, dict[str, Any]]]:
+    """Yields the positions that the flags of `add_positions` choose, and their origin for the manifest.
+
+    Raises:
+        SetupError: a file cannot be read.
+        InvalidInput: a file has the wrong content, or contains an impossible position.
+    """
+    excluded, read = read_evaluation_files(options.exam)
+    with _open_positions(options, excluded) as (positions, origin):
+        origin |= {"exams": [exam.summary for exam in read]} if read else {}
+        if part := options.random_moves:
+            origin |= {"random_moves": part}
+            drawn = positions.position
+            positions = replace(
+                positions,
+                position=lambda number: after_random_moves(drawn(number), share=part, seed=options.seed),
+                picklable=False,
+            )
+        yield positions, origin
+
+
+@contextmanager
+def _open_positions(
+    options: argparse.Namespace, excluded: PositionKeys
+) -> Iterator[tuple[NumberedPositions, dict[str, Any]]]:
+    if options.positions:
+        folder, name = open_file(options.positions)
+        positions = list(_with_a_move(read_records(folder, name, POSITIONS), options.positions))
+        yield (
+            NumberedPositions(positions.__getitem__, len(positions), excluded=excluded),
+            {"sha256": folder.sha256(name)},
+        )
+    elif options.source:
+        with closing(GameCollection(find_sources(options.source))) as games:
+            order = PositionOrder(games, shares=Shares(), split=split_of(options))
+            sources = [{"size": source.size, "sha256": source.sha256} for source in games.sources]
+            yield (
+                NumberedPositions(
+                    lambda number: order.position(number, seed=options.seed), excluded=excluded
+                ),
+                {"sources": sources, "split": options.split},
+            )
+    else:
+        generator = PositionGenerator(options.seed, least_moves=2)
+        yield (
+            NumberedPositions(generator.position, picklable=True, excluded=excluded),
+            {"generated": options.seed},
+        )
+
+
+def _with_a_move(positions: Iterator[Position], place: str) -> Iterator[Position]:
+    """Yields the positions in which the game is not over. Reports on stderr how many others there are.
+
+    Raises:
+        InvalidInput: a FEN is malformed or no legal position.
+    """
+    over = 0
+    for number, position in enumerate(positions, start=1):
+        try:
+            board = chess.Board(position.fen)
+        except ValueError as error:
+            raise InvalidInput(f"{place!r}, row {number}, {position.id!r}: {error}") from error
+        if not board.is_valid():
+            status = board.status().name
+            raise InvalidInput(f"{place!r}, row {number}, {position.id!r}: {position.fen!r}: {status}")
+        if board.is_game_over():
+            over += 1
+        else:
+            yield position
+    if over:
+        sys.stderr.write(
+            f"{over} positions of {mask_setting(place)!r} are left out because the game is over\n"
+        )

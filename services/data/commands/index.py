@@ -5,10 +5,10 @@ import sys
 
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
-from services.data.commands.flags import parser, positive
-from services.data.pgn.files import STANDARD_INPUT
-from services.data.pgn.index import place_of
+from services.data.commands.flags import command_parser, positive
+from services.data.pgn.index import index_location
 from services.data.pgn.sources import find_sources
+from services.data.store.files import STANDARD_INPUT
 
 EXAMPLES = """  rookery data index lichess_db_standard_rated_2024-08.pgn.zst --jobs 8
   rookery data index games/
@@ -22,23 +22,23 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     for location in find_sources(options.files):
         if location == STANDARD_INPUT:
-            raise InvalidInput("an index stands beside its file, and '-' is none: name the file")
-        about = write_index(location, jobs=options.jobs)
-        broken = about.games - sum(about.train) - sum(about.heldout)
+            raise InvalidInput("an index is written beside its file, but '-' is standard input: name a file")
+        header = write_index(location, jobs=options.jobs)
+        broken = header.games - sum(header.train) - sum(header.heldout)
         sys.stderr.write(
-            f"{mask_setting(place_of(location))}: {about.games} games, {broken} of them broken\n"
+            f"{mask_setting(index_location(location))}: {header.games} games, {broken} of them broken\n"
         )
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "index",
-        "Writes FILE.index.parquet beside each file: where every game begins, its id, its tags. The\n"
-        "service and the feed then start at once on files of any size, and read only the games they are\n"
-        "asked for: best from plain text, well from the frames of pzstd, slowly from other compression.",
+        "Writes FILE.index.parquet beside each file: where every game begins, its id and its tags. The\n"
+        "service and the feed then start at once on files of any size and read only the games they need.\n"
+        "This is fastest with plain text, fast with files of pzstd, and slow with other compression.",
         examples=EXAMPLES,
     )
-    parsed.add_argument("files", nargs="+", metavar="PGN", help="files, folders, patterns, URLs")
-    parsed.add_argument("--jobs", type=positive, default=1, help="processes (1)")
-    return parsed
+    parser.add_argument("files", nargs="+", metavar="PGN", help="files, folders, patterns or URLs")
+    parser.add_argument("--jobs", type=positive, default=1, help="number of processes (1)")
+    return parser

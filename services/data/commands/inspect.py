@@ -10,8 +10,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from rookery.masking import mask_setting
-from services.data.commands.flags import natural, parser
-from services.data.store.inspection import Format, Inspection, inspect
+from services.data.commands.flags import command_parser, natural
+from services.data.commands.inspection import Format, Inspection, inspect
 
 EXAMPLES = """  rookery data inspect runs/pairs/pairs.parquet
   rookery data inspect runs/archive
@@ -36,18 +36,18 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "inspect",
-        "Says what a file is (Parquet, JSON, JSON lines, PGN, compressed or not), shows its schema and\n"
-        "first items, and compares it with the manifest beside it by SHA-256. Of a folder: the data set or\n"
-        "the archive in it. The exit status is 1 when something differs from its manifest.",
+        "Shows the format of a file (Parquet, JSON, JSON lines, PGN, compressed or not), its schema and its\n"
+        "first items, and compares it with the manifest beside it by SHA-256. For a folder, shows the data\n"
+        "set or archive in it. The exit status is 1 if a file differs from its manifest.",
         examples=EXAMPLES,
     )
-    parsed.add_argument("places", nargs="+", metavar="PLACE", help="file, folder or URL")
-    parsed.add_argument("--items", type=natural, default=3, help="first items to show (3)")
-    parsed.add_argument("--count", action="store_true", help="count the lines of JSON, which reads all of it")
-    parsed.add_argument("--json", action="store_true", help="one JSON object for each place")
-    return parsed
+    parser.add_argument("places", nargs="+", metavar="PLACE", help="file, folder or URL")
+    parser.add_argument("--items", type=natural, default=3, help="number of first items to show (3)")
+    parser.add_argument("--count", action="store_true", help="count JSON lines, which reads the whole file")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each place")
+    return parser
 
 
 def _show(found: Inspection, console: Console) -> None:

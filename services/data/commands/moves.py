@@ -4,7 +4,15 @@ import argparse
 import sys
 from typing import Any
 
-from services.data.commands.flags import add_exams, add_games, add_style, parser, positive, share, split_of
+from services.data.commands.flags import (
+    add_exams,
+    add_games,
+    add_style,
+    command_parser,
+    positive,
+    share,
+    split_of,
+)
 from services.data.pgn.sources import find_sources
 
 EXAMPLES = """  rookery data moves --count 5000 --out runs/moves
@@ -15,10 +23,10 @@ EXAMPLES = """  rookery data moves --count 5000 --out runs/moves
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
-    from services.data.tasks.moves import Recipe, write_moves
+    from services.data.tasks.moves import MovesRecipe, write_moves
 
     options = _parser().parse_args(argv)
-    recipe = Recipe(
+    recipe = MovesRecipe(
         count=options.count,
         seed=options.seed,
         style=options.style,
@@ -38,27 +46,30 @@ def _report(manifest: dict[str, Any], *, wanted: int) -> None:
     lines, skipped = manifest["lines"], manifest["skipped"]
     sys.stderr.write(f"{lines} lines from {manifest['games']} games, {skipped['games']} games skipped\n")
     if lines < wanted:
-        left = f", {manifest['in_exams']} more stand in exams" * bool(manifest["in_exams"])
+        left = f", {manifest['in_exams']} more are in --exam files" * bool(manifest["in_exams"])
         sys.stderr.write(f"{wanted} were asked for; there are {manifest['by_phase']}{left}\n")
     sys.stderr.writelines(f"  skipped {line}\n" for line in skipped["first"])
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "moves",
-        "Writes a supervised data set from games: a position and the move that was played in it, after a\n"
-        "few candidates, or the list of its legal moves. The same seed gives the same bytes.",
+        "Writes a supervised data set from games. The answer to a position is a few candidate moves and the\n"
+        "move that was played, or the list of legal moves. The same seed gives the same bytes.",
         examples=EXAMPLES,
     )
-    add_games(parsed)
-    parsed.add_argument("--count", type=positive, required=True, help="lines")
-    parsed.add_argument("--out", required=True, help="folder or URL for moves.jsonl and manifest.json")
-    add_exams(parsed)
-    add_style(parsed, default="mover-squares")
-    parsed.add_argument("--candidates", type=positive, default=3, help="moves named before the choice (3)")
-    parsed.add_argument(
-        "--legal-share", type=share, default=0.4, help="part of the lines that list the legal moves (0.4)"
+    add_games(parser)
+    parser.add_argument("--count", type=positive, required=True, help="number of lines")
+    parser.add_argument("--out", required=True, help="folder or URL for moves.jsonl and manifest.json")
+    add_exams(parser)
+    add_style(parser, default="mover-squares")
+    parser.add_argument("--candidates", type=positive, default=3, help="candidate moves in an answer (3)")
+    parser.add_argument(
+        "--legal-share",
+        type=share,
+        default=0.4,
+        help="share of the lines whose answer lists the legal moves (0.4)",
     )
-    parsed.add_argument("--jobs", type=positive, default=1, help="processes (1)")
-    parsed.add_argument("--compress", action="store_true", help="write moves.jsonl.zst")
-    return parsed
+    parser.add_argument("--jobs", type=positive, default=1, help="number of processes (1)")
+    parser.add_argument("--compress", action="store_true", help="write moves.jsonl.zst")
+    return parser

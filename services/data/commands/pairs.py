@@ -3,25 +3,30 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Executor
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
 from rookery.clients import InferenceClient
 from rookery.trace import Sampling
-from services.data.commands.flags import add_reward, add_style, file_name, parser, positive, share
-from services.data.commands.supply import add_positions, supply
-from services.data.pairs.judge import judge
-from services.data.pairs.pairing import Pairing, Policy
-from services.data.pairs.pairset import write_pairs
-from services.data.pairs.preference import Recipe
-from services.data.processes import processes
-from services.data.progress import Progress
-from services.data.store.kinds import PAIRS
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
+from services.data.commands.engines import reward_service
+from services.data.commands.flags import (
+    add_positions,
+    add_reward,
+    add_style,
+    command_parser,
+    file_name,
+    numbered_positions,
+    positive,
+    share,
+)
+from services.data.jobs.concurrency import process_pool
+from services.data.jobs.progress import Progress
+from services.data.pairs.dataset import PairMaker, Policy, write_pairs
+from services.data.pairs.preference import PAIRS, PairRecipe
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
 
 EXAMPLES = """  rookery data pairs --count 1000 --out runs/pairs
   rookery data pairs --count 100000 --source games/*.pgn.zst --nodes 20000 --out s3://bucket/pairs
@@ -43,23 +48,24 @@ def main(argv: list[str]) -> int:
 
 
 async def _run(options: argparse.Namespace) -> dict[str, Any]:
-    recipe = Recipe(options.seed, options.style, options.candidates, options.min_gap, options.max_gap)
+    recipe = PairRecipe(options.seed, options.style, options.candidates, options.min_gap, options.max_gap)
     folder = open_folder(options.out)
+    pool = process_pool(options.jobs) if options.jobs > 1 else nullcontext()  # one job: this process
     with (
-        supply(options) as (positions, origin),
-        _processes(options.jobs) as executor,
+        numbered_positions(options) as (positions, origin),
+        pool as executor,
         Progress() as progress,
     ):
         terms = {"positions": origin, "recipe": asdict(recipe), **_judged_by(options)}
         parts = Parts(folder, PAIRS, terms=terms)
         async with _policy(options) as policy:
             wanted = options.count
-            pairing = Pairing(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
+            maker = PairMaker(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
             progress.begin("pairs", unit="pairs", total=wanted)
-            progress.advance(pairing.tally.pairs)
-            async with judge(options.reward, nodes=options.nodes) as client:
-                await pairing.run(client, in_flight=options.in_flight, advance=progress.advance)
-        manifest = write_pairs(pairing, folder, terms=terms, jsonl=options.jsonl)
+            progress.advance(maker.made)
+            async with reward_service(options.reward, nodes=options.nodes) as client:
+                await maker.run(client, in_flight=options.in_flight, advance=progress.advance)
+        manifest = write_pairs(maker, folder, terms=terms, jsonl=options.jsonl)
         parts.clear()
     return manifest
 
@@ -71,19 +77,6 @@ def _judged_by(options: argparse.Namespace) -> dict[str, Any]:
         judged |= {"model": options.model, "completions": options.completions}
         judged |= {"temperature": options.temperature, "max_tokens": options.max_tokens}
     return judged
-
-
-@contextmanager
-def _processes(jobs: int) -> Iterator[Executor | None]:
-    """The processes that generate positions; None if `jobs` is 1 and this process generates them itself."""
-    if jobs == 1:
-        yield None
-        return
-    pool = processes(jobs)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 @asynccontextmanager
@@ -100,46 +93,55 @@ async def _policy(options: argparse.Namespace) -> AsyncIterator[Policy | None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "pairs",
-        "Writes preference pairs: in a position the engine's move before a weaker one, with the win\n"
-        "probability between them. The weaker move is the policy's own (--inference), else a mediocre one\n"
-        "of some random legal moves. Positions, policy and engine work at the same time. Stopped and called\n"
-        "again with the same flags, it goes on where it was.",
+        "Writes preference pairs: the engine's move in a position is preferred to a weaker one, and both\n"
+        "have their win probability. The weaker move is the policy's own (--inference) or else the best of\n"
+        "some random legal moves that are worse than the engine's. A stopped command continues when it is\n"
+        "called again with the same flags.",
         examples=EXAMPLES,
     )
-    parsed.add_argument("--count", type=positive, required=True, help="pairs")
-    parsed.add_argument("--out", required=True, help="folder or URL for pairs.parquet and manifest.json")
-    parsed.add_argument(
+    parser.add_argument("--count", type=positive, required=True, help="number of pairs")
+    parser.add_argument("--out", required=True, help="folder or URL for pairs.parquet and manifest.json")
+    parser.add_argument(
         "--jsonl",
         type=file_name,
         metavar="NAME",
-        help="a second file beside it: NAME.jsonl or NAME.jsonl.zst",
+        help="also write JSON lines to NAME.jsonl or NAME.jsonl.zst",
     )
-    shown = add_positions(parsed)
+    shown = add_positions(parser)
     shown.add_argument("--jobs", type=positive, default=1, help="processes that generate positions (1)")
     add_style(shown, default="mover-squares")
-    _add_choice(parsed)
-    _add_policy(parsed)
-    return parsed
+    _add_choice(parser)
+    _add_policy(parser)
+    return parser
 
 
-def _add_choice(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("the weaker move")
-    group.add_argument("--candidates", type=positive, default=4, help="random legal moves a position (4)")
-    group.add_argument("--min-gap", type=share, default=0.05, help="least win probability it loses (0.05)")
-    group.add_argument("--max-gap", type=share, default=1.0, help="most of it (1)")
-    add_reward(parsed)
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the weaker move")
+    group.add_argument("--candidates", type=positive, default=4, help="random legal moves per position (4)")
     group.add_argument(
-        "--nodes", type=positive, default=5000, help="nodes a search, if one is started (5000)"
+        "--min-gap", type=share, default=0.05, help="the least win probability that it loses (0.05)"
+    )
+    group.add_argument(
+        "--max-gap", type=share, default=1.0, help="the most win probability that it loses (1)"
+    )
+    add_reward(parser)
+    group.add_argument(
+        "--nodes",
+        type=positive,
+        default=5000,
+        help="nodes per search of the reward service that is started (5000)",
     )
 
 
-def _add_policy(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("the policy")
-    group.add_argument("--inference", nargs="+", metavar="URL", help="inference servers that answer alike")
-    group.add_argument("--model", default="policy", help="model to ask them for (policy)")
-    group.add_argument("--completions", type=positive, default=4, help="answers a position (4)")
-    group.add_argument("--temperature", type=float, default=1.0, help="of the answers (1)")
-    group.add_argument("--max-tokens", type=positive, default=64, help="of an answer (64)")
-    group.add_argument("--in-flight", type=positive, default=64, help="positions asked about at once (64)")
+def _add_policy(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the policy")
+    group.add_argument("--inference", nargs="+", metavar="URL", help="inference servers with the same model")
+    group.add_argument("--model", default="policy", help="name of the model on these servers (policy)")
+    group.add_argument("--completions", type=positive, default=4, help="answers per position (4)")
+    group.add_argument("--temperature", type=float, default=1.0, help="sampling temperature (1)")
+    group.add_argument("--max-tokens", type=positive, default=64, help="the most tokens of an answer (64)")
+    group.add_argument(
+        "--in-flight", type=positive, default=64, help="positions in work at the same time (64)"
+    )

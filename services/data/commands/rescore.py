@@ -19,14 +19,13 @@ from rich.table import Table
 
 from rookery.errors import SetupError
 from rookery.trace import TraceGroup
-from services.data.commands.flags import add_reward, parser, positive
-from services.data.pairs.judge import judge
-from services.data.progress import Progress
-from services.data.store.kinds import RESCORED
-from services.data.store.storage import open_file, open_folder
-from services.data.store.tables import describe, writing
-from services.data.traces.rescore import Comparison, Rescored, rescore
-from services.data.traces.vault import Vault
+from services.data.commands.engines import reward_service
+from services.data.commands.flags import add_reward, command_parser, positive
+from services.data.jobs.progress import Progress
+from services.data.store.folders import open_file, open_folder
+from services.data.store.parquet import describe, record_writer
+from services.data.traces.archive import TraceArchive
+from services.data.traces.rescore import RESCORED, Comparison, Rescored, rescore
 
 _NODES = re.compile(r"/nodes-(\d+)/")
 
@@ -48,46 +47,48 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "rescore",
-        "Judges every answer of an archive again, under another scheme, and shows how rewards and\n"
-        "advantages would change. An archive is what `rookery serve archive` writes.",
+        "Scores every answer of an archive again under another scheme, and shows how rewards and\n"
+        "advantages would change. An archive is a folder that `rookery serve archive` writes.",
         examples=EXAMPLES,
     )
-    parsed.prog = "rookery rescore"
-    parsed.add_argument("archive", help="folder or URL of the archive")
-    parsed.add_argument(
+    parser.prog = "rookery rescore"
+    parser.add_argument("archive", help="folder or URL of the archive")
+    parser.add_argument(
         "--scheme", required=True, help="name of the other scheme, as the reward service knows it"
     )
-    parsed.add_argument("--run", help="groups of this run alone (all)")
-    parsed.add_argument("--limit", type=positive, help="so many groups at most (all)")
-    parsed.add_argument(
-        "--task", default="", help="what was asked for, as in the reward service (what the groups say)"
+    parser.add_argument("--run", help="only groups of this run (all)")
+    parser.add_argument("--limit", type=positive, help="the most groups to score (all)")
+    parser.add_argument(
+        "--task", default="", help="task of the reward service (default: the task of each group)"
     )
-    add_reward(parsed)
-    parsed.add_argument(
+    add_reward(parser)
+    parser.add_argument(
         "--nodes", type=positive, help="nodes per search of the service that is started (as in the archive)"
     )
-    parsed.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parsed.add_argument("--out", metavar="FILE", help="a Parquet file for every answer, before and after")
-    return parsed
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument(
+        "--out", metavar="FILE", help="write every answer with both rewards to this Parquet file"
+    )
+    return parser
 
 
 async def _run(options: argparse.Namespace) -> Comparison:
-    vault = Vault(open_folder(options.archive))
-    total = sum(describe(vault.folder, volume.name).rows for volume in vault.volumes(run=options.run))
+    archive = TraceArchive(open_folder(options.archive))
+    total = sum(describe(archive.folder, file.name).rows for file in archive.files(run=options.run))
     if not total:
         raise SetupError(
             f"no groups in {options.archive!r}" + (f" of run {options.run!r}" * bool(options.run))
         )
-    groups = islice(vault.groups(run=options.run), options.limit)
+    groups = islice(archive.groups(run=options.run), options.limit)
     first = next(groups)
     comparison = Comparison()
     with Progress() as progress:
         progress.begin(
             f"rescore by {options.scheme}", unit="groups", total=min(total, options.limit or total)
         )
-        async with judge(options.reward, nodes=options.nodes or _nodes_of(first)) as client:
+        async with reward_service(options.reward, nodes=options.nodes or _nodes_of(first)) as client:
             answers = rescore(chain([first], groups), client, scheme=options.scheme, task=options.task)
             with _writer(options.out) as add:
                 async with aclosing(answers):
@@ -104,7 +105,7 @@ def _writer(place: str | None) -> Iterator[Callable[[Iterable[Rescored]], None]]
         yield lambda rows: None
         return
     folder, name = open_file(place)
-    with writing(folder, name, RESCORED) as table:
+    with record_writer(folder, name, RESCORED) as table:
 
         def add(rows: Iterable[Rescored]) -> None:
             for row in rows:
@@ -143,7 +144,7 @@ _SIGNS = {
     "kept": "the same sign",
     "flipped": "the other sign",
     "silenced": "none any more",
-    "awakened": "one at last",
+    "awakened": "a sign only now",
 }
 
 

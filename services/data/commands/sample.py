@@ -11,14 +11,19 @@ from typing import Any
 
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.commands.flags import add_exams, add_games, natural, parser, positive, share, split_of
-from services.data.pgn.facts import Speed
-from services.data.pgn.filters import Filters
+from services.data.commands.flags import (
+    add_exams,
+    add_games,
+    command_parser,
+    natural,
+    positive,
+    share,
+    split_of,
+)
 from services.data.pgn.sources import find_sources
-from services.data.positions.dataset import FORMS, write_positions
-from services.data.positions.recipe import PositionRecipe
-from services.data.positions.sampler import Shares
-from services.data.store.jsonl import position_value
+from services.data.pgn.tags import Filters, Speed
+from services.data.positions.dataset import FORMS, position_value, write_positions
+from services.data.positions.recipe import PositionRecipe, Shares
 
 EXAMPLES = """  rookery data sample --count 3
   rookery data sample --split heldout --distinct --count 500 > heldout.jsonl
@@ -29,16 +34,18 @@ EXAMPLES = """  rookery data sample --count 3
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
-    parsed = _parser()
-    options = parsed.parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
     recipe = _recipe(options)
-    if not options.out and (recipe != _order_of(recipe) or _only_written(options)):
-        parsed.error(
-            "only a data set is drawn from chosen games and plies, away from exams, in a form and by jobs: "
-            "give --out, or leave their flags out"
+    printable = PositionRecipe(recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
+    only_written = bool(options.exam or options.jobs != 1 or options.form != "parquet")
+    if not options.out and (recipe != printable or only_written):
+        parser.error(
+            "filters of games and plies, --exam, --form and --jobs only work for data sets: "
+            "add --out, or leave these flags out"
         )
     if options.out and (options.offset or options.distinct):
-        parsed.error("--offset and --distinct are for what is printed: in a data set no position comes twice")
+        parser.error("--offset and --distinct only work without --out: a data set never repeats a position")
     if options.out:
         manifest = write_positions(
             options.source,
@@ -52,11 +59,6 @@ def main(argv: list[str]) -> int:
     else:
         _print_until_enough(options)
     return 0
-
-
-def _only_written(options: argparse.Namespace) -> bool:
-    """Whether flags are given that only work with --out."""
-    return bool(options.exam or options.jobs != 1 or options.form != "parquet")
 
 
 def _print_until_enough(options: argparse.Namespace) -> None:
@@ -97,11 +99,6 @@ def _recipe(options: argparse.Namespace) -> PositionRecipe:
     )
 
 
-def _order_of(recipe: PositionRecipe) -> PositionRecipe:
-    """The part of the recipe that printing supports: count, seed, split and shares."""
-    return PositionRecipe(recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
-
-
 def _report(manifest: dict[str, Any], *, wanted: int) -> None:
     games, skipped = manifest["games"], manifest["skipped"]
     read = f"{games['read']} of {games['seen']} games, {skipped['games']} skipped"
@@ -114,18 +111,20 @@ def _report(manifest: dict[str, Any], *, wanted: int) -> None:
 
 
 def _print_positions(options: argparse.Namespace) -> None:
-    from services.data.positions.archive import Archive
-    from services.data.positions.order import Order
+    from services.data.pgn.collection import GameCollection
+    from services.data.positions.numbered import PositionOrder
 
-    with closing(Archive(find_sources(options.source))) as archive:
-        order = Order(archive, shares=Shares(*options.shares), split=split_of(options))
+    with closing(GameCollection(find_sources(options.source))) as games:
+        order = PositionOrder(games, shares=Shares(*options.shares), split=split_of(options))
         if options.distinct:
             drawn: Iterable[Position] = order.distinct(seed=options.seed)
         else:
             drawn = (order.position(n, seed=options.seed) for n in range(options.offset, sys.maxsize))
         written = _print(islice(drawn, options.count))
     if written < options.count:
-        raise InvalidInput(f"{options.count} positions asked for, only {written} distinct ones there")
+        raise InvalidInput(
+            f"{options.count} positions were asked for, but there are only {written} distinct ones"
+        )
 
 
 def _print(positions: Iterable[Position]) -> int:
@@ -137,17 +136,17 @@ def _print(positions: Iterable[Position]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "sample",
-        "Draws positions from games: 20% opening, 60% middlegame, 20% endgame, none of them over. Without\n"
-        "--out it prints one JSON object a line, in an order that has no end; the same seed gives the same\n"
-        "one. With --out it reads files of any size once and writes a data set, no position twice, with a\n"
-        "manifest from which the same bytes can be made again.",
+        "Draws positions from games: 20% opening, 60% middlegame, 20% endgame, and never a finished game.\n"
+        "Without --out, prints one JSON object per line, in an endless order that the seed determines. With\n"
+        "--out, reads files of any size once and writes a data set without repeated positions. Its manifest\n"
+        "has all that is needed to make the same bytes again.",
         examples=EXAMPLES,
     )
-    add_games(parsed)
-    parsed.add_argument("--count", type=positive, required=True, help="positions")
-    parsed.add_argument(
+    add_games(parser)
+    parser.add_argument("--count", type=positive, required=True, help="number of positions")
+    parser.add_argument(
         "--shares",
         type=float,
         nargs=3,
@@ -155,48 +154,58 @@ def _parser() -> argparse.ArgumentParser:
         metavar=("OPENING", "MIDDLEGAME", "ENDGAME"),
         help="weights of the phases (0.2 0.6 0.2)",
     )
-    _add_printing(parsed)
-    _add_writing(parsed)
-    _add_filters(parsed)
-    return parsed
+    _add_printing(parser)
+    _add_writing(parser)
+    _add_filters(parser)
+    return parser
 
 
-def _add_printing(parsed: argparse.ArgumentParser) -> None:
-    start = parsed.add_argument_group("to print").add_mutually_exclusive_group()
+def _add_printing(parser: argparse.ArgumentParser) -> None:
+    start = parser.add_argument_group("to print").add_mutually_exclusive_group()
+    start.add_argument("--offset", type=natural, default=0, help="number of positions to skip first (0)")
     start.add_argument(
-        "--offset", type=natural, default=0, help="positions of the order to leave out first (0)"
+        "--distinct", action="store_true", help="leave out repeated positions, mirrored ones included"
     )
-    start.add_argument("--distinct", action="store_true", help="no position twice, mirrored ones included")
 
 
-def _add_writing(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("to write")
+def _add_writing(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("to write")
     group.add_argument(
         "--out", metavar="FOLDER", help="folder or URL for positions.parquet and manifest.json"
     )
-    group.add_argument("--form", choices=tuple(FORMS), default="parquet", help="(parquet)")
-    group.add_argument("--jobs", type=positive, default=1, help="processes (1)")
-    group.add_argument("--games", type=share, default=1.0, help="part of the games that is looked at (1)")
-    group.add_argument("--per-game", type=positive, default=1, help="most of one phase from one game (1)")
+    group.add_argument("--form", choices=tuple(FORMS), default="parquet", help="file format (parquet)")
+    group.add_argument("--jobs", type=positive, default=1, help="number of processes (1)")
+    group.add_argument("--games", type=share, default=1.0, help="share of the games that is read (1)")
     group.add_argument(
-        "--ply-min", type=natural, default=0, help="half-moves before a position, at least (0)"
+        "--per-game", type=positive, default=1, help="the most positions of one phase from one game (1)"
     )
-    group.add_argument("--ply-max", type=natural, help="at most")
-    group.add_argument("--choices-min", type=positive, default=1, help="legal moves, at least (1)")
+    group.add_argument(
+        "--ply-min", type=natural, default=0, help="the least number of half-moves before a position (0)"
+    )
+    group.add_argument("--ply-max", type=natural, help="the most half-moves before a position")
+    group.add_argument("--choices-min", type=positive, default=1, help="the least number of legal moves (1)")
     add_exams(group)
 
 
-def _add_filters(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("games to write from", "what a game does not say fails a bound")
-    group.add_argument("--elo-min", type=natural, help="of both players")
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "filters of games", "a game whose tags lack a value does not pass a filter on it"
+    )
+    group.add_argument("--elo-min", type=natural, help="the least rating of both players")
     group.add_argument("--elo-max", type=natural)
-    group.add_argument("--elo-gap-max", type=natural, help="between the players")
-    group.add_argument("--base-s-min", type=natural, help="seconds on the clock at the start")
+    group.add_argument("--elo-gap-max", type=natural, help="the largest difference between the ratings")
+    group.add_argument(
+        "--base-s-min", type=natural, help="the least time of a player at the start, in seconds"
+    )
     group.add_argument("--base-s-max", type=natural)
     group.add_argument("--speed", nargs="+", choices=[speed.value for speed in Speed], default=())
     group.add_argument("--result", nargs="+", choices=("1-0", "0-1", "1/2-1/2", "*"), default=())
-    group.add_argument("--termination", nargs="+", default=(), help="as in the tag: normal, 'time forfeit'")
+    group.add_argument(
+        "--termination", nargs="+", default=(), help="as in the tag, such as normal or 'time forfeit'"
+    )
     group.add_argument("--variant", nargs="+", choices=("standard", "chess960"), default=("standard",))
-    group.add_argument("--event", default="", help="words of the Event tag, such as rated")
-    group.add_argument("--no-bots", dest="bots", action="store_false", help="no player with the title BOT")
+    group.add_argument("--event", default="", help="text in the Event tag, such as rated")
+    group.add_argument(
+        "--no-bots", dest="bots", action="store_false", help="leave out games with a player titled BOT"
+    )
     group.add_argument("--evals", action="store_true", help="only games with [%%eval ...]")

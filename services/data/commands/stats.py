@@ -12,19 +12,19 @@ from rich.table import Table
 
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.commands.flags import parser, positive, share
-from services.data.pgn.files import STANDARD_INPUT
-from services.data.pgn.jobs import Workers
+from services.data.commands.flags import command_parser, positive, share
+from services.data.commands.inspection import Format, format_of
+from services.data.jobs.concurrency import Workers
+from services.data.jobs.progress import Progress
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources
-from services.data.positions.census import Census, GameCounter, count_positions
-from services.data.progress import Progress
+from services.data.positions.dataset import POSITIONS
+from services.data.positions.statistics import GameCounter, Statistics, count_positions
 from services.data.store.columns import from_row
-from services.data.store.inspection import Format, format_of
-from services.data.store.jsonl import read_lines
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_file
-from services.data.store.tables import read_records
+from services.data.store.files import STANDARD_INPUT
+from services.data.store.folders import open_file
+from services.data.store.jsonl import read_jsonl
+from services.data.store.parquet import read_records
 
 EXAMPLES = """  rookery data stats samples/lichess.pgn.zst --replay 1
   rookery data stats lichess_db_standard_rated_2024-08.pgn.zst --jobs 8
@@ -38,52 +38,58 @@ _SHOWN = 20
 def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
     options = _parser().parse_args(argv)
-    census = Census()
+    statistics = Statistics()
     with Progress() as progress, Workers(options.jobs) as workers:
         for place in find_sources(options.places):
-            census.merge(_count(place, options, workers, progress))
+            statistics.merge(_count(place, options, workers, progress))
     if options.json:
-        sys.stdout.write(json.dumps(census.summary(), indent=2) + "\n")
+        sys.stdout.write(json.dumps(statistics.summary(), indent=2) + "\n")
     else:
-        _show(census.summary(), Console())
+        _show(statistics.summary(), Console())
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "stats",
-        "Counts games by result, rating, time control, variant and ending, and a share of them, replayed,\n"
-        "by phase; positions (Parquet, or JSON lines as `sample` prints them) by phase, rating, ply and\n"
-        "men; and in both how many come more than once. Memory does not grow with the files.",
+        "Counts games by result, rating, time control, variant and ending. A share of the games is replayed\n"
+        "to count phases. Counts positions (Parquet, or JSON lines from `sample`) by phase, rating, ply and\n"
+        "number of men. Also counts duplicates. Memory use does not depend on the size of the files.",
         examples=EXAMPLES,
     )
-    parsed.add_argument(
-        "places", nargs="+", metavar="FILE", help="games or positions: files, folders, URLs, -"
+    parser.add_argument(
+        "places",
+        nargs="+",
+        metavar="FILE",
+        help="games or positions: files, folders, URLs, or - for standard input",
     )
-    parsed.add_argument(
-        "--replay", type=share, default=0.01, help="part of the games that is replayed for the phases (0.01)"
+    parser.add_argument(
+        "--replay",
+        type=share,
+        default=0.01,
+        help="share of the games that is replayed to count phases (0.01)",
     )
-    parsed.add_argument("--jobs", type=positive, default=1, help="processes (1)")
-    parsed.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    return parsed
+    parser.add_argument("--jobs", type=positive, default=1, help="number of processes (1)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    return parser
 
 
-def _count(place: str, options: argparse.Namespace, workers: Workers, progress: Progress) -> Census:
+def _count(place: str, options: argparse.Namespace, workers: Workers, progress: Progress) -> Statistics:
     folder, name = open_file(place)
     form = Format.PGN if place == STANDARD_INPUT else format_of(folder, name)
     if form is Format.PARQUET:
         return _positions(read_records(folder, name, POSITIONS), name, progress)
     if form is Format.JSONL:
-        return _positions((_position(row, place) for row in read_lines(folder, name)), name, progress)
-    census = Census()
+        return _positions((_position(row, place) for row in read_jsonl(folder, name)), name, progress)
+    statistics = Statistics()
     progress.begin(f"count {name}", unit="games")
     for found in handle_file(place, GameCounter(place, options.replay), workers):
         progress.advance(found.games)
-        census.merge(found)
-    return census
+        statistics.merge(found)
+    return statistics
 
 
-def _positions(positions: Iterator[Position], name: str, progress: Progress) -> Census:
+def _positions(positions: Iterator[Position], name: str, progress: Progress) -> Statistics:
     progress.begin(f"count {name}", unit="positions")
     return count_positions(_watched(positions, progress))
 

@@ -5,31 +5,38 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rookery.engines import EnginePool, find_engine
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
 from rookery.rookworld import LAYOUTS
-from services.data.commands.flags import above_zero, add_style, file_name, natural, parser, positive, share
-from services.data.commands.supply import add_positions, supply
-from services.data.pgn.files import identify
-from services.data.positions.distinct import read_exams
-from services.data.progress import Progress
-from services.data.store.kinds import EXAMPLES
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
-from services.data.tasks.choosing import choose
-from services.data.tasks.engine_moves import Targets
-from services.data.tasks.puzzles import Report, Wanted, puzzle_examples, read_puzzles
-from services.data.tasks.questions import Mix
-from services.data.tasks.task import ENGINE_MOVES, LEGAL_MOVES, NEXT_FEN, PUZZLE
-from services.data.tasks.taskset import ROOKWORLD, Recipe, make, write_tasks
+from services.data.commands.engines import engine_pool
+from services.data.commands.flags import (
+    above_zero,
+    add_positions,
+    add_style,
+    command_parser,
+    file_name,
+    natural,
+    numbered_positions,
+    positive,
+    share,
+)
+from services.data.jobs.progress import Progress
+from services.data.positions.distinct import read_evaluation_files
+from services.data.store.datasets import Parts
+from services.data.store.files import identify
+from services.data.store.folders import open_folder
+from services.data.tasks.dataset import ROOKWORLD, TaskRecipe, make_tasks, write_tasks
+from services.data.tasks.engine_moves import CandidateTargets
+from services.data.tasks.example import ENGINE_MOVES, EXAMPLES, LEGAL_MOVES, NEXT_FEN, PUZZLE
+from services.data.tasks.puzzle_selection import select_puzzles
+from services.data.tasks.puzzles import PuzzleCounts, PuzzleFilter, puzzle_examples, read_puzzles
+from services.data.tasks.rookworld import RookworldMix
 
 EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rookworld --text lines.txt
   rookery data tasks legal-moves --count 1000 --format ascii --out runs/legal --jsonl legal.jsonl
@@ -51,21 +58,23 @@ def main(argv: list[str]) -> int:
     sys.stderr.write(f"{manifest['examples']} examples: {manifest['by_task']}\n")
     found = manifest["terms"].get("puzzles", {}).get("chosen", manifest["examples"])
     if found < options.count:
-        sys.stderr.write(f"{options.count} were asked for, {found} are there\n")
+        sys.stderr.write(f"{options.count} were asked for; there are only {found}\n")
     return 0
 
 
 async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
-    mix = Mix(options.state_share, options.illegal_share, options.ending_share)
-    targets = Targets(
+    mix = RookworldMix(options.state_share, options.illegal_share, options.ending_share)
+    targets = CandidateTargets(
         options.lines, options.candidates, options.temperature, options.best_share, options.uniform_share
     )
-    recipe = Recipe(
+    recipe = TaskRecipe(
         options.task, options.seed, options.format, options.nodes, options.layout, mix, options.style, targets
     )
     folder = open_folder(options.out)
-    with supply(options) as (positions, origin), Progress() as progress:
-        async with _engines(options) as engines:
+    judged = options.task in (ROOKWORLD, ENGINE_MOVES)
+    pool = engine_pool(options, queue=4096, deadline_s=_DEADLINE_S) if judged else nullcontext()
+    with numbered_positions(options) as (positions, origin), Progress() as progress:
+        async with pool as engines:
             terms = {"positions": origin, "count": options.count, "recipe": asdict(recipe)}
             if engines:
                 terms["engine"] = engines.engine_id
@@ -73,7 +82,7 @@ async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
             progress.begin(options.task, unit="examples", total=options.count)
             for part in parts.done:
                 progress.advance(parts.counts(part)["examples"])
-            await make(
+            await make_tasks(
                 positions, recipe, parts, wanted=options.count, engines=engines, advance=progress.advance
             )
         examples = chain.from_iterable(parts.read(part) for part in sorted(parts.done))
@@ -82,24 +91,10 @@ async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
     return manifest
 
 
-@asynccontextmanager
-async def _engines(options: argparse.Namespace) -> AsyncIterator[EnginePool | None]:
-    if options.task not in (ROOKWORLD, ENGINE_MOVES):
-        yield None
-        return
-    path = find_engine(options.engine, setting="--engine")
-    pool = EnginePool(path, engines=options.engines, hash_mb=16, queue=4096, deadline_s=_DEADLINE_S)
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.close()
-
-
 def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
     if not options.puzzles:
         raise SetupError("the task puzzle needs --puzzles FILE")
-    wanted = Wanted(
+    wanted = PuzzleFilter(
         min_rating=options.min_rating,
         max_rating=options.max_rating,
         max_deviation=options.max_deviation,
@@ -108,10 +103,12 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
         themes=frozenset(options.themes),
         without=frozenset(options.without),
     )
-    report = Report()
-    asked, exams = read_exams(options.exam)
-    puzzles = read_puzzles(options.puzzles, wanted=wanted, exams=asked if exams else None, report=report)
-    chosen = choose(
+    counts = PuzzleCounts()
+    excluded, exams = read_evaluation_files(options.exam)
+    puzzles = read_puzzles(
+        options.puzzles, wanted=wanted, excluded=excluded if exams else None, counts=counts
+    )
+    chosen = select_puzzles(
         puzzles,
         count=options.count,
         seed=options.seed,
@@ -120,18 +117,18 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
     by_theme = Counter(theme for puzzle in chosen for theme in puzzle.themes)
     source = identify(options.puzzles)
     terms = {
-        "puzzles": {"size": source.size, "sha256": source.sha256, "rows": report.rows, "chosen": len(chosen)},
+        "puzzles": {"size": source.size, "sha256": source.sha256, "rows": counts.rows, "chosen": len(chosen)},
         "wanted": {name: sorted(v) if isinstance(v, frozenset) else v for name, v in asdict(wanted).items()},
         "count": options.count,
         "seed": options.seed,
         "style": options.style,
         "balance_themes": options.balance_themes,
         "exams": [exam.summary for exam in exams],
-        "in_exams": report.in_exams,
-        "skipped": dict(sorted(report.skipped.items())),
+        "in_exams": counts.in_exams,
+        "skipped": dict(sorted(counts.skipped.items())),
         "by_theme": dict(by_theme.most_common()),
     }
-    sys.stderr.writelines(f"  skipped {line}\n" for line in report.first)
+    sys.stderr.writelines(f"  skipped {line}\n" for line in counts.first)
     return write_tasks(
         puzzle_examples(chosen, style=options.style),
         open_folder(options.out),
@@ -142,72 +139,102 @@ def _puzzles(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parsed = parser(
+    parser = command_parser(
         "tasks",
-        "Writes questions with their answers: RookWorld's P: and A: lines with repaired labels, the legal\n"
-        "moves, the position after a move, candidate moves with the engine's opinion as soft targets,\n"
-        "puzzles from Lichess. Stopped and called again with the same flags, it goes on where it was.",
+        "Writes questions with their answers: RookWorld's P: and A: lines with correct labels, legal moves,\n"
+        "the position after a move, candidate moves with soft targets from an engine, and puzzles from\n"
+        "Lichess. A stopped command continues when it is called again with the same flags.",
         examples=EXAMPLES_SHOWN,
     )
-    parsed.add_argument("task", choices=(ROOKWORLD, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE))
-    parsed.add_argument("--count", type=positive, required=True, help="examples; of puzzles, puzzles")
-    parsed.add_argument("--out", required=True, help="folder or URL for tasks.parquet and manifest.json")
-    parsed.add_argument(
-        "--jsonl", type=file_name, metavar="NAME", help="conversations beside it: NAME.jsonl(.zst)"
+    parser.add_argument("task", choices=(ROOKWORLD, LEGAL_MOVES, NEXT_FEN, ENGINE_MOVES, PUZZLE))
+    parser.add_argument(
+        "--count", type=positive, required=True, help="number of examples; for puzzle, number of puzzles"
     )
-    parsed.add_argument(
-        "--text", type=file_name, metavar="NAME", help="plain lines beside it: prompt and answer"
+    parser.add_argument("--out", required=True, help="folder or URL for tasks.parquet and manifest.json")
+    parser.add_argument(
+        "--jsonl",
+        type=file_name,
+        metavar="NAME",
+        help="also write conversations to NAME.jsonl or NAME.jsonl.zst",
     )
-    add_positions(parsed)
-    parsed.add_argument(
-        "--format", choices=tuple(FORMATS), default="fen", help="of legal-moves and next-fen (fen)"
+    parser.add_argument(
+        "--text", type=file_name, metavar="NAME", help="also write prompts and answers as plain lines to NAME"
     )
-    add_style(parsed, default="fen")
-    _add_engine(parsed)
-    _add_rookworld(parsed)
-    _add_engine_moves(parsed)
-    _add_puzzles(parsed)
-    return parsed
+    add_positions(parser)
+    parser.add_argument(
+        "--format",
+        choices=tuple(FORMATS),
+        default="fen",
+        help="format of positions for legal-moves and next-fen (fen)",
+    )
+    add_style(parser, default="fen")
+    _add_engine(parser)
+    _add_rookworld(parser)
+    _add_engine_moves(parser)
+    _add_puzzles(parser)
+    return parser
 
 
-def _add_engine(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("rookworld and engine-moves")
-    group.add_argument("--nodes", type=positive, default=20_000, help="nodes a position (20000)")
-    group.add_argument("--engines", type=positive, default=os.cpu_count() or 1, help="one a core")
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("rookworld and engine-moves")
+    group.add_argument("--nodes", type=positive, default=20_000, help="nodes per position (20000)")
+    group.add_argument(
+        "--engines", type=positive, default=os.cpu_count() or 1, help="Stockfish processes (one per core)"
+    )
     group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
 
 
-def _add_rookworld(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("rookworld")
-    group.add_argument("--layout", choices=tuple(LAYOUTS), default="published", help="columns of P: lines")
-    group.add_argument("--state-share", type=share, default=0.2, help="A: lines of all (0.2)")
-    group.add_argument("--illegal-share", type=share, default=0.05, help="illegal moves of A: lines (0.05)")
+def _add_rookworld(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("rookworld")
     group.add_argument(
-        "--ending-share", type=share, default=0.5, help="moves that end the game, where one can (0.5)"
+        "--layout", choices=tuple(LAYOUTS), default="published", help="columns of P: lines (published)"
+    )
+    group.add_argument("--state-share", type=share, default=0.2, help="share of A: lines (0.2)")
+    group.add_argument(
+        "--illegal-share", type=share, default=0.05, help="share of illegal moves in A: lines (0.05)"
+    )
+    group.add_argument(
+        "--ending-share",
+        type=share,
+        default=0.5,
+        help="share of moves that end the game, where a move can (0.5)",
     )
 
 
-def _add_engine_moves(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("engine-moves")
-    group.add_argument("--lines", type=positive, default=8, help="best moves that the engine shows (8)")
-    group.add_argument("--candidates", type=positive, default=3, help="moves named before the choice (3)")
+def _add_engine_moves(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("engine-moves")
+    group.add_argument("--lines", type=positive, default=8, help="engine lines (8)")
+    group.add_argument("--candidates", type=positive, default=3, help="candidate moves in an answer (3)")
     group.add_argument(
-        "--temperature", type=above_zero, default=0.05, help="of the moves' win chances (0.05)"
+        "--temperature",
+        type=above_zero,
+        default=0.05,
+        help="temperature of the softmax over win probabilities (0.05)",
     )
-    group.add_argument("--best-share", type=share, default=0.3, help="of the engine's first choice (0.3)")
-    group.add_argument("--uniform-share", type=share, default=0.1, help="spread over all legal moves (0.1)")
+    group.add_argument(
+        "--best-share", type=share, default=0.3, help="probability added to the engine's first move (0.3)"
+    )
+    group.add_argument(
+        "--uniform-share", type=share, default=0.1, help="probability spread over all legal moves (0.1)"
+    )
 
 
-def _add_puzzles(parsed: argparse.ArgumentParser) -> None:
-    group = parsed.add_argument_group("puzzle")
-    group.add_argument("--puzzles", metavar="CSV", help="the Lichess table, compressed or not, or a URL")
+def _add_puzzles(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("puzzle")
+    group.add_argument(
+        "--puzzles", metavar="CSV", help="the puzzle database of Lichess, compressed or not, or its URL"
+    )
     group.add_argument("--min-rating", type=natural, default=0)
     group.add_argument("--max-rating", type=natural, default=9999)
-    group.add_argument("--max-deviation", type=natural, default=9999, help="of the rating")
+    group.add_argument("--max-deviation", type=natural, default=9999, help="the largest rating deviation")
     group.add_argument("--min-popularity", type=int, default=-100)
     group.add_argument("--min-plays", type=natural, default=0)
-    group.add_argument("--themes", nargs="+", default=(), help="at least one of these")
-    group.add_argument("--without", nargs="+", default=(), help="none of these")
     group.add_argument(
-        "--balance-themes", action="store_true", help="of each theme about as many (of --themes, if named)"
+        "--themes", nargs="+", default=(), help="take puzzles with at least one of these themes"
+    )
+    group.add_argument("--without", nargs="+", default=(), help="leave out puzzles with one of these themes")
+    group.add_argument(
+        "--balance-themes",
+        action="store_true",
+        help="take about as many puzzles of each theme (or of each of --themes)",
     )

@@ -18,7 +18,8 @@ from rookery.clients import ScoreItem
 from rookery.errors import InvalidInput, RookeryError
 from rookery.prompt import render
 from rookery.trace import Completion, Message, Move, Phase, Position, Prompt, Verdict
-from services.data.positions.distinct import key_of
+from services.data.positions.distinct import position_key
+from services.data.store.parquet import Kind
 
 
 class Origin(StrEnum):
@@ -28,7 +29,7 @@ class Origin(StrEnum):
     SAMPLED = "sampled"
 
 
-class Miss(StrEnum):
+class NoPair(StrEnum):
     """The reason why a position gives no pair."""
 
     NO_WEAKER_MOVE = "no_weaker_move"
@@ -37,15 +38,19 @@ class Miss(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """The settings that determine the pairs, besides the positions, the policy and the engine."""
+class PairRecipe:
+    """The settings that determine the pairs, besides the positions, the policy and the engine.
+
+    Raises:
+        InvalidInput: the gaps are not in order, or `min_gap` is not above 0.
+    """
 
     seed: int = 0
     style: str = "mover-squares"
     candidates: int = 4
     """Legal moves drawn at random from each position."""
     min_gap: float = 0.05
-    """The least win probability that the rejected move must lose; less is noise of a short search."""
+    """How much win probability the rejected move must lose at least. Less is noise of a short search."""
     max_gap: float = 1.0
 
     def __post_init__(self) -> None:
@@ -82,9 +87,12 @@ class Pair:
     reward_version: str
 
 
+PAIRS = Kind("pairs", Pair)
+
+
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A position and the moves to be judged: the policy's answers and some random legal moves in UCI."""
+class PairRequest:
+    """A position and the moves to score: the policy's answers, and random legal moves in UCI (`drawn`)."""
 
     number: int
     position: Position
@@ -101,33 +109,40 @@ class Question:
         return said + [ScoreItem(self.prompt.fen, _boxed(move)) for move in self.drawn]
 
 
-def question(
-    number: int, position: Position, recipe: Recipe, *, answers: Sequence[Completion] = (), policy: str = ""
-) -> Question:
-    """The question for a position. The random moves depend only on the position, the seed and the number."""
+def pair_request(
+    number: int,
+    position: Position,
+    recipe: PairRecipe,
+    *,
+    answers: Sequence[Completion] = (),
+    policy: str = "",
+) -> PairRequest:
+    """The request for a position. The random moves depend only on the position, the seed and the number."""
     prompt = render(position, style=recipe.style)
     moves = sorted(move.uci() for move in chess.Board(prompt.fen).legal_moves)
     rng = random.Random(f"{recipe.seed}:{number}:moves")
     drawn = tuple(rng.sample(moves, min(recipe.candidates, len(moves))))
-    return Question(number, position, prompt, tuple(answers), drawn, policy)
+    return PairRequest(number, position, prompt, tuple(answers), drawn, policy)
 
 
-def pair_of(question: Question, slots: Sequence[Verdict | RookeryError], recipe: Recipe) -> Pair | Miss:
-    """The pair that the verdicts on the question's items give, or the reason why there is none."""
+def pair_of(
+    request: PairRequest, slots: Sequence[Verdict | RookeryError], recipe: PairRecipe
+) -> Pair | NoPair:
+    """The pair that follows from the verdicts on the request's items, or the reason why there is none."""
     if any(isinstance(slot, RookeryError) for slot in slots):
-        return Miss.REFUSED
+        return NoPair.REFUSED
     verdicts = [slot for slot in slots if isinstance(slot, Verdict)]
-    own = len(question.answers)
-    index = _habitual(verdicts[:own], recipe)
+    own = len(request.answers)
+    index = _most_frequent(verdicts[:own], recipe)
     if index is not None:
-        return _pair(question, verdicts[index], text=question.answers[index].text)
+        return _pair(request, verdicts[index], text=request.answers[index].text)
     weaker = [verdict for verdict in verdicts[own:] if _is_weaker(verdict, recipe)]
     if not weaker:
-        return Miss.NO_WEAKER_MOVE
-    return _pair(question, min(weaker, key=_regret), text=None)
+        return NoPair.NO_WEAKER_MOVE
+    return _pair(request, min(weaker, key=lambda verdict: verdict.regret or 0.0), text=None)
 
 
-def _habitual(verdicts: Sequence[Verdict], recipe: Recipe) -> int | None:
+def _most_frequent(verdicts: Sequence[Verdict], recipe: PairRecipe) -> int | None:
     """The index of the first answer with the policy's most frequent weaker move; None if there is none."""
     weaker = [(index, v.move.uci) for index, v in enumerate(verdicts) if v.move and _is_weaker(v, recipe)]
     if not weaker:
@@ -136,33 +151,29 @@ def _habitual(verdicts: Sequence[Verdict], recipe: Recipe) -> int | None:
     return next(index for index, move in weaker if move == most)
 
 
-def _is_weaker(verdict: Verdict, recipe: Recipe) -> bool:
+def _is_weaker(verdict: Verdict, recipe: PairRecipe) -> bool:
     return verdict.regret is not None and recipe.min_gap <= verdict.regret <= recipe.max_gap
 
 
-def _regret(verdict: Verdict) -> float:
-    return verdict.regret or 0.0
-
-
-def _pair(question: Question, verdict: Verdict, *, text: str | None) -> Pair:
+def _pair(request: PairRequest, verdict: Verdict, *, text: str | None) -> Pair:
     best, played = verdict.best, verdict.move
     if best is None or played is None or verdict.win_before is None or verdict.win_after is None:
         raise ValueError(f"a verdict without moves has no regret: {verdict}")
     return Pair(
-        prompt=question.prompt.messages,
+        prompt=request.prompt.messages,
         chosen=_answer(best),
         rejected=_answer(played),
-        id=f"{question.position.id}:{played.uci}",
-        fen=question.prompt.fen,
-        phase=question.position.phase,
-        game_id=question.position.game_id,
+        id=f"{request.position.id}:{played.uci}",
+        fen=request.prompt.fen,
+        phase=request.position.phase,
+        game_id=request.position.game_id,
         chosen_move=best,
         rejected_move=played,
         win_chosen=verdict.win_before,
         win_rejected=verdict.win_after,
-        gap=_regret(verdict),
+        gap=verdict.regret or 0.0,
         origin=Origin.SAMPLED if text is None else Origin.POLICY,
-        policy="" if text is None else question.policy,
+        policy="" if text is None else request.policy,
         policy_text=text or "",
         reward_version=verdict.reward_version,
     )
@@ -179,7 +190,7 @@ def _boxed(move: str) -> str:
 def without_repeats(pairs: Iterable[Pair], *, seen: set[int]) -> Iterator[Pair]:
     """Yields the pairs whose position did not occur before, mirrored or not. Adds their keys to `seen`."""
     for pair in pairs:
-        key = key_of(pair.fen)
+        key = position_key(pair.fen)
         if key not in seen:
             seen.add(key)
             yield pair

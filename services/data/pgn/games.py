@@ -5,25 +5,19 @@ remains of it may belong to another game. Games take two bytes per move, so that
 file fit in memory.
 """
 
-import io
-import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Literal
+from functools import cache
+from typing import Literal, Protocol
 
 import chess
 import chess.pgn
 
 from rookery.trace import Phase, Position
-from services.data.pgn.facts import read_facts
-from services.data.pgn.files import Source
-from services.data.pgn.rawgame import Defect, RawGame, without_en_passant
+from services.data.pgn.rawgame import Defect
 
 Split = Literal["train", "heldout", "all"]
-
-_DETAIL_CHARS = 300
 
 LAST_MOVES = 10
 """The most moves of the game that a `Position` carries."""
@@ -44,15 +38,6 @@ PHASES = (Phase.OPENING, Phase.MIDDLEGAME, Phase.ENDGAME)
 OVER = 255
 """Stands in place of a phase for positions after the rules had ended the game."""
 
-STANDARD_NAMES = frozenset(("", "?", "standard", "chess", "normal", "from position"))
-CHESS960_NAMES = frozenset(("chess960", "chess 960", "fischerandom", "fischerrandom", "fischer random"))
-"""Values of the `Variant` tag in lower case; the same ones that python-chess recognises."""
-
-# Whatever has letters and remains once comments, tags and the words that python-chess reads are removed.
-_UNREAD = re.compile(r"\S*[A-Za-z]\S*")
-_NOT_MOVETEXT = re.compile(r"\{[^}]*\}|;[^\n]*|^\[[^\n]*$|\be\.p\.", re.MULTILINE)
-# Numeric annotation glyphs end at 255. python-chess fails on numbers too long for Python to convert.
-_ENDLESS_NAG = re.compile(r"^(\[.*)|\$\d{4,}", re.MULTILINE)
 FIVEFOLD_PLIES = 16
 """A position cannot have occurred five times after fewer half-moves without a capture or pawn move."""
 
@@ -102,6 +87,10 @@ class Game:
             yield ply, board, move
             board.push(move)
 
+    def uci_moves(self) -> list[str]:
+        """The moves in UCI, from `start_fen` on."""
+        return [move.uci() for _, _, move in self.replay()]
+
     def board(self, ply: int) -> chess.Board:
         """The board before move `ply`, with the moves so far on its stack."""
         board = self._start()
@@ -134,6 +123,32 @@ class Game:
         return chess.Board(self.start_fen, chess960=self.chess960)
 
 
+class Played(Protocol):
+    """A sound game that can compute its positions."""
+
+    @property
+    def game(self) -> Game: ...
+
+    def fen(self, ply: int) -> str:
+        """The FEN before move `ply`, as python-chess writes it."""
+
+    def choices(self, ply: int) -> int:
+        """The number of legal moves before move `ply`."""
+
+
+class FromMoves:
+    """Computes positions by replaying the moves."""
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+
+    def fen(self, ply: int) -> str:
+        return self.game.board(ply).fen()
+
+    def choices(self, ply: int) -> int:
+        return self.game.board(ply).legal_moves.count()
+
+
 def in_split(game_id: str, split: Split) -> bool:
     """Whether a game belongs to a split. Games whose id is in the last twentieth of all ids are held out.
 
@@ -146,40 +161,6 @@ def in_split(game_id: str, split: Split) -> bool:
     return split == "all" or heldout == (split == "heldout")
 
 
-def parse(raw: RawGame, source: Source, *, chess960: bool = False) -> Game | SkippedGame:
-    """Parses a game, or returns why it is skipped. Chess960 games are skipped unless `chess960` is true."""
-    raw = raw.judged()
-    if raw.defect:
-        return skip(raw, source, raw.defect, raw.detail)
-    raw = raw._replace(data=without_en_passant(raw.data))
-    text = _ENDLESS_NAG.sub(lambda found: found[1] or " ", raw.text)
-    visitor = chess.pgn.read_game(io.StringIO(text), Visitor=partial(_Recorder, chess960))
-    if visitor is None:
-        return skip(raw, source, Defect.NO_MOVES, "no text of a game")
-    defect = visitor.defect
-    if defect is None or defect[0] is Defect.BAD_MOVE:
-        defect = _unread(text) or defect
-    if defect:
-        return skip(raw, source, *defect)
-    facts = read_facts(raw)
-    return Game(
-        source=source.sha256[:8],
-        number=raw.number,
-        id=raw.id,
-        start_fen=visitor.start_fen,
-        moves=visitor.moves,
-        phases=bytes(visitor.phases),
-        white_elo=facts.white_elo,
-        black_elo=facts.black_elo,
-        chess960=visitor.chess960,
-    )
-
-
-def skip(raw: RawGame, source: Source, defect: Defect, detail: str) -> SkippedGame:
-    """The record of a skipped game."""
-    return SkippedGame(source.path, raw.number, defect, detail[:_DETAIL_CHARS], raw.offset)
-
-
 def phase_of(board: chess.Board) -> Phase:
     """The phase of a position, by the pieces left and the move number.
 
@@ -190,80 +171,6 @@ def phase_of(board: chess.Board) -> Phase:
     if pieces <= ENDGAME_PIECES:
         return Phase.ENDGAME
     return Phase.OPENING if board.ply() < OPENING_PLIES else Phase.MIDDLEGAME
-
-
-def _unread(text: str) -> tuple[Defect, str] | None:
-    """Finds words that python-chess silently ignores; without `Qa9`, later moves go to the wrong side."""
-    rest = chess.pgn.MOVETEXT_REGEX.sub(" ", _NOT_MOVETEXT.sub("", text))
-    word = _UNREAD.search(rest)
-    return (Defect.BAD_MOVE, f"no move: {word[0][:40]!r}") if word else None
-
-
-class _Recorder(chess.pgn.BaseVisitor["_Recorder"]):
-    """Records the main line and its first error."""
-
-    def __init__(self, allow_chess960: bool) -> None:
-        self.tags: dict[str, str] = {}
-        self.chess960 = False
-        self.start_fen = ""
-        self.moves = array("H")
-        self.phases = bytearray()
-        self.defect: tuple[Defect, str] | None = None
-        self._allow_chess960 = allow_chess960
-        self._ended = False
-
-    def visit_header(self, tagname: str, tagvalue: str) -> None:
-        self.tags[tagname] = tagvalue
-
-    def end_headers(self) -> chess.pgn.SkipType | None:
-        variant = self.tags.get("Variant", "")
-        if variant.lower() in (CHESS960_NAMES if self._allow_chess960 else ()):
-            return None
-        if variant.lower() in STANDARD_NAMES:
-            return None
-        return self._give_up(Defect.VARIANT, f"variant {variant!r}")
-
-    def visit_board(self, board: chess.Board) -> None:
-        if self.start_fen:
-            return
-        self.start_fen = board.fen()
-        self.chess960 = board.chess960
-        if board.chess960 and not self._allow_chess960:
-            self._give_up(Defect.VARIANT, f"Chess960 castling rights in {self.start_fen!r}")
-        elif not board.is_valid():
-            self._give_up(Defect.BAD_START, f"{self.start_fen!r}: {board.status()!r}")
-
-    def begin_variation(self) -> chess.pgn.SkipType:
-        return chess.pgn.SKIP
-
-    def begin_parse_san(self, board: chess.Board, san: str) -> chess.pgn.SkipType | None:
-        return chess.pgn.SKIP if self.defect else None
-
-    def visit_move(self, board: chess.Board, move: chess.Move) -> None:
-        if not move:
-            self._give_up(Defect.NULL_MOVE, f"null move in {board.fen()!r}")
-        elif self._ended:
-            self._give_up(Defect.BAD_MOVE, f"{move.uci()!r} after the result")
-        else:
-            self.phases.append(OVER if is_over(board) else PHASES.index(phase_of(board)))
-            self.moves.append(_pack(move))
-
-    def visit_result(self, result: str) -> None:
-        self._ended = True
-
-    def handle_error(self, error: Exception) -> None:
-        self._give_up(Defect.BAD_MOVE if self.start_fen else Defect.BAD_START, str(error))
-
-    def end_game(self) -> None:
-        if not self.moves:
-            self._give_up(Defect.NO_MOVES, "no moves")
-
-    def result(self) -> "_Recorder":
-        return self
-
-    def _give_up(self, defect: Defect, detail: str) -> chess.pgn.SkipType:
-        self.defect = self.defect or (defect, detail)
-        return chess.pgn.SKIP
 
 
 def is_over(board: chess.Board) -> bool:

@@ -8,6 +8,8 @@ of the index are in memory.
 
 import hashlib
 import json
+import re
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -22,27 +24,28 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from rookery.errors import InvalidInput, SetupError
-from services.data.pgn.files import STANDARD_INPUT, Source, open_bytes
 from services.data.pgn.games import FIRST_HELDOUT, Split
 from services.data.pgn.pieces import Piece
 from services.data.pgn.rawgame import Defect, RawGame
 from services.data.pgn.scanner import Scanner
-from services.data.store.storage import open_file
+from services.data.store.files import STANDARD_INPUT, Source, open_bytes
+from services.data.store.folders import open_file
 
 SUFFIX = ".index.parquet"
 VERSION = 1
 ROWS = 1 << 16
 """Rows per row group. One row group is read to find a game."""
 
-ABOUT = b"rookery.index"
-"""The metadata key of an `About`, stored as JSON."""
+HEADER_KEY = b"rookery.index"
+"""The metadata key of an `IndexHeader`, stored as JSON."""
 
+_GAME_ID = re.compile(r"[0-9a-f]{16}")
 _COLUMNS_KEPT = 16
 _EDGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class IndexHeader:
     """Describes the indexed file. `entries` are offsets to start at: as stored, and in the plain text."""
 
     source: Source
@@ -60,16 +63,16 @@ class About:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        about = json.loads(data)
-        if about["version"] != VERSION:
-            raise InvalidInput(f"an index of version {about['version']!r}: version {VERSION} is read here")
+        header = json.loads(data)
+        if header["version"] != VERSION:
+            raise InvalidInput(f"an index of version {header['version']!r}: version {VERSION} is read here")
         for name in ("train", "heldout"):
-            about[name] = tuple(about[name])
-        entries = tuple((stored, plain) for stored, plain in about.pop("entries"))
-        return cls(source=Source(**about.pop("source")), entries=entries, **about)
+            header[name] = tuple(header[name])
+        entries = tuple((stored, plain) for stored, plain in header.pop("entries"))
+        return cls(source=Source(**header.pop("source")), entries=entries, **header)
 
 
-def edges_of(location: str) -> str:
+def edges_hash(location: str) -> str:
     """A hash of the size, the beginning and the end of a file, to detect that a file has changed."""
     with open_bytes(location) as file:
         size = file.seek(0, 2)
@@ -80,7 +83,7 @@ def edges_of(location: str) -> str:
     return digest.hexdigest()
 
 
-def place_of(location: str) -> str:
+def index_location(location: str) -> str:
     """The location of a file's index."""
     return location + SUFFIX
 
@@ -97,10 +100,31 @@ def find_index(location: str) -> "Index | None":
         index = Index(location)
     except SetupError:
         return None
-    if index.about.edges != edges_of(location):
+    if index.header.edges != edges_hash(location):
         index.close()
-        raise SetupError(f"{place_of(location)!r} is of another file: make it again, or remove it")
+        raise SetupError(
+            f"{index_location(location)!r} belongs to another file: write it again, or remove it"
+        )
     return index
+
+
+class LazyNumbers(Sequence[int]):
+    """A sequence whose items are computed when they are accessed."""
+
+    @abstractmethod
+    def at(self, index: int) -> int:
+        """The item at `index`, which is in range."""
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        if isinstance(index, slice):
+            return [self.at(one) for one in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.at(index)
 
 
 class Index:
@@ -115,30 +139,39 @@ class Index:
         self._location = location
         self._lock = Lock()
         self._opened = ExitStack()
-        folder, name = open_file(place_of(location))
+        folder, name = open_file(index_location(location))
         self._file = pq.ParquetFile(self._opened.enter_context(folder.read(name)))
-        about = (self._file.metadata.metadata or {}).get(ABOUT)
-        if about is None:
+        header = (self._file.metadata.metadata or {}).get(HEADER_KEY)
+        if header is None:
             self.close()
-            raise InvalidInput(f"{place_of(location)!r} is no index of games")
-        self.about = About.from_json(about)
-        self._members = {
-            "train": [0, *accumulate(self.about.train)],
-            "heldout": [0, *accumulate(self.about.heldout)],
+            raise InvalidInput(f"{index_location(location)!r} is no index of games")
+        self.header = IndexHeader.from_json(header)
+        self._counted = {
+            "train": [0, *accumulate(self.header.train)],
+            "heldout": [0, *accumulate(self.header.heldout)],
         }
         self._column = lru_cache(_COLUMNS_KEPT)(self._read_column)
 
     def __len__(self) -> int:
-        return self.about.games
+        return self.header.games
+
+    @property
+    def source(self) -> Source:
+        return self.header.source
+
+    @property
+    def broken(self) -> Sequence[RawGame]:
+        """Nothing: a game's defect is read with the game."""
+        return ()
 
     def close(self) -> None:
         self._opened.close()
 
-    def members(self, split: Split) -> Sequence[int]:
+    def game_numbers(self, split: Split) -> Sequence[int]:
         """The numbers of a split's games, counted from 0. The split `all` includes broken games."""
-        return range(len(self)) if split == "all" else _Members(self._members[split], self, split)
+        return range(len(self)) if split == "all" else _SplitNumbers(self._counted[split], self, split)
 
-    def member(self, group: int, place: int, split: Split) -> int:
+    def sound_game(self, group: int, place: int, split: Split) -> int:
         """The number of the sound game at index `place` among those of a split in one row group."""
         ids, sound = self._column(group, "id"), self._column(group, "defect") == ""
         heldout = ids >= np.uint64(FIRST_HELDOUT)
@@ -146,7 +179,9 @@ class Index:
         return group * ROWS + int(np.flatnonzero(wanted)[place])
 
     def find(self, id: str) -> int | None:
-        """The number of the first game with an id, or None. Reads the ids up to it."""
+        """The number of the first game with an id of 16 hex digits, or None. Reads the ids up to it."""
+        if not _GAME_ID.fullmatch(id):
+            return None
         wanted = np.uint64(int(id, 16))
         for group in range(self._file.num_row_groups):
             found = np.flatnonzero(self._read_column(group, "id") == wanted)
@@ -159,7 +194,7 @@ class Index:
         defect = str(self._cell(number, "defect"))
         offset = int(self._cell(number, "offset"))
         if defect:
-            return RawGame(number + 1, b"", offset, Defect(defect), "as the index tells")
+            return RawGame(number + 1, b"", offset, Defect(defect), "as the index says")
         end = int(self._cell(number + 1, "offset")) if number + 1 < len(self) else None
         scanner = Scanner()
         scanner.rebase(games=number, size=offset)
@@ -168,11 +203,11 @@ class Index:
 
     def _text(self, offset: int, end: int | None) -> Iterator[bytes]:
         """The plain text of the file from `offset` to `end`."""
-        if self.about.is_text:
+        if self.header.is_text:
             yield from Piece(self._location, offset, end, is_text=True).blocks()
             return
-        entry = bisect_right(self.about.entries, offset, key=lambda entry: entry[1]) - 1
-        stored, at = self.about.entries[entry]
+        entry = bisect_right(self.header.entries, offset, key=lambda entry: entry[1]) - 1
+        stored, at = self.header.entries[entry]
         for block in Piece(self._location, stored).blocks():
             last = len(block) if end is None else end - at
             yield block[max(0, offset - at) : max(0, last)]
@@ -189,8 +224,8 @@ class Index:
         return np.asarray(column.to_numpy())
 
 
-class _Members(Sequence[int]):
-    """The numbers of sound games, looked up on access."""
+class _SplitNumbers(LazyNumbers):
+    """The numbers of the sound games of a split."""
 
     def __init__(self, counted: list[int], index: Index, split: Split) -> None:
         self._counted = counted
@@ -200,14 +235,6 @@ class _Members(Sequence[int]):
     def __len__(self) -> int:
         return self._counted[-1]
 
-    @overload
-    def __getitem__(self, place: int) -> int: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[int]: ...
-    def __getitem__(self, place: int | slice) -> int | Sequence[int]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        group = bisect_right(self._counted, place) - 1
-        return self._index.member(group, place - self._counted[group], self._split)
+    def at(self, index: int) -> int:
+        group = bisect_right(self._counted, index) - 1
+        return self._index.sound_game(group, index - self._counted[group], self._split)

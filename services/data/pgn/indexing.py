@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.data.pgn.facts import Facts, read_facts
-from services.data.pgn.files import Fingerprint, identify
+from services.data.jobs.concurrency import Workers
+from services.data.jobs.progress import Progress
 from services.data.pgn.games import FIRST_HELDOUT
-from services.data.pgn.index import ABOUT, ROWS, About, edges_of, place_of
-from services.data.pgn.jobs import Workers
-from services.data.pgn.pieces import plan
+from services.data.pgn.index import HEADER_KEY, ROWS, IndexHeader, edges_hash, index_location
+from services.data.pgn.pieces import pieces_of
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import handle_file
-from services.data.progress import Progress
-from services.data.store.storage import open_file
+from services.data.pgn.tags import Facts, read_facts
+from services.data.store.files import Fingerprint, identify
+from services.data.store.folders import open_file
 
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {
@@ -40,15 +40,15 @@ _SCHEMA = pa.schema(
 )
 
 
-def write_index(location: str, *, jobs: int = 1) -> About:
+def write_index(location: str, *, jobs: int = 1) -> IndexHeader:
     """Writes the index beside a file. Returns the index's description of the file.
 
     Raises:
         SetupError: the file cannot be read, or the index cannot be written.
     """
-    pieces, sizes = plan(location), [0]
+    pieces, sizes = pieces_of(location), [0]
     fingerprint = Fingerprint(location)
-    folder, name = open_file(place_of(location))
+    folder, name = open_file(index_location(location))
     with Progress() as progress, Workers(jobs) as workers, ThreadPoolExecutor(1) as aside:
         progress.begin(f"index {location.rpartition('/')[2]}", unit="games")
         hashing = aside.submit(identify, location) if len(pieces) > 1 else None
@@ -60,17 +60,17 @@ def write_index(location: str, *, jobs: int = 1) -> About:
                 table.add(rows)
             table.flush()
             starts = zip((piece.start for piece in pieces), accumulate(sizes), strict=False)
-            about = About(
+            header = IndexHeader(
                 source=hashing.result() if hashing else fingerprint.source,
-                edges=edges_of(location),
+                edges=edges_hash(location),
                 is_text=pieces[0].is_text,
                 entries=((0, 0),) if pieces[0].is_text else tuple(starts),
                 games=table.games,
                 train=tuple(table.train),
                 heldout=tuple(table.heldout),
             )
-            writer.add_key_value_metadata({ABOUT: about.to_json()})
-    return about
+            writer.add_key_value_metadata({HEADER_KEY: header.to_json()})
+    return header
 
 
 class _Rows:
@@ -78,7 +78,7 @@ class _Rows:
 
     def __init__(self, raws: Sequence[RawGame] = ()) -> None:
         self.games = 0
-        judged = [raw.judged() for raw in raws]
+        judged = [raw.checked() for raw in raws]
         self.offsets = np.array([raw.offset for raw in judged], np.uint64)
         self.ids = np.array([0 if raw.defect else int(raw.id, 16) for raw in judged], np.uint64)
         self.defects = [raw.defect.value if raw.defect else "" for raw in judged]

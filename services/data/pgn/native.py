@@ -17,12 +17,12 @@ from importlib.metadata import version
 import chess
 
 from rookery.errors import RookeryError
-from services.data.pgn.facts import Facts, read_facts
-from services.data.pgn.files import Source
-from services.data.pgn.games import STANDARD_NAMES, Game, SkippedGame, parse
+from services.data.pgn.games import FromMoves, Game, Played, SkippedGame
 from services.data.pgn.native_chunk import Chunk
-from services.data.pgn.played import FromMoves, Played
+from services.data.pgn.parser import parse
 from services.data.pgn.rawgame import RawGame, id_of, without_comments, without_en_passant
+from services.data.pgn.tags import STANDARD_NAMES, Facts, read_facts
+from services.data.store.files import Source
 
 MODULE = "rust_pgn_reader_python_binding"
 PACKAGE = "rust-pgn-reader-python-binding"

@@ -16,8 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rookery.trace import Phase
-from services.data.pgn.games import ENDGAME_PIECES, FIVEFOLD_PLIES, OPENING_PLIES, OVER, PHASES, Game, is_over
-from services.data.pgn.played import Played
+from services.data.pgn.games import (
+    ENDGAME_PIECES,
+    FIVEFOLD_PLIES,
+    OPENING_PLIES,
+    OVER,
+    PHASES,
+    Game,
+    Played,
+    is_over,
+)
 
 _PIECES = b".PNBRQKpnbrqk"
 _SYMBOLS = bytes.maketrans(bytes(range(len(_PIECES))), _PIECES)

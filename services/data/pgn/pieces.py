@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from services.data.pgn.files import (
+from services.data.store.files import (
     STANDARD_INPUT,
-    Damaged,
-    chunks_of,
-    gathered,
+    DamagedFile,
     is_compressed,
+    join_blocks,
     open_bytes,
-    plain,
+    plain_text,
+    read_chunks,
 )
 
 logger = logging.getLogger(__name__)
@@ -57,28 +57,28 @@ class Piece:
 
         Raises:
             SetupError: the file cannot be read.
-                Damaged: the bytes after those already yielded cannot be decompressed.
+            DamagedFile: the bytes after those already yielded cannot be decompressed.
         """
         limit = None if self.stop is None else self.stop - self.start
         with open_bytes(self.location) as file:
             if self.start:
                 file.seek(self.start)
-            chunks = chunks_of(file, TEXT_BYTES if self.is_text else COMPRESSED_BYTES, limit=limit)
+            chunks = read_chunks(file, TEXT_BYTES if self.is_text else COMPRESSED_BYTES, limit=limit)
             if watch:
                 chunks = _watched(chunks, watch)
             if self.is_text:
-                yield from gathered(chunks)
+                yield from join_blocks(chunks)
                 return
             try:
-                yield from plain(iter(lambda: next(chunks, b""), b""))  # `plain` must not close `chunks`
-            except Damaged as damage:
+                yield from plain_text(iter(lambda: next(chunks, b""), b""))  # `plain` must not close `chunks`
+            except DamagedFile as damage:
                 logger.warning("reading of %r stops early: %s", self.location, damage)
                 if watch:
                     deque(chunks, maxlen=0)
                 raise
 
 
-def plan(location: str | Path) -> list[Piece]:
+def pieces_of(location: str | Path) -> list[Piece]:
     """The pieces of a file, in order.
 
     Raises:

@@ -82,7 +82,7 @@ class RawGame(NamedTuple):
         end = section.end() if section else 0
         return self.data[:end], self.data[end:]
 
-    def judged(self) -> "RawGame":
+    def checked(self) -> "RawGame":
         """The game, marked with the defect `OPEN_COMMENT` if it ends inside a comment."""
         if self.defect or not _ends_in_comment(self.sections()[1]):
             return self

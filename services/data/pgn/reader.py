@@ -1,9 +1,9 @@
 """Reads the games of files, sequentially or piece by piece in several processes.
 
 A piece usually begins and ends in the middle of a game. Its reader does not handle the head, up to the first
-place where a game begins for certain, nor the unfinished end. `Seam` joins the end of one piece to the head
-of the next. The games, their numbers and offsets are therefore the same however a file is cut. If a piece
-cannot be decompressed, the game at that point and the rest of the piece are lost.
+place where a game begins for certain, nor the unfinished end. `PieceJoiner` joins the end of one piece to the
+head of the next. The games, their numbers and offsets are therefore the same however a file is cut. If a
+piece cannot be decompressed, the game at that point and the rest of the piece are lost.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
-from services.data.pgn.files import Damaged
-from services.data.pgn.jobs import Workers, ahead
-from services.data.pgn.pieces import Piece, Watch, plan
+from services.data.jobs.concurrency import Workers, prefetched
+from services.data.pgn.pieces import Piece, Watch, pieces_of
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.scanner import Keep, Scanner, beginning
+from services.data.store.files import DamagedFile
 
 BATCH = 512
 BATCH_BYTES = 1 << 22
@@ -65,7 +65,7 @@ def read_raw_games(location: str | Path, watch: Watch | None = None) -> Iterator
     Raises:
         SetupError: the file cannot be read.
     """
-    yield from _read(Scanner(), plan(location), watch)
+    yield from _read(Scanner(), pieces_of(location), watch)
 
 
 def handle_file(
@@ -84,7 +84,7 @@ def handle_file(
     Raises:
         SetupError: the file cannot be read.
     """
-    pieces = plan(location)
+    pieces = pieces_of(location)
     if len(pieces) == 1:
         scanner = Scanner(handler.keep)
         chosen = _Chosen(handler.choose(_read(scanner, pieces, watch)))
@@ -92,7 +92,7 @@ def handle_file(
         chosen.rest.games = scanner.games
         yield chosen.rest
         return
-    seam = Seam(handler)
+    seam = PieceJoiner(handler)
     for portion in workers.map(partial(_read_piece, handler), pieces):
         if measure:
             measure(portion.size)
@@ -101,7 +101,7 @@ def handle_file(
 
 
 @dataclass(frozen=True, slots=True)
-class Portion(Generic[F]):
+class PieceResult(Generic[F]):
     """The result of reading one piece. If `begun` is false, no game certainly begins in it: all is head."""
 
     size: int
@@ -112,7 +112,7 @@ class Portion(Generic[F]):
     damage: str | None
 
 
-class Seam(Generic[F]):
+class PieceJoiner(Generic[F]):
     """Joins the portions of one file, in order."""
 
     def __init__(self, handler: Handler[F]) -> None:
@@ -121,7 +121,7 @@ class Seam(Generic[F]):
         self._counted = 0
         self._size = 0
 
-    def join(self, portion: Portion[F]) -> Iterator[F]:
+    def join(self, portion: PieceResult[F]) -> Iterator[F]:
         """The findings about the games up to the end of the portion, in order."""
         scanner = self._scanner
         between = list(scanner.feed(portion.head))
@@ -174,9 +174,9 @@ class _Chosen(Generic[F]):
 def _read(scanner: Scanner, pieces: Sequence[Piece], watch: Watch | None) -> Iterator[RawGame]:
     for piece in pieces:
         try:
-            for block in ahead(piece.blocks(watch)):
+            for block in prefetched(piece.blocks(watch)):
                 yield from scanner.feed(block)
-        except Damaged as damage:
+        except DamagedFile as damage:
             yield from scanner.abandon(str(damage))
     yield from scanner.finish()
 
@@ -190,11 +190,11 @@ def _sift(handler: Handler[F], games: Iterable[RawGame]) -> F:
     return found
 
 
-def _read_piece(handler: Handler[F], piece: Piece) -> Portion[F]:
+def _read_piece(handler: Handler[F], piece: Piece) -> PieceResult[F]:
     reader = _PieceReader(piece, handler.keep)
     findings = _sift(handler, reader)
     findings.games = reader.scanner.games
-    return Portion(reader.size, bytes(reader.head), reader.begun, findings, reader.scanner, reader.damage)
+    return PieceResult(reader.size, bytes(reader.head), reader.begun, findings, reader.scanner, reader.damage)
 
 
 class _PieceReader:
@@ -213,7 +213,7 @@ class _PieceReader:
             for block in self._piece.blocks():
                 self.size += len(block)
                 yield from self.scanner.feed(block if self.begun else self._from_beginning(block))
-        except Damaged as damage:
+        except DamagedFile as damage:
             self.damage = str(damage)
 
     def _from_beginning(self, block: bytes) -> bytes:

@@ -1,13 +1,19 @@
-"""Finds the files of games that a name stands for: a file, folder, pattern, URL or standard input."""
+"""Finds the files of games that the user names, and says what is wrong if they have nothing to sample."""
 
 import glob
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from types import MappingProxyType
 
 from rookery.errors import SetupError
-from services.data.pgn.files import STANDARD_INPUT
-from services.data.store.storage import open_folder
+from rookery.masking import mask_setting
+from services.data.pgn.games import SkippedGame, Split
+from services.data.store.files import STANDARD_INPUT, Source
+from services.data.store.folders import open_folder
+
+SAMPLE = "samples/lichess.pgn.zst"
+"""The games that come with the repository."""
 
 SUFFIXES = (".pgn", ".pgn.zst", ".pgn.gz", ".pgn.bz2")
 """The files that a folder is searched for."""
@@ -53,3 +59,30 @@ def _at_url(url: str) -> list[str]:
     names = (name for name in here.names() if not pattern or "/" not in name)
     wanted = (name for name in names if (fnmatch(name, pattern) if pattern else name.endswith(SUFFIXES)))
     return [here.place(name) for name in wanted]
+
+
+def nothing_to_sample(
+    sources: Sequence[Source],
+    split: Split,
+    skipped: Sequence[SkippedGame],
+    *,
+    rejected: Mapping[str, int] = MappingProxyType({}),
+) -> SetupError:
+    """The error that names the files, the skipped games and how many games each filter rejected."""
+    paths = ", ".join(repr(source.path) for source in sources)
+    reasons = "; ".join(str(game) for game in skipped[:3]) or "no position to give"
+    passed = ", ".join(f"{count} by {name}" for name, count in sorted(rejected.items()))
+    return SetupError(
+        f"nothing to sample in {paths} (split {split!r}): {len(skipped)} games skipped: {reasons}"
+        + f"; games left out: {passed}" * bool(passed)
+    )
+
+
+def file_name(location: str) -> str:
+    """The name of a file without its folder and without secrets, for a manifest."""
+    return str(mask_setting(location)).rpartition("/")[2]
+
+
+def skipped_line(game: SkippedGame) -> str:
+    """A skipped game in one line for a manifest, with the name of its file."""
+    return f"{file_name(game.path)} {str(game).removeprefix(game.path).strip()}"[:300]

@@ -12,19 +12,25 @@ from types import MappingProxyType
 from typing import Any
 
 from rookery.errors import InvalidInput
-from rookery.masking import mask_setting
 from rookery.trace import Phase, Position
 from services.data.pgn import native
-from services.data.pgn.games import SkippedGame
-from services.data.pgn.sources import find_sources
-from services.data.positions.distinct import read_exams
-from services.data.positions.drawing import Drawing
+from services.data.pgn.sources import file_name, find_sources, skipped_line
+from services.data.positions.distinct import read_evaluation_files
 from services.data.positions.recipe import PositionRecipe
-from services.data.store.jsonl import position_value, writing_lines
-from services.data.store.kinds import POSITIONS
-from services.data.store.manifest import write_manifest
-from services.data.store.storage import Folder, Written, open_folder
-from services.data.store.tables import write_records
+from services.data.positions.sampling import PositionSampler
+from services.data.store.datasets import write_manifest
+from services.data.store.folders import Folder, WrittenFile, open_folder
+from services.data.store.jsonl import write_jsonl
+from services.data.store.parquet import Kind, write_records
+
+POSITIONS = Kind("positions", Position)
+
+
+def position_value(position: Position) -> dict[str, Any]:
+    """A position as data sets and the service show it, without the task that a run assigns to it."""
+    value = asdict(position)
+    del value["task"], value["move"]
+    return value
 
 
 def write_positions(
@@ -48,13 +54,13 @@ def write_positions(
     if form not in FORMS:
         raise InvalidInput(f"form {form!r}: choose from {', '.join(FORMS)}")
     locations = find_sources(sources)
-    asked, read = read_exams(exams)
-    with Drawing(locations, recipe, asked) as drawing:
+    excluded, read = read_evaluation_files(exams)
+    with PositionSampler(locations, recipe, excluded) as drawing:
         drawing.run(jobs=jobs)
         folder = open_folder(out)
         written = FORMS[form](folder, f"positions.{form}", drawing.positions())
     terms = {
-        "sources": [asdict(source) | {"path": _name_of(source.path)} for source in drawing.sources],
+        "sources": [asdict(source) | {"path": file_name(source.path)} for source in drawing.sources],
         "exams": [exam.summary for exam in read],
         "recipe": json.loads(json.dumps(asdict(recipe))),
         "parser": native.name(),
@@ -62,22 +68,19 @@ def write_positions(
     return write_manifest(folder, POSITIONS.name, [written], terms=terms, facts=_facts(drawing))
 
 
-def _write_table(folder: Folder, name: str, positions: Iterable[Position]) -> Written:
+def _write_table(folder: Folder, name: str, positions: Iterable[Position]) -> WrittenFile:
     return write_records(folder, name, POSITIONS, positions)
 
 
-def _write_lines(folder: Folder, name: str, positions: Iterable[Position]) -> Written:
-    with writing_lines(folder, name) as lines:
-        for position in positions:
-            lines.add(position_value(position))
-    return lines.written
+def _write_lines(folder: Folder, name: str, positions: Iterable[Position]) -> WrittenFile:
+    return write_jsonl(folder, name, map(position_value, positions))
 
 
 FORMS = MappingProxyType({"parquet": _write_table, "jsonl": _write_lines, "jsonl.zst": _write_lines})
 """The file formats, by extension."""
 
 
-def _facts(drawing: Drawing) -> dict[str, Any]:
+def _facts(drawing: PositionSampler) -> dict[str, Any]:
     found, counts = drawing.found, drawing.counts
     looked_at = found.sound + found.rejected.total() + found.skipped.total()
     return {
@@ -90,19 +93,10 @@ def _facts(drawing: Drawing) -> dict[str, Any]:
         "skipped": {
             "games": found.skipped.total(),
             "by_defect": dict(sorted(found.skipped.items())),
-            "first": [_told(game) for game in found.named],
+            "first": [skipped_line(game) for game in found.named],
         },
         "candidates": counts["candidates"],
         "in_exams": counts["in_exams"],
         "positions": sum(counts[phase] for phase in Phase),
         "by_phase": {phase.value: counts[phase] for phase in Phase},
     }
-
-
-def _name_of(location: str) -> str:
-    """The name of a file without its folder, which differs between machines."""
-    return str(mask_setting(location)).rpartition("/")[2]
-
-
-def _told(game: SkippedGame) -> str:
-    return f"{_name_of(game.path)} {str(game).removeprefix(game.path).strip()}"[:300]

@@ -1,8 +1,9 @@
-"""Keys of 64 bits that tell whether two positions are the same question, and sets of exam questions.
+"""Recognises repeated positions, mirrored or not, and the positions of evaluations.
 
-Two positions are the same question if their first four FEN fields are equal, seen from the side to move: a
-mirrored board with swapped colours is the same question. Keys are hashes. Among n positions, two different
-ones share a key with a probability of n^2 / 2^65, which is one in a million for five million positions.
+Two positions count as the same if their first four FEN fields are equal, seen from the side to move. A
+position is therefore the same as its mirror image with swapped colours. Keys are 64-bit hashes. Among n
+positions, two different ones share a key with a probability of n^2 / 2^65, which is one in a million for five
+million positions.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import chess
@@ -18,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rookery.errors import InvalidInput
-from services.data.pgn.files import identify
-from services.data.pgn.pieces import plan
+from rookery.trace import Position
+from services.data.pgn.pieces import pieces_of
 from services.data.pgn.rawgame import decode
+from services.data.store.files import identify, split_lines
 
 _SIDES = str.maketrans("36", "63")
 # A FEN or the first four fields of an EPD, anywhere in a line, and the moves of a puzzle after it.
@@ -30,10 +33,10 @@ _FEN = re.compile(
 )
 
 
-def question(fen: str) -> str:
+def canonical_fen(fen: str) -> str:
     """The first four fields, seen from the side to move, of a FEN as python-chess writes it.
 
-    >>> question("4k3/4p3/8/8/8/8/8/4K3 b - - 0 1")
+    >>> canonical_fen("4k3/4p3/8/8/8/8/8/4K3 b - - 0 1")
     '4k3/8/8/8/8/8/4P3/4K3 w - -'
     """
     placement, turn, castling, en_passant = fen.split(" ")[:4]
@@ -43,12 +46,29 @@ def question(fen: str) -> str:
     return f"{placement} w {''.join(sorted(castling.swapcase()))} {en_passant.translate(_SIDES)}"
 
 
-def key_of(fen: str) -> int:
-    """The 64-bit key of a position's question."""
-    return int.from_bytes(hashlib.blake2b(question(fen).encode(), digest_size=8).digest(), "little")
+def position_key(fen: str) -> int:
+    """The 64-bit key of a position."""
+    return int.from_bytes(hashlib.blake2b(canonical_fen(fen).encode(), digest_size=8).digest(), "little")
 
 
-class Questions:
+def distinct(positions: Iterable[Position], *, patience: int = 2000) -> Iterator[Position]:
+    """Yields the positions that did not occur before.
+
+    Ends after more than `patience` repeated positions in a row.
+    """
+    seen: set[str] = set()
+    repeated = 0
+    for position in positions:
+        fen = canonical_fen(position.fen)
+        if fen not in seen:
+            seen.add(fen)
+            repeated = 0
+            yield position
+        elif (repeated := repeated + 1) > patience:
+            return
+
+
+class PositionKeys:
     """A set of keys, at eight bytes each. Two sets with the same keys compare equal."""
 
     def __init__(self, keys: Iterable[int] = ()) -> None:
@@ -65,8 +85,8 @@ class Questions:
 
 
 @dataclass(frozen=True, slots=True)
-class Exam:
-    """A file whose positions an evaluation asks."""
+class EvaluationFile:
+    """A file with the positions of an evaluation, which are kept out of training data."""
 
     path: str
     sha256: str
@@ -77,22 +97,22 @@ class Exam:
         return {"path": self.path.rpartition("/")[2], "sha256": self.sha256, "positions": self.positions}
 
 
-def read_exams(locations: Sequence[str]) -> tuple[Questions, list[Exam]]:
-    """Every position in some text files: FEN, EPD, JSON lines, PGN tags, puzzles with their moves.
+def read_evaluation_files(locations: Sequence[str]) -> tuple[PositionKeys, list[EvaluationFile]]:
+    """Finds every position in some text files: FEN, EPD, JSON lines, PGN tags, puzzles with their moves.
 
     Raises:
         SetupError: a file cannot be read.
-            InvalidInput: a file contains no position.
+        InvalidInput: a file contains no position.
     """
     keys = array("Q")
     exams = []
     for location in locations:
-        found = array("Q", (key_of(fen) for line in _lines(location) for fen in _positions(line)))
+        found = array("Q", (position_key(fen) for line in _lines(location) for fen in _positions(line)))
         if not found:
             raise InvalidInput(f"{location!r} holds no position: neither FEN nor EPD was found in it")
-        exams.append(Exam(location, identify(location).sha256, len(found)))
+        exams.append(EvaluationFile(location, identify(location).sha256, len(found)))
         keys.extend(found)
-    return Questions(keys), exams
+    return PositionKeys(keys), exams
 
 
 def _positions(line: str) -> Iterator[str]:
@@ -107,9 +127,5 @@ def _positions(line: str) -> Iterator[str]:
 
 
 def _lines(location: str) -> Iterator[str]:
-    tail = b""
-    for piece in plan(location):
-        for block in piece.blocks():
-            *lines, tail = (tail + block).split(b"\n")
-            yield from map(decode, lines)
-    yield decode(tail)
+    blocks = chain.from_iterable(piece.blocks() for piece in pieces_of(location))
+    return map(decode, split_lines(blocks))

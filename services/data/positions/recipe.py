@@ -1,13 +1,62 @@
 """The settings that determine a set of positions, besides the files it is drawn from."""
 
-from dataclasses import dataclass, field
+import math
+import random
+from dataclasses import astuple, dataclass, field
 
 from rookery.errors import InvalidInput
-from services.data.pgn.filters import Filters
+from rookery.trace import Phase
 from services.data.pgn.games import Split
-from services.data.positions.sampler import Shares
+from services.data.pgn.tags import Filters
 
-_BITS = 64
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The weight of each phase among the positions drawn. The weights need not add up to one.
+
+    Raises:
+        InvalidInput: a weight is negative or not finite, or all are 0.
+    """
+
+    opening: float = 0.2
+    middlegame: float = 0.6
+    endgame: float = 0.2
+
+    def __post_init__(self) -> None:
+        weights = astuple(self)
+        if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
+            raise InvalidInput(f"shares {weights}: none may be negative, and one must be above 0")
+
+    def of(self, phase: Phase) -> float:
+        """The share of a phase among all positions, in [0, 1]."""
+        weights = {
+            Phase.OPENING: self.opening,
+            Phase.MIDDLEGAME: self.middlegame,
+            Phase.ENDGAME: self.endgame,
+        }
+        return weights[phase] / sum(weights.values())
+
+    def draw(self, rng: random.Random) -> Phase:
+        """A random phase, by the weights."""
+        # Python only guarantees that `random()` stays the same in every version.
+        point = rng.random()
+        for phase in (Phase.OPENING, Phase.MIDDLEGAME):
+            point -= self.of(phase)
+            if point < 0:
+                return phase
+        return Phase.ENDGAME
+
+    def split(self, count: int) -> dict[Phase, int]:
+        """Splits `count` among the phases: rounded down, then the rest by the largest remainders.
+
+        >>> list(Shares().split(3).values())
+        [1, 2, 0]
+        """
+        parts = {phase: math.floor(count * self.of(phase)) for phase in Phase}
+        rest = sorted(Phase, key=lambda phase: parts[phase] - count * self.of(phase))
+        for phase in rest[: count - sum(parts.values())]:
+            parts[phase] += 1
+        return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +87,7 @@ class PositionRecipe:
             raise InvalidInput(f"plies from {self.ply_min} to {self.ply_max}: there are none")
 
 
-def chance(seed: int, number: int) -> int:
+def splitmix64(seed: int, number: int) -> int:
     """A pseudo-random 64-bit number. For each seed, it is a permutation of the 64-bit numbers.
 
     The finalizer of SplitMix64 (Steele, Lea and Flood, 2014), after an odd step for the seed.

@@ -1,1 +1,1 @@
-"""Stores records on disk or S3, as Parquet and JSON lines, with manifests."""
+"""Reads and writes files on disk and S3: folders, Parquet, JSON lines, manifests. Knows no record type."""

@@ -1,8 +1,8 @@
 """Converts frozen dataclasses to Arrow rows and back. The schema is derived from the dataclass.
 
-`str`, `int`, `float`, `bool`, `bytes`, enums of strings, `Literal` of strings, `tuple[X, ...]`,
-`Mapping[str, X]`, `X | None` and other such dataclasses are understood; anything else is refused by name. A
-column that a file lacks takes the field's default, so adding a field with a default breaks no reader.
+Supported types of fields are `str`, `int`, `float`, `bool`, `bytes`, enums of strings, `Literal` of strings,
+`tuple[X, ...]`, `Mapping[str, X]`, `X | None`, and dataclasses of these. A column that a file lacks gets the
+field's default, so files stay readable when a field with a default is added.
 """
 
 import dataclasses

@@ -3,74 +3,66 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import zstandard
 
 from rookery.errors import InvalidInput
-from rookery.trace import Position
-from services.data.pgn.files import BLOCK_BYTES, chunks_of, plain
-from services.data.store.storage import Draft, Folder, Written
+from services.data.store.files import BLOCK_BYTES, plain_text, read_chunks, split_lines
+from services.data.store.folders import Folder, OutputFile, WrittenFile
 
 _LEVEL = 6
 
 
-class Lines:
+class JsonlWriter:
     """A file that is being written line by line."""
 
-    def __init__(self, draft: Draft, *, compress: bool) -> None:
-        self.lines = 0
-        self._draft = draft
+    def __init__(self, file: OutputFile, *, compress: bool) -> None:
+        self._file = file
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL).compressobj() if compress else None
 
     def add(self, value: Mapping[str, Any]) -> None:
-        data = json.dumps(value, ensure_ascii=False).encode() + b"\n"
-        self._draft.write(self._compressor.compress(data) if self._compressor else data)
-        self.lines += 1
+        self.add_line(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+
+    def add_line(self, line: bytes) -> None:
+        """Adds a line that is encoded already, with its line end."""
+        self._file.write(self._compressor.compress(line) if self._compressor else line)
 
     def end(self) -> None:
         """Finishes the compressed stream."""
         if self._compressor:
-            self._draft.write(self._compressor.flush())
+            self._file.write(self._compressor.flush())
 
     @property
-    def written(self) -> Written:
-        """Name, size and hash of the file. Valid once the block that wrote it has ended."""
-        return self._draft.written
-
-
-def position_value(position: Position) -> dict[str, Any]:
-    """A position as data sets and the service show it, without the task that a run assigns to it."""
-    value = asdict(position)
-    del value["task"], value["move"]
-    return value
+    def written(self) -> WrittenFile:
+        """Name, size and hash of the file. Correct only after the `with` block that wrote it."""
+        return self._file.written
 
 
 @contextmanager
-def writing_lines(folder: Folder, name: str) -> Iterator[Lines]:
-    """Opens a new file, which exists once the block ends. The same values give the same bytes."""
-    with folder.write(name) as draft:
-        lines = Lines(draft, compress=name.endswith(".zst"))
+def jsonl_writer(folder: Folder, name: str) -> Iterator[JsonlWriter]:
+    """Writes a new file, which exists once the `with` block ends. The same values give the same bytes."""
+    with folder.write(name) as file:
+        lines = JsonlWriter(file, compress=name.endswith(".zst"))
         yield lines
         lines.end()
 
 
-def write_lines(folder: Folder, name: str, values: Iterable[Mapping[str, Any]]) -> Written:
+def write_jsonl(folder: Folder, name: str, values: Iterable[Mapping[str, Any]]) -> WrittenFile:
     """Writes a whole file."""
-    with writing_lines(folder, name) as lines:
+    with jsonl_writer(folder, name) as lines:
         for value in values:
             lines.add(value)
     return lines.written
 
 
-def read_lines(folder: Folder, name: str) -> Iterator[Any]:
+def read_jsonl(folder: Folder, name: str) -> Iterator[Any]:
     """The values of a file, compressed or not. Empty lines are skipped.
 
     Raises:
         InvalidInput: a line is not JSON.
     """
-    for number, line in enumerate(lines_of(folder, name), start=1):
+    for number, line in enumerate(text_lines(folder, name), start=1):
         if not line.strip():
             continue
         try:
@@ -79,12 +71,7 @@ def read_lines(folder: Folder, name: str) -> Iterator[Any]:
             raise InvalidInput(f"{folder.place(name)}:{number}: no JSON: {line[:80]!r}: {error}") from error
 
 
-def lines_of(folder: Folder, name: str) -> Iterator[bytes]:
-    """The lines of a text file, without line ends."""
-    tail = b""
+def text_lines(folder: Folder, name: str) -> Iterator[bytes]:
+    """The lines of a text file, compressed or not, without line ends."""
     with folder.read(name) as file:
-        for block in plain(chunks_of(file, BLOCK_BYTES)):
-            *lines, tail = (tail + block).split(b"\n")
-            yield from lines
-    if tail:
-        yield tail
+        yield from split_lines(plain_text(read_chunks(file, BLOCK_BYTES)))

@@ -1,12 +1,14 @@
-"""Candidate moves and the best of them, with soft targets from an engine for every legal move.
+"""Makes examples of candidate moves, with soft targets from an engine for every legal move.
 
-The answer is `<think>M1 M2 M3</think>\\boxed{M}`, in UCI on the board that the prompt shows. Each candidate
-is drawn by its probability from the legal moves not drawn before it. M is the one that the engine ranks best.
-The probability of a move with win chance W, where the engine's best lines end with the chance L:
+The answer is `<think>M1 M2 M3</think>\\boxed{M}`, in UCI on the board that the prompt shows. The candidates
+are drawn without replacement, by the probabilities below. M is the candidate that the engine ranks best.
 
-    uniform / legal moves + best [is it the engine's first] + (1 - best - uniform) softmax(W / temperature)
+A move with win probability W has this probability, where n is the number of legal moves:
 
-A move outside these lines counts as L - 0.1. What is drawn depends on the seed and the position alone.
+    uniform / n + (best if it is the engine's first move) + (1 - best - uniform) * softmax(W / temperature)
+
+A move outside the engine's lines counts as if its W were 0.1 below the lowest W of these lines. The draw
+depends only on the seed and the position.
 """
 
 import logging
@@ -22,19 +24,19 @@ from rookery.prompt import render
 from rookery.trace import Position, Prompt
 from rookery.uci import Analysis, Query
 from rookery.winprob import win_probability
-from services.data.tasks.inorder import in_order
-from services.data.tasks.rookworld import Engines, seen_by
-from services.data.tasks.task import ENGINE_MOVES, Alternatives, Example
+from services.data.jobs.concurrency import in_order
+from services.data.tasks.example import ENGINE_MOVES, Alternatives, Example
+from services.data.tasks.rookworld import Searcher, engine_move
 
 logger = logging.getLogger(__name__)
 
 _UNSEEN = 0.1
-"""A move outside the engine's lines counts as this much win chance worse than the worst of them."""
+"""How far below the lowest win probability of the engine's lines any other move counts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Targets:
-    """The number of engine lines and the parameters of the formula above."""
+class CandidateTargets:
+    """The number of engine lines and candidates, and the parameters of the formula above."""
 
     lines: int = 8
     candidates: int = 3
@@ -43,20 +45,20 @@ class Targets:
     uniform: float = 0.1
 
 
-TARGETS = Targets()
+TARGETS = CandidateTargets()
 
 
 async def engine_moves(
     positions: Iterable[Position],
-    engines: Engines,
+    engines: Searcher,
     *,
     style: str,
     nodes: int,
-    targets: Targets,
+    targets: CandidateTargets,
     seed: int = 0,
     ahead: int = 64,
 ) -> AsyncGenerator[Example]:
-    """One example per position, in order. A position that kills engines is left out, with a warning.
+    """Yields one example per position, in order. A position that kills engines is left out, with a warning.
 
     Raises:
         Unavailable: the engines are not available.
@@ -68,11 +70,11 @@ async def engine_moves(
 
 
 async def _example(
-    position: Position, engines: Engines, style: str, nodes: int, targets: Targets, seed: int
+    position: Position, engines: Searcher, style: str, nodes: int, targets: CandidateTargets, seed: int
 ) -> Example | None:
     prompt = render(position, style=style)
     board = chess.Board(prompt.fen)
-    shown = board if board.turn else board.mirror()  # so that the colour makes no difference
+    shown = board if board.turn else board.mirror()  # White to move, so colour makes no difference
     lines = min(targets.lines, board.legal_moves.count())
     try:
         analysis = await engines.search(Query(shown.fen(), nodes, lines=lines))
@@ -86,10 +88,10 @@ async def _example(
 
 def ranking(board: chess.Board, analysis: Analysis) -> list[str]:
     """The first moves of the engine's lines on `board`, best first."""
-    return [seen_by(board, line.pv[0]) for line in analysis.lines]
+    return [engine_move(board, line.pv[0]) for line in analysis.lines]
 
 
-def probabilities(board: chess.Board, analysis: Analysis, targets: Targets) -> dict[str, float]:
+def probabilities(board: chess.Board, analysis: Analysis, targets: CandidateTargets) -> dict[str, float]:
     """The probability of each legal move."""
     judged = {
         move: win_probability(line.evaluation)

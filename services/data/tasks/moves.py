@@ -2,18 +2,17 @@
 
 Each position drawn gives one line, `{"messages": [..., user, assistant]}`:
 
-* `move`: the prompt of `rookery.prompt`; the answer `<think>M1 M2 M3</think>\\boxed{M}`, with M the
-  move played and M1..M3 that move and others at random, shuffled.
-* `legal`: the same prompt followed by ` ?`; the answer is every legal move, sorted.
+* `move`: the prompt comes from `rookery.prompt`, and the answer is `<think>M1 M2 M3</think>\\boxed{M}`. M is
+  the move played. M1 to M3 are this move and random legal moves, shuffled.
+* `legal`: the same prompt followed by ` ?`. The answer is every legal move, sorted.
 
-Moves are UCI on the board the prompt shows: mirrored when it is. Lines come in a shuffled order. The
-same files, settings, seed and library versions give the same bytes; `manifest.json` says which.
+Moves are UCI on the board that the prompt shows, so they are mirrored if the board is. Lines are shuffled.
+The same files, settings, seed and library versions give the same bytes; `manifest.json` names them all.
 
-Games are held in memory at about three bytes a move, which suits files of up to a million games.
+Games take about three bytes of memory per move, so files of up to a million games fit.
 """
 
 import json
-import platform
 import random
 import tempfile
 from collections import Counter
@@ -21,33 +20,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import chess
-import zstandard
 
-import rookery
 from rookery.errors import InvalidInput
-from rookery.prompt import render
+from rookery.prompt import mirrored_move, render
 from rookery.trace import Phase, Position, Prompt
-from services.data.pgn.files import STANDARD_INPUT, Source, identify
+from services.data.jobs.concurrency import Workers
+from services.data.jobs.progress import Progress
 from services.data.pgn.games import Game, SkippedGame, Split, in_split
-from services.data.pgn.jobs import Workers
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
-from services.data.pgn.shortage import nothing_to_sample
-from services.data.positions.distinct import Exam, Questions, key_of, read_exams
-from services.data.positions.sampler import Shares, pick
-from services.data.progress import Progress
-from services.data.store.manifest import MANIFEST
-from services.data.store.storage import Draft, Written, open_folder
+from services.data.pgn.sources import file_name, nothing_to_sample, skipped_line
+from services.data.positions.distinct import EvaluationFile, PositionKeys, position_key, read_evaluation_files
+from services.data.positions.recipe import Shares
+from services.data.store.datasets import save_manifest, versions
+from services.data.store.files import STANDARD_INPUT, Source, identify
+from services.data.store.folders import WrittenFile, open_folder
+from services.data.store.jsonl import JsonlWriter, jsonl_writer
 
 GAMES_A_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class MovesRecipe:
     """The settings that determine the bytes of a data set, besides its sources."""
 
     count: int
@@ -60,8 +58,8 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One example and its kind: `move` or `legal`. `key` identifies the question of its position."""
+class MovesLine:
+    """One example and its kind: `move` or `legal`. `key` is the `position_key` of its position."""
 
     kind: str
     phase: Phase
@@ -72,13 +70,15 @@ class Line:
 def write_moves(
     sources: Sequence[str | Path],
     out: str | Path,
-    recipe: Recipe,
+    recipe: MovesRecipe,
     *,
     exams: Sequence[str] = (),
     jobs: int = 1,
     compress: bool = False,
 ) -> dict[str, Any]:
-    """Writes the data set to the folder or URL `out`, without positions of `exams`. Returns its manifest.
+    """Writes the data set to the folder or URL `out`, and returns its manifest.
+
+    Positions that occur in a file of `exams` are left out.
 
     Raises:
         SetupError: a source cannot be read, or no source has a sound game of the split.
@@ -87,18 +87,42 @@ def write_moves(
     if STANDARD_INPUT in sources:
         raise InvalidInput("moves reads its games twice, and '-' can be read once: name a file")
     identified = [identify(path) for path in sources]
-    asked, read = read_exams(exams)
+    excluded, read = read_evaluation_files(exams)
     folder = open_folder(out)
     with Progress() as progress, Workers(jobs) as workers:
         games, skipped = _read(identified, recipe.split, workers, progress)
         if not games:
             raise nothing_to_sample(identified, recipe.split, skipped)
-        picked = pick(games, count=recipe.count, seed=recipe.seed, shares=recipe.shares)
-        with folder.write("moves.jsonl.zst" if compress else "moves.jsonl") as draft:
-            counts = _write(draft, games, picked, recipe, asked, workers, progress)
-    manifest = _manifest(identified, draft.written, recipe, games, skipped, read, counts)
-    folder.write_bytes(MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
+        picked = pick_plies(games, count=recipe.count, seed=recipe.seed, shares=recipe.shares)
+        with jsonl_writer(folder, "moves.jsonl.zst" if compress else "moves.jsonl") as lines:
+            counts = _write(lines, games, picked, recipe, excluded, workers, progress)
+    manifest = _manifest(identified, lines.written, recipe, games, skipped, read, counts)
+    save_manifest(folder, manifest)
     return manifest
+
+
+def pick_plies(games: Sequence[Game], *, count: int, seed: int, shares: Shares) -> list[list[int]]:
+    """For each game, the plies drawn from it, in order. Fewer than `count` in all if a phase runs out.
+
+    Every ply of a phase is equally likely, whatever game it is in.
+    """
+    picked: list[list[int]] = [[] for _ in games]
+    for phase, wanted in shares.split(count).items():
+        plies = [game.plies(phase) for game in games]
+        total = sum(map(len, plies))
+        chosen = sorted(random.Random(f"{seed}:{phase}").sample(range(total), min(total, wanted)))
+        _deal(chosen, plies, picked)
+    return [sorted(plies) for plies in picked]
+
+
+def _deal(chosen: Sequence[int], plies: Sequence[Sequence[int]], picked: Sequence[list[int]]) -> None:
+    """Maps numbers that count the plies of all games to their game and ply, and adds these to `picked`."""
+    game = first = 0
+    for number in chosen:
+        while number >= first + len(plies[game]):
+            first += len(plies[game])
+            game += 1
+        picked[game].append(plies[game][number - first])
 
 
 def _read(
@@ -118,7 +142,7 @@ def _read(
 def _batches(source: Source, split: Split) -> Iterator[tuple[Source, list[RawGame]]]:
     batch: list[RawGame] = []
     for raw in read_raw_games(source.path):
-        raw = raw.judged()
+        raw = raw.checked()
         if raw.defect or in_split(raw.id, split):
             batch.append(raw)
         if len(batch) == GAMES_A_BATCH:
@@ -135,11 +159,11 @@ def _parse_batch(work: tuple[Source, list[RawGame]]) -> list[Game | SkippedGame]
 
 
 def _write(
-    draft: Draft,
+    out: JsonlWriter,
     games: Sequence[Game],
     picked: Sequence[Sequence[int]],
-    recipe: Recipe,
-    asked: Questions,
+    recipe: MovesRecipe,
+    excluded: PositionKeys,
     workers: Workers,
     progress: Progress,
 ) -> Counter[str]:
@@ -152,7 +176,7 @@ def _write(
         offset = 0
         for lines in workers.map(_lines_of_batch, work):
             for line in lines:
-                if line.key in asked:
+                if line.key in excluded:
                     counts["in_exams"] += 1
                     continue
                 counts.update((line.kind, line.phase.value))
@@ -160,24 +184,26 @@ def _write(
                 offset += spool.write(line.text)
             progress.advance(len(lines))
         random.Random(f"{recipe.seed}:order").shuffle(places)
-        _copy(spool, places, draft)
+        for offset, size in places:
+            spool.seek(offset)
+            out.add_line(spool.read(size))
     return counts
 
 
 def _write_batches(
-    games: Sequence[Game], picked: Sequence[Sequence[int]], recipe: Recipe
-) -> Iterator[tuple[Recipe, list[tuple[Game, Sequence[int]]]]]:
+    games: Sequence[Game], picked: Sequence[Sequence[int]], recipe: MovesRecipe
+) -> Iterator[tuple[MovesRecipe, list[tuple[Game, Sequence[int]]]]]:
     chosen = [(game, plies) for game, plies in zip(games, picked, strict=True) if plies]
     for first in range(0, len(chosen), GAMES_A_BATCH):
         yield recipe, chosen[first : first + GAMES_A_BATCH]
 
 
-def _lines_of_batch(work: tuple[Recipe, list[tuple[Game, Sequence[int]]]]) -> list[Line]:
+def _lines_of_batch(work: tuple[MovesRecipe, list[tuple[Game, Sequence[int]]]]) -> list[MovesLine]:
     recipe, batch = work
     return [line for game, plies in batch for line in game_lines(game, plies, recipe)]
 
 
-def game_lines(game: Game, plies: Sequence[int], recipe: Recipe) -> Iterator[Line]:
+def game_lines(game: Game, plies: Sequence[int], recipe: MovesRecipe) -> Iterator[MovesLine]:
     """One line per ply. Random choices depend only on the seed and the game."""
     rng = random.Random(f"{recipe.seed}:{game.source}:{game.number}")
     wanted = set(plies)
@@ -187,26 +213,20 @@ def game_lines(game: Game, plies: Sequence[int], recipe: Recipe) -> Iterator[Lin
 
 
 def _line(
-    position: Position, board: chess.Board, move: chess.Move, recipe: Recipe, rng: random.Random
-) -> Line:
-    prompt, key = render(position, style=recipe.style), key_of(position.fen)
+    position: Position, board: chess.Board, move: chess.Move, recipe: MovesRecipe, rng: random.Random
+) -> MovesLine:
+    prompt, key = render(position, style=recipe.style), position_key(position.fen)
     mirrored = prompt.fen.split(" ", 2)[1] != position.fen.split(" ", 2)[1]
-    legal = sorted(_uci(m, mirrored) for m in board.legal_moves)
+    shown = mirrored_move if mirrored else str
+    legal = sorted(shown(m.uci()) for m in board.legal_moves)
     if rng.random() < recipe.legal_share:
-        return Line("legal", position.phase, key, _encode(prompt, " ?", " ".join(legal)))
-    played = _uci(move, mirrored)
+        return MovesLine("legal", position.phase, key, _encode(prompt, " ?", " ".join(legal)))
+    played = shown(move.uci())
     legal.remove(played)
     named = [played, *rng.sample(legal, min(recipe.candidates - 1, len(legal)))]
     rng.shuffle(named)
     answer = f"<think>{' '.join(named)}</think>\\boxed{{{played}}}"
-    return Line("move", position.phase, key, _encode(prompt, "", answer))
-
-
-def _uci(move: chess.Move, mirrored: bool) -> str:
-    if not mirrored:
-        return move.uci()
-    flip = chess.square_mirror
-    return chess.Move(flip(move.from_square), flip(move.to_square), move.promotion).uci()
+    return MovesLine("move", position.phase, key, _encode(prompt, "", answer))
 
 
 def _encode(prompt: Prompt, suffix: str, answer: str) -> bytes:
@@ -216,46 +236,29 @@ def _encode(prompt: Prompt, suffix: str, answer: str) -> bytes:
     return json.dumps({"messages": messages}).encode() + b"\n"
 
 
-def _copy(spool: IO[bytes], places: Sequence[tuple[int, int]], draft: Draft) -> None:
-    packer = zstandard.ZstdCompressor(level=6).compressobj() if draft.name.endswith(".zst") else None
-    for offset, size in places:
-        spool.seek(offset)
-        line = spool.read(size)
-        draft.write(packer.compress(line) if packer else line)
-    if packer:
-        draft.write(packer.flush())
-
-
 def _manifest(
     sources: Sequence[Source],
-    output: Written,
-    recipe: Recipe,
+    output: WrittenFile,
+    recipe: MovesRecipe,
     games: Sequence[Game],
     skipped: Sequence[SkippedGame],
-    exams: Sequence[Exam],
+    exams: Sequence[EvaluationFile],
     counts: Counter[str],
 ) -> dict[str, Any]:
     return {
-        "sources": [asdict(source) | {"path": Path(source.path).name} for source in sources],
+        "sources": [asdict(source) | {"path": file_name(source.path)} for source in sources],
         "outputs": [{"path": output.name, "size": output.size, "sha256": output.sha256}],
         "settings": asdict(recipe),
         "games": len(games),
         "skipped": {
             "games": len(skipped),
             "by_defect": dict(sorted(Counter(game.defect.value for game in skipped).items())),
-            "first": [
-                f"{Path(game.path).name} {str(game).removeprefix(game.path).strip()}"[:300]
-                for game in skipped[:20]
-            ],
+            "first": [skipped_line(game) for game in skipped[:20]],
         },
         "exams": [exam.summary for exam in exams],
         "in_exams": counts["in_exams"],
         "lines": counts["move"] + counts["legal"],
         "by_kind": {kind: counts[kind] for kind in ("move", "legal")},
         "by_phase": {phase.value: counts[phase.value] for phase in Phase},
-        "versions": {
-            "rookery": rookery.__version__,
-            "python": platform.python_version(),
-            "chess": chess.__version__,
-        },
+        "versions": versions(),
     }

@@ -1,7 +1,7 @@
 """Reads the CSV of the Lichess puzzle database (`rookery.puzzles` says what a row means).
 
-Rows are filtered by their numbers before any move is replayed. A row that cannot be played is counted and
-named, and its neighbours survive. The file may be compressed or remote, and is never held whole.
+Rows are filtered by their numbers before any move is replayed. A row with an illegal move is skipped, counted
+and named. The file may be compressed or remote, and is read in blocks.
 """
 
 import csv
@@ -17,17 +17,24 @@ from rookery.errors import InvalidInput
 from rookery.prompt import mirrored_move, render
 from rookery.puzzles import COLUMNS, Puzzle, Turn, Unsound, parse, playable
 from rookery.trace import Position
-from services.data.pgn.files import BLOCK_BYTES, Damaged, chunks_of, open_bytes, plain
 from services.data.pgn.games import phase_of
-from services.data.positions.distinct import Questions, key_of
-from services.data.tasks.task import PUZZLE, Example
+from services.data.positions.distinct import PositionKeys, position_key
+from services.data.store.files import (
+    BLOCK_BYTES,
+    DamagedFile,
+    open_bytes,
+    plain_text,
+    read_chunks,
+    split_lines,
+)
+from services.data.tasks.example import PUZZLE, Example
 
 NAMED = 20
-"""The most skipped rows that a report names; all are counted."""
+"""The most skipped rows that are named; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PuzzleFilter:
     """Which puzzles to take. A puzzle needs at least one of `themes`, if any, and none of `without`.
 
     Raises:
@@ -46,7 +53,7 @@ class Wanted:
         if self.min_rating > self.max_rating:
             raise InvalidInput(f"ratings from {self.min_rating} to {self.max_rating}: there are none")
 
-    def has(self, puzzle: Puzzle) -> bool:
+    def accepts(self, puzzle: Puzzle) -> bool:
         """Whether the puzzle is wanted."""
         return (
             self.min_rating <= puzzle.rating <= self.max_rating
@@ -58,12 +65,12 @@ class Wanted:
         )
 
 
-EVERY = Wanted()
+ALL_PUZZLES = PuzzleFilter()
 
 
 @dataclass(slots=True)
-class Report:
-    """Counts of a reading: rows, puzzles yielded, puzzles in exams, and broken rows with their defects."""
+class PuzzleCounts:
+    """What was read: rows, puzzles yielded, puzzles left out for evaluations, and broken rows by defect."""
 
     rows: int = 0
     puzzles: int = 0
@@ -81,49 +88,44 @@ class Report:
 def read_puzzles(
     location: str | Path,
     *,
-    wanted: Wanted = EVERY,
-    exams: Questions | None = None,
-    report: Report | None = None,
+    wanted: PuzzleFilter = ALL_PUZZLES,
+    excluded: PositionKeys | None = None,
+    counts: PuzzleCounts | None = None,
 ) -> Iterator[Puzzle]:
-    """Yields the wanted puzzles of a file in order, except those with a turn whose key is in `exams`.
+    """Yields the wanted puzzles of a file in order, except those with a turn whose key is in `excluded`.
 
     Raises:
         SetupError: the file cannot be read.
         InvalidInput: the file lacks columns of the puzzle table.
     """
-    report = report if report is not None else Report()
-    rows = csv.DictReader(_lines(location, report))
+    counts = counts if counts is not None else PuzzleCounts()
+    rows = csv.DictReader(_lines(location, counts))
     if missing := set(COLUMNS) - set(rows.fieldnames or ()):
         raise InvalidInput(f"no table of puzzles: {str(location)!r} lacks the columns {sorted(missing)}")
     for row in rows:
-        report.rows += 1
+        counts.rows += 1
         try:
             puzzle = parse(row)
-            if not wanted.has(puzzle):
+            if not wanted.accepts(puzzle):
                 continue
             puzzle = playable(puzzle)
         except Unsound as error:
-            report.skip(*error.args)
+            counts.skip(*error.args)
         else:
-            if exams is not None and any(key_of(turn.fen) in exams for turn in puzzle.turns()):
-                report.in_exams += 1
+            if excluded is not None and any(position_key(turn.fen) in excluded for turn in puzzle.turns()):
+                counts.in_exams += 1
                 continue
-            report.puzzles += 1
+            counts.puzzles += 1
             yield puzzle
 
 
-def _lines(location: str | Path, report: Report) -> Iterator[str]:
-    rest = b""
+def _lines(location: str | Path, counts: PuzzleCounts) -> Iterator[str]:
     with open_bytes(location) as file:
         try:
-            for block in plain(chunks_of(file, BLOCK_BYTES)):
-                *lines, rest = (rest + block).split(b"\n")
-                yield from (line.decode("utf-8-sig", errors="replace") for line in lines)
-        except Damaged as error:
-            report.skip("damaged_file", str(error))
-            return
-    if rest:
-        yield rest.decode(errors="replace")
+            for line in split_lines(plain_text(read_chunks(file, BLOCK_BYTES))):
+                yield line.decode("utf-8-sig", errors="replace")
+        except DamagedFile as error:
+            counts.skip("damaged_file", str(error))
 
 
 def position_of(puzzle: Puzzle, turn: Turn) -> Position:

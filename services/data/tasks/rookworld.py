@@ -1,48 +1,76 @@
-"""Makes RookWorld's `P:` and `A:` lines from positions, without the label errors of the published ones.
+"""Makes RookWorld's `P:` and `A:` questions from positions, and labels them.
 
-* `P:` the best move is the best for the side to move, Black too: the published lines name the worst of
-  the five wherever Black is to play.
-* `A:` a move is illegal when the rules say so, not only when it starts from an empty square; and enough
-  moves are illegal, or end the game, that there is something to learn about both.
+The published data set has label errors, which these lines do not have:
 
-What is random depends on the seed and the position alone, never on the order of the work.
+* `P:` names the best move for the side to move. The published lines name the worst of the five candidates
+  whenever Black is to move.
+* `A:` calls a move illegal if the rules forbid it, not only if it starts from an empty square. A share of the
+  moves is illegal and a share ends the game, so a model can learn about both.
+
+Random choices depend only on the seed and the position, never on the order of the work. The answers of a
+policy are not labelled here: the reward service judges them.
 """
 
 import logging
 import random
 from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import chess
 
 from rookery import rookworld, rookworld_env
 from rookery.errors import EngineFault, Quarantined
+from rookery.prompt import POLICY_TASK, STATE_TASK, mirrored_move
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Position
 from rookery.uci import Analysis, Query
-from services.data.tasks.inorder import in_order
-from services.data.tasks.questions import MIX, Mix, state_move
+from services.data.jobs.concurrency import in_order
 
 logger = logging.getLogger(__name__)
 
 
-class Engines(Protocol):
+class Searcher(Protocol):
     """Anything that searches: a `rookery.engines.EnginePool` or one of its request queues."""
 
     async def search(self, query: Query) -> Analysis:
         """The engine's answer to `query`."""
 
 
-async def lines(
+@dataclass(frozen=True, slots=True)
+class RookworldMix:
+    """The shares of the kinds of lines, each in [0, 1].
+
+    `state` is the share of `A:` lines among all lines. `illegal` is the share of `A:` lines with an illegal
+    move. In `ending` of the other `A:` lines the move ends the game, if such a move exists.
+    """
+
+    state: float = 0.2
+    illegal: float = 0.05
+    ending: float = 0.5
+
+
+MIX = RookworldMix()
+
+
+def assign_task(position: Position, *, seed: int, mix: RookworldMix = MIX) -> Position:
+    """The position with its task set to `P` or `A` and, for `A`, with the move to ask about."""
+    rng = random.Random(f"{seed}:{position.id}")
+    if rng.random() < mix.state:
+        return replace(position, task=STATE_TASK, move=state_move(chess.Board(position.fen), rng, mix=mix))
+    return replace(position, task=POLICY_TASK)
+
+
+async def labelled_lines(
     positions: Iterable[Position],
-    engines: Engines,
+    engines: Searcher,
     *,
     nodes: int,
     seed: int = 0,
-    mix: Mix = MIX,
+    mix: RookworldMix = MIX,
     ahead: int = 64,
 ) -> AsyncGenerator[tuple[Position, PolicyLine | StateLine]]:
-    """One line for each position, in order, while up to `ahead` searches are under way.
+    """Yields one line for each position, in order. At most `ahead` searches run at a time.
 
     A position that kills engines is left out, with a warning.
 
@@ -57,7 +85,7 @@ async def lines(
 
 
 async def _line(
-    position: Position, engines: Engines, nodes: int, seed: int, mix: Mix
+    position: Position, engines: Searcher, nodes: int, seed: int, mix: RookworldMix
 ) -> tuple[Position, PolicyLine | StateLine | None]:
     rng = random.Random(f"{seed}:{position.id}")
     if rng.random() < mix.state:
@@ -71,14 +99,16 @@ async def _line(
 
 
 def policy_query(fen: str, *, nodes: int) -> Query:
-    """The engine query for a `P:` line, with White to move, so that the colour makes no difference."""
+    """The engine query for a `P:` line. White is always to move in it, so colour makes no difference."""
     board = chess.Board(fen)
     seen = board if board.turn else board.mirror()
     return Query(seen.fen(), nodes, lines=min(rookworld.CANDIDATES, board.legal_moves.count()))
 
 
 def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
-    """The `P:` line of the answer to `policy_query`: moves in no order, evaluations for the side to move.
+    """The `P:` line from the answer to `policy_query`: moves in random order, with their evaluations.
+
+    Evaluations are in pawns for the side to move.
 
     Raises:
         EngineFault: the answer lacks moves, because the search was too short.
@@ -90,23 +120,82 @@ def policy_line(fen: str, analysis: Analysis, rng: random.Random) -> PolicyLine:
             f"{len(analysis.lines)} of {wanted} moves judged in {analysis.nodes} nodes: {fen!r}"
         )
     judged = [
-        (seen_by(board, line.pv[0]), rookworld.to_pawns(line.evaluation)) for line in analysis.lines[:wanted]
+        (engine_move(board, line.pv[0]), rookworld.to_pawns(line.evaluation))
+        for line in analysis.lines[:wanted]
     ]
     best = max(judged, key=lambda move: move[1])[0]
     shuffled = sorted(judged, key=lambda _: rng.random())
     return PolicyLine(fen, tuple(m for m, _ in shuffled), tuple(pawns for _, pawns in shuffled), best)
 
 
-def state_line(position: Position, rng: random.Random, *, mix: Mix = MIX) -> StateLine:
-    """The `A:` line of a move in `position`, legal or not."""
+def state_line(position: Position, rng: random.Random, *, mix: RookworldMix = MIX) -> StateLine:
+    """The `A:` line of a random move in `position`, legal or not."""
     move = state_move(chess.Board(position.fen), rng, mix=mix)
     return rookworld_env.step(position.fen, move, recent=position.last_moves)
 
 
-def seen_by(board: chess.Board, uci: str) -> str:
-    """Converts a move on the engine's board, which has White to move, to the move on `board`."""
-    if board.turn:
-        return uci
-    move = chess.Move.from_uci(uci)
-    flip = chess.square_mirror
-    return chess.Move(flip(move.from_square), flip(move.to_square), move.promotion).uci()
+def engine_move(board: chess.Board, uci: str) -> str:
+    """The move on `board` that corresponds to `uci` on the engine's board, which has White to move."""
+    return uci if board.turn else mirrored_move(uci)
+
+
+def state_move(board: chess.Board, rng: random.Random, *, mix: RookworldMix = MIX) -> str:
+    """A random move in UCI to ask about, legal or not."""
+    if rng.random() < mix.illegal:
+        return illegal_move(board, rng)
+    moves = list(board.legal_moves)
+    if rng.random() < mix.ending:
+        moves = [move for move in moves if _ends_game(board, move)] or moves
+    return moves[int(rng.random() * len(moves))].uci()
+
+
+def _ends_game(board: chess.Board, move: chess.Move) -> bool:
+    board.push(move)
+    ended = board.is_game_over()
+    board.pop()
+    return ended
+
+
+def illegal_move(board: chess.Board, rng: random.Random) -> str:
+    """A random illegal move in UCI. Its kind is drawn first, from the kinds that the position has."""
+    kinds = [moves for moves in illegal_moves(board) if moves]
+    moves = kinds[int(rng.random() * len(kinds))]
+    return moves[int(rng.random() * len(moves))].uci()
+
+
+def illegal_moves(board: chess.Board) -> list[list[chess.Move]]:
+    """Illegal moves by kind, from those that only the rules of check forbid to those from empty squares."""
+    kinds = (_leaving_king_in_check, _by_opponent, _out_of_reach, _from_empty_square)
+    return [[move for move in kind(board) if not board.is_legal(move)] for kind in kinds]
+
+
+def _leaving_king_in_check(board: chess.Board) -> list[chess.Move]:
+    """Pseudo-legal moves, and castling whenever the king and a rook are on their first squares."""
+    moves = list(board.generate_pseudo_legal_moves())
+    rank, home = (chess.BB_RANK_1, chess.E1) if board.turn else (chess.BB_RANK_8, chess.E8)
+    rooks = board.rooks & board.occupied_co[board.turn] & rank & chess.BB_CORNERS
+    if board.king(board.turn) == home and rooks:
+        moves += [chess.Move(home, home + 2), chess.Move(home, home - 2)]
+    return moves
+
+
+def _by_opponent(board: chess.Board) -> list[chess.Move]:
+    other = board.copy(stack=False)
+    other.turn = not board.turn
+    other.ep_square = None
+    return list(other.generate_pseudo_legal_moves())
+
+
+def _out_of_reach(board: chess.Board) -> list[chess.Move]:
+    """Moves of own pieces to any square: through other pieces, onto own pieces, in wrong directions."""
+    return [
+        chess.Move(start, end)
+        for start in chess.SquareSet(board.occupied_co[board.turn])
+        for end in chess.SQUARES
+        if start != end
+    ]
+
+
+def _from_empty_square(board: chess.Board) -> list[chess.Move]:
+    empty = chess.SquareSet(~board.occupied & chess.BB_ALL)
+    return [chess.Move(start, end) for start in empty for end in chess.SQUARES if start != end]

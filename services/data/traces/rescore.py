@@ -1,7 +1,7 @@
 """Compares rewards and advantages of an archive with those under another scheme.
 
-Asks the reward service about every answer again and compares. An advantage here is the reward minus the
-mean of its group: what the trainer divides it by has no sign and changes none.
+The reward service scores every answer again. An advantage here is the reward minus the mean of its group. The
+trainer may also divide it by a positive number, which changes no sign.
 """
 
 import math
@@ -15,6 +15,7 @@ from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import InvalidInput, RookeryError
 from rookery.prompt import STATE_TASK, task_of
 from rookery.trace import TraceGroup, Verdict
+from services.data.store.parquet import Kind
 
 _NOISE = 1e-9
 """Advantages smaller than this are rounding errors and count as zero."""
@@ -34,6 +35,9 @@ class Rescored:
     advantage_after: float
 
 
+RESCORED = Kind("rescored", Rescored)
+
+
 async def rescore(
     groups: Iterable[TraceGroup], client: RewardClient, *, scheme: str, task: str = "", in_flight: int = 2048
 ) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
@@ -43,8 +47,8 @@ async def rescore(
         InvalidInput: the service refuses an answer, for example because the scheme does not exist.
         PeerFault: the service does not answer.
     """
-    asked = ((group, list(_items(group, task))) for group in groups)
-    async with aclosing(client.stream(asked, scheme=scheme, items=in_flight)) as answers:
+    requests = ((group, list(_items(group, task))) for group in groups)
+    async with aclosing(client.stream(requests, scheme=scheme, items=in_flight)) as answers:
         async for group, slots in answers:
             yield group, _verdicts(group, slots)
 
@@ -52,7 +56,7 @@ async def rescore(
 def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored]:
     """The answers of a group under both schemes."""
     before, after = group.rewards, [verdict.reward for verdict in verdicts]
-    ours, theirs = centred(before), centred(after)
+    advantages_before, advantages_after = centred(before), centred(after)
     for index, trace in enumerate(group.traces):
         yield Rescored(
             group_id=group.id,
@@ -61,13 +65,13 @@ def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored
             outcome=verdicts[index].outcome.value,
             reward_before=before[index],
             reward_after=after[index],
-            advantage_before=ours[index],
-            advantage_after=theirs[index],
+            advantage_before=advantages_before[index],
+            advantage_after=advantages_after[index],
         )
 
 
 def centred(rewards: Sequence[float]) -> list[float]:
-    """Each reward minus the mean; exactly 0 where all are the same.
+    """Each reward minus the mean of all; exactly 0 if all are the same.
 
     >>> centred([0.0, 1.0]), centred([0.1, 0.1, 0.1])
     ([-0.5, 0.5], [0.0, 0.0, 0.0])
@@ -80,27 +84,30 @@ def centred(rewards: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class Moments:
-    """Running means and sums of squares of pairs of numbers, for their correlation."""
+    """Running means and sums of products of pairs of numbers, for their correlation.
+
+    `means` are the two means; `sums` are the sums of dx^2, dy^2 and dx dy.
+    """
 
     count: int = 0
-    sums: list[float] = field(default_factory=lambda: [0.0] * 2)
-    squares: list[float] = field(default_factory=lambda: [0.0] * 3)
+    means: list[float] = field(default_factory=lambda: [0.0] * 2)
+    sums: list[float] = field(default_factory=lambda: [0.0] * 3)
 
     def add(self, x: float, y: float) -> None:
-        """Adds a pair by Welford's update, which loses no digits even for a million pairs near -1."""
+        """Adds a pair by Welford's algorithm, which stays exact for millions of similar pairs."""
         self.count += 1
-        dx, dy = x - self.sums[0], y - self.sums[1]
-        self.sums[0] += dx / self.count
-        self.sums[1] += dy / self.count
-        self.squares[0] += dx * (x - self.sums[0])
-        self.squares[1] += dy * (y - self.sums[1])
-        self.squares[2] += dx * (y - self.sums[1])
+        dx, dy = x - self.means[0], y - self.means[1]
+        self.means[0] += dx / self.count
+        self.means[1] += dy / self.count
+        self.sums[0] += dx * (x - self.means[0])
+        self.sums[1] += dy * (y - self.means[1])
+        self.sums[2] += dx * (y - self.means[1])
 
     @property
     def correlation(self) -> float | None:
         """Pearson's correlation; None if one side is constant."""
-        spread = math.sqrt(self.squares[0] * self.squares[1])
-        return self.squares[2] / spread if spread > 0 else None
+        spread = math.sqrt(self.sums[0] * self.sums[1])
+        return self.sums[2] / spread if spread > 0 else None
 
 
 @dataclass(slots=True)
@@ -146,7 +153,7 @@ class Comparison:
         self.awakened += before == 0 and after != 0
 
     def summary(self) -> dict[str, Any]:
-        """The comparison as JSON values. All entries of `advantage_signs` are numbers of answers."""
+        """The comparison as JSON values. The entries of `advantage_signs` count answers."""
         answers = self.rewards.count
         return {
             "groups": self.groups,
@@ -200,7 +207,7 @@ def _sign(advantage: float) -> int:
 
 
 def _means(moments: Moments) -> dict[str, Any]:
-    before, after = moments.sums
+    before, after = moments.means
     return {"answers": moments.count, "before": _rounded(before), "after": _rounded(after)}
 
 

@@ -14,8 +14,8 @@ import pytest
 from rookery.codec import decode_position
 from rookery.streams import RunStreams
 from rookery.v1 import data_pb2, data_pb2_grpc
-from services.data.store.storage import open_folder
-from services.data.traces.vault import Vault
+from services.data.store.folders import open_folder
+from services.data.traces.archive import TraceArchive
 from tests.conftest import RedisServer
 from tests.contract.data.conftest import START_S, RunningService
 from tests.integration.data.producer import make
@@ -128,7 +128,7 @@ def test_the_archiver_archives_until_told_to_stop(start_data: Start, redis_url: 
     assert list(out.rglob("*.parquet")) == []
     status, log = archiver.stop()
     assert status == 0, log
-    assert list(Vault(open_folder(out)).groups(run="r1")) == published
+    assert list(TraceArchive(open_folder(out)).groups(run="r1")) == published
 
 
 @pytest.mark.redis

@@ -21,9 +21,8 @@ from services.data.app import (
     PromptBody,
     RenderRequest,
 )
-from services.data.archiver_settings import ArchiverSettings
 from services.data.pgn.rawgame import Defect
-from services.data.settings import DataSettings, FeedSettings
+from services.data.settings import ArchiverSettings, DataSettings, FeedSettings
 from tests.conftest import ROOT
 from tests.contract.data.conftest import RunningService
 from tests.curl import run_curl

@@ -25,9 +25,9 @@ from services.arena.pieces import BEST, RANDOM
 from services.arena.session import run
 from services.arena.settings import EvaluateSettings
 from services.data.app import create_app
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.pgn.collection import GameCollection
+from services.data.positions.numbered import PositionOrder
+from services.data.positions.recipe import Shares
 from services.reward.scorer import Scorer
 from services.reward.servicer import RewardServicer
 from services.reward.settings import RewardSettings
@@ -268,8 +268,8 @@ def games_file(tmp_path: Path) -> Path:
 
 
 async def test_positions_come_from_the_data_service(settings, games_file: Path) -> None:
-    with contextlib.closing(Archive([games_file])) as archive:
-        order = Order(archive, shares=Shares(), split="train")
+    with contextlib.closing(GameCollection([games_file])) as games:
+        order = PositionOrder(games, shares=Shares(), split="train")
         async with serving(create_app(order, seed=0)) as url:
             asked = changed(settings, positions=None, data_url=url, count=15)
             report = await run(asked, console=QUIET)

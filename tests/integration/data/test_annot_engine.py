@@ -17,13 +17,13 @@ import pytest
 from rookery.engines import EnginePool
 from rookery.trace import Phase, Position
 from rookery.uci import Query
+from rookery.winprob import win_probability
 from services.data.annotate import Annotator, Effort, Manner
 from services.data.annotate.campaign import Campaign
-from services.data.annotate.standing import chance
+from services.data.pgn.collection import GameCollection
 from services.data.pgn.sources import find_sources
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.positions.numbered import PositionOrder
+from services.data.positions.recipe import Shares
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.stockfish
@@ -52,11 +52,11 @@ async def engines(path: str) -> AsyncIterator[EnginePool]:
 
 
 def sampled(count: int) -> list[Position]:
-    archive = Archive(find_sources([str(ROOT / "samples" / "lichess.pgn.zst")]))
+    games = GameCollection(find_sources([str(ROOT / "samples" / "lichess.pgn.zst")]))
     try:
-        return list(islice(Order(archive, shares=Shares(), split="heldout").distinct(seed=1), count))
+        return list(islice(PositionOrder(games, shares=Shares(), split="heldout").distinct(seed=1), count))
     finally:
-        archive.close()
+        games.close()
 
 
 async def test_no_first_draft_says_anything_false(stockfish_path: str, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_no_blunder_is_recommended(stockfish_path: str) -> None:
             for move in (None, annotation.move.uci)
         ]
     assert annotation.move.san != "g4"
-    assert chance(best) - chance(chosen) < 0.1
+    assert win_probability(best) - win_probability(chosen) < 0.1
 
 
 @pytest.mark.shared_data

@@ -11,15 +11,14 @@ import pytest
 from rookery.engines import EnginePool
 from services.data.__main__ import main
 from services.data.annotate import Annotation, Annotator, Effort, Manner
-from services.data.annotate.annotating import Annotating
-from services.data.positions.distinct import key_of
-from services.data.positions.generator import Generator
-from services.data.positions.supply import Supply
-from services.data.store.jsonl import read_lines
-from services.data.store.kinds import ANNOTATIONS
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records
+from services.data.annotate.annotating import ANNOTATIONS, Annotating
+from services.data.positions.distinct import position_key
+from services.data.positions.generator import PositionGenerator
+from services.data.positions.numbered import NumberedPositions
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
+from services.data.store.jsonl import read_jsonl
+from services.data.store.parquet import read_records
 
 pytestmark = pytest.mark.stockfish
 
@@ -34,7 +33,7 @@ def annotate(folder: Path, *flags: str, count: int) -> list[Annotation]:
 def test_one_set_in_three_forms(tmp_path: Path) -> None:
     annotations = annotate(tmp_path, count=6)
     chats = json.loads((tmp_path / "analysis.json").read_text())
-    lines = list(read_lines(open_folder(tmp_path), "annotations.jsonl"))
+    lines = list(read_jsonl(open_folder(tmp_path), "annotations.jsonl"))
     assert len(annotations) == 6
     assert chats == [line["messages"] for line in lines] == [one.messages for one in annotations]
     for one in annotations:
@@ -66,13 +65,13 @@ class Stopped(Exception):
 
 @pytest.fixture
 def few_a_part(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in ("positions.supply", "annotate.annotating"):
-        monkeypatch.setattr(f"services.data.{module}.PART", 4)
+    for module in ("positions.numbered", "annotate.annotating"):
+        monkeypatch.setattr(f"services.data.{module}.PART_SIZE", 4)
     yield
 
 
 def test_stopped_work_goes_on(tmp_path: Path, stockfish_path: str, few_a_part: None) -> None:
-    supply = Supply(Generator(least_moves=2).position)
+    supply = NumberedPositions(PositionGenerator(least_moves=2).position)
 
     async def make(folder: Path, *, wanted: int, stop_after: int = 10**6) -> list[Annotation]:
         pool = EnginePool(Path(stockfish_path), engines=1, hash_mb=16, queue=64, deadline_s=60)
@@ -100,7 +99,7 @@ def test_stopped_work_goes_on(tmp_path: Path, stockfish_path: str, few_a_part: N
         asyncio.run(make(tmp_path / "stopped", wanted=10, stop_after=6))
     assert len(list((tmp_path / "stopped" / "parts").glob("*.parquet"))) == 1
     assert asyncio.run(make(tmp_path / "stopped", wanted=10)) == whole
-    assert len({key_of(one.fen) for one in whole}) == len(whole) == 10
+    assert len({position_key(one.fen) for one in whole}) == len(whole) == 10
 
 
 def test_positions_that_end_give_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,17 +15,17 @@ from rookery.codec import encode_group
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.metrics import ARCHIVE_MISSED, ARCHIVE_WAITING, ARCHIVE_WRITABLE
 from rookery.streams import RunStreams
-from services.data.archiver import Archiver, Limits
-from services.data.store.storage import Draft, Folder, open_folder
-from services.data.store.tables import describe, read_column
-from services.data.traces.vault import Vault
+from services.data.archiver import Archiver
+from services.data.store.folders import Folder, OutputFile, open_folder
+from services.data.store.parquet import describe, read_column
+from services.data.traces.archive import FileLimits, TraceArchive
 from tests.conftest import RedisServer
 from tests.integration.data.producer import make, settle_all
 from tests.unit.rookery.records import GROUP
 
 pytestmark = pytest.mark.redis
 
-SMALL = Limits(groups=4, age_s=0.05)
+SMALL = FileLimits(groups=4, age_s=0.05)
 
 
 @pytest.fixture
@@ -41,14 +41,14 @@ def streams(redis_url: str, stopping: threading.Event) -> RunStreams:
 
 
 @pytest.fixture(params=["disk", "s3"])
-def vault(request: pytest.FixtureRequest, tmp_path: Path) -> Vault:
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> TraceArchive:
     place = tmp_path / "archive" if request.param == "disk" else request.getfixturevalue("bucket")
-    return Vault(open_folder(place))
+    return TraceArchive(open_folder(place))
 
 
 @pytest.fixture
-def on_disk(tmp_path: Path) -> Vault:
-    return Vault(open_folder(tmp_path / "archive"))
+def on_disk(tmp_path: Path) -> TraceArchive:
+    return TraceArchive(open_folder(tmp_path / "archive"))
 
 
 @contextlib.contextmanager
@@ -71,27 +71,27 @@ def until_archived(streams: RunStreams, count: int) -> None:
     pytest.fail(f"never archived {count}: {streams.overview()}")
 
 
-def once(streams: RunStreams, vault: Vault, **how: object) -> None:
+def once(streams: RunStreams, archive: TraceArchive, **how: object) -> None:
     """One life of an archiver that finds what is there, writes it and ends."""
     stop = threading.Event()
-    archiver = Archiver(streams, vault, **{"limits": SMALL, **how})  # type: ignore[arg-type]
+    archiver = Archiver(streams, archive, **{"limits": SMALL, **how})  # type: ignore[arg-type]
     owed = streams.overview().unarchived
     done = streams.counts().archive.get("archived", 0)
     with running(archiver, stop):
         until_archived(streams, done + owed)
 
 
-def test_every_group_comes_back_as_it_was_published(streams: RunStreams, vault: Vault) -> None:
+def test_every_group_comes_back_as_it_was_published(streams: RunStreams, archive: TraceArchive) -> None:
     published = make(streams, 11)
-    once(streams, vault)
-    assert list(vault.groups(run="r1")) == published
-    assert len(vault.volumes()) == 3
+    once(streams, archive)
+    assert list(archive.groups(run="r1")) == published
+    assert len(archive.files()) == 3
     settle_all(streams)
     run = streams.overview()
     assert (run.astray, run.archive_astray, streams.length("traces")) == (0, 0, 0)
 
 
-def test_the_settled_and_the_dropped_are_there_too(streams: RunStreams, on_disk: Vault) -> None:
+def test_the_settled_and_the_dropped_are_there_too(streams: RunStreams, on_disk: TraceArchive) -> None:
     streams.join_archive(group="archive", limit=100)
     published = make(streams, 3)
     settle_all(streams, "trained")
@@ -103,9 +103,9 @@ def test_the_settled_and_the_dropped_are_there_too(streams: RunStreams, on_disk:
 
 
 def test_of_two_with_one_name_the_later_takes_over(
-    streams: RunStreams, on_disk: Vault, stopping: threading.Event
+    streams: RunStreams, on_disk: TraceArchive, stopping: threading.Event
 ) -> None:
-    first = Archiver(streams, on_disk, limits=Limits(groups=4, age_s=1000))
+    first = Archiver(streams, on_disk, limits=FileLimits(groups=4, age_s=1000))
     with ThreadPoolExecutor(1) as threads:
         work = threads.submit(first.run, stopping)
         published = make(streams, 3)
@@ -119,12 +119,12 @@ def test_of_two_with_one_name_the_later_takes_over(
                 work.result(timeout=60)
     once(streams, on_disk, idle_s=0.0)  # what the first was given after that, if anything
     assert list(on_disk.groups()) == published
-    assert sum(describe(on_disk.folder, volume.name).rows for volume in on_disk.volumes()) == 12
+    assert sum(describe(on_disk.folder, file.name).rows for file in on_disk.files()) == 12
     assert streams.counts().archive["archived"] == 12
 
 
 def test_a_redis_that_forgot_the_archive_is_joined_again(
-    streams: RunStreams, redis_url: str, on_disk: Vault
+    streams: RunStreams, redis_url: str, on_disk: TraceArchive
 ) -> None:
     archiver = Archiver(streams, on_disk, limits=SMALL)
     stop = threading.Event()
@@ -139,25 +139,25 @@ def test_a_redis_that_forgot_the_archive_is_joined_again(
 
 
 def test_what_is_young_waits_and_a_stop_writes_it(
-    streams: RunStreams, on_disk: Vault, stopping: threading.Event
+    streams: RunStreams, on_disk: TraceArchive, stopping: threading.Event
 ) -> None:
-    archiver = Archiver(streams, on_disk, limits=Limits(groups=100, age_s=1000))
+    archiver = Archiver(streams, on_disk, limits=FileLimits(groups=100, age_s=1000))
     with running(archiver, stopping):
         published = make(streams, 3)
         while streams.pending("traces", group="archive") < 3:
             stopping.wait(0.02)
-        assert on_disk.volumes() == []
+        assert on_disk.files() == []
     assert list(on_disk.groups()) == published
 
 
-def test_a_file_ends_when_its_groups_are_large(streams: RunStreams, on_disk: Vault) -> None:
+def test_a_file_ends_when_its_groups_are_large(streams: RunStreams, on_disk: TraceArchive) -> None:
     make(streams, 6)
-    once(streams, on_disk, limits=Limits(groups=100, size=2 * len(encode_group(GROUP)), age_s=0.05))
-    sizes = [len(read_column(on_disk.folder, volume.name, "entry")) for volume in on_disk.volumes()]
+    once(streams, on_disk, limits=FileLimits(groups=100, size=2 * len(encode_group(GROUP)), age_s=0.05))
+    sizes = [len(read_column(on_disk.folder, file.name, "entry")) for file in on_disk.files()]
     assert sizes == [2, 2, 2]
 
 
-class DiesAfterWriting(Vault):
+class DiesAfterWriting(TraceArchive):
     """Stands for a kill between the file and its acknowledgement."""
 
     def write(self, *args: object, **kwargs: object) -> None:  # type: ignore[override]
@@ -166,22 +166,22 @@ class DiesAfterWriting(Vault):
 
 
 def test_what_was_written_and_not_acknowledged_is_not_written_again(
-    streams: RunStreams, vault: Vault
+    streams: RunStreams, archive: TraceArchive
 ) -> None:
     published = make(streams, 4)
     with pytest.raises(KeyboardInterrupt):
-        Archiver(streams, DiesAfterWriting(vault.folder), limits=SMALL).run(threading.Event())
+        Archiver(streams, DiesAfterWriting(archive.folder), limits=SMALL).run(threading.Event())
     assert streams.pending("traces", group="archive") == 4
     published += make(streams, 3, first=4)
-    once(streams, vault, limits=Limits(groups=100, age_s=0.05))
-    assert list(vault.groups()) == published
-    on_file = [len(read_column(vault.folder, volume.name, "entry")) for volume in vault.volumes()]
+    once(streams, archive, limits=FileLimits(groups=100, age_s=0.05))
+    assert list(archive.groups()) == published
+    on_file = [len(read_column(archive.folder, file.name, "entry")) for file in archive.files()]
     assert on_file == [4, 3]
     assert streams.counts().archive == {"before": 0, "archived": 7}
     assert streams.pending("traces", group="archive") == 0
 
 
-def test_a_day_ends_a_file(streams: RunStreams, on_disk: Vault, redis_url: str) -> None:
+def test_a_day_ends_a_file(streams: RunStreams, on_disk: TraceArchive, redis_url: str) -> None:
     streams.join_archive(group="archive", limit=100)
     midnight = 1763769600000
     with redis.Redis.from_url(redis_url) as client:
@@ -189,7 +189,7 @@ def test_a_day_ends_a_file(streams: RunStreams, on_disk: Vault, redis_url: str) 
             group = replace(GROUP, id=f"g{moment}")
             client.xadd(streams.key("traces"), {"data": encode_group(group)}, id=f"{moment}-0")
     once(streams, on_disk)
-    assert [volume.name.split("/")[1] for volume in on_disk.volumes()] == [
+    assert [file.name.split("/")[1] for file in on_disk.files()] == [
         "date=2025-11-21",
         "date=2025-11-22",
     ]
@@ -197,7 +197,7 @@ def test_a_day_ends_a_file(streams: RunStreams, on_disk: Vault, redis_url: str) 
 
 
 def test_what_cannot_be_read_is_counted_and_spares_the_others(
-    streams: RunStreams, on_disk: Vault, redis_url: str, caplog: pytest.LogCaptureFixture
+    streams: RunStreams, on_disk: TraceArchive, redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     streams.join_archive(group="archive", limit=100)
     published = make(streams, 1)
@@ -213,9 +213,9 @@ def test_what_cannot_be_read_is_counted_and_spares_the_others(
 
 
 def test_an_archiver_that_is_gone_is_taken_over(
-    streams: RunStreams, on_disk: Vault, monkeypatch: pytest.MonkeyPatch
+    streams: RunStreams, on_disk: TraceArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.data.archiver.TEND_EVERY_S", 0.1)
+    monkeypatch.setattr("services.data.archiver.HEARTBEAT_S", 0.1)
     streams.join_archive(group="archive", limit=100)
     published = make(streams, 3)
     streams.read("traces", group="archive", consumer="gone", count=3, block_s=1.0)
@@ -224,10 +224,10 @@ def test_an_archiver_that_is_gone_is_taken_over(
 
 
 def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
-    streams: RunStreams, vault: Vault, redis_url: str, caplog: pytest.LogCaptureFixture
+    streams: RunStreams, archive: TraceArchive, redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     published = make(streams, 6)
-    once(streams, vault)
+    once(streams, archive)
     with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
         client.flushall()  # as a Redis without its last second
     streams.join_archive(group="archive", limit=100)
@@ -235,18 +235,18 @@ def test_a_group_that_redis_lost_and_that_is_made_again_is_archived_once(
     published += make(streams, 1, first=6)
     make(streams, 1, first=6)
     stop = threading.Event()
-    with running(Archiver(streams, vault, limits=SMALL), stop):
+    with running(Archiver(streams, archive, limits=SMALL), stop):
         until_archived(streams, 1)
         while streams.overview().unarchived:
             stop.wait(0.05)
-    assert list(vault.groups()) == published
+    assert list(archive.groups()) == published
     assert streams.counts().archive == {"before": 0, "archived": 1, "duplicate": 3}
     assert (streams.overview().astray, streams.overview().archive_astray) == (0, 0)
-    assert "group g3 is in the archive by entry" in caplog.text
+    assert "group g3 is in the archive as entry" in caplog.text
 
 
 def test_entries_that_redis_delivers_again_are_archived_once(
-    streams: RunStreams, on_disk: Vault, redis_url: str
+    streams: RunStreams, on_disk: TraceArchive, redis_url: str
 ) -> None:
     key = streams.key("traces")
     streams.join_archive(group="archive", limit=100)
@@ -254,7 +254,7 @@ def test_entries_that_redis_delivers_again_are_archived_once(
     stop = threading.Event()
     with (
         contextlib.closing(redis.Redis.from_url(redis_url)) as client,
-        running(Archiver(streams, on_disk, limits=Limits(groups=2, age_s=3600.0)), stop),
+        running(Archiver(streams, on_disk, limits=FileLimits(groups=2, age_s=3600.0)), stop),
     ):
         until_archived(streams, 2)  # the third is held for the next file
         entries = [entry.decode() for entry, _ in client.xrange(key)]
@@ -265,12 +265,12 @@ def test_entries_that_redis_delivers_again_are_archived_once(
             lost.hdel(streams.key("counts"), "archive:archived")
             lost.execute()
         until_archived(streams, 2)
-    files = [read_column(on_disk.folder, volume.name, "entry") for volume in on_disk.volumes()]
+    files = [read_column(on_disk.folder, file.name, "entry") for file in on_disk.files()]
     assert [entry for file in files for entry in file] == entries
     assert streams.counts().archive == {"before": 0, "archived": 3}
 
 
-def test_the_newest_groups_are_known_by_id(on_disk: Vault) -> None:
+def test_the_newest_groups_are_known_by_id(on_disk: TraceArchive) -> None:
     for file in range(4):
         entries = [f"176376000000{file}-{number}" for number in range(3)]
         groups = [(entry, replace(GROUP, id=f"g{file}{number}")) for number, entry in enumerate(entries)]
@@ -288,7 +288,7 @@ class Away(Folder):
         self.url, self._folder, self.failures = folder.url, folder, failures
         self.unlisted = unlisted
 
-    def write(self, name: str) -> contextlib.AbstractContextManager[Draft]:  # type: ignore[override]
+    def write(self, name: str) -> contextlib.AbstractContextManager[OutputFile]:  # type: ignore[override]
         if self.failures:
             self.failures -= 1
             raise Unavailable("no route to the bucket")
@@ -308,47 +308,57 @@ class Away(Folder):
 
 
 def test_a_store_that_is_away_is_waited_for_and_told_once(
-    streams: RunStreams, on_disk: Vault, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    streams: RunStreams,
+    on_disk: TraceArchive,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("services.data.archiver.STORE_RETRY_S", 0.05)
     caplog.set_level(logging.INFO, "services.data.archiver")
     published = make(streams, 2)
     away = Away(on_disk.folder, failures=3, unlisted=3)
-    once(streams, Vault(away))
+    once(streams, TraceArchive(away))
     assert away.failures == 0
     assert list(on_disk.groups()) == published
-    told = [record.levelname for record in caplog.records if "archive takes" in record.getMessage()]
+    told = [
+        record.levelname
+        for record in caplog.records
+        if "the archive can" in record.getMessage() or "to the archive" in record.getMessage()
+    ]
     assert told == ["ERROR", "INFO"] * 2  # at the start, and at the first file
     assert ARCHIVE_WRITABLE._value.get() == 1.0
 
 
 def test_a_stop_while_the_store_is_away_loses_nothing(
-    streams: RunStreams, on_disk: Vault, monkeypatch: pytest.MonkeyPatch
+    streams: RunStreams, on_disk: TraceArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = make(streams, 2)
     stop = threading.Event()
-    archiver = Archiver(streams, Vault(Away(on_disk.folder, failures=10**6)), limits=SMALL)
+    archiver = Archiver(streams, TraceArchive(Away(on_disk.folder, failures=10**6)), limits=SMALL)
     with running(archiver, stop):
         while archiver.trouble is None:
             stop.wait(0.02)
         assert archiver.trouble == "no route to the bucket"
         assert ARCHIVE_WRITABLE._value.get() == 0.0
-    assert on_disk.volumes() == []
+    assert on_disk.files() == []
     once(streams, on_disk)
     assert list(on_disk.groups()) == published
 
 
 def test_no_bucket_is_an_error(streams: RunStreams, s3_environment: dict[str, str]) -> None:
     make(streams, 1)
-    vault = Vault(open_folder("s3://nowhere/at/all"))
+    archive = TraceArchive(open_folder("s3://nowhere/at/all"))
     with pytest.raises(SetupError, match="cannot list 's3://nowhere/at/all': "):
-        Archiver(streams, vault, limits=SMALL).run(threading.Event())
+        Archiver(streams, archive, limits=SMALL).run(threading.Event())
 
 
 def test_a_redis_that_lost_everything_is_joined_again(
-    redis_server: RedisServer, on_disk: Vault, stopping: threading.Event, monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer,
+    on_disk: TraceArchive,
+    stopping: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.data.archiver.TEND_EVERY_S", 0.1)
+    monkeypatch.setattr("services.data.archiver.HEARTBEAT_S", 0.1)
     streams = RunStreams(redis_server.url, "r1", stopping=stopping)
     with running(Archiver(streams, on_disk, limits=SMALL), stopping):
         make(streams, 2)
@@ -363,7 +373,7 @@ def test_a_redis_that_lost_everything_is_joined_again(
     assert [group.id for group in on_disk.groups()] == ["g0", "g1", "g2", "g3"]
 
 
-def test_what_was_missed_is_shown(streams: RunStreams, on_disk: Vault) -> None:
+def test_what_was_missed_is_shown(streams: RunStreams, on_disk: TraceArchive) -> None:
     streams.join_archive(group="archive", limit=2)
     make(streams, 5)
     settle_all(streams)

@@ -16,9 +16,9 @@ import pytest
 
 from rookery.streams import RunStreams
 from rookery.trace import TraceGroup
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_column
-from services.data.traces.vault import Vault
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_column
+from services.data.traces.archive import TraceArchive
 from tests.conftest import ROOT, free_port
 from tests.integration.data.producer import make, settle_all
 
@@ -98,11 +98,11 @@ def test_killed_and_killed_again(
     assert "rookery_archive_groups_total" in metrics
     assert last.end(signal.SIGTERM) == 0
 
-    vault, run = Vault(open_folder(out)), streams.overview()
+    archive, run = TraceArchive(open_folder(out)), streams.overview()
     assert (run.astray, run.archive_astray, run.kept, streams.length("traces")) == (0, 0, 0, 0)
     assert run.counts.archive["archived"] + run.counts.archive["before"] == len(published)
-    kept = list(vault.groups(run="r1"))
+    kept = list(archive.groups(run="r1"))
     assert kept == published[run.counts.archive["before"] :]
-    entries = Counter(e for v in vault.volumes() for e in read_column(vault.folder, v.name, "entry"))
+    entries = Counter(e for v in archive.files() for e in read_column(archive.folder, v.name, "entry"))
     assert set(entries.values()) == {1}
     assert len(entries) == len(kept) > 5 * LIVES

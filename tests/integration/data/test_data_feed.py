@@ -16,9 +16,9 @@ from rookery.metrics import FEED_WAIT_S, REDIS_RETRIES
 from rookery.streams import RunStreams
 from rookery.trace import Position
 from services.data.feed import Feed
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.pgn.collection import GameCollection
+from services.data.positions.numbered import PositionOrder
+from services.data.positions.recipe import Shares
 from tests.conftest import ROOT, RedisServer
 
 pytestmark = pytest.mark.redis
@@ -28,9 +28,9 @@ SEED = 3
 
 
 @pytest.fixture(scope="module")
-def order() -> Iterator[Order]:
-    with contextlib.closing(Archive([ROOT / "samples" / "lichess.pgn.zst"])) as archive:
-        yield Order(archive, shares=Shares(), split="heldout")
+def order() -> Iterator[PositionOrder]:
+    with contextlib.closing(GameCollection([ROOT / "samples" / "lichess.pgn.zst"])) as games:
+        yield PositionOrder(games, shares=Shares(), split="heldout")
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def streams(redis_url: str, connect: Callable[[str], RunStreams]) -> RunStreams:
     return connect(redis_url)
 
 
-def feed(streams: RunStreams, order: Order, *, depth: int = 256) -> Feed:
+def feed(streams: RunStreams, order: PositionOrder, *, depth: int = 256) -> Feed:
     return Feed(streams, order, seed=SEED, depth=depth)
 
 
@@ -71,7 +71,7 @@ def take(streams: RunStreams, count: int) -> list[Position]:
     return taken
 
 
-def expected(order: Order, numbers: range) -> list[Position]:
+def expected(order: PositionOrder, numbers: range) -> list[Position]:
     return [order.position(number, seed=SEED) for number in numbers]
 
 
@@ -96,32 +96,32 @@ async def until(condition: Callable[[], bool], *, timeout_s: float = 60.0) -> No
 
 @pytest.mark.parametrize("depth", [1, 64, 100, 256])
 def test_the_stream_is_filled_to_its_depth_and_no_further(
-    streams: RunStreams, order: Order, depth: int
+    streams: RunStreams, order: PositionOrder, depth: int
 ) -> None:
     fill(feed(streams, order, depth=depth))
     assert streams.length("positions") == streams.feed_cursor() == depth
 
 
-def test_positions_come_in_the_seeded_order(streams: RunStreams, order: Order) -> None:
+def test_positions_come_in_the_seeded_order(streams: RunStreams, order: PositionOrder) -> None:
     fill(feed(streams, order, depth=20))
     assert take(streams, 20) == expected(order, range(20))
 
 
-def test_a_feed_that_starts_again_goes_on(streams: RunStreams, order: Order) -> None:
+def test_a_feed_that_starts_again_goes_on(streams: RunStreams, order: PositionOrder) -> None:
     fill(feed(streams, order, depth=10))
     first = take(streams, 7)
     fill(feed(streams, order, depth=10))
     assert first + take(streams, 10) == expected(order, range(17))
 
 
-def test_what_a_consumer_holds_counts(streams: RunStreams, order: Order) -> None:
+def test_what_a_consumer_holds_counts(streams: RunStreams, order: PositionOrder) -> None:
     fill(feed(streams, order, depth=10))
     streams.read("positions", group=GROUP, consumer="c", count=10, block_s=1.0)
     assert feed(streams, order, depth=10).top_up() == 0
 
 
 def test_two_feeds_share_one_order(
-    redis_url: str, connect: Callable[[str], RunStreams], streams: RunStreams, order: Order
+    redis_url: str, connect: Callable[[str], RunStreams], streams: RunStreams, order: PositionOrder
 ) -> None:
     feeds = [feed(connect(redis_url), order, depth=100) for _ in range(2)]
     stop = threading.Event()
@@ -145,7 +145,7 @@ def test_two_feeds_share_one_order(
 
 
 async def test_a_full_stream_is_waited_for(
-    streams: RunStreams, order: Order, given_up: threading.Event
+    streams: RunStreams, order: PositionOrder, given_up: threading.Event
 ) -> None:
     waited = FEED_WAIT_S._value.get()
     async with running(feed(streams, order, depth=5), given_up):
@@ -159,7 +159,7 @@ async def test_an_absent_redis_is_waited_for(
     redis_server: RedisServer,
     connect: Callable[[str], RunStreams],
     given_up: threading.Event,
-    order: Order,
+    order: PositionOrder,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     streams = connect(redis_server.url)
@@ -176,7 +176,7 @@ async def test_a_redis_that_lost_everything_is_filled_again(
     redis_server: RedisServer,
     connect: Callable[[str], RunStreams],
     given_up: threading.Event,
-    order: Order,
+    order: PositionOrder,
 ) -> None:
     streams = connect(redis_server.url)
     async with running(feed(streams, order, depth=5), given_up):
@@ -188,7 +188,10 @@ async def test_a_redis_that_lost_everything_is_filled_again(
 
 
 async def test_stopping_ends_a_feed_that_waits_for_redis(
-    redis_server: RedisServer, connect: Callable[[str], RunStreams], given_up: threading.Event, order: Order
+    redis_server: RedisServer,
+    connect: Callable[[str], RunStreams],
+    given_up: threading.Event,
+    order: PositionOrder,
 ) -> None:
     redis_server.stop()
     retries = REDIS_RETRIES._value.get()
@@ -197,7 +200,10 @@ async def test_stopping_ends_a_feed_that_waits_for_redis(
 
 
 async def test_a_feed_nobody_stopped_does_not_give_up_quietly(
-    redis_server: RedisServer, connect: Callable[[str], RunStreams], given_up: threading.Event, order: Order
+    redis_server: RedisServer,
+    connect: Callable[[str], RunStreams],
+    given_up: threading.Event,
+    order: PositionOrder,
 ) -> None:
     redis_server.stop()
     given_up.set()

@@ -8,11 +8,10 @@ import pytest
 from rookery.errors import SetupError
 from services.data.pgn import pieces
 from services.data.pgn.sources import find_sources
-from services.data.positions.dataset import write_positions
+from services.data.positions.dataset import POSITIONS, write_positions
 from services.data.positions.recipe import PositionRecipe
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_records
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.test_data_pieces import announced, compressed
 
@@ -26,7 +25,7 @@ def test_from_bucket_to_bucket(bucket: str, monkeypatch: pytest.MonkeyPatch) -> 
     folder.write_bytes("games/two.pgn", text)
     folder.write_bytes("games/notes.txt", b"nothing")
     monkeypatch.setattr(pieces, "PIECE_BYTES", 700_000)
-    assert [len(pieces.plan(name)) for name in find_sources([f"{bucket}/games/"])] == [1, 3]
+    assert [len(pieces.pieces_of(name)) for name in find_sources([f"{bucket}/games/"])] == [1, 3]
     manifest = write_positions([f"{bucket}/games/"], f"{bucket}/set", RECIPE)
     assert [source["path"] for source in manifest["terms"]["sources"]] == ["one.pgn.zst", "two.pgn"]
     assert manifest["games"]["seen"] == 2 * 2962

@@ -19,11 +19,11 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 
 from services.data.__main__ import main
-from services.data.pairs.preference import Pair
-from services.data.positions.supply import PART
-from services.data.store.kinds import PAIRS, POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records
+from services.data.pairs.preference import PAIRS, Pair
+from services.data.positions.dataset import POSITIONS
+from services.data.positions.numbered import PART_SIZE
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_records
 from tests.conftest import ROOT, free_port
 
 pytestmark = pytest.mark.stockfish
@@ -128,7 +128,7 @@ def test_the_policy_s_own_moves_are_rejected(tmp_path: Path) -> None:
 def test_a_policy_that_stays_away_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.data.pairs.pairing._BACKOFF_S", (0.01,))
+    monkeypatch.setattr("services.data.pairs.dataset._BACKOFF_S", (0.01,))
     url = f"http://127.0.0.1:{free_port()}"
     assert main(["pairs", "--count", "5", "--out", str(tmp_path), *FAST, "--inference", url]) == 1
     assert f"error: POST {url}/v1/chat/completions: ConnectError" in capsys.readouterr().err
@@ -165,7 +165,7 @@ def test_games_may_be_given(tmp_path: Path) -> None:
 
 def test_killed_work_goes_on(tmp_path: Path, bucket: str, s3_environment: dict[str, str]) -> None:
     """Onto S3, killed after a part is there: the second run makes the rest, and the same bytes as one run."""
-    count = PART * 2
+    count = PART_SIZE * 2
     out = f"{bucket}/pairs"
     argv = [sys.executable, "-m", "services.data", "pairs", "--count", str(count), "--out", out, *FAST]
     process = subprocess.Popen(argv, cwd=ROOT, env=s3_environment, process_group=0)

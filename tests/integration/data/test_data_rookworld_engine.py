@@ -1,7 +1,6 @@
 """`P:` lines labelled by the real Stockfish: sound for both colours and the same every time."""
 
 import json
-from itertools import islice
 from pathlib import Path
 
 import chess
@@ -12,18 +11,19 @@ from rookery.rookworld import PolicyLine, parse_policy_line, parse_state_line
 from rookery.rookworld_env import step
 from rookery.trace import Position
 from services.data.__main__ import main
-from services.data.positions.generator import Generator
-from services.data.tasks.questions import Mix
-from services.data.tasks.rookworld import lines
+from services.data.positions.generator import PositionGenerator
+from services.data.tasks.rookworld import RookworldMix, labelled_lines
 
-POSITIONS = list(islice(Generator(seed=11).positions(), 12))
+POSITIONS = list(map(PositionGenerator(seed=11).position, range(12)))
 
 
 async def labelled(stockfish_path: str, positions: list[Position]) -> list[PolicyLine]:
     pool = EnginePool(Path(stockfish_path), engines=2, hash_mb=16, queue=1000, deadline_s=30.0)
     await pool.start()
     try:
-        made = [line async for _, line in lines(positions, pool, nodes=2000, mix=Mix(state=0.0))]
+        made = [
+            line async for _, line in labelled_lines(positions, pool, nodes=2000, mix=RookworldMix(state=0.0))
+        ]
     finally:
         await pool.close()
     assert all(isinstance(line, PolicyLine) for line in made)

@@ -9,13 +9,14 @@ import chess.pgn
 import pytest
 
 from services.data.pgn import native
-from services.data.pgn.files import identify
-from services.data.pgn.games import STANDARD_NAMES, Game, SkippedGame, parse
-from services.data.pgn.pieces import plan
-from services.data.pgn.played import FromMoves
+from services.data.pgn.games import FromMoves, Game, SkippedGame
+from services.data.pgn.parser import parse
+from services.data.pgn.pieces import pieces_of
 from services.data.pgn.rawgame import Defect, decode
 from services.data.pgn.reader import read_raw_games
-from services.data.positions.distinct import read_exams
+from services.data.pgn.tags import STANDARD_NAMES
+from services.data.positions.distinct import read_evaluation_files
+from services.data.store.files import identify
 
 pytestmark = pytest.mark.shared_data
 
@@ -135,7 +136,7 @@ def sound_games(path: Path) -> list[chess.pgn.Game]:
     """What python-chess reads in the whole file and finds nothing wrong with."""
     if path.name == "truncated.pgn.zst":
         return []
-    text = io.StringIO(decode(b"".join(plan(path)[0].blocks())), newline=None)
+    text = io.StringIO(decode(b"".join(pieces_of(path)[0].blocks())), newline=None)
     games = iter(lambda: chess.pgn.read_game(text), None)
     return [game for game in games if not game.errors and game.variations]
 
@@ -158,5 +159,5 @@ def test_chess960_is_read_where_it_is_asked_for(shared_data: Path) -> None:
 def test_exams_of_every_kind_are_read(shared_data: Path) -> None:
     names = ["puzzles_lichess_kagi/puzzles_dev_999.csv", "puzzles_mate_in_n/mate_in_2.pgn"]
     names += ["epd_suites/sarona/wac.epd", "epd_suites/sarona/nite-odds-masterlist-1000.epd"]
-    _, exams = read_exams([str(shared_data / name) for name in names])
+    _, exams = read_evaluation_files([str(shared_data / name) for name in names])
     assert [exam.positions for exam in exams] == [5869, 166, 299, 1000]

@@ -13,8 +13,8 @@ import s3fs
 
 from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.trace import Phase, Position, TraceGroup
-from services.data.store.storage import PART_BYTES, Folder, open_file, open_folder
-from services.data.store.tables import Kind, describe, read_column, read_records, write_records
+from services.data.store.folders import PART_BYTES, Folder, open_file, open_folder
+from services.data.store.parquet import Kind, describe, read_column, read_records, write_records
 from tests.conftest import free_port
 from tests.unit.rookery.records import GROUP
 
@@ -145,7 +145,7 @@ def test_an_unknown_protocol_is_refused() -> None:
 
 KILLED = """
 import sys
-from services.data.store.storage import open_folder
+from services.data.store.folders import open_folder
 with open_folder(sys.argv[1]).write("a.bin") as draft:
     draft.write(b"x" * 100000)
     print("half", flush=True)

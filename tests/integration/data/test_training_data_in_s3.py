@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import SetupError, Unavailable
-from services.data.store.storage import open_folder
+from services.data.store.folders import open_folder
 from services.trainer.examples.data_file import local
 
 

@@ -6,7 +6,6 @@ The positions are generated, from quiet openings to decided endgames. Run with `
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -16,16 +15,15 @@ import pytest
 from rookery.engines import EnginePool
 from rookery.rookworld import PolicyAnswer, PolicyLine, policy_answer, policy_prompt
 from rookery.trace import Verdict
-from services.data.positions.generator import Generator
-from services.data.tasks.questions import Mix
-from services.data.tasks.rookworld import lines
+from services.data.positions.generator import PositionGenerator
+from services.data.tasks.rookworld import RookworldMix, labelled_lines
 from services.reward.local import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
 
 pytestmark = pytest.mark.stockfish
 
-POSITIONS = list(islice(Generator(seed=21, least_moves=6).positions(), 30))
+POSITIONS = list(map(PositionGenerator(seed=21, least_moves=6).position, range(30)))
 NODES = 2000
 
 
@@ -40,7 +38,10 @@ def labels(stockfish_path: str) -> list[PolicyLine]:
         )
         await pool.start()
         try:
-            made = [line async for _, line in lines(POSITIONS, pool, nodes=NODES, mix=Mix(state=0.0))]
+            made = [
+                line
+                async for _, line in labelled_lines(POSITIONS, pool, nodes=NODES, mix=RookworldMix(state=0.0))
+            ]
         finally:
             await pool.close()
         return [line for line in made if isinstance(line, PolicyLine)]

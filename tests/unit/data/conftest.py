@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.pgn.collection import GameCollection
+from services.data.positions.numbered import PositionOrder
+from services.data.positions.recipe import Shares
 from tests.conftest import ROOT
 
 SAMPLE = ROOT / "samples" / "lichess.pgn.zst"
@@ -17,14 +17,14 @@ def sample_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def archive() -> Iterator[Archive]:
+def collection() -> Iterator[GameCollection]:
     """The games that come with the repository."""
-    archive = Archive([SAMPLE])
-    yield archive
-    archive.close()
+    collection = GameCollection([SAMPLE])
+    yield collection
+    collection.close()
 
 
 @pytest.fixture(scope="session")
-def order(archive: Archive) -> Order:
+def order(collection: GameCollection) -> PositionOrder:
     """Their held-out positions: few games, so that each is parsed once."""
-    return Order(archive, shares=Shares(), split="heldout")
+    return PositionOrder(collection, shares=Shares(), split="heldout")

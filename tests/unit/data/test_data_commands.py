@@ -9,9 +9,9 @@ import pytest
 from rookery.trace import Phase, Position
 from services.data.__main__ import main
 from services.data.commands import COMMANDS
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records, write_records
+from services.data.positions.dataset import POSITIONS
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_records, write_records
 from tests.conftest import ROOT
 from tests.unit.data.texts import RUY, game
 
@@ -38,7 +38,7 @@ def test_too_few_distinct_positions_are_an_error(source: str, capsys: pytest.Cap
     assert main(["sample", "--source", source, "--split", "all", "--count", "99", "--distinct"]) == 1
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 10
-    assert "99 positions asked for, only 10 distinct ones there" in said.err
+    assert "99 positions were asked for, but there are only 10 distinct ones" in said.err
 
 
 def test_sample_writes_a_data_set(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,7 @@ def test_sample_writes_a_data_set(source: str, tmp_path: Path, capsys: pytest.Ca
 def test_what_is_printed_is_not_filtered(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["sample", "--source", source, "--count", "3", "--elo-min", "2000"])
-    assert "give --out" in capsys.readouterr().err
+    assert "add --out" in capsys.readouterr().err
 
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_wrong_values_are_quoted(
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["index", "-"], "an index stands beside its file, and '-' is none"),
+        (["index", "-"], "an index is written beside its file, but '-' is standard input"),
         (["moves", "--count", "1", "--source", "-", "--out", "x"], "'-' can be read once"),
     ],
 )
@@ -192,8 +192,8 @@ def test_where_the_game_is_over_nothing_is_asked(
     file = positions(tmp_path, "7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "7k/8/5KQ1/8/8/8/8/8 w - - 0 1")
     assert main(["tasks", task, "--count", "5", "--positions", file, "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().err
-    assert f"1 positions of '{file}' are left out: there the game is over" in said
-    assert "5 were asked for, 1 are there" in said
+    assert f"1 positions of '{file}' are left out because the game is over" in said
+    assert "5 were asked for; there are only 1" in said
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_data_set_keeps_away_from_an_exam(tmp_path: Path, capsys: pytest.Captu
     exam.write_text("4k3/4p3/8/8/8/8/8/4K3 b - - bm e5;\n")
     argv = ["tasks", "next-fen", "--count", "5", "--positions", file, "--exam", str(exam)]
     assert main([*argv, "--out", str(tmp_path / "out")]) == 0
-    assert "5 were asked for, 1 are there" in capsys.readouterr().err
+    assert "5 were asked for; there are only 1" in capsys.readouterr().err
     [summary] = json.loads((tmp_path / "out" / "manifest.json").read_text())["terms"]["positions"]["exams"]
     assert (summary["path"], summary["positions"]) == ("exam.epd", 1)
 
@@ -237,7 +237,7 @@ def test_moves_keep_away_from_an_exam(
     assert main([*argv, "--out", str(tmp_path / "out")]) == 0
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["lines"], manifest["in_exams"]) == (9, 1)
-    assert "1 more stand in exams" in capsys.readouterr().err
+    assert "1 more are in --exam files" in capsys.readouterr().err
 
 
 def test_a_service_without_games_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,16 +14,14 @@ import zstandard
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Phase, Position
 from services.data.pgn import native, pieces
-from services.data.pgn.facts import Speed
-from services.data.pgn.filters import Filters
 from services.data.pgn.games import in_split
-from services.data.pgn.pieces import plan
-from services.data.positions.dataset import write_positions
-from services.data.positions.distinct import key_of
-from services.data.positions.recipe import PositionRecipe, chance
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import read_records
+from services.data.pgn.pieces import pieces_of
+from services.data.pgn.tags import Filters, Speed
+from services.data.positions.dataset import POSITIONS, write_positions
+from services.data.positions.distinct import position_key
+from services.data.positions.recipe import PositionRecipe, splitmix64
+from services.data.store.folders import open_folder
+from services.data.store.parquet import read_records
 from tests.unit.data.test_data_pieces import announced, compressed
 from tests.unit.data.texts import ENDING, ENDING_FEN, game
 
@@ -133,7 +131,7 @@ def test_the_same_manifest_is_the_same_bytes(
     once = outputs(source, tmp_path / "a")
     assert outputs(source, tmp_path / "b", jobs=2) == once
     monkeypatch.setattr(pieces, "PIECE_BYTES", 5000)
-    assert len(plan(source)) > 10
+    assert len(pieces_of(source)) > 10
     assert outputs(source, tmp_path / "c") == once
     monkeypatch.setattr(native, "AVAILABLE", False)
     assert outputs(source, tmp_path / "d") == once
@@ -145,7 +143,7 @@ def test_the_same_manifest_is_the_same_bytes(
 def test_frames_give_what_the_whole_gives(source: Path, text: bytes, tmp_path: Path) -> None:
     frames = source.with_suffix(".pgn.zst")
     frames.write_bytes(announced(compressed(text, cuts=[9000, 30_000, 60_000])))
-    assert len(plan(frames)) == 4
+    assert len(pieces_of(frames)) == 4
     there = outputs(source, tmp_path / "a")
     assert without_source(outputs(frames, tmp_path / "b")) == without_source(there)
     assert b": bad_move: " in (tmp_path / "b" / "manifest.json").read_bytes()
@@ -184,7 +182,7 @@ def test_part_of_the_games(source: Path, tmp_path: Path, part: float) -> None:
 def test_no_question_is_asked_twice(source: Path, tmp_path: Path) -> None:
     every = replace(RECIPE, count=4000, per_game=20, split="all")
     positions = draw(source, tmp_path, every)
-    assert len({key_of(position.fen) for position in positions}) == len(positions) > 2000
+    assert len({position_key(position.fen) for position in positions}) == len(positions) > 2000
 
 
 def test_a_mirrored_game_asks_nothing_new(tmp_path: Path) -> None:
@@ -204,8 +202,8 @@ def test_no_position_of_an_exam_is_taken(source: Path, tmp_path: Path, suffix: s
     manifest = write_positions([source], tmp_path, RECIPE, exams=[str(exam)])
     others = drawn(manifest, tmp_path)
     assert len(others) == 60
-    assert {key_of(position.fen) for position in others}.isdisjoint(
-        key_of(position.fen) for position in asked
+    assert {position_key(position.fen) for position in others}.isdisjoint(
+        position_key(position.fen) for position in asked
     )
     assert manifest["in_exams"] >= 30
     assert manifest["terms"]["exams"][0]["path"] == exam.name
@@ -293,7 +291,7 @@ def test_what_makes_no_sense_is_refused(
 
 def test_the_same_in_every_process() -> None:
     """Golden: another version must not draw another set from the same manifest."""
-    assert [chance(0, 1), chance(7, 1 << 63)] == [10451216379200822465, 2784492152313641935]
+    assert [splitmix64(0, 1), splitmix64(7, 1 << 63)] == [10451216379200822465, 2784492152313641935]
 
 
 @pytest.mark.parametrize(

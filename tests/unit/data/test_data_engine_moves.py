@@ -9,9 +9,9 @@ import pytest
 
 from rookery.trace import Evaluation, Phase, Position
 from rookery.uci import Analysis, Line, Query
-from services.data.positions.supply import strayed
-from services.data.tasks.engine_moves import Targets, engine_moves, probabilities
-from services.data.tasks.task import Example
+from services.data.positions.numbered import after_random_moves
+from services.data.tasks.engine_moves import CandidateTargets, engine_moves, probabilities
+from services.data.tasks.example import Example
 
 FEN = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
 ANALYSIS = Analysis(
@@ -22,7 +22,7 @@ ANALYSIS = Analysis(
     ),
     1000,
 )
-TARGETS = Targets(lines=3, temperature=0.05, best=0.3, uniform=0.1)
+TARGETS = CandidateTargets(lines=3, temperature=0.05, best=0.3, uniform=0.1)
 
 
 class Known:
@@ -86,7 +86,10 @@ def test_moves_are_those_of_the_board_that_is_shown() -> None:
 
 def test_positions_stray_from_their_games_by_legal_moves_and_never_end() -> None:
     start = position(chess.STARTING_FEN)
-    far = [strayed(Position(str(n), start.fen, 0, start.phase, "g"), share=0.5, seed=1) for n in range(100)]
+    far = [
+        after_random_moves(Position(str(n), start.fen, 0, start.phase, "g"), share=0.5, seed=1)
+        for n in range(100)
+    ]
     assert 30 < sum(one.fen != start.fen for one in far) < 70
     for one in far:
         board = chess.Board()
@@ -95,5 +98,7 @@ def test_positions_stray_from_their_games_by_legal_moves_and_never_end() -> None
         assert (board.fen(), one.ply) == (one.fen, len(one.last_moves))
         assert one.ply <= 3
     mate = position("7k/8/6K1/8/8/8/8/R7 w - - 0 1")
-    ends = [strayed(Position(str(n), mate.fen, 0, mate.phase, "g"), share=1, seed=1) for n in range(50)]
+    ends = [
+        after_random_moves(Position(str(n), mate.fen, 0, mate.phase, "g"), share=1, seed=1) for n in range(50)
+    ]
     assert not any(chess.Board(one.fen).is_game_over() for one in ends)

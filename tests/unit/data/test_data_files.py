@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError
-from services.data.pgn.files import identify
+from services.data.pgn.collection import SpooledFile
 from services.data.pgn.games import Game
 from services.data.pgn.indexing import write_index
 from services.data.pgn.rawgame import Defect, decode
 from services.data.pgn.reader import read_raw_games
 from services.data.positions.dataset import write_positions
 from services.data.positions.recipe import PositionRecipe
-from services.data.positions.shelf import Copied
+from services.data.store.files import identify
 from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, outline, raw_games, read
 
 THREE = (game(RUY) + game(MATE) + game(RUY, White="X")).encode()
@@ -183,7 +183,7 @@ def test_a_file_is_known_by_all_of_its_bytes_where_reading_stops_early(
     assert manifest["games"]["read"] == 3
     assert manifest["skipped"]["by_defect"] == {"damaged_file": 1}
     about = write_index(str(path))
-    with closing(Copied(str(path))) as copied:
+    with closing(SpooledFile(str(path))) as copied:
         whole = hashlib.sha256(path.read_bytes()).hexdigest()
         assert {manifest["terms"]["sources"][0]["sha256"], about.source.sha256, copied.source.sha256} == {
             whole

@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from services.data.pgn.facts import Facts, Speed, read_facts, speed_of
-from services.data.pgn.filters import Filters
 from services.data.pgn.rawgame import RawGame
+from services.data.pgn.tags import Facts, Filters, Speed, read_facts, speed_of
 from tests.unit.data.texts import game
 
 LICHESS = game(

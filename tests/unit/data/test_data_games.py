@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.trace import Phase
-from services.data.pgn.games import Game, SkippedGame, in_split, parse, phase_of
+from services.data.pgn.games import Game, SkippedGame, in_split, phase_of
+from services.data.pgn.parser import parse
 from services.data.pgn.rawgame import Defect, RawGame
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, SOURCE, game, sound
 

@@ -1,8 +1,6 @@
 """Generated positions: reachable, never over, of their phase, and the same for the same seed."""
 
 from collections import Counter
-from itertools import islice
-from pathlib import Path
 
 import chess
 import pytest
@@ -10,9 +8,8 @@ import pytest
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Phase, Position
 from services.data.pgn.games import phase_of
-from services.data.positions.generator import ENDGAME_MEN, Generator
-from services.data.positions.openings import OPENINGS, play, read_openings
-from services.data.positions.sampler import Shares
+from services.data.positions.generator import ENDGAME_MEN, OPENINGS, PositionGenerator, opening_board
+from services.data.positions.recipe import Shares
 
 ONLY = {
     Phase.OPENING: Shares(1, 0, 0),
@@ -23,17 +20,17 @@ ONLY = {
 
 @pytest.fixture(scope="module")
 def drawn() -> list[Position]:
-    return list(islice(Generator(seed=1).positions(), 100))
+    return list(map(PositionGenerator(seed=1).position, range(100)))
 
 
 def test_a_seed_and_a_number_are_a_position(drawn: list[Position]) -> None:
-    assert Generator(seed=1).position(17) == drawn[17]
-    assert list(islice(Generator(seed=1).positions(start=17), 3)) == drawn[17:20]
-    assert Generator(seed=2).position(17) != drawn[17]
+    assert PositionGenerator(seed=1).position(17) == drawn[17]
+    assert list(map(PositionGenerator(seed=1).position, range(17, 20))) == drawn[17:20]
+    assert PositionGenerator(seed=2).position(17) != drawn[17]
 
 
 def test_the_same_seed_has_given_the_same_positions_before() -> None:
-    assert [Generator(seed=7).position(number).fen for number in range(3)] == [
+    assert [PositionGenerator(seed=7).position(number).fen for number in range(3)] == [
         "3qkb1r/2Bbpn1Q/np1p4/2pP1pp1/2P2P1p/3KP2P/PP2B1PN/RN4R1 b k - 12 21",
         "8/2p3r1/2N4p/3R3k/P1n4P/2P5/6P1/2K5 b - - 0 47",
         "1r2kb2/3ppppr/8/1bpP1q1p/1P4n1/P4N2/R3PPPP/1N1QKB1R w - - 3 16",
@@ -65,13 +62,13 @@ def test_phases_come_in_their_shares(drawn: list[Position]) -> None:
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_share_of_one_gives_nothing_else(phase: Phase) -> None:
-    generator = Generator(shares=ONLY[phase])
-    assert {position.phase for position in islice(generator.positions(), 5)} == {phase}
+    generator = PositionGenerator(shares=ONLY[phase])
+    assert {position.phase for position in map(generator.position, range(5))} == {phase}
 
 
 def test_last_moves_lead_to_the_position() -> None:
-    generator = Generator(shares=ONLY[Phase.OPENING])
-    whole = [position for position in islice(generator.positions(), 40) if position.ply <= 10]
+    generator = PositionGenerator(shares=ONLY[Phase.OPENING])
+    whole = [position for position in map(generator.position, range(40)) if position.ply <= 10]
     assert len(whole) > 5
     for position in whole:
         board = chess.Board()
@@ -87,50 +84,23 @@ def test_ids_are_unique_and_game_ids_are_hashes(drawn: list[Position]) -> None:
 
 
 def test_positions_with_one_legal_move_can_be_left_out() -> None:
-    generator = Generator(seed=1, least_moves=5, shares=ONLY[Phase.ENDGAME])
+    generator = PositionGenerator(seed=1, least_moves=5, shares=ONLY[Phase.ENDGAME])
     assert all(
-        chess.Board(position.fen).legal_moves.count() >= 5 for position in islice(generator.positions(), 8)
+        chess.Board(position.fen).legal_moves.count() >= 5 for position in map(generator.position, range(8))
     )
-
-
-def test_distinct_positions_end_when_there_are_no_more() -> None:
-    generator = Generator(openings=[""], shares=ONLY[Phase.OPENING])
-    questions = [position.fen for position in generator.distinct(patience=0)]
-    assert len(set(questions)) == len(questions)
-    again = generator.position(len(questions)).fen
-    assert again in questions
 
 
 def test_openings_without_a_middlegame_are_an_error() -> None:
     mated = "f3 e5 g4 Qh4#"
     with pytest.raises(SetupError, match="no middlegame in 200 walks from 1 openings"):
-        Generator(openings=[mated], shares=ONLY[Phase.MIDDLEGAME]).position(0)
+        PositionGenerator(openings=[mated], shares=ONLY[Phase.MIDDLEGAME]).position(0)
 
 
 def test_every_opening_can_be_played_and_is_another() -> None:
-    assert len({play(opening).fen() for opening in OPENINGS}) == len(OPENINGS)
-    assert all(phase_of(play(opening)) is Phase.OPENING for opening in OPENINGS)
+    assert len({opening_board(opening).fen() for opening in OPENINGS}) == len(OPENINGS)
+    assert all(phase_of(opening_board(opening)) is Phase.OPENING for opening in OPENINGS)
 
 
 def test_an_opening_that_cannot_be_played_is_quoted() -> None:
     with pytest.raises(InvalidInput, match="no opening 'e4 e5 Ke3'"):
-        play("e4 e5 Ke3")
-
-
-def test_reads_a_table_of_openings(tmp_path: Path) -> None:
-    path = tmp_path / "openings.tsv"
-    path.write_text("eco\tname\tpgn\nB00\tKing's Pawn\t1. e4\nC20\tOpen Game\t1. e4 e5 2. Nf3\n")
-    assert read_openings(path) == ("e4", "e4 e5 Nf3")
-    path.write_text("eco\tname\nB00\tKing's Pawn\n")
-    with pytest.raises(InvalidInput, match="no column 'pgn'"):
-        read_openings(path)
-    path.write_text("eco\tname\tpgn\nB00\tKing's Pawn\t1. e5\n")
-    with pytest.raises(InvalidInput, match="no opening 'e5'"):
-        read_openings(path)
-
-
-@pytest.mark.shared_data
-def test_reads_the_openings_of_lichess(shared_data: Path) -> None:
-    openings = read_openings(shared_data / "openings_eco" / "e.tsv")
-    assert len(openings) == 357
-    assert Generator(openings=openings).position(0).ply > 0
+        opening_board("e4 e5 Ke3")

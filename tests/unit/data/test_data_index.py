@@ -12,13 +12,13 @@ from rookery.errors import InvalidInput, SetupError
 from services.data.__main__ import main
 from services.data.pgn import index as index_module
 from services.data.pgn import indexing, pieces
-from services.data.pgn.files import identify
-from services.data.pgn.index import Index, find_index, place_of
+from services.data.pgn.collection import GameCollection
+from services.data.pgn.index import Index, find_index, index_location
 from services.data.pgn.indexing import write_index
 from services.data.pgn.reader import read_raw_games
-from services.data.positions.archive import Archive
-from services.data.positions.order import Order
-from services.data.positions.sampler import Shares
+from services.data.positions.numbered import PositionOrder
+from services.data.positions.recipe import Shares
+from services.data.store.files import identify
 from tests.unit.data.conftest import SAMPLE
 from tests.unit.data.test_data_pieces import GAMES, announced, compressed
 from tests.unit.data.test_data_scanner import TEXTS
@@ -52,10 +52,10 @@ def test_every_game_is_at_hand(tmp_path: Path, form: str) -> None:
     read = list(read_raw_games(path))
     assert len(index) == len(read) == about.games == 13
     assert about.source == identify(path)
-    found = [index.raw(number).judged() for number in reversed(range(len(index)))][::-1]
-    assert outline(found[:1] + found[2:]) == outline(raw.judged() for raw in read[:1] + read[2:])
+    found = [index.raw(number).checked() for number in reversed(range(len(index)))][::-1]
+    assert outline(found[:1] + found[2:]) == outline(raw.checked() for raw in read[:1] + read[2:])
     assert [raw.offset for raw in found] == [raw.offset for raw in read]
-    assert (found[1].defect, found[1].detail) == (read[1].judged().defect, "as the index tells")
+    assert (found[1].defect, found[1].detail) == (read[1].checked().defect, "as the index says")
     assert [index.find(raw.id) for raw in (read[0], read[-1])] == [0, 12]
     assert index.find("0123456789abcdef") is None
     index.close()
@@ -68,7 +68,7 @@ def test_whatever_the_text(tmp_path_factory: pytest.TempPathFactory, text: str) 
     path.write_bytes(text.encode())
     write_index(str(path))
     index = Index(str(path))
-    read = [raw.judged() for raw in read_raw_games(path)]
+    read = [raw.checked() for raw in read_raw_games(path)]
     assert [index.raw(number).offset for number in range(len(index))] == [raw.offset for raw in read]
     for number, raw in enumerate(read):
         assert raw.defect or index.raw(number).text == raw.text
@@ -79,7 +79,7 @@ def test_rows_say_what_the_tags_say(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
     path.write_text(game(RUY, WhiteElo="1500", BlackElo="?", TimeControl="180+2", Result="1/2-1/2"))
     write_index(str(path))
-    [row] = pq.read_table(place_of(str(path))).to_pylist()
+    [row] = pq.read_table(index_location(str(path))).to_pylist()
     assert row["offset"] == 0
     assert f"{row['id']:016x}" == next(read_raw_games(path)).id
     assert (row["white_elo"], row["black_elo"], row["base_s"], row["increment_s"]) == (1500, None, 180, 2)
@@ -100,13 +100,13 @@ def sample(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("small_groups")
 def test_an_archive_with_an_index_is_the_same_archive(sample: Path) -> None:
-    copied = Archive([SAMPLE, sample])
+    copied = GameCollection([SAMPLE, sample])
     write_index(str(sample))
-    indexed = Archive([SAMPLE, sample])
+    indexed = GameCollection([SAMPLE, sample])
     assert indexed.sources == copied.sources
     for split in ("train", "heldout"):
-        assert list(indexed.members(split)) == list(copied.members(split))
-    orders = [Order(archive, shares=Shares(), split="heldout") for archive in (copied, indexed)]
+        assert list(indexed.game_numbers(split)) == list(copied.game_numbers(split))
+    orders = [PositionOrder(collection, shares=Shares(), split="heldout") for collection in (copied, indexed)]
     drawn = [[order.position(number, seed=3) for number in range(20)] for order in orders]
     assert drawn[0] == drawn[1]
     assert any(position.id.startswith(copied.sources[1].sha256[:8]) for position in drawn[0])
@@ -114,31 +114,33 @@ def test_an_archive_with_an_index_is_the_same_archive(sample: Path) -> None:
     assert indexed.find(last) == copied.find(last)
     assert indexed.game(len(indexed) - 1) is None
     assert "open_comment" in str(indexed.skipped[len(indexed) - 1])
-    for archive in (copied, indexed):
-        archive.close()
+    for collection in (copied, indexed):
+        collection.close()
 
 
 def test_several_processes_write_the_same_index(sample: Path) -> None:
     about = write_index(str(sample))
-    once = Path(place_of(str(sample))).read_bytes()
+    once = Path(index_location(str(sample))).read_bytes()
     assert write_index(str(sample), jobs=2) == about
-    assert Path(place_of(str(sample))).read_bytes() == once
+    assert Path(index_location(str(sample))).read_bytes() == once
 
 
 def test_no_game_is_read_to_open_an_index(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_index(str(sample))
     monkeypatch.setattr(pieces.Piece, "blocks", None)
-    archive = Archive([sample])
-    assert len(archive) == 301
-    assert len(archive.members("train")) > 250
-    archive.close()
+    collection = GameCollection([sample])
+    assert len(collection) == 301
+    assert len(collection.game_numbers("train")) > 250
+    collection.close()
 
 
 def test_an_index_of_another_file_is_an_error(tmp_path: Path) -> None:
     one, other = stored(tmp_path / "one.pgn", ODD), stored(tmp_path / "other.pgn", game(RUY))
     write_index(str(one))
-    shutil.copy(place_of(str(one)), place_of(str(other)))
-    with pytest.raises(SetupError, match=r"other\.pgn\.index\.parquet' is of another file: make it again"):
+    shutil.copy(index_location(str(one)), index_location(str(other)))
+    with pytest.raises(
+        SetupError, match=r"other\.pgn\.index\.parquet' belongs to another file: write it again"
+    ):
         find_index(str(other))
 
 
@@ -157,8 +159,8 @@ def test_no_index_is_none(tmp_path: Path) -> None:
 
 def test_what_is_no_index_is_refused(tmp_path: Path, sample: Path) -> None:
     write_index(str(sample))
-    shutil.copy(place_of(str(sample)), tmp_path / "rows")
+    shutil.copy(index_location(str(sample)), tmp_path / "rows")
     table = pq.read_table(tmp_path / "rows").replace_schema_metadata(None)
-    pq.write_table(table, place_of(str(sample)))
+    pq.write_table(table, index_location(str(sample)))
     with pytest.raises(InvalidInput, match="is no index of games"):
         Index(str(sample))

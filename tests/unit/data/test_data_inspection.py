@@ -9,12 +9,12 @@ import zstandard
 
 from rookery.errors import InvalidInput, SetupError
 from services.data.__main__ import main
-from services.data.store.inspection import Format, inspect
-from services.data.store.jsonl import write_lines
-from services.data.store.kinds import POSITIONS
-from services.data.store.storage import open_folder
-from services.data.store.tables import write_records
-from services.data.traces.vault import Vault
+from services.data.commands.inspection import Format, inspect
+from services.data.positions.dataset import POSITIONS
+from services.data.store.folders import open_folder
+from services.data.store.jsonl import write_jsonl
+from services.data.store.parquet import write_records
+from services.data.traces.archive import TraceArchive
 from tests.unit.rookery.records import GROUP, POSITION
 
 GAME = '[Event "x"]\n[Result "1-0"]\n\n1. e4 e5 1-0\n\n'
@@ -26,7 +26,7 @@ def dataset(tmp_path: Path) -> Path:
     folder = open_folder(tmp_path / "set")
     files = [
         write_records(folder, "p.parquet", POSITIONS, [POSITION] * 5, notes={"seed": "3"}),
-        write_lines(folder, "p.jsonl", [{"a": n} for n in range(9)]),
+        write_jsonl(folder, "p.jsonl", [{"a": n} for n in range(9)]),
     ]
     outputs = [{"path": f.name, "size": f.size, "sha256": f.sha256} for f in files]
     folder.write_bytes("manifest.json", json.dumps({"kind": "positions", "outputs": outputs}).encode())
@@ -111,10 +111,10 @@ def test_formats_are_told_from_the_bytes(
 
 
 def test_an_archive_tells_its_runs(tmp_path: Path) -> None:
-    vault = Vault(open_folder(tmp_path))
+    archive = TraceArchive(open_folder(tmp_path))
     for day in (0, 2):
         entry = f"{1763721014000 + day * 86_400_000}-0"
-        vault.write("r1", [(entry, GROUP)], first=entry, last=entry)
+        archive.write("r1", [(entry, GROUP)], first=entry, last=entry)
     found = inspect(str(tmp_path))
     assert found.format is Format.ARCHIVE
     assert found.facts["run r1"] == "2 groups in 2 files, 2025-11-21 to 2025-11-23"

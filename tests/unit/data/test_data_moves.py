@@ -13,10 +13,10 @@ import zstandard
 from rookery.errors import SetupError
 from rookery.prompt import render
 from services.data.pgn.games import Game
-from services.data.tasks.moves import Recipe, game_lines, write_moves
+from services.data.tasks.moves import MovesRecipe, game_lines, write_moves
 from tests.unit.data.texts import ENDING, ENDING_FEN, MATE, RUY, game, read, sound
 
-RECIPE = Recipe(count=300, seed=3, split="all")
+RECIPE = MovesRecipe(count=300, seed=3, split="all")
 ANSWER = re.compile(r"<think>([a-h1-8nbrq ]+)</think>\\boxed\{([a-h1-8nbrq]{4,5})\}")
 
 
@@ -39,7 +39,7 @@ def lines(path: Path) -> list[list[dict[str, str]]]:
     return [json.loads(line)["messages"] for line in path.read_text().splitlines()]
 
 
-def examples(game: Game, recipe: Recipe) -> Iterator[tuple[chess.Board, str, str, str]]:
+def examples(game: Game, recipe: MovesRecipe) -> Iterator[tuple[chess.Board, str, str, str]]:
     """Each line of a game: the board its answer is read on, the move played there, question, answer."""
     for (ply, _, move), line in zip(
         game.replay(), game_lines(game, range(len(game.moves)), recipe), strict=True
@@ -124,7 +124,7 @@ def test_a_phase_that_runs_out_is_reported(source: Path, tmp_path: Path) -> None
     assert len(lines(tmp_path / "moves.jsonl")) == manifest["lines"] == 48
 
 
-def outputs(source: Path, out: Path, recipe: Recipe, **options: Any) -> bytes:
+def outputs(source: Path, out: Path, recipe: MovesRecipe, **options: Any) -> bytes:
     write_moves([source], out, recipe, **options)
     return (out / "moves.jsonl").read_bytes()
 

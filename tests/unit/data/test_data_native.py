@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from rookery.errors import RookeryError
 from services.data.pgn import native
-from services.data.pgn.games import Game, SkippedGame, parse
+from services.data.pgn.games import FromMoves, Game, Played, SkippedGame
 from services.data.pgn.native import read_games
-from services.data.pgn.played import FromMoves, Played
+from services.data.pgn.parser import parse
 from services.data.pgn.rawgame import RawGame
 from services.data.pgn.reader import read_raw_games
 from tests.unit.data.conftest import SAMPLE

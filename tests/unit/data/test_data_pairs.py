@@ -2,26 +2,38 @@
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import chess
 import pytest
 
+from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
-from services.data.pairs.pairing import BARREN_PARTS, Tally
-from services.data.pairs.pipeline import spread
-from services.data.pairs.preference import Miss, Origin, Pair, Recipe, pair_of, question, without_repeats
-from services.data.positions.supply import PART, Supply
-from services.data.store.kinds import PAIRS
-from services.data.store.parts import Parts
-from services.data.store.storage import open_folder
+from services.data.jobs.concurrency import as_completed
+from services.data.pairs.dataset import MAX_PARTS_WITHOUT_PAIR, FinishedParts, PairMaker
+from services.data.pairs.preference import (
+    PAIRS,
+    NoPair,
+    Origin,
+    Pair,
+    PairRecipe,
+    PairRequest,
+    pair_of,
+    pair_request,
+    without_repeats,
+)
+from services.data.positions.numbered import PART_SIZE, NumberedPositions
+from services.data.store.datasets import Parts
+from services.data.store.folders import open_folder
 
 START = Position("p:1:0", chess.STARTING_FEN, 0, Phase.OPENING, "game")
-RECIPE = Recipe(style="fen", min_gap=0.1, max_gap=0.5)
+RECIPE = PairRecipe(style="fen", min_gap=0.1, max_gap=0.5)
 BEST = Move("e2e4", "e4")
 
 
@@ -45,9 +57,9 @@ def verdict(move: str, gap: float) -> Verdict:
 ILLEGAL = Verdict(-1.2, Outcome.ILLEGAL, "delta-1")
 
 
-def made(*own: Verdict, drawn: list[Verdict]) -> Pair | Miss:
+def made(*own: Verdict, drawn: list[Verdict]) -> Pair | NoPair:
     answers = [completion(f"I like it {i}") for i in range(len(own))]
-    asked = question(
+    asked = pair_request(
         0, START, replace(RECIPE, candidates=len(drawn)), answers=answers, policy="policy-v000007"
     )
     return pair_of(asked, [*own, *drawn], RECIPE)
@@ -87,28 +99,28 @@ def test_where_the_policy_has_none_a_mediocre_move_is_sampled(own: list[Verdict]
 
 
 def test_a_position_without_a_weaker_move_gives_none() -> None:
-    assert made(ILLEGAL, drawn=[verdict("d2d4", 0.01), verdict("g2g4", 0.7)]) is Miss.NO_WEAKER_MOVE
+    assert made(ILLEGAL, drawn=[verdict("d2d4", 0.01), verdict("g2g4", 0.7)]) is NoPair.NO_WEAKER_MOVE
 
 
 def test_a_refused_question_gives_none() -> None:
-    asked = question(0, START, RECIPE)
+    asked = pair_request(0, START, RECIPE)
     slots = [verdict("a2a3", 0.2), PeerFault("quarantined"), verdict("a2a3", 0.2), verdict("a2a3", 0.2)]
-    assert pair_of(asked, slots, RECIPE) is Miss.REFUSED
+    assert pair_of(asked, slots, RECIPE) is NoPair.REFUSED
 
 
 def test_drawn_moves_are_legal_and_those_of_the_seed() -> None:
     legal = {move.uci() for move in chess.Board().legal_moves}
-    first = question(3, START, RECIPE)
+    first = pair_request(3, START, RECIPE)
     assert len(set(first.drawn)) == RECIPE.candidates
     assert set(first.drawn) <= legal
-    assert question(3, START, RECIPE) == first
-    assert question(4, START, RECIPE).drawn != first.drawn
-    assert question(3, START, replace(RECIPE, seed=1)).drawn != first.drawn
+    assert pair_request(3, START, RECIPE) == first
+    assert pair_request(4, START, RECIPE).drawn != first.drawn
+    assert pair_request(3, START, replace(RECIPE, seed=1)).drawn != first.drawn
 
 
 def test_items_are_read_on_the_board_of_the_prompt() -> None:
     black = replace(START, fen="rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1")
-    asked = question(0, black, replace(RECIPE, style="mover-squares"), answers=[completion("hm")])
+    asked = pair_request(0, black, replace(RECIPE, style="mover-squares"), answers=[completion("hm")])
     assert {item.fen for item in asked.items()} == {asked.prompt.fen}
     assert asked.prompt.fen.split()[1] == "w"
     assert [item.response for item in asked.items()] == [
@@ -156,22 +168,24 @@ def test_parts_outlive_the_work(parts: Parts[Pair], tmp_path: Path) -> None:
 
 def test_other_terms_are_refused_by_name(parts: Parts[Pair], tmp_path: Path) -> None:
     parts.write(0, [], counts={})
-    with pytest.raises(SetupError, match=r"was begun otherwise: nodes was None, is 9; seed was 0, is 1\."):
+    with pytest.raises(
+        SetupError, match=r"was begun with other settings: nodes was None, is 9; seed was 0, is 1\."
+    ):
         Parts(open_folder(tmp_path), PAIRS, terms={"seed": 1, "nodes": 9})
 
 
 def test_only_parts_without_a_gap_count() -> None:
-    tally = Tally()
-    tally.add(1, [pair(20), pair(21)])
-    assert (tally.parts, tally.pairs) == (0, 0)
-    tally.add(0, [pair(20)])
-    assert (tally.parts, tally.pairs) == (2, 2)
+    finished = FinishedParts()
+    finished.add(1, [pair(20), pair(21)])
+    assert (finished.parts, finished.pairs) == (0, 0)
+    finished.add(0, [pair(20)])
+    assert (finished.parts, finished.pairs) == (2, 2)
 
 
 def test_parts_cover_the_positions() -> None:
-    supply = Supply(lambda number: START, size=2 * PART + 3)
-    assert [len(supply.part(i)) for i in range(4)] == [PART, PART, 3, 0]
-    assert supply.part(2) == range(2 * PART, 2 * PART + 3)
+    supply = NumberedPositions(lambda number: START, size=2 * PART_SIZE + 3)
+    assert [len(supply.part(i)) for i in range(4)] == [PART_SIZE, PART_SIZE, 3, 0]
+    assert supply.part(2) == range(2 * PART_SIZE, 2 * PART_SIZE + 3)
 
 
 # work on many things at once
@@ -188,7 +202,7 @@ async def test_no_more_than_the_limit_is_in_the_works() -> None:
         working -= 1
         return number
 
-    made_here = [number async for number in spread(range(50), work, limit=7)]
+    made_here = [number async for number in as_completed(range(50), work, limit=7)]
     assert sorted(made_here) == list(range(50))
     assert most == 7
 
@@ -207,28 +221,53 @@ async def test_the_first_error_ends_the_rest() -> None:
         return number
 
     with pytest.raises(PeerFault):
-        async with aclosing(spread(range(100), work, limit=5)) as results:
+        async with aclosing(as_completed(range(100), work, limit=5)) as results:
             async for _ in results:
                 pass
     assert sorted(cancelled) == [0, 1, 2, 4]
 
 
+class Scorer:
+    """A reward service by which every move but the engine's loses 0.2."""
+
+    async def stream(
+        self, requests: AsyncIterator[tuple[PairRequest, list[ScoreItem]]], *, scheme: str, items: int
+    ) -> AsyncIterator[tuple[PairRequest, list[Verdict]]]:
+        async for request, answers in requests:
+            yield request, [verdict(answer.response.split("{")[1][:4], 0.2) for answer in answers]
+
+
+async def test_progress_never_passes_the_wanted_number(tmp_path: Path) -> None:
+    def position(number: int) -> Position:
+        board = chess.Board()
+        board.push(list(board.legal_moves)[number % 5])
+        return Position(f"p:{number}", board.fen(), 1, Phase.OPENING, "game")
+
+    parts = Parts(open_folder(tmp_path), PAIRS, terms={})
+    maker = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
+    advanced: list[int] = []
+    await maker.run(cast(RewardClient, Scorer()), in_flight=8, advance=advanced.append)
+    assert sum(advanced) == maker.made == len(list(maker.pairs())) == 4
+    again = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
+    assert (again.made, again.done) == (4, True)
+
+
 def test_parts_that_only_repeat_are_an_end() -> None:
-    tally = Tally()
-    tally.add(0, [pair(20)])
-    for part in range(1, BARREN_PARTS):
-        tally.add(part, [pair(20)] * (part % 2))
-    assert not tally.exhausted
-    tally.add(BARREN_PARTS + 1, [pair(22)])  # ahead of the one that ends it: it does not count
-    tally.add(BARREN_PARTS, [])
-    assert tally.exhausted
-    assert (tally.pairs, tally.parts) == (1, BARREN_PARTS + 1)
+    finished = FinishedParts()
+    finished.add(0, [pair(20)])
+    for part in range(1, MAX_PARTS_WITHOUT_PAIR):
+        finished.add(part, [pair(20)] * (part % 2))
+    assert not finished.exhausted
+    finished.add(MAX_PARTS_WITHOUT_PAIR + 1, [pair(22)])  # ahead of the one that ends it: it does not count
+    finished.add(MAX_PARTS_WITHOUT_PAIR, [])
+    assert finished.exhausted
+    assert (finished.pairs, finished.parts) == (1, MAX_PARTS_WITHOUT_PAIR + 1)
 
 
 @pytest.mark.parametrize(("least", "most"), [(0.5, 0.1), (0.0, 1.0)])
 def test_gaps_without_anything_between_them_are_refused(least: float, most: float) -> None:
     with pytest.raises(InvalidInput, match=f"gaps from {least} to {most}"):
-        Recipe(min_gap=least, max_gap=most)
+        PairRecipe(min_gap=least, max_gap=most)
 
 
 def test_a_mirrored_position_is_no_other() -> None:
@@ -244,7 +283,7 @@ async def test_of_several_errors_one_is_told_and_none_is_forgotten() -> None:
         raise PeerFault(f"{number} is away")
 
     with pytest.raises(PeerFault, match="is away"):
-        async with aclosing(spread(range(9), fail, limit=4)) as results:
+        async with aclosing(as_completed(range(9), fail, limit=4)) as results:
             async for _ in results:
                 pass
     gc.collect()

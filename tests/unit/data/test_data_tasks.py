@@ -1,7 +1,6 @@
 """Examples: what a model is asked, what it should say, and that it is true."""
 
 import random
-from itertools import islice
 
 import chess
 import pytest
@@ -11,14 +10,13 @@ from rookery.errors import InvalidInput
 from rookery.formats import FORMATS
 from rookery.rookworld import PolicyLine
 from rookery.trace import Phase, Position
-from services.data.positions.generator import Generator
-from services.data.tasks.questions import Mix
-from services.data.tasks.rookworld import state_line
-from services.data.tasks.task import Example, legal_moves, next_fen, rookworld_example
+from services.data.positions.generator import PositionGenerator
+from services.data.tasks.example import Example, legal_moves, next_fen, rookworld_example
+from services.data.tasks.rookworld import RookworldMix, state_line
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
 POSITION = Position("p", FEN, 0, Phase.ENDGAME, "g", ("e7e8", "d1e1"))
-POSITIONS = list(islice(Generator(seed=9).positions(), 12))
+POSITIONS = list(map(PositionGenerator(seed=9).position, range(12)))
 
 
 def test_legal_moves_are_all_of_them_sorted() -> None:
@@ -71,7 +69,7 @@ def test_a_policy_example_is_the_line_cut_where_the_model_goes_on(layout: str) -
 
 
 def test_a_state_example_is_the_line_and_names_its_move() -> None:
-    line = state_line(POSITION, random.Random(1), mix=Mix())
+    line = state_line(POSITION, random.Random(1), mix=RookworldMix())
     example = rookworld_example(POSITION, line)
     assert example.text == rookworld.state_line(line)
     assert example.prompt[0].content.endswith(f"+e7e8 d1e1 {line.move}+")

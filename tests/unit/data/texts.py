@@ -7,10 +7,11 @@ from pathlib import Path
 
 import zstandard
 
-from services.data.pgn.files import Source, identify
-from services.data.pgn.games import Game, SkippedGame, parse
+from services.data.pgn.games import Game, SkippedGame
+from services.data.pgn.parser import parse
 from services.data.pgn.rawgame import Defect, RawGame
 from services.data.pgn.reader import read_raw_games
+from services.data.store.files import Source, identify
 
 RUY = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 1/2-1/2"
 MATE = "1. f3 e5 2. g4 Qh4# 0-1"
@@ -41,7 +42,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
 def raw_games(path: Path, data: bytes | str) -> list[RawGame]:
     """What a file of these bytes gives, with the defects that show before any move is read."""
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return [raw.judged() for raw in read_raw_games(path)]
+    return [raw.checked() for raw in read_raw_games(path)]
 
 
 def outline(games: Iterable[RawGame]) -> list[tuple[int, str, Defect | None]]:

@@ -1,0 +1,1 @@
+"""Runs work in processes and coroutines, and shows its progress."""

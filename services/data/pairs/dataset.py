@@ -1,0 +1,280 @@
+"""Makes preference pairs until there are enough, and writes them as a data set.
+
+Positions, policy and engine work at the same time. Positions are numbered and grouped in parts of
+`PART_SIZE`. A part is written once all of its positions are scored, so an interrupted run loses only
+unfinished parts.
+
+The data set consists of the first parts, by number, that together have enough pairs. The order in which they
+were finished does not matter, so the same recipe gives the same pairs. If only repeated positions are left,
+the work ends with fewer pairs.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack, aclosing
+from dataclasses import asdict, dataclass, field
+from itertools import chain, count, islice
+from typing import Any
+
+from rookery.clients import InferenceClient, RewardClient
+from rookery.errors import PeerFault
+from rookery.prompt import render
+from rookery.trace import Completion, Position, Sampling
+from services.data.jobs.concurrency import as_completed
+from services.data.pairs.preference import (
+    PAIRS,
+    NoPair,
+    Pair,
+    PairRecipe,
+    PairRequest,
+    pair_of,
+    pair_request,
+    without_repeats,
+)
+from services.data.positions.distinct import position_key
+from services.data.positions.numbered import PART_SIZE, NumberedPositions
+from services.data.store.datasets import Parts, write_manifest
+from services.data.store.folders import Folder
+from services.data.store.jsonl import jsonl_writer
+from services.data.store.parquet import record_writer
+
+MAX_PARTS_WITHOUT_PAIR = 32
+"""The work ends after this many parts in a row without a new pair."""
+
+_IN_FLIGHT = 512
+"""Answers sent to the reward service at once: enough for 64 engines, and few to throw away at the end."""
+
+_BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
+"""Pauses between attempts to reach the policy."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The model whose weaker moves are wanted, on one or more inference servers."""
+
+    servers: Sequence[InferenceClient]
+    model: str
+    completions: int
+    sampling: Sampling
+
+    async def answers(self, number: int, position: Position, recipe: PairRecipe) -> tuple[Completion, ...]:
+        """The policy's completions for a position.
+
+        Raises:
+            PeerFault: the server does not answer, even after retries.
+        """
+        server = self.servers[number % len(self.servers)]
+        prompt, seed = render(position, style=recipe.style), (recipe.seed << 32) + number * self.completions
+        for pause_s in (*_BACKOFF_S, None):
+            try:
+                made = await server.complete(
+                    prompt, model=self.model, count=self.completions, sampling=self.sampling, seed=seed
+                )
+                break
+            except PeerFault:
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
+        return made.completions
+
+
+@dataclass
+class FinishedParts:
+    """Counts the finished parts up to the first unfinished one, and the distinct positions that have pairs.
+
+    Parts after `MAX_PARTS_WITHOUT_PAIR` parts in a row without a new pair are not counted.
+    """
+
+    parts: int = 0
+    without_pair: int = 0
+    keys: set[int] = field(default_factory=set)
+    _later: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs in these parts, without repeated positions."""
+        return len(self.keys)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether new pairs have become too rare to continue."""
+        return self.without_pair >= MAX_PARTS_WITHOUT_PAIR
+
+    def add(self, part: int, pairs: Sequence[Pair]) -> None:
+        self._later[part] = [position_key(pair.fen) for pair in pairs]
+        while self.parts in self._later and not self.exhausted:
+            before = len(self.keys)
+            self.keys.update(self._later.pop(self.parts))
+            self.parts += 1
+            self.without_pair = self.without_pair + 1 if len(self.keys) == before else 0
+
+
+class PairMaker:
+    """Makes the pairs of one data set. Parts that an earlier run finished are reused."""
+
+    def __init__(
+        self,
+        positions: NumberedPositions,
+        recipe: PairRecipe,
+        parts: Parts[Pair],
+        *,
+        wanted: int,
+        policy: Policy | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self._positions = positions
+        self._recipe = recipe
+        self._parts = parts
+        self._wanted = wanted
+        self._policy = policy
+        self._executor = executor if positions.picklable else None  # None: the event loop's threads
+        self._made: dict[int, list[tuple[int, Pair]]] = {}
+        self._scored: Counter[int] = Counter()
+        self._misses: dict[int, Counter[str]] = {}
+        self._finished = FinishedParts()
+        self._keys: set[int] = set()  # of all pairs, those of unfinished parts included
+        for part in sorted(parts.done):
+            pairs = list(parts.read(part))
+            self._finished.add(part, pairs)
+            self._keys.update(position_key(pair.fen) for pair in pairs)
+
+    @property
+    def made(self) -> int:
+        """The number of different pairs made so far; never more than wanted."""
+        return min(len(self._keys), self._wanted)
+
+    @property
+    def done(self) -> bool:
+        """Whether there are enough pairs, or new ones have become too rare to continue."""
+        return self._finished.pairs >= self._wanted or self._finished.exhausted
+
+    async def run(self, client: RewardClient, *, in_flight: int, advance: Callable[[int], None]) -> None:
+        """Works until there are enough pairs or no more positions.
+
+        `advance` is called with the increase of `made` after each position.
+
+        Raises:
+            PeerFault: the policy or the reward service does not answer. A later run continues from here.
+        """
+        if self.done:
+            return
+        requests = self._requests(limit=in_flight)
+        scored = client.stream(requests, scheme="delta", items=_IN_FLIGHT)
+        async with aclosing(requests), aclosing(scored) as results:
+            async for request, slots in results:
+                before = self.made
+                self._take(request.number, pair_of(request, slots, self._recipe))
+                advance(self.made - before)
+                if self.done:
+                    return
+
+    def pairs(self) -> Iterator[Pair]:
+        """The pairs of the data set: as many as wanted, by position number, without repeated positions."""
+        made = chain.from_iterable(self._parts.read(part) for part in range(self._finished.parts))
+        return islice(without_repeats(made, seen=set()), self._wanted)
+
+    def counts(self) -> Counter[str]:
+        """How many positions of the counted parts gave a pair, or why they gave none."""
+        total: Counter[str] = Counter()
+        for part in range(self._finished.parts):
+            total.update(self._parts.counts(part))
+        return total
+
+    async def _requests(self, *, limit: int) -> AsyncGenerator[tuple[PairRequest, Any]]:
+        async with aclosing(as_completed(self._numbers(), self._request, limit=limit)) as requests:
+            async for number, request in requests:
+                if request is None:
+                    self._take(number, NoPair.IN_EXAM)
+                else:
+                    yield request, request.items()
+
+    def _numbers(self) -> Iterator[int]:
+        for part in count():
+            numbers = self._positions.part(part)
+            if not numbers or self.done:
+                return
+            if part not in self._parts.done:
+                yield from numbers
+
+    async def _request(self, number: int) -> tuple[int, PairRequest | None]:
+        """The number and its request, or None if an evaluation asks for the position."""
+        loop = asyncio.get_running_loop()
+        position = await loop.run_in_executor(self._executor, self._positions.position, number)
+        if position_key(position.fen) in self._positions.excluded:
+            return number, None
+        if self._policy is None:
+            return number, await asyncio.to_thread(pair_request, number, position, self._recipe)
+        answers = await self._policy.answers(number, position, self._recipe)
+        return number, pair_request(
+            number, position, self._recipe, answers=answers, policy=self._policy.model
+        )
+
+    def _take(self, number: int, pair: Pair | NoPair) -> None:
+        part = number // PART_SIZE
+        made, misses = self._made.setdefault(part, []), self._misses.setdefault(part, Counter())
+        if isinstance(pair, Pair):
+            self._keys.add(position_key(pair.fen))
+            made.append((number, pair))
+        else:
+            misses[pair.value] += 1
+        self._scored[part] += 1
+        if self._scored[part] == len(self._positions.part(part)):
+            self._finish(part)
+
+    def _finish(self, part: int) -> None:
+        made = [pair for _, pair in sorted(self._made.pop(part), key=lambda numbered: numbered[0])]
+        counts = {"positions": self._scored.pop(part), "pairs": len(made), **self._misses.pop(part)}
+        self._parts.write(part, made, counts=counts)
+        self._finished.add(part, made)
+
+
+PARQUET = "pairs.parquet"
+
+
+def write_pairs(
+    maker: PairMaker, folder: Folder, *, terms: Mapping[str, Any], jsonl: str | None = None
+) -> dict[str, Any]:
+    """Writes the pairs and returns the manifest. `jsonl` names the second file, if one is wanted."""
+    summary = _Summary()
+    with ExitStack() as files:
+        table = files.enter_context(record_writer(folder, PARQUET, PAIRS))
+        lines = files.enter_context(jsonl_writer(folder, jsonl)) if jsonl else None
+        for pair in maker.pairs():
+            summary.add(pair)
+            table.add(pair)
+            if lines:
+                lines.add(asdict(pair))
+    written = [table.written, *([lines.written] if lines else [])]
+    return write_manifest(folder, PAIRS.name, written, terms=terms, facts=summary.facts(maker.counts()))
+
+
+class _Summary:
+    """Statistics of the pairs."""
+
+    def __init__(self) -> None:
+        self.by: dict[str, Counter[str]] = {
+            "origin": Counter(),
+            "phase": Counter(),
+            "reward_version": Counter(),
+        }
+        self.gaps: list[float] = []
+
+    def add(self, pair: Any) -> None:
+        for name, counter in self.by.items():
+            counter[str(getattr(pair, name))] += 1
+        self.gaps.append(pair.gap)
+
+    def facts(self, counts: Counter[str]) -> dict[str, Any]:
+        """The statistics for the manifest. `counts` are those of the parts."""
+        pairs = len(self.gaps)
+        positions, made = counts.pop("positions", 0), counts.pop("pairs", 0)
+        return {
+            "pairs": pairs,
+            "positions": positions,
+            "left_out": {**dict(sorted(counts.items())), "repeated_or_more_than_wanted": made - pairs},
+            "mean_gap": round(math.fsum(self.gaps) / pairs, 6) if pairs else None,
+            **{f"by_{name}": dict(sorted(counter.items())) for name, counter in self.by.items()},
+        }

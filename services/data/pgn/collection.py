@@ -1,0 +1,225 @@
+"""Gives access to every game of some files by number, in bounded memory.
+
+If a file has an index beside it (`rookery data index`), only the requested games are read, however large the
+file is. Any other file is read once from start to end, and its text is kept in a temporary file. This suits
+files that fit on the disk uncompressed and are read in seconds. Games are parsed on request, and recently
+used ones are cached.
+"""
+
+import logging
+import os
+import re
+import tempfile
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Protocol
+
+from rookery.errors import NotFound
+from rookery.metrics import GAMES_SKIPPED
+from services.data.pgn.games import Game, SkippedGame, Split, in_split
+from services.data.pgn.index import LazyNumbers, find_index
+from services.data.pgn.parser import parse, skip
+from services.data.pgn.rawgame import RawGame
+from services.data.pgn.reader import read_raw_games
+from services.data.store.files import Fingerprint, Source
+
+logger = logging.getLogger(__name__)
+
+_SOURCE_DIGITS = 8
+"""The number of digits of a file's SHA-256 with which the ids of its positions begin."""
+
+GAMES_KEPT = 1 << 16
+"""The most parsed games in memory, under a kilobyte each."""
+
+_GAME_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class GameFile(Protocol):
+    """The games of one file, numbered from 0: an `Index` or a `SpooledFile`. Thread-safe."""
+
+    @property
+    def source(self) -> Source: ...
+
+    @property
+    def broken(self) -> Sequence[RawGame]:
+        """The games whose bytes alone show a defect, if these are known without parsing."""
+
+    def __len__(self) -> int: ...
+
+    def game_numbers(self, split: Split) -> Sequence[int]:
+        """The numbers of the games of a split."""
+
+    def raw(self, number: int) -> RawGame:
+        """The game with a number."""
+
+    def find(self, id: str) -> int | None:
+        """The number of a game with that id, or None."""
+
+    def close(self) -> None: ...
+
+
+class SpooledFile:
+    """A file without an index. Its text is copied to a temporary file. Takes 32 bytes of memory per game."""
+
+    def __init__(self, location: str) -> None:
+        self.broken: list[RawGame] = []
+        self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        self._ends = array("Q", [0])
+        self._offsets = array("Q")
+        self._ids = array("Q")
+        self._members = {"train": array("L"), "heldout": array("L")}
+        fingerprint = Fingerprint(location)
+        for raw in read_raw_games(location, fingerprint.update):
+            self._add(raw.checked())
+        self.source = fingerprint.source
+        self._spool.flush()
+        self._by_id = array("L", sorted(range(len(self)), key=self._ids.__getitem__))
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def game_numbers(self, split: Split) -> Sequence[int]:
+        return range(len(self)) if split == "all" else self._members[split]
+
+    def raw(self, number: int) -> RawGame:
+        start, end = self._ends[number], self._ends[number + 1]
+        data = os.pread(self._spool.fileno(), end - start, start)
+        return RawGame(number + 1, data, self._offsets[number])
+
+    def find(self, id: str) -> int | None:
+        if not _GAME_ID.fullmatch(id):
+            return None
+        wanted = int(id, 16)
+        place = bisect_left(self._by_id, wanted, key=self._ids.__getitem__)
+        found = self._by_id[place] if place < len(self._by_id) else None
+        return found if found is not None and self._ids[found] == wanted else None
+
+    def close(self) -> None:
+        self._spool.close()
+
+    def _add(self, raw: RawGame) -> None:
+        game_id = "0" if raw.defect else raw.id
+        if raw.defect:
+            self.broken.append(raw)
+        else:
+            self._members["heldout" if in_split(game_id, "heldout") else "train"].append(len(self))
+        self._ids.append(int(game_id, 16))
+        self._spool.write(raw.data)
+        self._offsets.append(raw.offset)
+        self._ends.append(self._spool.tell())
+
+
+class GameCollection:
+    """The games of files, numbered from 0. Thread-safe.
+
+    Raises:
+        SetupError: a file cannot be read, or its index belongs to another file.
+    """
+
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        self._files: list[GameFile] = [find_index(str(path)) or SpooledFile(str(path)) for path in paths]
+        self.sources = [file.source for file in self._files]
+        self.skipped: dict[int, SkippedGame] = {}
+        self._first_of = [0, *accumulate(map(len, self._files))]
+        self._members = {
+            split: _Joined([file.game_numbers(split) for file in self._files], self._first_of)
+            for split in ("train", "heldout")
+        }
+        self._parse = lru_cache(GAMES_KEPT)(self._load)
+        for first, file in zip(self._first_of, self._files, strict=False):
+            for raw in file.broken:
+                if raw.defect:
+                    self._skip(first + raw.number - 1, skip(raw, file.source, raw.defect, raw.detail))
+        logger.info(
+            "%d games in %s, %d of them held out",
+            len(self),
+            ", ".join(repr(source.path) for source in self.sources),
+            len(self._members["heldout"]),
+        )
+
+    def __len__(self) -> int:
+        return self._first_of[-1]
+
+    def game_numbers(self, split: Split) -> Sequence[int]:
+        """The numbers of the games of a split. The split `all` includes broken games."""
+        return range(len(self)) if split == "all" else self._members[split]
+
+    def game(self, number: int) -> Game | None:
+        """A game, or None if it is broken. Each broken game is counted and logged once."""
+        game = self._parse(number)
+        if isinstance(game, Game):
+            return game
+        if number not in self.skipped:
+            self._skip(number, game)
+        return None
+
+    def find(self, id: str) -> tuple[Game, str]:
+        """A game and its text, by its id (a hash of its moves) or by source and number (`8999067f:102`).
+
+        Raises:
+            NotFound: there is no such game, or it is broken.
+        """
+        number = self._by_number(id) if ":" in id else self._by_hash(id)
+        if number is None:
+            raise NotFound(f"no game {id[:40]!r} in {len(self)} games")
+        game = self.game(number)
+        if game is None:
+            raise NotFound(f"game {id!r} was skipped: {self.skipped[number]}")
+        file, within = self._locate(number)
+        return game, file.raw(within).text
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def _by_hash(self, id: str) -> int | None:
+        for first, file in zip(self._first_of, self._files, strict=False):
+            found = file.find(id)
+            if found is not None:
+                return first + found
+        return None
+
+    def _by_number(self, id: str) -> int | None:
+        source, _, number = id.partition(":")
+        within = int(number) - 1 if number.isascii() and number.isdecimal() and len(number) < 20 else -1
+        for first, file in zip(self._first_of, self._files, strict=False):
+            named = file.source.sha256.startswith(source) and len(source) >= _SOURCE_DIGITS
+            if named and 0 <= within < len(file):
+                return first + within
+        return None
+
+    def _load(self, number: int) -> Game | SkippedGame:
+        if number in self.skipped:
+            return self.skipped[number]
+        file, within = self._locate(number)
+        return parse(file.raw(within), file.source)
+
+    def _locate(self, number: int) -> tuple[GameFile, int]:
+        index = bisect_right(self._first_of, number) - 1
+        return self._files[index], number - self._first_of[index]
+
+    def _skip(self, number: int, game: SkippedGame) -> None:
+        self.skipped[number] = game
+        GAMES_SKIPPED.labels(game.defect.value).inc()
+        logger.warning("skipped %s", game)
+
+
+class _Joined(LazyNumbers):
+    """Numbers of the games of several files, as numbers in the collection."""
+
+    def __init__(self, parts: Sequence[Sequence[int]], first_of: Sequence[int]) -> None:
+        self._parts = parts
+        self._first_of = first_of
+        self._ends = list(accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def at(self, index: int) -> int:
+        part = bisect_right(self._ends, index)
+        before = self._ends[part - 1] if part else 0
+        return self._first_of[part] + self._parts[part][index - before]

@@ -1,0 +1,161 @@
+"""Finds the candidates for a set of positions in raw games.
+
+`choose` filters games by bytes and tags; `handle` reads the chosen ones and takes a few positions of each.
+Random choices depend only on the seed and the game, so the result is the same for any order of the games and
+any number of processes.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rookery.trace import Position
+from services.data.pgn.games import PHASES, Played, SkippedGame, in_split
+from services.data.pgn.native import read_games
+from services.data.pgn.rawgame import RawGame
+from services.data.pgn.tags import CHESS960, read_facts
+from services.data.positions.distinct import position_key
+from services.data.positions.recipe import PositionRecipe, splitmix64
+from services.data.store.files import Source
+
+SKIPPED_NAMED = 20
+"""The most skipped games that a manifest names; the others are only counted."""
+
+_WORD = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A position that may be taken, its `position_key`, and the number of its game in the file."""
+
+    key: int
+    number: int
+    position: Position
+
+
+@dataclass(slots=True)
+class CandidateFindings:
+    """The candidates in some games, and counts of these games."""
+
+    games: int = 0
+    sound: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    """How many games each filter rejected."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """How many games were skipped for each defect."""
+    named: list[SkippedGame] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+
+    def rebase(self, *, games: int, size: int) -> None:
+        self.named = [
+            SkippedGame(game.path, game.number + games, game.defect, game.detail, game.offset + size)
+            for game in self.named
+        ]
+        self.candidates = [
+            Candidate(candidate.key, candidate.number + games, candidate.position)
+            for candidate in self.candidates
+        ]
+
+    def merge(self, later: Self, /) -> None:
+        self.games += later.games
+        self.sound += later.sound
+        self.rejected += later.rejected
+        self.skipped += later.skipped
+        self.named = (self.named + later.named)[:SKIPPED_NAMED]
+        self.candidates += later.candidates
+
+
+class GameSubset:
+    """Chooses a share of all games by their tickets (see `tickets_of`).
+
+    Multiply-shift hashing (Dietzfelbinger and others, 1997) chooses different games for each seed.
+    """
+
+    def __init__(self, part: float, seed: int) -> None:
+        self._factor = np.uint64(splitmix64(seed, 0) | 1)
+        self._below = np.uint64(round(part * _WORD))
+
+    def __call__(self, tickets: NDArray[np.uint64]) -> list[int]:
+        places: list[int] = np.flatnonzero(tickets * self._factor < self._below).tolist()
+        return places
+
+
+class CandidateFinder:
+    """Finds the candidates of a recipe in games of the file at `location`."""
+
+    def __init__(self, recipe: PositionRecipe, location: str) -> None:
+        self._recipe = recipe
+        self._source = Source(location, 0, "")
+        self._chess960 = CHESS960 in recipe.filters.variants
+        self.keep = GameSubset(recipe.games, recipe.seed) if recipe.games < 1 else None
+
+    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, CandidateFindings]:
+        """Yields the games that pass the filters. Counts the others by filter."""
+        rest = CandidateFindings()
+        for raw in games:
+            reason = None if raw.defect else self._recipe.filters.rejects(read_facts(raw))
+            if reason:
+                rest.rejected[reason] += 1
+            else:
+                yield raw
+        return rest
+
+    def handle(self, raws: Sequence[RawGame]) -> CandidateFindings:
+        """The candidates of some games."""
+        found = CandidateFindings()
+        for game in read_games(self._of_split(raws, found), self._source, chess960=self._chess960):
+            if isinstance(game, SkippedGame):
+                found.skipped[game.defect.value] += 1
+                found.named.append(game)
+            elif not in_split(game.game.id, self._recipe.split):
+                found.rejected["split"] += 1
+            else:
+                found.sound += 1
+                found.candidates.extend(self._candidates(game))
+        found.named = found.named[:SKIPPED_NAMED]
+        return found
+
+    def _of_split(self, raws: Sequence[RawGame], found: CandidateFindings) -> Sequence[RawGame]:
+        """For the split `heldout`, drops most games here, before their moves are read, to save time."""
+        if self._recipe.split != "heldout":
+            return raws
+        members = [raw for raw in raws if raw.defect or in_split(raw.id, "heldout")]
+        found.rejected["split"] += len(raws) - len(members)
+        return members
+
+    def _candidates(self, played: Played) -> Iterator[Candidate]:
+        game, recipe = played.game, self._recipe
+        luck = splitmix64(recipe.seed, int(game.id, 16))
+        for phase in range(len(PHASES)):
+            drawn = _shuffled(self._plies(game.phases, phase), splitmix64(luck, phase))
+            if recipe.choices_min > 1:
+                drawn = (ply for ply in drawn if played.choices(ply) >= recipe.choices_min)
+            for ply in islice(drawn, recipe.per_game):
+                fen = played.fen(ply)
+                yield Candidate(position_key(fen), game.number, game.position_with(fen, ply))
+
+    def _plies(self, phases: bytes, phase: int) -> Sequence[int]:
+        """The plies of a phase, between `ply_min` and `ply_max`."""
+        first, last = self._recipe.ply_min, self._recipe.ply_max
+        end = len(phases) if last is None else min(len(phases), last + 1)
+        there, count = phases.find(phase, first, end), phases.count(phase, first, end)
+        if phases[there : there + count] == bytes([phase]) * count:  # contiguous, except after promotions
+            return range(there, there + count)
+        return [ply for ply in range(first, end) if phases[ply] == phase]
+
+
+def _shuffled(plies: Sequence[int], luck: int) -> Iterator[int]:
+    """Yields all plies in an order that `luck` determines. The first, often the only one used, is fast."""
+    if plies:
+        yield plies[luck * len(plies) // _WORD]
+    rest = list(plies)
+    while rest:
+        rest.pop(luck * len(rest) // _WORD)
+        luck = splitmix64(luck, len(rest))
+        if rest:
+            yield rest[luck * len(rest) // _WORD]

@@ -1,0 +1,173 @@
+"""Writes and reads Parquet files of records, a row group at a time.
+
+The metadata of a file names the kind of record and the version of its schema. A file of another kind or
+version is refused. Each record type declares its own `Kind`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Generic, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import rookery
+from rookery.errors import InvalidInput
+from services.data.store.columns import from_row, schema_of, to_row
+from services.data.store.folders import Folder, OutputFile, WrittenFile
+
+R = TypeVar("R")
+
+SUFFIX = ".parquet"
+
+_KIND, _VERSION, _WRITER, _NOTES = b"rookery.kind", b"rookery.schema", b"rookery.writer", b"rookery.notes"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[R]):
+    """A kind of record. Increase `version` when a field is removed or its meaning changes."""
+
+    name: str
+    record: type[R]
+    version: int = 1
+    rows: int = 8192
+    """Rows per row group. Writers and readers hold one row group in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetDescription:
+    """What the metadata of a Parquet file says. `notes` are those of the writer."""
+
+    kind: str
+    version: str
+    writer: str
+    notes: Mapping[str, str]
+    rows: int
+    row_groups: int
+    schema: pa.Schema
+
+
+class RecordWriter(Generic[R]):
+    """Writes records to a Parquet file. Holds one row group in memory."""
+
+    def __init__(self, writer: pq.ParquetWriter, kind: Kind[R], schema: pa.Schema, file: OutputFile) -> None:
+        self.rows = 0
+        self._file = file
+        self._writer = writer
+        self._kind = kind
+        self._schema = schema
+        self._held: list[dict[str, Any]] = []
+
+    def add(self, record: R) -> None:
+        self._held.append(to_row(record))
+        self.rows += 1
+        if len(self._held) == self._kind.rows:
+            self.flush()
+
+    @property
+    def written(self) -> WrittenFile:
+        """Name, size and hash of the file. Correct only after the `with` block that wrote it."""
+        return self._file.written
+
+    def flush(self) -> None:
+        """Writes the held records as a row group."""
+        if self._held:
+            batch = pa.RecordBatch.from_pylist(self._held, schema=self._schema)
+            self._writer.write_batch(batch, row_group_size=self._kind.rows)
+            self._held = []
+
+
+@contextmanager
+def record_writer(
+    folder: Folder, name: str, kind: Kind[R], *, notes: Mapping[str, str] | None = None
+) -> Iterator[RecordWriter[R]]:
+    """Writes a new file, which exists once the `with` block ends. `notes` are stored in its metadata."""
+    schema = schema_of(kind.record).with_metadata(
+        {
+            _KIND: kind.name,
+            _VERSION: str(kind.version),
+            _WRITER: f"rookery {rookery.__version__}",
+            _NOTES: json.dumps(dict(notes or {}), sort_keys=True),
+        }
+    )
+    with folder.write(name) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        records = RecordWriter(writer, kind, schema, file)
+        yield records
+        records.flush()
+
+
+def write_records(
+    folder: Folder, name: str, kind: Kind[R], records: Iterable[R], *, notes: Mapping[str, str] | None = None
+) -> WrittenFile:
+    """Writes a file. The same records and notes give the same bytes."""
+    with record_writer(folder, name, kind, notes=notes) as table:
+        for record in records:
+            table.add(record)
+    return table.written
+
+
+def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
+    """The records of a file, in order.
+
+    Raises:
+        InvalidInput: the file is not Parquet, or has another kind of record.
+    """
+    with folder.read(name) as raw:
+        file = _open(raw, folder.place(name))
+        described = _describe(file)
+        if (described.kind, described.version) != (kind.name, str(kind.version)):
+            raise InvalidInput(
+                f"{folder.place(name)!r} holds {described.kind!r} in version {described.version!r}: "
+                f"{kind.name!r} in version {str(kind.version)!r} is read here"
+            )
+        wanted = [name for name in schema_of(kind.record).names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=kind.rows, columns=wanted):
+            for row in batch.to_pylist():
+                yield cast(R, from_row(kind.record, row))
+
+
+def read_column(folder: Folder, name: str, column: str) -> list[Any]:
+    """One column of a file. The other columns are not read."""
+    with folder.read(name) as raw:
+        file = _open(raw, folder.place(name))
+        return cast(list[Any], file.read(columns=[column])[column].to_pylist())
+
+
+def describe(folder: Folder, name: str) -> ParquetDescription:
+    """Reads the metadata of a file.
+
+    Raises:
+        InvalidInput: the file is not Parquet.
+    """
+    with folder.read(name) as raw:
+        return _describe(_open(raw, folder.place(name)))
+
+
+def first_rows(folder: Folder, name: str, count: int) -> list[dict[str, Any]]:
+    """The first rows of any Parquet file, as plain values."""
+    with folder.read(name) as raw:
+        file = _open(raw, folder.place(name))
+        batches = file.iter_batches(batch_size=count)
+        return cast(list[dict[str, Any]], next(batches).to_pylist()) if file.metadata.num_rows else []
+
+
+def _open(raw: IO[bytes], place: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(raw)
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"{place!r} is no Parquet file: {error}") from error
+
+
+def _describe(file: pq.ParquetFile) -> ParquetDescription:
+    said = file.schema_arrow.metadata or {}
+    return ParquetDescription(
+        kind=said.get(_KIND, b"").decode(),
+        version=said.get(_VERSION, b"").decode(),
+        writer=said.get(_WRITER, b"").decode() or str(file.metadata.created_by),
+        notes=json.loads(said.get(_NOTES, b"{}")),
+        rows=file.metadata.num_rows,
+        row_groups=file.metadata.num_row_groups,
+        schema=file.schema_arrow.remove_metadata(),
+    )

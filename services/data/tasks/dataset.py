@@ -1,0 +1,156 @@
+"""Makes a data set of one task: first in parts, then as `tasks.parquet` and `manifest.json`.
+
+A part has the examples of `PART_SIZE` numbered positions, without positions that an earlier part has. The
+examples depend only on the positions and the recipe. Interrupted work therefore continues from the finished
+parts, and ends with the same bytes as uninterrupted work.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import ExitStack, aclosing
+from dataclasses import asdict, dataclass
+from itertools import groupby, islice
+from typing import Any
+
+from rookery.errors import InvalidInput
+from rookery.trace import Position
+from services.data.positions.distinct import position_key
+from services.data.positions.numbered import PART_SIZE, NumberedPositions, new_positions
+from services.data.store.datasets import Parts, write_manifest
+from services.data.store.folders import Folder
+from services.data.store.jsonl import jsonl_writer
+from services.data.store.parquet import record_writer
+from services.data.tasks.engine_moves import TARGETS, CandidateTargets, engine_moves
+from services.data.tasks.example import (
+    ENGINE_MOVES,
+    EXAMPLES,
+    LEGAL_MOVES,
+    NEXT_FEN,
+    Example,
+    legal_moves,
+    next_fen,
+    rookworld_example,
+)
+from services.data.tasks.rookworld import MIX, RookworldMix, Searcher, labelled_lines
+
+PARQUET = "tasks.parquet"
+
+ROOKWORLD = "rookworld"
+"""The task that mixes `P:` and `A:` lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecipe:
+    """The settings that determine the examples, besides the positions.
+
+    `layout` and `mix` apply to the task `rookworld`, `style` and `targets` to `engine-moves`, `nodes` to
+    both. `form` applies to `legal-moves` and `next-fen`.
+    """
+
+    task: str
+    seed: int = 0
+    form: str = "fen"
+    nodes: int = 20_000
+    layout: str = "published"
+    mix: RookworldMix = MIX
+    style: str = "fen"
+    targets: CandidateTargets = TARGETS
+
+
+async def make_tasks(
+    supply: NumberedPositions,
+    recipe: TaskRecipe,
+    parts: Parts[Example],
+    *,
+    wanted: int,
+    engines: Searcher | None,
+    advance: Callable[[int], None],
+) -> None:
+    """Makes the missing parts until there are `wanted` examples, or no more new positions.
+
+    `advance` is called with 1 for each example.
+
+    Raises:
+        Unavailable: the engines are not available. A later run continues from here.
+    """
+    seen = {position_key(example.fen) for part in parts.done for example in parts.read(part)}
+    made = len(seen)
+    numbered = new_positions(supply, done=parts.done, seen=seen) if made < wanted else ()
+    for part, group in groupby(numbered, key=lambda one: one[0] // PART_SIZE):
+        positions = (position for _, position in group)
+        examples: list[Example] = []
+        while batch := list(islice(positions, wanted - made - len(examples))):
+            async with aclosing(_examples(batch, recipe, engines)) as made_now:
+                async for example in made_now:
+                    examples.append(example)
+                    advance(1)
+        parts.write(part, examples, counts={"examples": len(examples)})
+        made += len(examples)
+        if made >= wanted:
+            return
+
+
+async def _examples(
+    positions: Iterable[Position], recipe: TaskRecipe, engines: Searcher | None
+) -> AsyncGenerator[Example]:
+    if recipe.task == NEXT_FEN:
+        for example in next_fen(positions, seed=recipe.seed, form=recipe.form):
+            yield example
+    elif recipe.task == LEGAL_MOVES:
+        for example in legal_moves(positions, form=recipe.form):
+            yield example
+    elif recipe.task in (ROOKWORLD, ENGINE_MOVES) and engines is not None:
+        async with aclosing(_judged(positions, recipe, engines)) as judged:
+            async for example in judged:
+                yield example
+    else:
+        raise InvalidInput(f"no examples of {recipe.task!r} can be made from positions")
+
+
+async def _judged(
+    positions: Iterable[Position], recipe: TaskRecipe, engines: Searcher
+) -> AsyncGenerator[Example]:
+    nodes, seed = recipe.nodes, recipe.seed
+    if recipe.task == ENGINE_MOVES:
+        style, targets = recipe.style, recipe.targets
+        made = engine_moves(positions, engines, style=style, nodes=nodes, targets=targets, seed=seed)
+        async with aclosing(made) as examples:
+            async for example in examples:
+                yield example
+        return
+    async with aclosing(
+        labelled_lines(positions, engines, nodes=nodes, seed=seed, mix=recipe.mix)
+    ) as labelled:
+        async for position, line in labelled:
+            yield rookworld_example(position, line, layout=recipe.layout)
+
+
+def write_tasks(
+    examples: Iterable[Example],
+    folder: Folder,
+    *,
+    terms: Mapping[str, Any],
+    jsonl: str | None = None,
+    text: str | None = None,
+) -> dict[str, Any]:
+    """Writes the examples and the manifest, and returns the manifest.
+
+    `jsonl` names a second file with the conversations, `text` one with plain lines like RookWorld's own
+    files.
+    """
+    by_task: Counter[str] = Counter()
+    with ExitStack() as files:
+        table = files.enter_context(record_writer(folder, PARQUET, EXAMPLES))
+        chats = files.enter_context(jsonl_writer(folder, jsonl)) if jsonl else None
+        plain = files.enter_context(folder.write(text)) if text else None
+        for example in examples:
+            by_task[example.task] += 1
+            table.add(example)
+            if chats:
+                soft = {"alternatives": [asdict(part) for part in example.alternatives]}
+                chats.add({"messages": example.messages} | (soft if example.alternatives else {}))
+            if plain:
+                plain.write(example.text.encode() + b"\n")
+    written = [file.written for file in (table, chats, plain) if file]
+    facts = {"examples": by_task.total(), "by_task": dict(sorted(by_task.items()))}
+    return write_manifest(folder, EXAMPLES.name, written, terms=terms, facts=facts)

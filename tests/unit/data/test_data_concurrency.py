@@ -1,0 +1,51 @@
+"""Results of workers come in order, and a pool's processes end with the process that made them."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from services.data.jobs.concurrency import Workers
+from tests.conftest import ROOT
+
+PARENT = """
+import os, time
+from services.data.jobs.concurrency import process_pool
+if __name__ == "__main__":
+    pool = process_pool(2)
+    list(pool.map(abs, range(4)))
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_killed_parent_leaves_nobody(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    parent = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert parent.stdout
+    parent.stdout.readline()
+    children = psutil.Process(parent.pid).children(recursive=True)
+    assert len(children) >= 2
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_come_in_order(jobs: int) -> None:
+    with Workers(jobs) as workers:
+        assert list(workers.map(abs, range(-30, 0))) == list(range(30, 0, -1))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_in_a_piece_is_the_callers(jobs: int) -> None:
+    with Workers(jobs) as workers, pytest.raises(ValueError, match="invalid literal"):
+        list(workers.map(int, ["1", "x"]))
