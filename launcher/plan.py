@@ -20,9 +20,6 @@ from rookery.processes.ports import Ports
 
 HOST = "127.0.0.1"
 
-HELD_OUT_FILE = "heldout.jsonl"
-"""Held-out positions, in the folder of a run or an evaluation."""
-
 MODULES = {
     "feed": "services.data.feed",
     "data": "services.data",
@@ -140,17 +137,17 @@ def _model(name: str) -> str:
 
 def _check_evaluation(settings: UpSettings) -> None:
     """Raises `SetupError` if versions of this run cannot be evaluated while it trains."""
-    if not settings.evaluate_every:
-        return
+    reason = ""
     if settings.task != "move":
-        raise SetupError(
-            f"--evaluate-every {settings.evaluate_every}: only versions of --task move can be evaluated while "
-            f"they train, not of --task {settings.task}; use `rookery evaluate` after the training"
+        reason = f"of --task move, and this one is of --task {settings.task}"
+    elif is_gpt2(settings.model):
+        reason = (
+            f"whose server keeps several versions, and that of the GPT-2 {settings.model!r} has one at a time"
         )
-    if is_gpt2(settings.model):
+    if settings.evaluate_every and reason:
         raise SetupError(
-            f"--evaluate-every {settings.evaluate_every}: {settings.model!r} is a GPT-2, whose server has one "
-            "version at a time, so none can be kept for an evaluation; use `rookery evaluate` after the training"
+            f"--evaluate-every {settings.evaluate_every}: versions can only be evaluated in a run {reason}; "
+            "use `rookery evaluate` afterwards"
         )
 
 
@@ -226,29 +223,29 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             "device": _device(name, settings),
             "seed": settings.seed,
         }
-    if name == "arena":
-        return {
-            **member,
-            "run_dir": plan.run_dir,
-            "every": settings.evaluate_every,
-            "count": settings.evaluate_positions,
-            "positions": plan.run_dir / HELD_OUT_FILE,
-            "inference_url": plan.url("inference"),
-            "reward_target": plan.reward_target,
-            "style": settings.style,
-            "max_tokens": settings.max_tokens,
-            "seed": settings.seed,
-        }
-    return {
-        **member,
-        "group_size": settings.group_size,
-        "batch_groups": settings.batch_groups,
-        "staleness": settings.staleness,
-        "inference_urls": plan.url("inference"),
+    asking = {
         "reward_target": plan.reward_target,
         "style": settings.shown_style,
         "max_tokens": settings.max_tokens,
         "seed": settings.seed,
+    }
+    if name == "arena":
+        return {
+            **member,
+            **asking,
+            "run_dir": plan.run_dir,
+            "every": settings.evaluate_every,
+            "count": settings.evaluate_positions,
+            "positions": plan.run_dir / "heldout.jsonl",
+            "inference_url": plan.url("inference"),
+        }
+    return {
+        **member,
+        **asking,
+        "group_size": settings.group_size,
+        "batch_groups": settings.batch_groups,
+        "staleness": settings.staleness,
+        "inference_urls": plan.url("inference"),
     }
 
 

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from launcher.runs import settle_settings
+from launcher.runs import HELD_OUT_FILE, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import UpSettings
 
@@ -25,8 +25,15 @@ def up(given: UpSettings, console: Console) -> int:
                 f"goes back to version {settings.from_version}, unless it has gone back to it before: later "
                 "versions are given up, the groups that they learned from stay counted as trained"
             )
+        if settings.evaluate_every:
+            count, seed = settings.evaluate_positions, settings.seed
+            path = session.plan.run_dir / HELD_OUT_FILE
+            write_held_out(path, source=settings.source, count=count, seed=seed)
         end = session.train()
         session.say(f"{end}; stopping")
+        if end is not End.INTERRUPT:
+            session.stop("rollouts", "trainer", "feed")
+            session.finish_evaluation()
         session.stop()
     console.print(
         f"{session.steps_done} steps. Go on with: rookery up --run {settings.run}",

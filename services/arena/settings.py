@@ -111,6 +111,8 @@ class WatchSettings(QuestionSettings, RunSettings):
     """Openings of the match, each played with both colours. 0: no match."""
     max_plies: PositiveInt = 200
     """A game is a draw after this many moves of both sides together."""
+    referee: str = "stockfish,nodes=200"
+    """Player that ends games at 13 pawns, or drawn ones, for six plies. Empty: none."""
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
     port: Port = 8008

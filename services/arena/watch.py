@@ -68,12 +68,14 @@ class Watcher:
     """Evaluates the versions of one run."""
 
     def __init__(self, settings: WatchSettings, streams: RunStreams) -> None:
-        """Raises InvalidInput or SetupError if the opponent cannot be made."""
+        """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
         self.trouble: str | None = None
         """Why nothing can be evaluated at the moment; None if nothing is wrong."""
         self._settings = settings
         self._streams = streams
-        self._opponent = dict(make_player(settings.opponent).describe())
+        self._others = [
+            dict(make_player(spec).describe()) for spec in (settings.opponent, settings.referee) if spec
+        ]
         self._inference = InferenceClient(settings.inference_url)
         self._reward = RewardClient(settings.reward_target, timeout_s=REWARD_TIMEOUT_S)
         self._chosen: Chosen | None = None
@@ -204,6 +206,7 @@ class Watcher:
             pairs=settings.pairs,
             illegal="random",
             max_plies=settings.max_plies,
+            referee=settings.referee or None,
             concurrency=settings.concurrency,
             seed=settings.seed,
             out=folder,
@@ -228,7 +231,7 @@ class Watcher:
         """A hash of everything but the version that decides the figures."""
         names = {"style", "max_tokens", "samples", "temperature", "seed", "pairs", "max_plies"}
         decides = self._settings.model_dump(include=names)
-        decides |= {"fens": fens_sha256(chosen.positions), "opponent": self._opponent}
+        decides |= {"fens": fens_sha256(chosen.positions), "others": self._others}
         return key_of({**decides, "reward_version": reward_version})[:12]
 
 
