@@ -89,7 +89,9 @@ def evaluate(settings: DemoSettings, plan: Plan, held_out: Path) -> None:
             print(f"a match of the last version with the first: after an illegal move {illegal}", flush=True)
             out = plan.run_dir / f"matches-{illegal}"
             games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": out}
-            arena("match", *reversed(players), flags={**games, "illegal": illegal, "referee": REFEREE})
+            # Greedy play of weak players repeats moves: nearly every game would be drawn.
+            sampled = [f"{player},temperature=1" for player in reversed(players)]
+            arena("match", *sampled, flags={**games, "illegal": illegal, "referee": REFEREE})
     arena("evaluate", *players, flags=flags)
 
 
