@@ -31,9 +31,9 @@ from rookery.trace import (
 from services.trainer import optimizer as adam
 from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.autobatch.search import TARGET
-from services.trainer.learner import Learner
 from services.trainer.model.policy import Policy
 from services.trainer.records.memory import available_bytes, is_out_of_memory, resident_bytes, watch
+from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
 
@@ -116,7 +116,7 @@ def _steps(
     started = 0.0
     for step in range(STEPS):
         started = time.perf_counter()
-        train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=step, settings=settings, state=RunningState())
     return time.perf_counter() - started
 
 
