@@ -102,7 +102,9 @@ def test_a_wanted_kl_moves_the_policy_towards_its_base(folder: Path) -> None:
     batch, seen = collate(rows(folder)), []
     optimizer = torch.optim.Adam(policy.parameters, lr=1e-3)
     for _ in range(8):
-        kl = policy.score(batch, with_gradient=WithGradient(kl="forward"), reference=True).kl_N.mean()
+        kl = policy.score(
+            batch, with_gradient=WithGradient(kl="policy_reference"), reference=True
+        ).kl_N.mean()
         kl.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -112,7 +114,9 @@ def test_a_wanted_kl_moves_the_policy_towards_its_base(folder: Path) -> None:
 
 @pytest.mark.parametrize("objective", ["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce"])
 def test_every_weight_learns_by_each_objective(folder: Path, objective: str) -> None:
-    chosen = settings(folder, objective=objective, kl="forward", lr=1e-3, gradient_checkpointing=True)
+    chosen = settings(
+        folder, objective=objective, kl="policy_reference", lr=1e-3, gradient_checkpointing=True
+    )
     policy = Gpt2Policy(chosen)
     before = [weight.detach().clone() for weight in policy.parameters]
     optimizer = adam.build(policy.parameters, lr=chosen.lr)

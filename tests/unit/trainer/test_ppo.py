@@ -79,7 +79,7 @@ def test_it_finds_the_best_arm_and_its_value(changed: dict[str, object]) -> None
     assert odds[BEST] > 0.8
     earned = float(odds @ torch.tensor(REWARDS, dtype=torch.float64))
     assert policy.value.item() == pytest.approx(earned, abs=0.15)
-    assert result.learning["return_mean"] == pytest.approx(result.learning["value_mean"], abs=0.2)
+    assert result.losses["return_mean"] == pytest.approx(result.losses["value_mean"], abs=0.2)
 
 
 def _certain_group(number: int, prompt: tuple[int, ...], reward: float) -> TraceGroup:
@@ -121,9 +121,9 @@ def test_the_head_learns_what_states_are_worth(small_model: Path, tmp_path: Path
             tensors = collate([row])
             values = policy.values(policy.score(tensors).hidden_ND)
             assert values.mean().item() == pytest.approx(prompts[row.prompt_ids], abs=0.1)
-    assert results[0].learning["explained_variance"] == 0.0
-    assert results[-1].learning["explained_variance"] > 0.9
-    assert results[-1].learning["value_loss"] < 0.05 * results[0].learning["value_loss"]
+    assert results[0].losses["explained_variance"] == 0.0
+    assert results[-1].losses["explained_variance"] > 0.9
+    assert results[-1].losses["value_loss"] < 0.05 * results[0].losses["value_loss"]
 
 
 def _groups(step: int) -> list[TraceGroup]:
@@ -264,9 +264,9 @@ class Broken(ActorCritic):
 
     token, when = 0, "always"
 
-    def score(self, batch, **wanted):  # type: ignore[no-untyped-def]
+    def score(self, batch, **with_gradient):  # type: ignore[no-untyped-def]
         self._bad = batch.targets_N == self.token
-        return super().score(batch, **wanted)
+        return super().score(batch, **with_gradient)
 
     def values(self, hidden: "torch.Tensor") -> "torch.Tensor":
         values = super().values(hidden)

@@ -118,7 +118,7 @@ def test_a_row_is_flat_and_has_every_figure(tiny_model: Path, tmp_path: Path) ->
     assert 0.0 < last["ess"] <= 1.0
 
 
-@pytest.mark.parametrize("kl", ["none", "forward"])
+@pytest.mark.parametrize("kl", ["none", "policy_reference"])
 def test_scoring_the_reference_leaves_the_adapter_as_it_was(
     kl: str, tiny_model: Path, tmp_path: Path
 ) -> None:
