@@ -28,14 +28,14 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.trainer import optimizer as adam
 from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.autobatch.search import TARGET
 from services.trainer.model.policy import Policy
 from services.trainer.records.memory import available_bytes, is_out_of_memory, resident_bytes, watch
-from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
-from services.trainer.step import train_step
+from services.trainer.training import optimizer as adam
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import train_step
 
 STEPS = 2
 """The second step holds gradients, activations and Adam's moments at once; the first has no moments yet."""

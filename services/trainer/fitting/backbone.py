@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from services.trainer.attention import Blocks
+from services.trainer.attention import hugging_face
+from services.trainer.attention.blocks import Blocks
+from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.fitting.layout import Laid
-from services.trainer.model import hf_attention
 from services.trainer.model.base_model import config_without_dropout
-from services.trainer.model.hf_attention import BlockAttention
 from services.trainer.model.logits import Head
 
 _CHUNK_LOGITS = 1 << 26
@@ -65,8 +65,8 @@ def hidden_states(model: Any, laid: Laid) -> torch.Tensor:
 
 
 def _block_attention(model: Any, blocks: Blocks) -> BlockAttention:
-    if model.config._attn_implementation != hf_attention.NAME:
-        hf_attention.enable(model)
+    if model.config._attn_implementation != hugging_face.NAME:
+        hugging_face.enable(model)
     return BlockAttention(blocks)
 
 

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from rookery.errors import InvalidInput
-from services.trainer import optimizer as adam
+from services.trainer.training import optimizer as adam
 from services.trainer.versions import files
 from services.trainer.versions.files import read_object, sync_files, sync_folder
 

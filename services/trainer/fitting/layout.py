@@ -14,7 +14,7 @@ from itertools import chain
 
 import torch
 
-from services.trainer.attention import Blocks, Segment
+from services.trainer.attention.blocks import Blocks, Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import torch
 
 from rookery.errors import InvalidInput
-from services.trainer import optimizer as adam
 from services.trainer.fitting import checkpoint
 from services.trainer.fitting.interruption import heeded
 from services.trainer.fitting.layout import Example, Laid, lay, micro_batches, rows
@@ -25,6 +24,7 @@ from services.trainer.fitting.setup import fingerprint
 from services.trainer.records.memory import levels
 from services.trainer.records.tracking import Tracker
 from services.trainer.settings import FitSettings
+from services.trainer.training import optimizer as adam
 
 logger = logging.getLogger(__name__)
 

@@ -27,11 +27,12 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from services.trainer import attempts, loop, process  # noqa: E402
+from services.trainer import loop, process  # noqa: E402
 from services.trainer.batches.intake import Intake  # noqa: E402
 from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.training import attempts  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from services.trainer.versions.publisher import Publisher  # noqa: E402
 from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402

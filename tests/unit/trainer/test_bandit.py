@@ -9,9 +9,9 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import train_step  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import train_step  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 REWARDS = (-1.0, -0.3, 0.0, -0.2)

@@ -24,14 +24,14 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import ranks  # noqa: E402
 from services.trainer.distributed import process_group  # noqa: E402
 from services.trainer.distributed.placement import own_device  # noqa: E402
 from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes  # noqa: E402
 from services.trainer.losses.statistics import MicroBatchStats  # noqa: E402
-from services.trainer.ranks import agreed, follow  # noqa: E402
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.training import ranks  # noqa: E402
+from services.trainer.training.ranks import agreed, follow  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 

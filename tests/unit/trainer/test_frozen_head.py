@@ -91,9 +91,7 @@ def test_nothing_is_kept_where_nobody_asks() -> None:
         assert not scores(linear, hidden, targets, temperature=1.0)[0].requires_grad
 
 
-@pytest.mark.parametrize(
-    "with_gradient", ["policy_reference", "reference_policy", "symmetric", None, "entropy"]
-)
+@pytest.mark.parametrize("learned", ["policy_reference", "reference_policy", "symmetric", None, "entropy"])
 @pytest.mark.parametrize("own", [False, True], ids=["one head", "two heads"])
 @pytest.mark.parametrize(("scale", "cap"), [(1.0, 0.0), (0.3, 0.0), (1.7, 4.0)])
 def test_beside_a_reference_it_is_autograds_too(
@@ -103,10 +101,11 @@ def test_beside_a_reference_it_is_autograds_too(
     monkeypatch.setattr(frozen_head, "_TILE_LOGITS", 5 * 29)
     linear, hidden, targets = make()
     base = torch.nn.Linear(6, 29, bias=False, dtype=torch.float64).requires_grad_(False)
+    gradients = {"entropy": True} if learned == "entropy" else {"kl": learned}
     options = {
         "vocabulary": 29, "temperature": 0.7, "reference_ND": hidden.detach() + torch.randn_like(hidden) / 2,
         "reference_head": Head(base, scale, cap) if own else None,
-        "with_gradient": head.WithGradient(**({"entropy": True} if learned == "entropy" else {"kl": learned})),
+        "with_gradient": head.WithGradient(**gradients),
     }  # fmt: skip
     found = []
     for frozen in (True, False):

@@ -20,7 +20,7 @@ from services.trainer.batches.rows import (  # noqa: E402
 )
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.update import Objective  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402

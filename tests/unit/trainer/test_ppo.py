@@ -11,8 +11,6 @@ torch = pytest.importorskip("torch")
 
 from rookery.errors import SetupError  # noqa: E402
 from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict  # noqa: E402
-from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer import ppo  # noqa: E402
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import prepare_batch  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
@@ -22,11 +20,13 @@ from services.trainer.model.policy import (  # noqa: E402
     ActorCritic,
     Policy,
 )
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import StepStats, train_step  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
-from services.trainer.update import StepInput  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
+from services.trainer.training import ppo  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import StepStats, train_step  # noqa: E402
+from services.trainer.training.update import StepInput  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.contents import content, contents  # noqa: E402

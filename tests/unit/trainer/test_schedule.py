@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 import pytest
 
-from services.trainer.optimizer import lr_factor
 from services.trainer.settings import TrainerSettings
 from services.trainer.settings.adam import LrSchedule
+from services.trainer.training.optimizer import lr_factor
 
 KINDS = get_args(LrSchedule)
 

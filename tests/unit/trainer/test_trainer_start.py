@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import save_file  # noqa: E402
 
-from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer import process  # noqa: E402
 from services.trainer.autobatch import choice  # noqa: E402
 from services.trainer.autobatch.profiles import FILE, saved_choice  # noqa: E402
@@ -24,6 +23,7 @@ from services.trainer.distributed.placement import device_named  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 
 
