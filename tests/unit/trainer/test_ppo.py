@@ -219,7 +219,7 @@ def test_resuming_gives_the_bytes_of_not_stopping(small_model: Path, tmp_path: P
     commit = commits.write(
         tmp_path / "adapters",
         number=2,
-        files={**whole.version_files(), adam.VALUE_HEAD_FILE: adam.dump(optimizer)},
+        files={**whole.version_files(), adam.FILE: adam.dump(optimizer)},
         ledger=(),
         fingerprint=settings.fingerprint(),
     )

@@ -73,7 +73,7 @@ def _mask(segments: list[Segment], window: int | None) -> "torch.Tensor":
     total = sum(segment.length for segment in segments)
     mask = torch.zeros(total, total, dtype=torch.bool)
     for segment in segments:
-        keys = [*range(segment.begin, segment.begin + segment.context)]
+        keys = [*range(segment.context_start, segment.context_start + segment.context)]
         for token in range(segment.start, segment.start + segment.length):
             keys.append(token)
             mask[token, keys[-window:] if window else keys] = True

@@ -43,7 +43,7 @@ def test_nothing_is_begun_that_cannot_go_on(
     def begun(*_: object) -> None:
         raise AssertionError("the processes join")
 
-    monkeypatch.setattr(process, "joined", begun)
+    monkeypatch.setattr(process, "join_processes", begun)
     monkeypatch.setattr(adam.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward": 0}\n[1]\n')
