@@ -30,7 +30,7 @@ def device_named(name: str) -> torch.device:
     return torch.device(f"cuda:{name}" if name.isdigit() else name)
 
 
-def place(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
+def place_model(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
     """Moves the model, or this process's shards of it, to `device` and returns it.
 
     It is sharded layer by layer, so that the whole model does not have to fit.
@@ -68,13 +68,13 @@ def place(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
     return model.to(device)
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the whole tensor. If it is sharded, all processes must call this together."""
+def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the full tensor. If it is sharded, all processes must call this together."""
     full: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return full
 
 
-def like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def shard_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Returns this process's shard of `value` if `parameter` is sharded, else `value`.
 
     Every process must have the whole `value`.

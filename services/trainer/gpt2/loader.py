@@ -18,7 +18,7 @@ from tokenizers.implementations import ByteLevelBPETokenizer
 
 from rookery.errors import InvalidInput
 from rookery.rookworld import END_OF_TEXT
-from services.trainer.distributed.placement import like
+from services.trainer.distributed.placement import shard_like
 from services.trainer.gpt2.config import CONFIG_FILE, Gpt2Config
 from services.trainer.gpt2.model import Gpt2
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
@@ -73,7 +73,7 @@ def load_weights(model: Gpt2, folder: Path) -> None:
             wrong.append(f"{name} has {list(stored.shape)}, wanted {_stored_shape(name, own[name])}")
             continue
         with torch.no_grad():
-            own[name].copy_(like(own[name], tensor))
+            own[name].copy_(shard_like(own[name], tensor))
     complaints = [
         *([f"missing {_some(sorted(missing))}"] if missing else []),
         *([f"unknown {_some(sorted(unknown))}"] if unknown else []),

@@ -17,7 +17,7 @@ from peft.tuners.lora import LoraLayer
 from rookery.errors import SetupError
 from rookery.hub import is_gpt2, model_folder
 from services.trainer.batches.micro_batches import MicroBatch
-from services.trainer.distributed.placement import place
+from services.trainer.distributed.placement import place_model
 from services.trainer.gpt2 import loader
 from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.loader import WEIGHTS_FILE
@@ -51,7 +51,7 @@ class Gpt2Policy(Policy):
         self._frozen: Gpt2 | None = None
 
     def _loaded(self) -> Gpt2:
-        model: Gpt2 = place(loader.load(self._folder), self.device, sharding=self._sharding)
+        model: Gpt2 = place_model(loader.load(self._folder), self.device, sharding=self._sharding)
         return model
 
     def version_files(self) -> dict[str, Content]:

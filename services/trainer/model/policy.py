@@ -15,7 +15,7 @@ from transformers.utils.logging import disable_progress_bar
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.batches.micro_batches import MicroBatch
-from services.trainer.distributed.placement import device_named, place
+from services.trainer.distributed.placement import device_named, place_model
 from services.trainer.model.base_model import load_causal_lm, load_int8
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens
 from services.trainer.model.logits import Head
@@ -52,7 +52,7 @@ class Policy:
         adapted = with_adapter(
             base, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets
         )
-        self.model = place(adapted, self.device, sharding=settings.sharding).train()
+        self.model = place_model(adapted, self.device, sharding=settings.sharding).train()
         self._body: Any = self.model.get_base_model().base_model
 
     @property

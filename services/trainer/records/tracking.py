@@ -122,15 +122,12 @@ class MlflowTracker(Tracker):
                     self._sent += 1
                 self._away = False
             except Exception as error:
-                self._say_away(error)
+                if not self._away:
+                    logger.warning("MLflow does not answer, training continues: %s", error)
+                self._away = True
                 if self._closing.is_set():
                     return
                 self._closing.wait(_RETRY_S)
-
-    def _say_away(self, error: Exception) -> None:
-        if not self._away:
-            logger.warning("MLflow does not answer, training continues: %s", error)
-        self._away = True
 
     def _begin(self) -> _Client:
         client = self._connect()

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load
 
 from rookery.errors import SetupError
-from services.trainer.distributed.placement import like
+from services.trainer.distributed.placement import shard_like
 from services.trainer.settings.adam import LrSchedule
 from services.trainer.versions import commits
 from services.trainer.versions.files import StoredTensor, TensorFile
@@ -46,7 +46,9 @@ def build(
     else:
         optimizer = torch.optim.AdamW(parameters, **options, fused=True)
     if offload:
-        _offload(optimizer, parameters[0].device)
+        device = parameters[0].device
+        optimizer.register_step_pre_hook(lambda *_: place_moments(optimizer, device))
+        optimizer.register_step_post_hook(lambda *_: place_moments(optimizer, torch.device("cpu")))
     return optimizer
 
 
@@ -60,11 +62,6 @@ def check(device: torch.device, *, bits: int, offload: bool) -> None:
         raise SetupError("--adam-bits 8 needs bitsandbytes: pip install 'rookery[bits8]'")
     if offload and device.type == "cpu":
         raise SetupError("--offload moves Adam's moments off a GPU, and the trainer runs on the CPU")
-
-
-def _offload(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    optimizer.register_step_pre_hook(lambda *_: place_moments(optimizer, device))
-    optimizer.register_step_post_hook(lambda *_: place_moments(optimizer, torch.device("cpu")))
 
 
 def place_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
@@ -103,7 +100,7 @@ def restore(optimizer: torch.optim.Optimizer, folder: Path) -> None:
         # bitsandbytes counts steps in a plain integer, torch in a float tensor.
         counted = value.ndim == 0 and not value.is_floating_point()
         moments.setdefault(int(index), {})[name] = (
-            value.item() if counted else like(parameters[int(index)], value)
+            value.item() if counted else shard_like(parameters[int(index)], value)
         )
     optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
 

@@ -73,17 +73,17 @@ class MiniBatchStats:
     stepped: OptimizerStats
 
 
-def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, given: StepInput) -> UpdateStats:
+def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
     """Computes values and advantages of all tokens, then makes the optimizer steps of all epochs.
 
     Raises:
         ArithmeticError: a value, a loss or a gradient is not finite; the message names the groups.
     """
-    batch = given.batch()
-    estimates = _estimate(policy, batch, given)
+    batch = inputs.batch()
+    estimates = _estimate(policy, batch, inputs)
     updates = [
-        _mini_batch_update(policy, optimizer, rows, batch, estimates, given)
-        for rows in _mini_batches(batch.rows, step=given.step, settings=given.settings)
+        _mini_batch_update(policy, optimizer, rows, batch, estimates, inputs)
+        for rows in _mini_batches(batch.rows, step=inputs.step, settings=inputs.settings)
     ]
     return UpdateStats(
         batch=batch,
@@ -95,12 +95,12 @@ def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, given: Ste
     )
 
 
-def _estimate(policy: ValuePolicy, batch: Batch, given: StepInput) -> dict[int, list[TokenEstimates]]:
+def _estimate(policy: ValuePolicy, batch: Batch, inputs: StepInput) -> dict[int, list[TokenEstimates]]:
     """Values, advantages and returns of all completions, computed with the policy before the step."""
-    settings = given.settings
+    settings = inputs.settings
     in_reward = settings.kl == "k1"
     measured: list[list[list[float]]] = []
-    mine = given.partition(batch.rows)
+    mine = inputs.partition(batch.rows)
     for forward in mine.passes:
         tensors = collate(forward.rows, device=policy.device)
         with torch.no_grad():
@@ -113,7 +113,7 @@ def _estimate(policy: ValuePolicy, batch: Batch, given: StepInput) -> dict[int, 
         if forward.weight:
             measured.append([values_N.tolist(), gaps_N.tolist()])
     found: dict[int, list[TokenEstimates]] = {}
-    for rows, columns in zip(mine.micro_batches, given.world.gather(measured), strict=True):
+    for rows, columns in zip(mine.micro_batches, inputs.world.gather(measured), strict=True):
         values, gaps = map(iter, columns)
         for row in rows:
             found[id(row)] = [
@@ -121,7 +121,7 @@ def _estimate(policy: ValuePolicy, batch: Batch, given: StepInput) -> dict[int, 
                     completion.reward,
                     [next(values) for _ in completion.token_ids],
                     [next(gaps) for _ in completion.token_ids],
-                    coefficient=given.kl_coefficient if in_reward else 0.0,
+                    coefficient=inputs.kl_coefficient if in_reward else 0.0,
                     settings=settings,
                 )
                 for completion in row.completions
@@ -171,13 +171,13 @@ def _mini_batch_update(
     rows: Sequence[Row],
     batch: Batch,
     estimates: Estimates,
-    given: StepInput,
+    inputs: StepInput,
 ) -> MiniBatchStats:
-    settings, step = given.settings, given.step
-    objective = _objective(rows, batch, given)
+    settings, step = inputs.settings, inputs.step
+    objective = _objective(rows, batch, inputs)
     pending: list[PendingStats] = []
     critic: list[torch.Tensor] = []
-    mine = given.partition(rows)
+    mine = inputs.partition(rows)
     for forward in mine.passes:
         tensors = collate(forward.rows, device=policy.device)
         old_N, advantages_N, returns_N = _columns(forward.rows, estimates, device=policy.device)
@@ -195,19 +195,19 @@ def _mini_batch_update(
             critic.append(
                 torch.stack([t.double() for t in (loss.detach(), value_N.detach().sum(), clipped_N.sum())])
             )
-    parts = gather_stats(pending, given.world)
-    gathered = given.world.gather([figures.tolist() for figures in critic])
+    parts = gather_stats(pending, inputs.world)
+    gathered = inputs.world.gather([figures.tolist() for figures in critic])
     losses, value_sums, clipped = zip(*gathered, strict=True)
     finite.check_losses(losses, mine.micro_batches, step=step)
-    stepped = optimizer_step(policy.parameters, optimizer, given)
+    stepped = optimizer_step(policy.parameters, optimizer, inputs)
     return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped)
 
 
-def _objective(rows: Sequence[Row], batch: Batch, given: StepInput) -> Objective:
+def _objective(rows: Sequence[Row], batch: Batch, inputs: StepInput) -> Objective:
     """The objective of a mini-batch: GRPO's surrogate. A k1 penalty is left out: the rewards include it."""
     normaliser = batch.normaliser * _total_weight(rows) / _total_weight(batch.rows)
-    objective = Objective.of(given.settings, coefficient=given.kl_coefficient, normaliser=normaliser)
-    return replace(objective, kl="none") if given.settings.kl == "k1" else objective
+    objective = Objective.of(inputs.settings, coefficient=inputs.kl_coefficient, normaliser=normaliser)
+    return replace(objective, kl="none") if inputs.settings.kl == "k1" else objective
 
 
 def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device) -> list[torch.Tensor]:

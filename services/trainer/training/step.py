@@ -61,8 +61,8 @@ def train_step(
     started = time.perf_counter()
     coefficient = kl_coefficient(state.kl_controller, step=step, settings=settings)
     update = ppo_update if settings.objective == "ppo" else single_update
-    given = StepInput(groups, step, settings, state.averages, coefficient, world, dry_run)
-    stats = update(policy, optimizer, given)
+    inputs = StepInput(groups, step, settings, state.averages, coefficient, world, dry_run)
+    stats = update(policy, optimizer, inputs)
     zero_variance = stats.batch.zero_variance + dropped_zero_variance
     share = zero_variance / (len(groups) + dropped_zero_variance)
     state = state.after(

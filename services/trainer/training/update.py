@@ -21,7 +21,7 @@ from services.trainer.batches import finite
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.batches.micro_batches import MicroBatch, Partition, collate, partition
 from services.trainer.batches.rows import Batch, Row, prepare_batch
-from services.trainer.distributed.placement import whole
+from services.trainer.distributed.placement import full_tensor
 from services.trainer.distributed.process_group import World
 from services.trainer.losses import kl
 from services.trainer.losses.statistics import MicroBatchStats, PendingStats, batch_stats, micro_batch_stats
@@ -76,30 +76,30 @@ class UpdateStats:
     optimizer_s: float
 
 
-def single_update(policy: Policy, optimizer: torch.optim.Optimizer, given: StepInput) -> UpdateStats:
+def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
     """Computes the gradient of the whole batch, then makes one optimizer step.
 
     Raises:
         ArithmeticError: an advantage, a loss or the gradient is not finite; the message names the groups.
     """
-    batch = given.batch()
-    objective = Objective.of(given.settings, coefficient=given.kl_coefficient, normaliser=batch.normaliser)
-    mine = given.partition(batch.rows)
+    batch = inputs.batch()  # groups -> advantages -> rows
+    objective = Objective.of(inputs.settings, coefficient=inputs.kl_coefficient, normaliser=batch.normaliser)
+    mine = inputs.partition(batch.rows)
     pending: list[PendingStats] = []
     for forward in mine.passes:
         tensors = collate(forward.rows, device=policy.device)
-        scores = policy.score(
+        scores = policy.score(  # rows -> log-probabilities
             tensors,
             with_gradient=objective.with_gradient,
-            reference=given.settings.measures_kl(given.step),
+            reference=inputs.settings.measures_kl(inputs.step),
         )
-        loss, stats = objective(scores, tensors)
+        loss, stats = objective(scores, tensors)  # log-probabilities -> ratio -> loss
         (forward.weight * loss).backward()
         if forward.weight:
             pending.append(stats)
-    parts = gather_stats(pending, given.world)
-    finite.check_losses([part.loss for part in parts], mine.micro_batches, step=given.step)
-    stepped = optimizer_step(policy.parameters, optimizer, given)
+    parts = gather_stats(pending, inputs.world)
+    finite.check_losses([part.loss for part in parts], mine.micro_batches, step=inputs.step)
+    stepped = optimizer_step(policy.parameters, optimizer, inputs)  # gradient -> new weights
     return UpdateStats(batch, batch_stats(parts), stepped.grad_norm, stepped.lr, len(parts), stepped.seconds)
 
 
@@ -195,7 +195,7 @@ class OptimizerStats:
 
 
 def optimizer_step(
-    parameters: Sequence[torch.nn.Parameter], optimizer: torch.optim.Optimizer, given: StepInput
+    parameters: Sequence[torch.nn.Parameter], optimizer: torch.optim.Optimizer, inputs: StepInput
 ) -> OptimizerStats:
     """Makes one optimizer step with the clipped sum of the gradients of all processes.
 
@@ -203,17 +203,17 @@ def optimizer_step(
         ArithmeticError: the gradient is not finite; the message names the groups.
     """
     started = time.perf_counter()
-    settings, step = given.settings, given.step
+    settings, step = inputs.settings, inputs.step
     lr = settings.lr * adam.lr_factor(
         settings.lr_schedule, step=step, steps=settings.max_steps, warmup=settings.warmup_steps
     )
     adam.set_lr(optimizer, lr)
-    given.world.sum_gradients(parameters)
-    norm = whole(torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm))
+    inputs.world.sum_gradients(parameters)
+    norm = full_tensor(torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm))
     if not torch.isfinite(norm):
-        names = ", ".join(group.id for group in given.groups)
+        names = ", ".join(group.id for group in inputs.groups)
         raise ArithmeticError(f"step {step}: gradient norm is {norm.item()}; the batch holds groups {names}")
-    if not given.dry_run:
+    if not inputs.dry_run:
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return OptimizerStats(norm.item(), lr, time.perf_counter() - started)

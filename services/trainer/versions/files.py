@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 import torch
 
 from rookery.errors import InvalidInput, SetupError
-from services.trainer.distributed.placement import whole
+from services.trainer.distributed.placement import full_tensor
 
 _DTYPES = {
     torch.uint8: "U8",
@@ -48,8 +48,8 @@ class StoredTensor:
         """Describes `tensor`, which is read when it is written. A sharded one needs all processes then."""
         own = tensor.detach()
         if transposed:
-            return cls(tuple(own.shape[::-1]), dtype or own.dtype, lambda: whole(own).T)
-        return cls(tuple(own.shape), dtype or own.dtype, lambda: whole(own))
+            return cls(tuple(own.shape[::-1]), dtype or own.dtype, lambda: full_tensor(own).T)
+        return cls(tuple(own.shape), dtype or own.dtype, lambda: full_tensor(own))
 
 
 @dataclass(frozen=True, slots=True)
