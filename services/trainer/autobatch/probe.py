@@ -4,8 +4,6 @@ The step is the objective's own, with an optimizer of its own; weights, gradient
 afterwards what they were, bit by bit.
 """
 
-import contextlib
-import ctypes
 import gc
 import time
 from collections.abc import Iterator
@@ -33,7 +31,13 @@ from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.autobatch.search import TARGET
 from services.trainer.learner import Learner
 from services.trainer.model.policy import Policy
-from services.trainer.records.memory import available_bytes, is_out_of_memory, resident_bytes, watch
+from services.trainer.records.memory import (
+    available_bytes,
+    is_out_of_memory,
+    release_free,
+    resident_bytes,
+    watch,
+)
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
 
@@ -141,8 +145,7 @@ def _give_back(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    with contextlib.suppress(AttributeError, OSError):  # glibc's alone
-        ctypes.CDLL(None).malloc_trim(0)
+    release_free()
 
 
 def _held_bytes(device: torch.device) -> int:

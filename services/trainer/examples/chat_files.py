@@ -1,15 +1,14 @@
 """Files of chats, JSON lines or Parquet: numbered conversations, each with the assistant's answer last.
 
-A JSONL file is indexed and never loaded whole. Of a Parquet file, only the needed columns are loaded, as a
-compact Arrow table.
+A JSONL file is indexed and never loaded whole, nor mapped: mapped pages count as memory of the process. Of a
+Parquet file, only the needed columns are loaded, as a compact Arrow table.
 """
 
 import json
-import mmap
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,27 +47,27 @@ class ChatFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with path.open("rb") as source:
-            self._bytes = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
-        self._starts = array("Q", _line_starts(self._bytes))
+        with path.open("rb") as file:
+            self._starts = array("Q", _line_starts(file))
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def __getitem__(self, index: int) -> Chat:
-        start = self._starts[index]
-        end = self._bytes.find(b"\n", start)
-        line = self._bytes[start : end if end >= 0 else len(self._bytes)]
+        with self.path.open("rb") as file:
+            file.seek(self._starts[index])
+            line = file.readline().rstrip(b"\n")
         try:
             return chat_of(json.loads(line), "messages")
         except (ValueError, KeyError, TypeError) as error:
-            raise InvalidInput(f"{self._place(start)}: not a chat example: {line[:120]!r}") from error
+            raise InvalidInput(f"{self._place(index)}: not a chat example: {line[:120]!r}") from error
         except InvalidInput as error:
-            raise InvalidInput(f"{self._place(start)}: {error}") from error
+            raise InvalidInput(f"{self._place(index)}: {error}") from error
 
-    def _place(self, start: int) -> str:
-        line = self._bytes[:start].count(b"\n") + 1
-        return f"{self.path}:{line}"
+    def _place(self, index: int) -> str:
+        with self.path.open("rb") as file:
+            number = file.read(self._starts[index]).count(b"\n") + 1
+        return f"{self.path}:{number}"
 
 
 class ParquetChats:
@@ -107,11 +106,9 @@ class ParquetChats:
             raise InvalidInput(f"{self.path}, row {index}: {error}") from error
 
 
-def _line_starts(data: mmap.mmap) -> Iterator[int]:
+def _line_starts(file: BinaryIO) -> Iterator[int]:
     start = 0
-    while start < len(data):
-        end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        if data[start:end].strip():
+    for line in file:
+        if line.strip():
             yield start
-        start = end + 1
+        start += len(line)

@@ -1,5 +1,6 @@
 """Turns chats into token ids: the context, and the answer that carries loss."""
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -9,7 +10,7 @@ from jinja2 import TemplateError
 
 from rookery.errors import InvalidInput
 from services.trainer.examples.alternatives import Alternatives, soft_targets
-from services.trainer.fitting.layout import Example
+from services.trainer.fitting.layout import Example, SoftTargets
 
 Messages = list[dict[str, str]]
 
@@ -90,17 +91,19 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
     tokens = tokenizer(answers, add_special_tokens=False, return_offsets_mapping=soft)
     ids_of = cache(lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
     examples = [
-        Example(prompt, (answer,)) for prompt, answer in zip(prompt_ids, tokens["input_ids"], strict=True)
+        Example(array("i", prompt), (array("i", answer),))
+        for prompt, answer in zip(prompt_ids, tokens["input_ids"], strict=True)
     ]
     for i, chat in enumerate(chats):
         if chat.alternatives:
-            places = soft_targets(
+            ids = tokens["input_ids"][i]
+            distributions = soft_targets(
                 chat.alternatives,
                 chat.messages[-1]["content"],
                 within=answers[i],
-                ids=tokens["input_ids"][i],
+                ids=ids,
                 offsets=tokens["offset_mapping"][i],
                 ids_of=ids_of,
             )
-            examples[i] = replace(examples[i], soft_targets=places)
+            examples[i] = replace(examples[i], soft_targets=SoftTargets.of(ids, distributions))
     return examples

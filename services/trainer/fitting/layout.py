@@ -8,8 +8,9 @@ answer alone, whatever the layout; only the work differs.
 Shapes: B rows, T tokens of the longest row, K answers, N answer tokens.
 """
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 import torch
@@ -18,17 +19,41 @@ from services.trainer.model.attention import Blocks, Stretch
 
 
 @dataclass(frozen=True, slots=True)
+class SoftTargets:
+    """Distributions over token ids, as parallel arrays: target n is token `tokens[n]` with `weights[n]`.
+
+    `indices[n]` is the index in the answer of the token that it stands for. Each token of the answer has
+    targets, in order; one without a distribution is its own target, with weight 1.
+    """
+
+    indices: "array[int]"
+    tokens: "array[int]"
+    weights: "array[float]"
+
+    @classmethod
+    def of(cls, answer: Sequence[int], distributions: Mapping[int, Mapping[int, float]]) -> "SoftTargets":
+        """Builds the targets of an answer from distributions by the index of a token in it."""
+        targets = [
+            (index, target, weight)
+            for index, token in enumerate(answer)
+            for target, weight in distributions.get(index, {token: 1.0}).items()
+        ]
+        indices, tokens, weights = zip(*targets, strict=True) if targets else ((), (), ())
+        return cls(array("i", indices), array("i", tokens), array("f", weights))
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
     """Token ids of a prompt and of its answers: one to imitate, or the chosen and the rejected.
 
-    `gap` is how much better the chosen answer is, in win probability. `soft_targets` maps indices of tokens
-    in the only answer to distributions over token ids, which replace the answer's own token as the target.
+    `gap` is how much better the chosen answer is, in win probability. `soft_targets` replace the tokens of
+    the only answer as targets. Token ids may be `array("i")`: a list takes ten times the memory.
     """
 
-    prompt_ids: list[int]
-    answers: tuple[list[int], ...]
+    prompt_ids: Sequence[int]
+    answers: tuple[Sequence[int], ...]
     gap: float = 0.0
-    soft_targets: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    soft_targets: SoftTargets | None = None
 
     @property
     def length(self) -> int:
@@ -108,7 +133,7 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     ids = torch.zeros(len(lines), width, dtype=torch.long)
     # Positions of padding continue: transformers takes a restart for a packed sequence and makes a mask.
     positions = torch.arange(width).repeat(len(lines), 1)
-    targets: list[tuple[int, int, float, int]] = []  # predictor, token, weight, answer
+    predictors, targets, weights, answers = array("q"), array("i"), array("f"), array("q")
     ends: list[int] = []
     stretches: list[Stretch] = []
     for index, line in enumerate(lines):
@@ -120,21 +145,22 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
             at, last = start + prompt, index * width + start + prompt - 1
             for answer in example.answers:
                 positions[index, at : at + len(answer)] = torch.arange(prompt, prompt + len(answer))
-                for place, token in enumerate(answer):
-                    predictor = index * width + at + place - 1 if place else last
-                    for target, weight in example.soft_targets.get(place, {token: 1.0}).items():
-                        targets.append((predictor, target, weight, len(ends)))
+                soft = example.soft_targets or SoftTargets.of(answer, {})
+                first = index * width + at
+                predictors.extend(first + place - 1 if place else last for place in soft.indices)
+                targets.extend(soft.tokens)
+                weights.extend(soft.weights)
+                answers.extend([len(ends)] * len(soft.tokens))
                 at += len(answer)
                 ends.append(index * width + at - 1)
             stretches += _stretches(example, start)
             start = end
-    predictors, tokens, weights, answers = zip(*targets, strict=True) if targets else ((), (), (), ())
     return Laid(
         ids_BT=ids.to(device),
         positions_BT=positions.to(device),
         blocks=None if alone else Blocks.of(stretches, device=device),
         predictor_N=torch.tensor(predictors, dtype=torch.long, device=device),
-        targets_N=torch.tensor(tokens, dtype=torch.long, device=device),
+        targets_N=torch.tensor(targets, dtype=torch.long, device=device),
         weights_N=torch.tensor(weights, dtype=torch.float32, device=device),
         answer_N=torch.tensor(answers, dtype=torch.long, device=device),
         end_K=torch.tensor(ends, device=device),

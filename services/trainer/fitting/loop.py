@@ -23,11 +23,14 @@ from services.trainer.fitting.layout import Example, Laid, lay, micro_batches, r
 from services.trainer.fitting.log import Log
 from services.trainer.fitting.order import Source, batches
 from services.trainer.fitting.setup import fingerprint
-from services.trainer.records.memory import levels
+from services.trainer.records.memory import MIB, levels, release_free, resident_bytes
 from services.trainer.records.tracking import Tracker
 from services.trainer.settings import FitSettings
 
 logger = logging.getLogger(__name__)
+
+_GAPS_MIB = 1024
+"""Growth of the process after which the allocator's free memory is returned to the system."""
 
 Sums = Mapping[str, torch.Tensor]
 """Scalars summed over a forward pass: `loss`, which is differentiated, and other figures to report."""
@@ -109,6 +112,7 @@ def fit(course: Course, source: Source, settings: FitSettings, tracker: Tracker)
     way = Pass.of(course, settings)
     supply = batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
     device = next(course.model.parameters()).device
+    least_mib = 0.0  # resident after free memory was last returned
     with (
         Log(course.name, settings.out, start=step, steps=settings.steps) as log,
         heeded() as asked,
@@ -125,6 +129,9 @@ def fit(course: Course, source: Source, settings: FitSettings, tracker: Tracker)
                 row |= {f"eval_{name}": value for name, value in course.evaluate().items()}
             log.write(row)
             tracker.log(row)
+            if memory["resident_mib"] > least_mib + _GAPS_MIB:
+                release_free()
+                least_mib = resident_bytes() / MIB
             if step % settings.save_every == 0 or step == settings.steps or asked.number:
                 checkpoint.save(settings.out, weights, optimizer, step=step, fingerprint=identity)
             if asked.number:

@@ -234,11 +234,11 @@ def test_alternatives_become_the_distribution_of_each_token(
         pq.write_table(pa.Table.from_pylist([_ROW]), path)
     tokenizer = load_tokenizer(tiny_model)
     [example] = ChatExamples(open_chats(path), tokenizer, max_length=50).examples([0])
-    said = {
-        place: {tokenizer.decode(token): weight for token, weight in target.items()}
-        for place, target in example.soft_targets.items()
-    }
-    assert said == {1: {"e2": 0.75, "d2": 0.25}, 2: {"e4": pytest.approx(2 / 3), "e3": pytest.approx(1 / 3)}}
+    soft = example.soft_targets
+    assert soft is not None
+    said = [(index, tokenizer.decode(token)) for index, token in zip(soft.indices, soft.tokens, strict=True)]
+    assert said == [(0, "\\boxed{"), (1, "e2"), (1, "d2"), (2, "e4"), (2, "e3"), (3, "}"), (4, "<|end|>")]
+    assert list(soft.weights) == pytest.approx([1, 0.75, 0.25, 2 / 3, 1 / 3, 1, 1])
     assert tokenizer.decode(example.answers[0]) == "\\boxed{e2e4}<|end|>"
 
 

@@ -1,6 +1,7 @@
 """Supervised fine-tuning: which tokens carry loss, in which order examples come, and resuming."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 from services.trainer.examples.chat_examples import ChatExamples  # noqa: E402
 from services.trainer.examples.chat_files import open_chats  # noqa: E402
 from services.trainer.fitting import sft  # noqa: E402
-from services.trainer.fitting.layout import Example, lay, rows  # noqa: E402
+from services.trainer.fitting.layout import Example, SoftTargets, lay, rows  # noqa: E402
 from services.trainer.fitting.order import batches  # noqa: E402
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
@@ -59,7 +60,8 @@ def test_the_loss_is_the_cross_entropy_of_the_full_logits(tiny_model: Path) -> N
 
 def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
-    soft = Example([9, 6], ([17, 8],), soft_targets={1: {8: 0.5, 7: 0.25, 20: 0.25}})
+    distribution = SoftTargets.of([17, 8], {1: {8: 0.5, 7: 0.25, 20: 0.25}})
+    soft = Example([9, 6], ([17, 8],), soft_targets=distribution)
     examples = [Example([5], ([6, 7, 8],)), soft]
     course = sft.Imitation(model, _settings(tiny_model, tiny_model, tiny_model))
     loss = course.sums(lay(rows(examples)))["loss"]
@@ -83,7 +85,7 @@ def test_every_example_comes_once_an_epoch_and_skipping_is_the_same_order(
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     source = ChatExamples(open_chats(data), tokenizer, max_length=200)
 
-    def first(count: int, *, skip: int = 0) -> list[list[list[int]]]:
+    def first(count: int, *, skip: int = 0) -> list[list[Sequence[int]]]:
         stream = batches(source, batch_size=4, seed=7, skip=skip)
         return [[example.answers[0] for example in next(stream)] for _ in range(count)]
 
