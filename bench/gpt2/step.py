@@ -15,8 +15,8 @@ from bench.train.ours import trace_group
 from bench.train.work import Work
 from services.trainer import optimizer as adam
 from services.trainer.gpt2.generate import generate
-from services.trainer.gpt2.policy import Gpt2Policy
-from services.trainer.learner import Learner
+from services.trainer.model.policies import Gpt2Policy
+from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
 
@@ -56,7 +56,7 @@ def measure_step(folder: Path, prompts: list[list[int]], *, samples: int, rounds
                 {"ids": a.token_ids, "logprobs": a.logprobs, "reward": rng.random()} for a in answers
             ]
             groups.append(trace_group(work, number, {"prompt": prompt, "completions": completions}))
-        train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
         parts.append((between - began, time.perf_counter() - between))
     generate_s, train_s = (statistics.median(part[i] for part in parts[1:]) for i in (0, 1))
     gpu = policy.device.type == "cuda"

@@ -38,8 +38,8 @@ def run_grpo(work: Work) -> Measured:
     import torch
 
     from services.trainer import optimizer as adam
-    from services.trainer.learner import Learner
     from services.trainer.model.policy import Policy
+    from services.trainer.running_state import RunningState
     from services.trainer.settings import TrainerSettings
     from services.trainer.step import train_step
 
@@ -67,7 +67,7 @@ def run_grpo(work: Work) -> Measured:
             for number, made in enumerate(work.step_groups(step, vocabulary=vocabulary))
         ]
         started, began = time.perf_counter(), time.process_time()
-        train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
         step_s.append(time.perf_counter() - started)
         cpu_s.append(time.process_time() - began)
     kept = slice(work.warmup_steps, None)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rookery.trace import TraceGroup
-from services.trainer.learner import Learner
+from services.trainer.ranks import RankZeroTrainer
 from services.trainer.records.memory import is_out_of_memory
-from services.trainer.step import StepResult
-from services.trainer.trainee import Leader
+from services.trainer.running_state import RunningState
+from services.trainer.step import StepStats
 from services.trainer.versions.commits import Commit
 
 logger = logging.getLogger(__name__)
@@ -36,19 +36,19 @@ class GroupsAtFault(Exception):
 class Attempts:
     """Counts unfinished attempts by group id, in a file in the run's folder, until a step is committed."""
 
-    def __init__(self, folder: Path, leader: Leader) -> None:
+    def __init__(self, folder: Path, trainer: RankZeroTrainer) -> None:
         self._path = folder / FILE
-        self._leader = leader
+        self._trainer = trainer
         # With several processes, a failure in one ends all, because they wait for each other.
-        self._survives = leader.own.world.size == 1
+        self._survives = trainer.local.world.size == 1
         self._counts: dict[str, int] = {}
         with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have damaged it
             self._counts = json.loads(self._path.read_bytes())
 
-    def learn(
+    def train_step(
         self, groups: Sequence[TraceGroup], *, commit: Commit, dropped_zero_variance: int
-    ) -> tuple[StepResult, Learner]:
-        """Calls `Leader.learn` from the version of `commit`. A step that fails is tried once more.
+    ) -> tuple[StepStats, RunningState]:
+        """Trains one step from the version of `commit`. A step that fails is tried once more.
 
         Raises:
             GroupsAtFault: some of the groups fail alone too.
@@ -56,26 +56,26 @@ class Attempts:
                 theirs.
             RuntimeError, MemoryError: the step fails twice for lack of memory, or for another reason.
         """
-        step, learner = commit.version.number, Learner.of(commit.learner)
+        step, state = commit.version.number, RunningState.of(commit.running_state)
 
         def alone(group: TraceGroup) -> None:
-            self._leader.learn([group], step=step, learner=learner, dropped_zero_variance=0, rehearsal=True)
+            self._trainer.train_step([group], step=step, state=state, dropped_zero_variance=0, dry_run=True)
 
         failed = False
         while not (at_fault := self._at_fault(groups, alone)):
-            self._begin(groups)
+            self._count(groups)
             try:
-                return self._leader.learn(
-                    groups, step=step, learner=learner, dropped_zero_variance=dropped_zero_variance
+                return self._trainer.train_step(
+                    groups, step=step, state=state, dropped_zero_variance=dropped_zero_variance
                 )
             except (ArithmeticError, RuntimeError, MemoryError) as error:
-                if failed or not self._is_of_groups(error):
+                if failed or not self._may_be_groups_fault(error):
                     raise
                 logger.error(
                     "the step after %s failed, so its groups are tried alone: %s", commit.folder, error
                 )
             failed = True
-            self._leader.own.load(commit.folder)  # not inside `except`, which holds the step's tensors
+            self._trainer.local.load(commit.folder)  # not inside `except`, which holds the step's tensors
         raise GroupsAtFault(at_fault)
 
     def committed(self) -> None:
@@ -93,25 +93,25 @@ class Attempts:
             if (count := self._counts[group.id]) >= MOST:
                 reasons[group.id] = f"group {group.id}: {count} steps on it ended the trainer"
                 continue
-            self._begin([group])
+            self._count([group])
             try:
                 alone(group)
             except (ArithmeticError, RuntimeError, MemoryError) as error:
-                if not self._is_of_groups(error):
+                if not self._may_be_groups_fault(error):
                     raise
                 reasons[group.id] = f"group {group.id} alone: {error}"
             else:
                 self._write({name: count for name, count in self._counts.items() if name != group.id})
         if len(groups) == len(reasons) > 1:
-            self._write({})  # the next start, with the fault mended, tries them anew
+            self._write({})  # the next start, with the fault fixed, tries them again
             raise ArithmeticError(f"no group of the batch can be trained on: {'; '.join(reasons.values())}")
         return reasons
 
-    def _is_of_groups(self, error: BaseException) -> bool:
+    def _may_be_groups_fault(self, error: BaseException) -> bool:
         """Whether the error may be due to the step's groups, and this process can continue."""
         return self._survives and (isinstance(error, ArithmeticError) or is_out_of_memory(error))
 
-    def _begin(self, groups: Sequence[TraceGroup]) -> None:
+    def _count(self, groups: Sequence[TraceGroup]) -> None:
         self._write(self._counts | {group.id: self._counts.get(group.id, 0) + 1 for group in groups})
 
     def _write(self, counts: dict[str, int]) -> None:

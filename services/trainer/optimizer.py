@@ -1,6 +1,7 @@
-"""AdamW, and its state as safetensors (never pickle)."""
+"""AdamW, its learning rate, and its state as safetensors (never pickle)."""
 
 import importlib.util
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,15 @@ import torch
 from safetensors.torch import load
 
 from rookery.errors import SetupError
-from services.trainer.distributed.sharding import like
+from services.trainer.distributed.placement import like
+from services.trainer.settings.adam import LrSchedule
 from services.trainer.versions import commits
-from services.trainer.versions.tensor_file import Stored, TensorFile
+from services.trainer.versions.files import StoredTensor, TensorFile
 
 FILE = commits.OPTIMIZER
+
+LEAST = 0.01
+"""The share at which linear and cosine end, so that the last steps still change the weights."""
 
 
 def build(
@@ -71,7 +76,7 @@ def place_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> Non
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Sets the learning rate. `schedule` computes it."""
+    """Sets the learning rate. `lr_factor` computes its share of the peak."""
     for group in optimizer.param_groups:
         group["lr"] = lr
 
@@ -82,7 +87,7 @@ def dump(optimizer: torch.optim.Optimizer) -> TensorFile:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     return TensorFile(
         {
-            f"{index}.{name}": Stored.of(torch.as_tensor(value))
+            f"{index}.{name}": StoredTensor.of(torch.as_tensor(value))
             for index, parameter in enumerate(parameters)
             for name, value in optimizer.state.get(parameter, {}).items()
         }
@@ -101,3 +106,23 @@ def restore(optimizer: torch.optim.Optimizer, folder: Path) -> None:
             value.item() if counted else like(parameters[int(index)], value)
         )
     optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+
+
+def lr_factor(schedule: LrSchedule, *, step: int, steps: int, warmup: int) -> float:
+    """Returns the learning rate at `step`, counted from 0, as a share of its peak.
+
+    It rises linearly in the warm-up and then follows `schedule` until `steps`. It depends on the step only,
+    so that runs can resume.
+
+    >>> [round(lr_factor("cosine", step=s, steps=100, warmup=10), 2) for s in (0, 9, 10, 55, 100)]
+    [0.09, 0.91, 1.0, 0.51, 0.01]
+    >>> [round(lr_factor("linear", step=s, steps=100, warmup=0), 2) for s in (0, 50, 100, 200)]
+    [1.0, 0.51, 0.01, 0.01]
+    """
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    if schedule == "constant":
+        return 1.0
+    done = min(1.0, (step - warmup) / max(1, steps - warmup))
+    left = 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return LEAST + (1 - LEAST) * left

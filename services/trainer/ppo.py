@@ -1,9 +1,11 @@
 """PPO on a batch of groups: token advantages from a learned value, and several passes over the same batch.
 
-First, the values of all tokens are computed without gradient. The advantages and returns are computed from
-them and the rewards, and then stay fixed. There are `ppo_epochs` passes over the batch, each with
-`ppo_mini_batches` optimizer steps. Importance ratios are relative to the behaviour policy, whose
-log-probabilities the server reported.
+    groups -> rows -> values        without gradient, by the policy before the step
+    values, rewards -> advantages   generalised advantage estimation; then fixed, like the returns
+    `ppo_epochs` times, for each of `ppo_mini_batches` mini-batches of whole groups:
+        rows -> log-probabilities -> ratio -> clipped loss of policy, value and entropy -> optimizer step
+
+Importance ratios are relative to the behaviour policy, whose log-probabilities the server reported.
 """
 
 import random
@@ -14,18 +16,24 @@ from typing import Protocol
 import torch
 
 from services.trainer.batches import finite
-from services.trainer.batches.batch import Row
-from services.trainer.batches.gae import gae, token_rewards
-from services.trainer.batches.tensors import MicroBatch, collate
-from services.trainer.descent import Learned, Lesson, Moved, gathered, move
-from services.trainer.losses.measures import Measures, Pending, summary
-from services.trainer.losses.objective import Objective
-from services.trainer.losses.value import value_losses
-from services.trainer.model.head import TokenScores, Wanted
+from services.trainer.batches.advantages import gae, token_rewards
+from services.trainer.batches.micro_batches import MicroBatch, collate
+from services.trainer.batches.rows import Batch, Row
+from services.trainer.losses.statistics import MicroBatchStats, PendingStats, batch_stats
+from services.trainer.losses.surrogate import value_losses
+from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.settings import TrainerSettings
+from services.trainer.update import (
+    Objective,
+    OptimizerStats,
+    StepInput,
+    UpdateStats,
+    gather_stats,
+    optimizer_step,
+)
 
 
-class Actor(Protocol):
+class ValuePolicy(Protocol):
     """A policy with a value head."""
 
     @property
@@ -34,13 +42,15 @@ class Actor(Protocol):
     @property
     def parameters(self) -> list[torch.nn.Parameter]: ...
 
-    def score(self, batch: MicroBatch, *, wanted: Wanted = ..., reference: bool = ...) -> TokenScores: ...
+    def score(
+        self, batch: MicroBatch, *, with_gradient: WithGradient = ..., reference: bool = ...
+    ) -> TokenScores: ...
 
     def values(self, hidden_ND: torch.Tensor) -> torch.Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TokenEstimates:
     """For each token of a completion: its value before the step, its advantage and its return."""
 
     values: list[float]
@@ -48,50 +58,51 @@ class Estimate:
     returns: list[float]
 
 
-Estimates = Mapping[int, Sequence[Estimate]]
+Estimates = Mapping[int, Sequence[TokenEstimates]]
 """Estimates of a row's completions, in their order, by the `id()` of the row."""
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class MiniBatchStats:
     """The statistics of one optimizer step and its micro-batches."""
 
-    parts: list[Measures]
+    parts: list[MicroBatchStats]
     loss: float
     value_loss: float
     value_clipped: float
-    moved: Moved
+    stepped: OptimizerStats
 
 
-def passes(policy: Actor, optimizer: torch.optim.Optimizer, lesson: Lesson) -> Learned:
+def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, given: StepInput) -> UpdateStats:
     """Computes values and advantages of all tokens, then makes the optimizer steps of all epochs.
 
     Raises:
         ArithmeticError: a value, a loss or a gradient is not finite; the message names the groups.
     """
-    rows, settings = lesson.batch.rows, lesson.settings
-    estimates = _estimate(policy, lesson)
+    batch = given.batch()
+    estimates = _estimate(policy, batch, given)
     updates = [
-        _update(policy, optimizer, part, estimates, lesson)
-        for part in _deal(rows, step=lesson.step, settings=settings)
+        _mini_batch_update(policy, optimizer, rows, batch, estimates, given)
+        for rows in _mini_batches(batch.rows, step=given.step, settings=given.settings)
     ]
-    return Learned(
-        figures=_learning(updates, estimates),
-        grad_norm=max((update.moved.grad_norm for update in updates), default=0.0),
-        lr=updates[-1].moved.lr if updates else 0.0,
+    return UpdateStats(
+        batch=batch,
+        losses=_statistics(updates, estimates),
+        grad_norm=max((update.stepped.grad_norm for update in updates), default=0.0),
+        lr=updates[-1].stepped.lr if updates else 0.0,
         micro_batches=sum(len(update.parts) for update in updates),
-        optimizer_s=sum(update.moved.seconds for update in updates),
+        optimizer_s=sum(update.stepped.seconds for update in updates),
     )
 
 
-def _estimate(policy: Actor, lesson: Lesson) -> dict[int, list[Estimate]]:
+def _estimate(policy: ValuePolicy, batch: Batch, given: StepInput) -> dict[int, list[TokenEstimates]]:
     """Values, advantages and returns of all completions, computed with the policy before the step."""
-    settings, world = lesson.settings, lesson.world
+    settings = given.settings
     in_reward = settings.kl == "k1"
     measured: list[list[list[float]]] = []
-    deal = world.deal(lesson.batch.rows, tokens=settings.micro_batch_tokens)
-    for turn in deal.turns:
-        tensors = collate(turn.rows, device=policy.device)
+    mine = given.partition(batch.rows)
+    for forward in mine.passes:
+        tensors = collate(forward.rows, device=policy.device)
         with torch.no_grad():
             scores = policy.score(tensors, reference=in_reward)
             values_N = policy.values(scores.hidden_ND)
@@ -99,18 +110,18 @@ def _estimate(policy: Actor, lesson: Lesson) -> dict[int, list[Estimate]]:
         gaps_N = (
             torch.zeros_like(scores.logprobs_N) if reference_N is None else scores.logprobs_N - reference_N
         )
-        if turn.weight:
+        if forward.weight:
             measured.append([values_N.tolist(), gaps_N.tolist()])
-    found: dict[int, list[Estimate]] = {}
-    for cut, columns in zip(deal.cuts, world.gather(measured), strict=True):
+    found: dict[int, list[TokenEstimates]] = {}
+    for rows, columns in zip(mine.micro_batches, given.world.gather(measured), strict=True):
         values, gaps = map(iter, columns)
-        for row in cut:
+        for row in rows:
             found[id(row)] = [
-                _of_completion(
+                _estimate_completion(
                     completion.reward,
                     [next(values) for _ in completion.token_ids],
                     [next(gaps) for _ in completion.token_ids],
-                    coefficient=lesson.kl_coefficient if in_reward else 0.0,
+                    coefficient=given.kl_coefficient if in_reward else 0.0,
                     settings=settings,
                 )
                 for completion in row.completions
@@ -120,15 +131,15 @@ def _estimate(policy: Actor, lesson: Lesson) -> dict[int, list[Estimate]]:
     return _whitened(found) if settings.whiten else found
 
 
-def _of_completion(
+def _estimate_completion(
     reward: float, values: list[float], gaps: list[float], *, coefficient: float, settings: TrainerSettings
-) -> Estimate:
+) -> TokenEstimates:
     rewards = token_rewards(reward, gaps, coefficient=coefficient)
     advantages = gae(rewards, values, gamma=settings.gamma, lambda_=settings.gae_lambda)
-    return Estimate(values, advantages, [a + v for a, v in zip(advantages, values, strict=True)])
+    return TokenEstimates(values, advantages, [a + v for a, v in zip(advantages, values, strict=True)])
 
 
-def _whitened(estimates: Estimates) -> dict[int, list[Estimate]]:
+def _whitened(estimates: Estimates) -> dict[int, list[TokenEstimates]]:
     """Normalises the advantages to mean 0 and standard deviation 1 over all tokens. Returns are unchanged."""
     flat = torch.tensor(_flat(estimates, "advantages") or [0.0], dtype=torch.float64)
     mean, deviation = flat.mean().item(), flat.std(correction=0).item() + 1e-8
@@ -138,7 +149,7 @@ def _whitened(estimates: Estimates) -> dict[int, list[Estimate]]:
     }
 
 
-def _deal(rows: Sequence[Row], *, step: int, settings: TrainerSettings) -> Iterator[list[Row]]:
+def _mini_batches(rows: Sequence[Row], *, step: int, settings: TrainerSettings) -> Iterator[list[Row]]:
     """Yields the mini-batches of all epochs. They consist of whole groups, however these are cut into rows.
 
     The order depends only on the seed, the step and the epoch.
@@ -154,48 +165,49 @@ def _deal(rows: Sequence[Row], *, step: int, settings: TrainerSettings) -> Itera
             yield [row for group in order[start : start + size] for row in group]
 
 
-def _update(
-    policy: Actor,
+def _mini_batch_update(
+    policy: ValuePolicy,
     optimizer: torch.optim.Optimizer,
     rows: Sequence[Row],
+    batch: Batch,
     estimates: Estimates,
-    lesson: Lesson,
-) -> Update:
-    settings, world, step = lesson.settings, lesson.world, lesson.step
-    objective = _objective(lesson, rows)
-    pending: list[Pending] = []
-    of_critic: list[torch.Tensor] = []
-    deal = world.deal(rows, tokens=settings.micro_batch_tokens)
-    for turn in deal.turns:
-        tensors = collate(turn.rows, device=policy.device)
-        old_N, advantages_N, returns_N = _columns(turn.rows, estimates, device=policy.device)
+    given: StepInput,
+) -> MiniBatchStats:
+    settings, step = given.settings, given.step
+    objective = _objective(rows, batch, given)
+    pending: list[PendingStats] = []
+    critic: list[torch.Tensor] = []
+    mine = given.partition(rows)
+    for forward in mine.passes:
+        tensors = collate(forward.rows, device=policy.device)
+        old_N, advantages_N, returns_N = _columns(forward.rows, estimates, device=policy.device)
         tensors = replace(tensors, advantages_N=advantages_N)
-        wanted = replace(objective.wanted, entropy=settings.entropy_coefficient > 0)
-        scores = policy.score(tensors, wanted=wanted, reference=settings.measures_kl(step))
-        loss, measures = objective(scores, tensors)
+        with_gradient = replace(objective.with_gradient, entropy=settings.entropy_coefficient > 0)
+        scores = policy.score(tensors, with_gradient=with_gradient, reference=settings.measures_kl(step))
+        loss, stats = objective(scores, tensors)
         values_N = policy.values(scores.hidden_ND)
         value_N, clipped_N = value_losses(values_N, old_N, returns_N, clip=settings.value_clip)
         beside_N = settings.value_coefficient * value_N - settings.entropy_coefficient * scores.entropy_N
-        loss = loss + (tensors.share_N * beside_N).sum() / objective.normaliser
-        (turn.weight * loss).backward()
-        if turn.weight:
-            pending.append(measures)
-            of_critic.append(
+        loss = loss + (tensors.weight_N * beside_N).sum() / objective.normaliser
+        (forward.weight * loss).backward()
+        if forward.weight:
+            pending.append(stats)
+            critic.append(
                 torch.stack([t.double() for t in (loss.detach(), value_N.detach().sum(), clipped_N.sum())])
             )
-    parts = gathered(pending, world)
-    losses, value_sums, clipped = zip(*world.gather([figures.tolist() for figures in of_critic]), strict=True)
-    finite.check_losses(losses, deal.cuts, step=step)
-    moved = move(policy, optimizer, lesson)
-    return Update(parts, sum(losses), sum(value_sums), sum(clipped), moved)
+    parts = gather_stats(pending, given.world)
+    gathered = given.world.gather([figures.tolist() for figures in critic])
+    losses, value_sums, clipped = zip(*gathered, strict=True)
+    finite.check_losses(losses, mine.micro_batches, step=step)
+    stepped = optimizer_step(policy.parameters, optimizer, given)
+    return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped)
 
 
-def _objective(lesson: Lesson, rows: Sequence[Row]) -> Objective:
+def _objective(rows: Sequence[Row], batch: Batch, given: StepInput) -> Objective:
     """The objective of a mini-batch: GRPO's surrogate. A k1 penalty is left out: the rewards include it."""
-    settings, batch = lesson.settings, lesson.batch
-    normaliser = batch.normaliser * _weight(rows) / _weight(batch.rows)
-    objective = Objective.of(settings, coefficient=lesson.kl_coefficient, normaliser=normaliser)
-    return replace(objective, kl="none") if settings.kl == "k1" else objective
+    normaliser = batch.normaliser * _total_weight(rows) / _total_weight(batch.rows)
+    objective = Objective.of(given.settings, coefficient=given.kl_coefficient, normaliser=normaliser)
+    return replace(objective, kl="none") if given.settings.kl == "k1" else objective
 
 
 def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device) -> list[torch.Tensor]:
@@ -207,23 +219,23 @@ def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device)
     ]
 
 
-def _weight(rows: Sequence[Row]) -> float:
-    """The part of the rows in the loss's normaliser: tokens or completions, depending on the shares."""
-    return sum(c.share * len(c.token_ids) for row in rows for c in row.completions) or 1.0
+def _total_weight(rows: Sequence[Row]) -> float:
+    """The part of the rows in the loss's normaliser: tokens or completions, depending on the weights."""
+    return sum(c.weight * len(c.token_ids) for row in rows for c in row.completions) or 1.0
 
 
 def _flat(estimates: Estimates, name: str) -> list[float]:
     return [x for row in estimates.values() for estimate in row for x in getattr(estimate, name)]
 
 
-def _learning(updates: Sequence[Update], estimates: Estimates) -> dict[str, float]:
+def _statistics(updates: Sequence[MiniBatchStats], estimates: Estimates) -> dict[str, float]:
     """The statistics of the policy over all updates, and of the values before the updates.
 
     `explained_variance` is 1 - Var(return - value) / Var(return): 1 for a perfect critic, 0 for a constant.
     """
     parts = [part for update in updates for part in update.parts]
     tokens = max(1, sum(part.tokens for part in parts))
-    row = summary(parts)
+    row = batch_stats(parts)
     if updates:
         row["loss"] = sum(update.loss for update in updates) / len(updates)
     values, returns = (torch.tensor(_flat(estimates, name)).double() for name in ("values", "returns"))

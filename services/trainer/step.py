@@ -1,27 +1,26 @@
-"""One training step on one batch of groups."""
+"""One training step: an update of the policy on one batch of groups, and the running state after it."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from rookery.trace import TraceGroup
-from services.trainer import ppo
-from services.trainer.batches.batch import prepare
-from services.trainer.descent import Lesson, Method, once
-from services.trainer.distributed.world import World
-from services.trainer.learner import Learner
-from services.trainer.losses.coefficient import coefficient
-from services.trainer.model.policy import Policy
+from services.trainer.distributed.process_group import World
+from services.trainer.losses.kl import kl_coefficient
+from services.trainer.ppo import ppo_update
+from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
+from services.trainer.update import StepInput, single_update
 
 
 @dataclass(frozen=True, slots=True)
-class StepResult:
-    """The statistics of a step. `learning` has those of the losses by name: see `losses.measures.summary`."""
+class StepStats:
+    """The statistics of a step. `losses` has those of the losses by name: see `losses.statistics`."""
 
-    learning: Mapping[str, float]
+    losses: Mapping[str, float]
     grad_norm: float
     lr: float
     kl_coefficient: float
@@ -34,50 +33,56 @@ class StepResult:
 
     def row(self) -> dict[str, float]:
         """All statistics in one flat dictionary, as in metrics.jsonl."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name != "learning"}
-        return {**self.learning, **own}
+        own = {name: getattr(self, name) for name in self.__slots__ if name != "losses"}
+        return {**self.losses, **own}
 
 
 def train_step(
-    policy: Policy,
+    policy: Any,
     optimizer: torch.optim.Optimizer,
     groups: Sequence[TraceGroup],
     *,
     step: int,
     settings: TrainerSettings,
-    learner: Learner,
+    state: RunningState,
     dropped_zero_variance: int = 0,
     world: World = World(),  # noqa: B008 - without state
-    rehearsal: bool = False,
-) -> tuple[StepResult, Learner]:
-    """Computes advantages and gradients, and updates the policy. PPO may make several passes over the batch.
+    dry_run: bool = False,
+) -> tuple[StepStats, RunningState]:
+    """Updates the policy on one batch: once (`update.single_update`), or as PPO does (`ppo.ppo_update`).
 
-    Returns the statistics and the learner to commit. `dropped_zero_variance` is how many groups dynamic
-    sampling dropped for this batch. With `rehearsal`, everything is computed but the policy is not changed.
+    Returns the statistics and the running state to commit. `policy` is a `Policy`, for PPO one with a value
+    head. `dropped_zero_variance` is how many groups dynamic sampling dropped for this batch. With `dry_run`,
+    everything is computed but the policy is not changed.
 
     Raises:
         ArithmeticError: an input, the loss or the gradient is not finite; the message names the groups.
     """
     started = time.perf_counter()
-    batch = prepare(groups, version=step, settings=settings, averages=learner.averages)
-    weight = coefficient(learner.kl_coefficient, step=step, settings=settings)
-    method: Method = ppo.passes if settings.objective == "ppo" else once
-    learned = method(policy, optimizer, Lesson(groups, batch, step, weight, settings, world, rehearsal))
-    share = (batch.zero_variance + dropped_zero_variance) / (len(groups) + dropped_zero_variance)
-    kl = learned.figures.get("kl_reference")
-    learner = learner.after(
-        groups, step=step, coefficient=weight, kl=kl, zero_variance_share=share, settings=settings
-    )
-    result = StepResult(
-        learning=learned.figures,
-        grad_norm=learned.grad_norm,
-        lr=learned.lr,
-        kl_coefficient=weight if settings.kl != "none" else 0.0,
+    coefficient = kl_coefficient(state.kl_controller, step=step, settings=settings)
+    update = ppo_update if settings.objective == "ppo" else single_update
+    given = StepInput(groups, step, settings, state.averages, coefficient, world, dry_run)
+    stats = update(policy, optimizer, given)
+    zero_variance = stats.batch.zero_variance + dropped_zero_variance
+    share = zero_variance / (len(groups) + dropped_zero_variance)
+    state = state.after(
+        groups,
+        step=step,
+        coefficient=coefficient,
+        kl=stats.losses.get("kl_reference"),
         zero_variance_share=share,
-        collapsed_steps=learner.collapsed_steps,
-        tokens=batch.tokens,
-        micro_batches=learned.micro_batches,
-        forward_backward_s=time.perf_counter() - started - learned.optimizer_s,
-        optimizer_s=learned.optimizer_s,
+        settings=settings,
     )
-    return result, learner
+    result = StepStats(
+        losses=stats.losses,
+        grad_norm=stats.grad_norm,
+        lr=stats.lr,
+        kl_coefficient=coefficient if settings.kl != "none" else 0.0,
+        zero_variance_share=share,
+        collapsed_steps=state.collapsed_steps,
+        tokens=stats.batch.tokens,
+        micro_batches=stats.micro_batches,
+        forward_backward_s=time.perf_counter() - started - stats.optimizer_s,
+        optimizer_s=stats.optimizer_s,
+    )
+    return result, state

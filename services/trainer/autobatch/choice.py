@@ -9,12 +9,12 @@ from services.trainer.autobatch import profiles
 from services.trainer.autobatch.probe import Shape, probe
 from services.trainer.autobatch.profiles import Profile
 from services.trainer.autobatch.search import TARGET, Found, search
-from services.trainer.model import positions
+from services.trainer.model.base_model import check_length, max_positions
+from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
-from services.trainer.model.value_head import policy_for
 from services.trainer.settings import TrainerSettings
 from services.trainer.settings.autobatch import AutobatchSettings
-from services.trainer.versions.durable import made
+from services.trainer.versions.files import make_folder
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def settle_micro_batch(settings: TrainerSettings, policy: Policy) -> TrainerSett
     """
     if settings.micro_batch_tokens:
         return settings
-    shape = _row(settings.row_tokens or ROW, most=positions.limit(policy.model.config))
+    shape = _row(settings.row_tokens or ROW, most=max_positions(policy.model.config))
     asked = _asked(settings, shape, policy.device)
     choice = profiles.saved_choice(settings.run_dir, asked=asked)
     if choice is None:
@@ -47,12 +47,12 @@ def settle_micro_batch(settings: TrainerSettings, policy: Policy) -> TrainerSett
 
 def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
     """Tries (2, G), (4, G), (8, G) ... for one forward pass a step; prints all, then the choice."""
-    made(settings.run_dir, setting="--run-dir")
+    make_folder(settings.run_dir, setting="--run-dir")
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    policy = policy_for(settings)
+    policy = build_policy(settings)
     shape = Shape(settings.group_size, settings.prompt_tokens, settings.completion_tokens)
-    positions.check(policy.model, shape.sequence_tokens, said="--prompt-tokens and --completion-tokens")
+    check_length(policy.model, shape.sequence_tokens, name="--prompt-tokens and --completion-tokens")
     found = _search(settings, policy, shape, most=settings.most_positions)
     asked = _asked(settings, shape, policy.device)
     profiles.save(settings.run_dir, found.profiles, found.choice, asked=asked)

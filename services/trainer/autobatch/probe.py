@@ -29,7 +29,6 @@ from rookery.trace import (
 from services.trainer import optimizer as adam
 from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.autobatch.search import TARGET
-from services.trainer.learner import Learner
 from services.trainer.model.policy import Policy
 from services.trainer.records.memory import (
     available_bytes,
@@ -38,6 +37,7 @@ from services.trainer.records.memory import (
     resident_bytes,
     watch,
 )
+from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
 from services.trainer.step import train_step
 
@@ -120,7 +120,7 @@ def _steps(
     started = 0.0
     for step in range(STEPS):
         started = time.perf_counter()
-        train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=step, settings=settings, state=RunningState())
     return time.perf_counter() - started
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from rookery.errors import InvalidInput
-from services.trainer.versions.json_file import read_object
+from services.trainer.versions.files import read_object
 
 FILE = "memory_profiles.json"
 

@@ -1,4 +1,4 @@
-"""Loads any Hugging Face causal LM, and computes its hidden states and log-probabilities of answer tokens.
+"""Computes hidden states and log-probabilities of answer tokens with any Hugging Face causal LM.
 
 Nothing here depends on an architecture: the body is `base_model`, whatever its name (`model`,
 `transformer`), and the head is `model.logits.Head`. Dropout is off, so that a loss depends only on weights
@@ -11,13 +11,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from rookery.errors import SetupError
+from services.trainer.attention import Blocks
 from services.trainer.fitting.layout import Laid
-from services.trainer.model import hf_attention, logits
-from services.trainer.model.attention import Blocks
-from services.trainer.model.hf_attention import Sharing
+from services.trainer.model import hf_attention
+from services.trainer.model.base_model import config_without_dropout
+from services.trainer.model.hf_attention import BlockAttention
 from services.trainer.model.logits import Head
 
 _CHUNK_LOGITS = 1 << 26
@@ -38,24 +38,9 @@ def load_tokenizer(path: Path) -> Any:
     return tokenizer
 
 
-def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
-    """Loads the language model of a directory or a Hugging Face id. `loading` goes to `from_pretrained`.
-
-    Raises:
-        SetupError: there is none, or its logits differ from those of `Head`.
-    """
-    try:
-        model = AutoModelForCausalLM.from_pretrained(path, config=_config(path), dtype=dtype, **loading)
-    except (OSError, ValueError) as error:
-        why = str(error).strip().splitlines()[0]
-        raise SetupError(f"no model in {str(path)!r} (--model): {why}") from error
-    logits.check(model)
-    return model
-
-
 def load_scorer(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
     """Loads a model with a head of one number, `score`. The head is new unless the directory has one."""
-    config = _config(path)
+    config = config_without_dropout(path)
     config.num_labels, config.pad_token_id = 1, pad_id
     return AutoModelForSequenceClassification.from_pretrained(path, config=config, dtype=dtype)
 
@@ -67,22 +52,22 @@ def hidden_states(model: Any, laid: Laid) -> torch.Tensor:
         SetupError: the rows need attention in blocks, which the model does not support.
     """
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
-    sharing = _sharing(whole, laid.blocks) if laid.blocks else None
+    attention = _block_attention(whole, laid.blocks) if laid.blocks else None
     hidden_BTD: torch.Tensor = whole.base_model(
         input_ids=laid.ids_BT,
         position_ids=laid.positions_BT,
         use_cache=False,
-        **({"sharing": sharing} if sharing else {}),
+        **({"block_attention": attention} if attention else {}),
     ).last_hidden_state
-    if sharing:
-        sharing.check(whole.base_model)
+    if attention:
+        attention.check(whole.base_model)
     return hidden_BTD.flatten(0, 1)
 
 
-def _sharing(model: Any, blocks: Blocks) -> Sharing:
+def _block_attention(model: Any, blocks: Blocks) -> BlockAttention:
     if model.config._attn_implementation != hf_attention.NAME:
-        hf_attention.use(model)
-    return Sharing(blocks)
+        hf_attention.enable(model)
+    return BlockAttention(blocks)
 
 
 def answer_logprobs(model: Any, laid: Laid) -> torch.Tensor:
@@ -105,11 +90,3 @@ def answer_logprobs(model: Any, laid: Laid) -> torch.Tensor:
 
 def _logprobs(head: Head, hidden_ND: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
     return -F.cross_entropy(head(hidden_ND), targets_N, reduction="none")
-
-
-def _config(path: Path) -> Any:
-    config = AutoConfig.from_pretrained(path)
-    for name, value in vars(config).items():
-        if "drop" in name and isinstance(value, float):
-            setattr(config, name, 0.0)
-    return config

@@ -13,9 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from rookery.errors import InvalidInput
 from services.trainer import optimizer as adam
-from services.trainer.versions import tensor_file
-from services.trainer.versions.durable import sync_files, sync_folder
-from services.trainer.versions.json_file import read_object
+from services.trainer.versions import files
+from services.trainer.versions.files import read_object, sync_files, sync_folder
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ def save(
     temporary.mkdir()
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
     save_file(tensors, temporary / "model.safetensors")
-    tensor_file.write(temporary / adam.FILE, adam.dump(optimizer))
+    files.write_file(temporary / adam.FILE, adam.dump(optimizer))
     (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": dict(fingerprint)}))
     sync_files(temporary)
     # A kill between the two renames leaves the old checkpoint as checkpoint.old, where `restore` finds it.

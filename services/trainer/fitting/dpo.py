@@ -12,11 +12,12 @@ import torch
 
 from services.trainer.examples.data_file import local
 from services.trainer.examples.pairs import PairExamples, read_shares
-from services.trainer.fitting.backbone import answer_logprobs, load_causal_lm, load_tokenizer
+from services.trainer.fitting.backbone import answer_logprobs, load_tokenizer
 from services.trainer.fitting.layout import Example, Laid
 from services.trainer.fitting.loop import Sums, fit, mean_over
 from services.trainer.fitting.setup import base_dtype, export, prepare, ready
 from services.trainer.losses.preference import dpo, dpo_margin
+from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 from services.trainer.settings import DpoSettings
 

@@ -15,7 +15,7 @@ from itertools import chain
 
 import torch
 
-from services.trainer.model.attention import Blocks, Stretch
+from services.trainer.attention import Blocks, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     positions = torch.arange(width).repeat(len(lines), 1)
     predictors, targets, weights, answers = array("q"), array("i"), array("f"), array("q")
     ends: list[int] = []
-    stretches: list[Stretch] = []
+    stretches: list[Segment] = []
     for index, line in enumerate(lines):
         start = 0
         for example in line:
@@ -168,16 +168,16 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     )
 
 
-def _stretches(example: Example, start: int) -> Iterator[Stretch]:
+def _stretches(example: Example, start: int) -> Iterator[Segment]:
     prompt = len(example.prompt_ids)
     if len(example.answers) == 1:
-        yield Stretch(start, example.length)
+        yield Segment(start, example.length)
         return
-    yield Stretch(start, prompt)
+    yield Segment(start, prompt)
     at = start + prompt
     for answer in example.answers:
         if answer:
-            yield Stretch(at, len(answer), start, prompt)
+            yield Segment(at, len(answer), start, prompt)
         at += len(answer)
 
 

@@ -16,7 +16,6 @@ import torch
 
 from rookery.errors import InvalidInput
 from services.trainer import optimizer as adam
-from services.trainer import schedule
 from services.trainer.fitting import checkpoint
 from services.trainer.fitting.interruption import heeded
 from services.trainer.fitting.layout import Example, Laid, lay, micro_batches, rows
@@ -162,7 +161,7 @@ def _step(
     way: Pass, optimizer: torch.optim.Optimizer, examples: Sequence[Example], *, step: int
 ) -> dict[str, float]:
     settings = way.settings
-    lr = settings.lr * schedule.share("cosine", step=step, steps=settings.steps, warmup=settings.warmup_steps)
+    lr = settings.lr * adam.lr_factor("cosine", step=step, steps=settings.steps, warmup=settings.warmup_steps)
     adam.set_lr(optimizer, lr)
     means = way.means(examples, learn=True)
     norm = torch.nn.utils.clip_grad_norm_(

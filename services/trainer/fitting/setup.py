@@ -9,15 +9,16 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from rookery.errors import InvalidInput, SetupError
+from rookery.errors import InvalidInput
 from rookery.hub import model_folder
+from services.trainer.distributed.placement import device_named
 from services.trainer.examples.data_file import local, sha256
 from services.trainer.fitting import checkpoint
-from services.trainer.fitting.lora import adapter_files, with_adapter
-from services.trainer.model import positions
+from services.trainer.model.base_model import check_length
+from services.trainer.model.lora import adapter_files, with_adapter
 from services.trainer.settings import FitSettings
 from services.trainer.versions import commits
-from services.trainer.versions.durable import made, sync_files, sync_folder
+from services.trainer.versions.files import make_folder, sync_files, sync_folder
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ def prepare(settings: FitSettings) -> Path:
         InvalidInput: the run is already finished.
         SetupError: there is no such model, or the folder `out` cannot be made.
     """
-    finished = made(settings.out, setting="--out") / "model"
+    finished = make_folder(settings.out, setting="--out") / "model"
     if finished.exists():
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
     folder = model_folder(str(settings.model))
@@ -59,7 +60,7 @@ def ready(model: Any, settings: FitSettings, *, trained_whole: tuple[str, ...] =
     Raises:
         SetupError: `max_length` is more than the model's positions, or `lora_targets` do not fit the model.
     """
-    positions.check(model, settings.max_length, said=f"--max-length {settings.max_length}")
+    check_length(model, settings.max_length, name=f"--max-length {settings.max_length}")
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
@@ -77,19 +78,6 @@ def ready(model: Any, settings: FitSettings, *, trained_whole: tuple[str, ...] =
 def device_of(settings: FitSettings) -> torch.device:
     """Returns the device of the run."""
     return device_named(settings.device)
-
-
-def device_named(name: str) -> torch.device:
-    """Returns the device of a name: `cpu`, the index of a GPU, or `auto`.
-
-    Raises:
-        SetupError: there is no such GPU.
-    """
-    if name.isdigit() and int(name) >= (found := torch.cuda.device_count()):
-        raise SetupError(f"--device {name}: this machine has {found} GPUs that torch can use, counted from 0")
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(f"cuda:{name}" if name.isdigit() else name)
 
 
 def export(

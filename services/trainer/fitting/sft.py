@@ -11,10 +11,11 @@ from typing import Any
 from services.trainer.examples.chat_examples import ChatExamples
 from services.trainer.examples.chat_files import open_chats
 from services.trainer.examples.data_file import local
-from services.trainer.fitting.backbone import answer_logprobs, load_causal_lm, load_tokenizer
+from services.trainer.fitting.backbone import answer_logprobs, load_tokenizer
 from services.trainer.fitting.layout import Example, Laid
 from services.trainer.fitting.loop import Sums, fit, mean_over
 from services.trainer.fitting.setup import base_dtype, export, prepare, ready
+from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 from services.trainer.settings import SftSettings
 

@@ -1,7 +1,7 @@
 """Attention on packed sequences in Hugging Face models, registered through their `AttentionInterface`.
 
 transformers passes keyword arguments of a model's forward to the attention function that its config names.
-The function here receives a `Sharing` that way; without one it behaves like `sdpa`.
+The function here receives a `BlockAttention` that way; without one it behaves like `sdpa`.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from rookery.errors import SetupError
-from services.trainer.model.attention import Blocks, attend, triangle
+from services.trainer.attention import Blocks, attend, causal_mask
 
 NAME = "rookery"
 
@@ -20,7 +20,7 @@ _UNKNOWN = ("softcap", "s_aux", "position_bias")
 """Changes to the softmax that some models need and this attention does not support."""
 
 
-class Sharing:
+class BlockAttention:
     """The blocks of one forward pass, and how many layers have used them."""
 
     def __init__(self, blocks: Blocks) -> None:
@@ -41,8 +41,8 @@ class Sharing:
             )
 
 
-def use(model: Any) -> None:
-    """Makes `model` accept `sharing=Sharing(...)` in its forward.
+def enable(model: Any) -> None:
+    """Makes `model` accept `block_attention=BlockAttention(...)` in its forward.
 
     Raises:
         SetupError: it does not use `AttentionInterface`, or has chunked attention, which is not supported.
@@ -61,15 +61,15 @@ def _attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     *,
-    sharing: Sharing | None = None,
+    block_attention: BlockAttention | None = None,
     scaling: float | None = None,
     sliding_window: int | None = None,
     **rest: Any,
 ) -> tuple[torch.Tensor, None]:
-    if sharing is None:
+    if block_attention is None:
         queries, keys = query.shape[2], key.shape[2]
         if attention_mask is None and sliding_window is not None and sliding_window < keys:
-            attention_mask = triangle(queries, keys, window=sliding_window, device=query.device)
+            attention_mask = causal_mask(queries, keys, window=sliding_window, device=query.device)
         plain: tuple[torch.Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **rest
         )
@@ -77,8 +77,8 @@ def _attention(
     for name in _UNKNOWN:
         if rest.get(name) is not None:
             raise SetupError(f"{type(module).__name__} wants {name!r} of its attention")
-    sharing.layers += 1
-    return attend(query, key, value, sharing.blocks, scale=scaling, window=sliding_window), None
+    block_attention.layers += 1
+    return attend(query, key, value, block_attention.blocks, scale=scaling, window=sliding_window), None
 
 
 def _mask(*args: Any, **rest: Any) -> torch.Tensor | None:

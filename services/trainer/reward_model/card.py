@@ -16,7 +16,7 @@ from rookery.masking import mask_setting
 from services.trainer.examples.data_file import local, sha256
 from services.trainer.reward_model.report import Report
 from services.trainer.settings import RewardModelSettings
-from services.trainer.versions.json_file import read_object
+from services.trainer.versions.files import read_object
 
 CARD = "reward_model.json"
 

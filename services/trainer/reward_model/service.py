@@ -3,7 +3,7 @@
 import torch
 
 from rookery.serving import Service, serve
-from services.trainer.fitting.setup import device_named
+from services.trainer.distributed.placement import device_named
 from services.trainer.reward_model.app import create_app
 from services.trainer.reward_model.desk import Desk
 from services.trainer.reward_model.scorer import RewardScorer

@@ -2,9 +2,17 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from rookery.settings import RunSettings
 from services.trainer.settings.ppo import PpoSettings
@@ -15,7 +23,17 @@ logger = logging.getLogger(__name__)
 ObjectiveName = Literal["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce", "ppo"]
 Baseline = Literal["group-mean", "leave-one-out", "ema", "adaptive"]
 LossWeights = Literal["token", "sequence", "constant"]
-KlKind = Literal["none", "k1", "k2", "k3", "forward", "reverse", "symmetric"]
+
+
+def _by_direction(value: object) -> object:
+    """Translates RookWorld's names of the divergences."""
+    return {"forward": "policy_reference", "reverse": "reference_policy"}.get(str(value), value)
+
+
+KlKind = Annotated[
+    Literal["none", "k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"],
+    BeforeValidator(_by_direction),
+]
 KlSchedule = Literal["fixed", "warmup", "adaptive", "smooth"]
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -34,7 +52,7 @@ batch of rollouts. Groups of earlier versions have larger ratios; README.md has 
 
 _CLIPPING = When("objective", ("grpo", "dr-grpo", "dapo", "gspo", "ppo"))
 _OF_GROUPS = When("objective", ("grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce"))
-_PENALISED = When("kl", ("k1", "k2", "k3", "forward", "reverse", "symmetric"))
+_PENALISED = When("kl", ("k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"))
 _PPO = PpoSettings.model_fields.keys() - RunSettings.model_fields.keys()
 
 _NARROW_GSPO_CLIP = 0.003
@@ -97,7 +115,8 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
     """Maximum number of groups to drop for one batch, in batches. Later groups are trained on."""
 
     kl: KlKind = "none"
-    """KL penalty to the base model. forward is D(policy || base), reverse is D(base || policy)."""
+    """KL penalty to the base model. policy_reference is D(policy || base), reference_policy is
+    D(base || policy), symmetric their mean. The older names forward and reverse mean the first two."""
     kl_coefficient: PositiveFloat = 0.02
     """Weight of the KL penalty. The initial weight for the schedules adaptive and smooth."""
     kl_schedule: KlSchedule = "fixed"

@@ -29,8 +29,8 @@ from safetensors.torch import load_file  # noqa: E402
 
 from services.trainer import attempts, loop, process  # noqa: E402
 from services.trainer.batches.intake import Intake  # noqa: E402
+from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from services.trainer.versions.publisher import Publisher  # noqa: E402
@@ -128,7 +128,7 @@ def test_what_is_committed_of_an_adapter_over_a_gpt2_is_the_policy(run: Run, tmp
     run.add(_groups(3 * BATCH))
     settings: dict[str, Any] = {"lora_rank": 4, "lora_targets": "c_attn,c_proj,c_fc", "lr": 0.03}
     run.train(3, **settings)
-    policy = policy_for(run.settings(3, **settings))
+    policy = build_policy(run.settings(3, **settings))
     policy.load_version(run.version(3))
     ids = torch.randint(0, 100, (4, 30), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -233,7 +233,7 @@ def test_a_kill_between_commit_and_acknowledgement_trains_nothing_twice(
         raise KilledError
 
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr("services.trainer.batches.intake.Intake.settle", killed)
+        patch.setattr("services.trainer.batches.intake.Intake.acknowledge", killed)
         run.train(2)
     assert run.streams.counts().trained == 0
     run.train(2)
@@ -272,7 +272,7 @@ def test_stale_groups_are_dropped_and_counted(run: Run) -> None:
     reader = Reader(run)
     with reader.intake:
         assert reader.batch(version=9) == [group.id for group in fresh]
-        reader.intake.settle(reader.held, ledger=())
+        reader.intake.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"stale": BATCH}
     assert run.accounted()
 
@@ -621,7 +621,7 @@ def test_a_group_published_twice_is_trained_once_and_settled(run: Run) -> None:
     reader = Reader(run)
     with reader.intake:
         assert reader.batch() == [group.id for group in groups]
-        reader.intake.settle(reader.held, ledger=())
+        reader.intake.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"double": 1}
     assert run.streams.length("traces") == 0
     assert run.accounted()
@@ -660,7 +660,7 @@ def test_groups_of_another_reward_version_do_not_share_a_batch(run: Run) -> None
     reader = Reader(run)
     with reader.intake:
         assert reader.batch() == [groups[i].id for i in (1, 3, 4)]
-        reader.intake.settle(reader.held, ledger=())
+        reader.intake.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"reward_version": 1}
     assert run.streams.counts().dead == {"traces": 1}
     assert run.accounted()
@@ -668,7 +668,7 @@ def test_groups_of_another_reward_version_do_not_share_a_batch(run: Run) -> None
 
 def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pending under the trainer's name, yet never seen by it."""
-    monkeypatch.setattr("services.trainer.batches.intake.KEEP_EVERY_S", 0.1)
+    monkeypatch.setattr("services.trainer.batches.intake.CLAIM_EVERY_S", 0.1)
     monkeypatch.setattr("services.trainer.batches.intake.IDLE_S", 0.3)
     groups = _groups(BATCH)
     run.add(groups[:1])
@@ -678,7 +678,7 @@ def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.Mon
         run.add(groups[1:])
         lost = run.streams.read("traces", group="trainer", consumer="trainer", count=9, block_s=0.1)
         assert set(reader.batch()) == {group.id for group in groups}
-        reader.intake.settle(reader.held, ledger=())
+        reader.intake.acknowledge(reader.held, ledger=())
     assert len(lost) <= 2
     assert run.accounted()
 

@@ -19,8 +19,8 @@ from services.trainer.autobatch import choice, probe  # noqa: E402
 from services.trainer.autobatch.probe import Shape  # noqa: E402
 from services.trainer.autobatch.profiles import FILE, Profile, Result  # noqa: E402
 from services.trainer.autobatch.search import Found, search  # noqa: E402
+from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
@@ -118,7 +118,7 @@ def test_each_part_is_counted(policy: Policy, settings: TrainerSettings) -> None
 
 def test_ppo_is_probed_with_its_critic(settings: TrainerSettings) -> None:
     asked = settings.model_copy(update={"objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2})
-    critic = policy_for(asked)
+    critic = build_policy(asked)
     trained = 4 * sum(parameter.numel() for parameter in critic.parameters)
     profile = probe.probe(critic, asked, Shape(4, 10, 8), positions=2)
     assert profile.adam == 2 * trained + 4 * len(critic.parameters)

@@ -8,8 +8,8 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
+from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
@@ -38,7 +38,7 @@ def _play(
         kl_report_every=0,
         **changed,  # type: ignore[arg-type]
     )
-    policy, learner = Bigram(len(rewards)), Learner()
+    policy, state = Bigram(len(rewards)), RunningState()
     optimizer = torch.optim.Adam(policy.parameters, lr=lr)
     waiting = []
     for step in range(steps):
@@ -46,13 +46,13 @@ def _play(
             [policy.sample(1000 * step + g, rewards=rewards, size=size, version=step) for g in range(groups)]
         )
         if len(waiting) > stale:
-            _, learner = train_step(
+            _, state = train_step(
                 policy,
                 optimizer,
                 waiting.pop(0),
                 step=step,
                 settings=settings,
-                learner=learner,  # type: ignore[arg-type]
+                state=state,  # type: ignore[arg-type]
             )
     return policy.table_VV[0].detach().softmax(-1)
 

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.trace import TraceGroup
-from services.trainer.batches.batch import Row, micro_batches, prepare
-from services.trainer.batches.batch import rows as with_advantages
+from services.trainer.batches.micro_batches import micro_batches
+from services.trainer.batches.rows import Row, prepare_batch
+from services.trainer.batches.rows import make_rows as with_advantages
 from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 
@@ -65,7 +66,8 @@ def test_a_group_is_one_row_unless_it_is_longer_than_a_pass_or_one_asks() -> Non
     def shapes(**given: int) -> list[int]:
         chosen = TrainerSettings(model=Path(), run_dir=Path(), mask_truncated=False, **given)
         return [
-            len(row.completions) for row in prepare(groups, version=0, settings=chosen, averages=None).rows
+            len(row.completions)
+            for row in prepare_batch(groups, version=0, settings=chosen, averages=None).rows
         ]
 
     assert shapes() == [6, 6, 6]

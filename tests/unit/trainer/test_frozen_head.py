@@ -104,7 +104,7 @@ def test_beside_a_reference_it_is_autograds_too(
     options = {
         "vocabulary": 29, "temperature": 0.7, "reference_ND": hidden.detach() + torch.randn_like(hidden) / 2,
         "reference_head": Head(base, scale, cap) if own else None,
-        "wanted": head.Wanted(entropy=True) if wanted == "entropy" else head.Wanted(kl=wanted),
+        "wanted": head.WithGradient(entropy=True) if wanted == "entropy" else head.WithGradient(kl=wanted),
     }  # fmt: skip
     found = []
     for frozen in (True, False):

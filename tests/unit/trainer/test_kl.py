@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.losses import kl  # noqa: E402
-from services.trainer.model.head import TokenScores, Wanted, score_tokens  # noqa: E402
+from services.trainer.model.head import TokenScores, WithGradient, score_tokens  # noqa: E402
 from services.trainer.model.logits import Head  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 
@@ -52,7 +52,7 @@ def test_an_estimator_equals_its_formula(kind: str, p: float, q: float) -> None:
 @given(pairs=logits)
 def test_k1_and_k3_have_the_mean_of_the_divergence(pairs: list[tuple[float, float]]) -> None:
     p, q = _distributions(pairs)
-    exact = kl.divergence("forward", p[None], q[None]).item()
+    exact = kl.divergence("policy_reference", p[None], q[None]).item()
     for estimator in (kl.k1, kl.k3):
         assert (p.exp() * estimator(p, q)).sum().item() == pytest.approx(exact, rel=1e-6, abs=1e-9)
 
@@ -87,10 +87,10 @@ def _inputs() -> dict:  # type: ignore[type-arg]
     }
 
 
-def _score(wanted: Wanted, **changed: object) -> TokenScores:
+def _score(wanted: WithGradient, **changed: object) -> TokenScores:
     inputs = {**_inputs(), **changed}
     return score_tokens(
-        inputs.pop("head"), inputs.pop("hidden_ND"), inputs.pop("targets_N"), wanted=wanted, **inputs
+        inputs.pop("head"), inputs.pop("hidden_ND"), inputs.pop("targets_N"), with_gradient=wanted, **inputs
     )
 
 
@@ -103,12 +103,12 @@ def test_the_chunked_head_gives_the_numbers_of_the_whole_one(
     inputs = _inputs()
     p = (inputs["head"](inputs["hidden_ND"]) / 0.7).log_softmax(-1)
     q = (inputs["head"](inputs["reference_ND"]) / 0.7).log_softmax(-1)
-    scores = _score(Wanted(kl=kind))
+    scores = _score(WithGradient(kl=kind))
     for n in range(5):
         probabilities = p[n].exp().tolist(), q[n].exp().tolist()
         assert scores.kl_N[n].item() == pytest.approx(reference.divergence(kind, *probabilities))
         assert scores.reference_kl_N[n].item() == pytest.approx(
-            reference.divergence("forward", *probabilities)
+            reference.divergence("policy_reference", *probabilities)
         )
     target = inputs["targets_N"][:, None]
     assert torch.allclose(scores.logprobs_N, p.gather(-1, target)[:, 0])
@@ -122,7 +122,7 @@ def test_gradients_of_the_head_by_finite_differences(
     what: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.trainer.model.head._CHUNK_LOGITS", chunk)
-    wanted = Wanted(entropy=what == "entropy", kl=what if what in KINDS else None)
+    wanted = WithGradient(entropy=what == "entropy", kl=what if what in KINDS else None)
     column = {"entropy": "entropy_N", "logprobs": "logprobs_N"}.get(what, "kl_N")
 
     def value(hidden: "torch.Tensor") -> "torch.Tensor":
@@ -141,7 +141,7 @@ def test_the_head_never_sees_more_rows_than_a_chunk(monkeypatch: pytest.MonkeyPa
         return head(hidden)
 
     hidden = _inputs()["hidden_ND"].requires_grad_()
-    scores = _score(Wanted(kl="forward"), hidden_ND=hidden, head=Head(counting))
+    scores = _score(WithGradient(kl="forward"), hidden_ND=hidden, head=Head(counting))
     forward = len(seen)
     (scores.logprobs_N.sum() + scores.kl_N.sum()).backward()
     assert max(seen) == 2
@@ -150,7 +150,7 @@ def test_the_head_never_sees_more_rows_than_a_chunk(monkeypatch: pytest.MonkeyPa
 
 def test_without_being_wanted_entropy_and_reference_carry_no_gradient() -> None:
     hidden = _inputs()["hidden_ND"].requires_grad_()
-    scores = _score(Wanted(), hidden_ND=hidden)
+    scores = _score(WithGradient(), hidden_ND=hidden)
     assert scores.logprobs_N.requires_grad
     assert not scores.entropy_N.requires_grad
     assert not scores.reference_kl_N.requires_grad
@@ -159,7 +159,7 @@ def test_without_being_wanted_entropy_and_reference_carry_no_gradient() -> None:
 
 def test_a_kl_without_a_reference_is_refused() -> None:
     with pytest.raises(ValueError, match="'reverse' is wanted"):
-        _score(Wanted(kl="reverse"), reference_ND=None)
+        _score(WithGradient(kl="reverse"), reference_ND=None)
 
 
 def test_log_probabilities_are_float32_under_bfloat16_weights() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from services.trainer.batches.advantages import Averages
-from services.trainer.learner import Learner
-from services.trainer.losses.coefficient import Controlled, coefficient, moved
+from services.trainer.batches.advantages import RewardAverages
+from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
+from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 
@@ -20,12 +20,12 @@ def _settings(**changed: object) -> TrainerSettings:
 
 def test_fixed_stays() -> None:
     settings = _settings(kl_coefficient=0.1)
-    assert coefficient(None, step=0, settings=settings) == 0.1
-    assert moved(Controlled(0.3, 0.3), 0.1, kl=99.0, settings=settings) is None
+    assert kl_coefficient(None, step=0, settings=settings) == 0.1
+    assert updated_controller(KlController(0.3, 0.3), 0.1, kl=99.0, settings=settings) is None
 
 
 def _next(now: float, *, kl: float, settings: TrainerSettings) -> float:
-    state = moved(None, now, kl=kl, settings=settings)
+    state = updated_controller(None, now, kl=kl, settings=settings)
     assert state is not None
     assert state.begun == settings.kl_coefficient
     return state.now
@@ -33,7 +33,7 @@ def _next(now: float, *, kl: float, settings: TrainerSettings) -> float:
 
 def test_warmup_is_linear_and_then_full() -> None:
     settings = _settings(kl_schedule="warmup", kl_coefficient=0.4, kl_warmup_steps=3)
-    values = [coefficient(None, step=step, settings=settings) for step in range(6)]
+    values = [kl_coefficient(None, step=step, settings=settings) for step in range(6)]
     assert values == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
 
 
@@ -78,62 +78,64 @@ def test_the_reference_is_scored_when_penalised_or_reported() -> None:
     assert not _settings(kl="none", kl_report_every=0).measures_kl(0)
 
 
-def _after(learner: Learner, share: float = 0.0, kl: float | None = None, **changed: object) -> Learner:
-    return learner.after(
+def _after(
+    state: RunningState, share: float = 0.0, kl: float | None = None, **changed: object
+) -> RunningState:
+    return state.after(
         [make_group(1), make_group(2)], step=3, coefficient=0.02, kl=kl, zero_variance_share=share,
         settings=_settings(**changed),
     )  # fmt: skip
 
 
 def test_a_step_moves_only_what_its_settings_use() -> None:
-    assert _after(Learner(), kl=9.0) == Learner()
-    adaptive = _after(Learner(), kl=9.0, kl_schedule="adaptive", baseline="ema")
-    assert adaptive.kl_coefficient == Controlled(pytest.approx(0.03), 0.02)
+    assert _after(RunningState(), kl=9.0) == RunningState()
+    adaptive = _after(RunningState(), kl=9.0, kl_schedule="adaptive", baseline="ema")
+    assert adaptive.kl_controller == KlController(pytest.approx(0.03), 0.02)
     assert adaptive.averages is not None
-    unmeasured = _after(Learner(kl_coefficient=Controlled(0.5, 0.02)), kl=None, kl_schedule="adaptive")
-    assert unmeasured.kl_coefficient == Controlled(0.5, 0.02), (
+    unmeasured = _after(RunningState(kl_controller=KlController(0.5, 0.02)), kl=None, kl_schedule="adaptive")
+    assert unmeasured.kl_controller == KlController(0.5, 0.02), (
         "a batch without tokens says nothing about the KL"
     )
 
 
 def test_what_a_step_does_not_use_is_forgotten() -> None:
     """Taken up again a thousand steps later, it would be another policy's."""
-    before = Learner(Averages(0.1, 0.2, 0.3), kl_coefficient=Controlled(0.5, 0.02))
-    assert _after(before) == Learner()
+    before = RunningState(RewardAverages(0.1, 0.2, 0.3), kl_controller=KlController(0.5, 0.02))
+    assert _after(before) == RunningState()
 
 
 @pytest.mark.parametrize("kl", [math.nan, math.inf])
 @pytest.mark.parametrize("schedule", ["adaptive", "smooth"])
 def test_a_divergence_that_is_no_number_moves_no_coefficient(schedule: str, kl: float) -> None:
     with pytest.raises(ArithmeticError, match=r"step 3: D\(policy .* is (nan|inf).*groups group-1, group-2$"):
-        _after(Learner(), kl=kl, kl_schedule=schedule)
-    assert _after(Learner(), kl=kl).kl_coefficient is None
+        _after(RunningState(), kl=kl, kl_schedule=schedule)
+    assert _after(RunningState(), kl=kl).kl_controller is None
 
 
 def test_it_survives_the_commit() -> None:
-    learner = Learner(
-        Averages(0.1, 1 / 3, 1e-17), kl_coefficient=Controlled(0.1 + 0.2, 0.1), collapsed_steps=4
+    state = RunningState(
+        RewardAverages(0.1, 1 / 3, 1e-17), kl_controller=KlController(0.1 + 0.2, 0.1), collapsed_steps=4
     )
-    assert Learner.of(json.loads(json.dumps(learner.as_json()))) == learner
-    assert Learner.of(json.loads(json.dumps(Learner().as_json()))) == Learner()
-    assert Learner.of(None) == Learner()
+    assert RunningState.of(json.loads(json.dumps(state.as_json()))) == state
+    assert RunningState.of(json.loads(json.dumps(RunningState().as_json()))) == RunningState()
+    assert RunningState.of(None) == RunningState()
 
 
 def test_the_alarm_sounds_when_the_groups_have_collapsed_for_long(caplog: pytest.LogCaptureFixture) -> None:
-    learner = Learner()
+    state = RunningState()
     with caplog.at_level(logging.ERROR):
         for share in (0.9, 0.95, 0.2, 1.0, 1.0):
-            learner = _after(learner, share, collapse_share=0.9, collapse_steps=3)
-        assert learner.collapsed_steps == 2
+            state = _after(state, share, collapse_share=0.9, collapse_steps=3)
+        assert state.collapsed_steps == 2
         assert not caplog.records
-        learner = _after(learner, 1.0, collapse_share=0.9, collapse_steps=3)
-    assert learner.collapsed_steps == 3
-    assert "3 steps on end 90% or more of the groups had equal rewards" in caplog.text
+        state = _after(state, 1.0, collapse_share=0.9, collapse_steps=3)
+    assert state.collapsed_steps == 3
+    assert "3 steps in a row, 90% or more of the groups had equal rewards" in caplog.text
 
 
 def test_a_coefficient_of_the_flags_wins_over_what_was_remembered_of_another() -> None:
     def resumed(**changed: object) -> float:
-        return coefficient(Controlled(0.9, 0.1), step=7, settings=_settings(**changed))
+        return kl_coefficient(KlController(0.9, 0.1), step=7, settings=_settings(**changed))
 
     assert resumed(kl_coefficient=0.1) == 0.1, "fixed"
     for schedule in ("adaptive", "smooth"):

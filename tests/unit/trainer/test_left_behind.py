@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.trainer.records.left_behind import left_behind
+from services.trainer.records.tracking import run_artifacts
 
 
 def _make(folder: Path, *names: str) -> None:
@@ -12,7 +12,7 @@ def _make(folder: Path, *names: str) -> None:
 
 
 def _named(folder: Path) -> set[str]:
-    return {f"{place or ''}/{path.name}" for path, place in left_behind(folder)}
+    return {f"{place or ''}/{path.name}" for path, place in run_artifacts(folder)}
 
 
 def test_a_whole_model_is_kept_with_its_value_head_and_without_moments(tmp_path: Path) -> None:

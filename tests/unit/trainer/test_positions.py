@@ -17,8 +17,8 @@ from transformers import LlamaConfig, Qwen3Config  # noqa: E402
 
 from services.trainer.autobatch import choice  # noqa: E402
 from services.trainer.autobatch.profiles import FILE  # noqa: E402
-from services.trainer.model.positions import check_group, limit  # noqa: E402
-from services.trainer.model.value_head import policy_for  # noqa: E402
+from services.trainer.model.base_model import check_group_length, max_positions  # noqa: E402
+from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
@@ -61,15 +61,15 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["plain", "yarn", "llama3"],
 )  # fmt: skip
 def test_the_config_says_how_many(config: Any, most: int) -> None:
-    assert limit(config) == most
+    assert max_positions(config) == most
 
 
 def test_a_group_that_is_too_long_is_named(gpt2: Path) -> None:
     settings = TrainerSettings(model=gpt2, run_dir=Path("nowhere"), device="cpu", lora_rank=0)
-    model = policy_for(settings).model
-    check_group(model, make_group(0, prompt_length=9))
+    model = build_policy(settings).model
+    check_group_length(model, make_group(0, prompt_length=9))
     with pytest.raises(SetupError, match=r"group group-1, a prompt of 63 .* the model has 64 positions"):
-        check_group(model, make_group(1, prompt_length=63))
+        check_group_length(model, make_group(1, prompt_length=63))
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_the_trainers_own_search_keeps_within_the_model(gpt2: Path, tmp_path: Pa
     settings = TrainerSettings(
         model=gpt2, run_dir=tmp_path, device="cpu", lora_rank=0, micro_batch_tokens="auto", batch_groups=2
     )
-    choice.settle_micro_batch(settings, policy_for(settings))
+    choice.settle_micro_batch(settings, build_policy(settings))
     asked = json.loads((tmp_path / FILE).read_text())["asked"]
     assert int(asked["prompt_tokens"]) + int(asked["completion_tokens"]) == 64
 
 
 def test_fitting_takes_no_longer_examples(gpt2: Path, tmp_path: Path) -> None:
-    from services.trainer.fitting.backbone import load_causal_lm
     from services.trainer.fitting.setup import ready
+    from services.trainer.model.base_model import load_causal_lm
 
     model = load_causal_lm(gpt2, dtype=torch.float32)
     settings = SftSettings(model=gpt2, data=tmp_path, out=tmp_path, device="cpu")

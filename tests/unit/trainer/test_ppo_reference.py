@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from rookery.trace import TraceGroup  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
+from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.step import train_step  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
@@ -132,7 +132,7 @@ def test_loss_and_gradient_are_those_of_the_formulas(kl: str, whiten: bool) -> N
             super().step()
 
     result, _ = train_step(
-        policy, Noting(policy.parameters, lr=0.3), groups, step=0, settings=settings, learner=Learner()
+        policy, Noting(policy.parameters, lr=0.3), groups, step=0, settings=settings, state=RunningState()
     )
     before = (seen[0][0][0].tolist(), seen[0][0][1].tolist())
     base = policy.reference_VV.tolist()

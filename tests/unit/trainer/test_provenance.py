@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import rookery
-from services.trainer.records import provenance
+from services.trainer.records import tracking
 
 
 def _git(folder: Path, *words: str) -> str:
@@ -19,21 +19,21 @@ def _git(folder: Path, *words: str) -> str:
 def test_a_commit_is_named_and_whether_files_have_changed_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provenance, "_ROOT", tmp_path)
+    monkeypatch.setattr(tracking, "_ROOT", tmp_path)
     _git(tmp_path, "init", "-q")
     (tmp_path / "x").write_text("1")
     _git(tmp_path, "add", "x")
     _git(tmp_path, "commit", "-q", "-m", "x")
     commit = _git(tmp_path, "rev-parse", "HEAD")
     version = {"rookery.version": rookery.__version__}
-    assert provenance.tags() == {**version, "mlflow.source.git.commit": commit}
+    assert tracking.source_tags() == {**version, "mlflow.source.git.commit": commit}
     (tmp_path / "x").write_text("2")
-    assert provenance.tags() == {**version, "mlflow.source.git.commit": f"{commit}-dirty"}
+    assert tracking.source_tags() == {**version, "mlflow.source.git.commit": f"{commit}-dirty"}
 
 
 def test_a_repository_around_rookery_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _git(tmp_path, "init", "-q")
     inside = tmp_path / "venv"
     inside.mkdir()
-    monkeypatch.setattr(provenance, "_ROOT", inside)
-    assert set(provenance.tags()) == {"rookery.version"}
+    monkeypatch.setattr(tracking, "_ROOT", inside)
+    assert set(tracking.source_tags()) == {"rookery.version"}

@@ -13,15 +13,15 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import rescoring  # noqa: E402
-from services.trainer.batches.batch import rows  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.distributed.world import World  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
+from services.trainer import policy_trainer  # noqa: E402
+from services.trainer.batches.micro_batches import collate  # noqa: E402
+from services.trainer.batches.rows import make_rows  # noqa: E402
+from services.trainer.distributed.process_group import World  # noqa: E402
+from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.model.value_head import policy_for  # noqa: E402
+from services.trainer.policy_trainer import PolicyTrainer  # noqa: E402
+from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.trainee import Trainee  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
@@ -34,37 +34,37 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def trainee_of(kind: str, tiny_model: Path, folder: Path) -> Trainee:
+def trainer_of(kind: str, tiny_model: Path, folder: Path) -> PolicyTrainer:
     """At version 10, with versions 8 to 10 committed."""
     gpt2 = kind in ("all weights", "merged")
     model = write_gpt2(folder / "gpt2", vocab_size=100) if gpt2 else tiny_model
     settings = TrainerSettings(
         model=model, run_dir=folder, device="cpu", lr=0.05, warmup_steps=0, **KINDS[kind]
     )
-    trainee = Trainee.of(settings, policy_for(settings), World())
+    trainer = PolicyTrainer.of(settings, build_policy(settings), World())
     for number in (8, 9, 10):
-        train(trainee, [make_group(number, version=number)], step=number)
+        train(trainer, [make_group(number, version=number)], step=number)
         commits.write(
             settings.adapters_dir,
             number=number,
-            files=trainee.files(),
+            files=trainer.files(),
             ledger=(),
             fingerprint=settings.fingerprint(),
         )
-    return trainee
+    return trainer
 
 
-def train(trainee: Trainee, groups: list[TraceGroup], *, step: int) -> dict[str, float]:
-    result, _ = trainee.learn(groups, step=step, learner=Learner(), dropped_zero_variance=0)
+def train(trainer: PolicyTrainer, groups: list[TraceGroup], *, step: int) -> dict[str, float]:
+    result, _ = trainer.train_step(groups, step=step, state=RunningState(), dropped_zero_variance=0)
     return result.row()
 
 
-def sampled(trainee: Trainee, number: int, *, version: int) -> TraceGroup:
+def sampled(trainer: PolicyTrainer, number: int, *, version: int) -> TraceGroup:
     """A group with the log-probabilities that `version` gives, as a sound server would report them."""
     group = make_group(number, version=version)
-    other = policy_for(trainee.settings)
-    other.load_version(trainee.settings.adapters_dir / f"policy-v{version:06d}")
-    made = rows([group], [[0.0] * 4], version=version, mask_truncated=False, row_tokens=999)
+    other = build_policy(trainer.settings)
+    other.load_version(trainer.settings.adapters_dir / f"policy-v{version:06d}")
+    made = make_rows([group], [[0.0] * 4], version=version, mask_truncated=False, row_tokens=999)
     with torch.no_grad():
         logprobs = iter(other.score(collate(made)).logprobs_N.tolist())
     traces = tuple(
@@ -80,15 +80,15 @@ def sampled(trainee: Trainee, number: int, *, version: int) -> TraceGroup:
 def test_a_group_of_any_age_is_scored_under_the_version_it_names(
     kind: str, tiny_model: Path, tmp_path: Path
 ) -> None:
-    trainee = trainee_of(kind, tiny_model, tmp_path)
+    trainer = trainer_of(kind, tiny_model, tmp_path)
     for age, other in ((0, 8), (1, 10), (2, 9)):
-        group = sampled(trainee, 1, version=10 - age)
-        found = rescoring.mismatch(trainee.policy, [group], step=10, settings=trainee.settings)
+        group = sampled(trainer, 1, version=10 - age)
+        found = policy_trainer.mismatch(trainer.policy, [group], step=10, settings=trainer.settings)
         assert found["mismatch_max"] < 2e-5
         assert 0 <= found["mismatch_mean"] <= found["mismatch_max"]
         assert found["mismatch_age"] == age
         lied = replace(group, policy=replace(group.policy, number=other))
-        wrong = rescoring.mismatch(trainee.policy, [lied], step=10, settings=trainee.settings)
+        wrong = policy_trainer.mismatch(trainer.policy, [lied], step=10, settings=trainer.settings)
         assert wrong["mismatch_mean"] > 1e-3
 
 
@@ -98,23 +98,23 @@ def test_training_is_the_same_as_without_it(
 ) -> None:
     made = []
     for name in ("with", "without"):
-        trainee = trainee_of(kind, tiny_model, tmp_path / name)
+        trainer = trainer_of(kind, tiny_model, tmp_path / name)
         if name == "without":
-            monkeypatch.setattr("services.trainer.trainee.mismatch", lambda *_, **__: {})
+            monkeypatch.setattr("services.trainer.policy_trainer.mismatch", lambda *_, **__: {})
         random = torch.get_rng_state()
-        row = train(trainee, [make_group(n, version=8 + n % 2) for n in range(3)], step=10)
+        row = train(trainer, [make_group(n, version=8 + n % 2) for n in range(3)], step=10)
         assert torch.equal(torch.get_rng_state(), random)
-        assert all(parameter.grad is None for parameter in trainee.policy.parameters)
+        assert all(parameter.grad is None for parameter in trainer.policy.parameters)
         assert ("mismatch_mean" in row) == (name == "with")
-        made.append(contents(trainee.files()))
+        made.append(contents(trainer.files()))
     assert made[0] == made[1]
 
 
 def test_each_step_takes_another_group_and_few_tokens(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainee = trainee_of("adapter", tiny_model, tmp_path)
-    monkeypatch.setattr(rescoring, "TOKENS", 5)
+    trainer = trainer_of("adapter", tiny_model, tmp_path)
+    monkeypatch.setattr(policy_trainer, "TOKENS", 5)
     seen = []
     score = Policy.score
 
@@ -125,10 +125,10 @@ def test_each_step_takes_another_group_and_few_tokens(
     monkeypatch.setattr(Policy, "score", watched)
     groups = [make_group(n, version=10) for n in range(3)]
     for step in (10, 11, 12, 13):
-        rescoring.mismatch(trainee.policy, groups, step=10, settings=trainee.settings)
-        settings = trainee.settings
+        policy_trainer.mismatch(trainer.policy, groups, step=10, settings=trainer.settings)
+        settings = trainer.settings
         now = [replace(group, policy=replace(group.policy, number=step)) for group in groups]
-        rescoring.mismatch(trainee.policy, now, step=step, settings=settings)
+        policy_trainer.mismatch(trainer.policy, now, step=step, settings=settings)
     firsts = [list(groups[i].traces[0].completion.token_ids) for i in (1, 1, 1, 2, 1, 0, 1, 1)]
     for tokens, first in zip(seen, firsts, strict=True):
         assert tokens[: len(first)] == first
@@ -136,33 +136,33 @@ def test_each_step_takes_another_group_and_few_tokens(
 
 
 def test_a_whole_model_of_before_is_read_now_and_then(tiny_model: Path, tmp_path: Path) -> None:
-    trainee = trainee_of("all weights", tiny_model, tmp_path)
+    trainer = trainer_of("all weights", tiny_model, tmp_path)
     old, fresh = make_group(1, version=9), make_group(2, version=10)
     measured = {
-        step: rescoring.mismatch(trainee.policy, [old], step=step, settings=trainee.settings)
+        step: policy_trainer.mismatch(trainer.policy, [old], step=step, settings=trainer.settings)
         for step in (10, 11, 19, 20)
     }
     assert [step for step, found in measured.items() if found] == [10, 20]
     late = replace(fresh, policy=replace(fresh.policy, number=11))
-    found = rescoring.mismatch(trainee.policy, [old, late], step=11, settings=trainee.settings)
+    found = policy_trainer.mismatch(trainer.policy, [old, late], step=11, settings=trainer.settings)
     assert found["mismatch_age"] == 0, "what is in memory costs nothing to read"
 
 
 def test_nothing_is_measured_without_the_version_or_a_token(
     tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trainee = trainee_of("adapter", tiny_model, tmp_path)
-    before = contents(trainee.files())
+    trainer = trainer_of("adapter", tiny_model, tmp_path)
+    before = contents(trainer.files())
     gone = make_group(1, version=3)
-    assert rescoring.mismatch(trainee.policy, [gone], step=10, settings=trainee.settings) == {}
+    assert policy_trainer.mismatch(trainer.policy, [gone], step=10, settings=trainer.settings) == {}
     assert "group-1 cannot be scored under policy-v000003" in caplog.text
-    damaged = trainee.settings.adapters_dir / "policy-v000009" / "adapter_model.safetensors"
+    damaged = trainer.settings.adapters_dir / "policy-v000009" / "adapter_model.safetensors"
     damaged.write_bytes(b"no tensors")
     group = make_group(1, version=9)
-    assert rescoring.mismatch(trainee.policy, [group], step=10, settings=trainee.settings) == {}
+    assert policy_trainer.mismatch(trainer.policy, [group], step=10, settings=trainer.settings) == {}
     empty = replace(
         group.traces[0], completion=replace(group.traces[0].completion, token_ids=(), logprobs=())
     )
     silent = replace(group, traces=(empty,))
-    assert rescoring.mismatch(trainee.policy, [silent], step=10, settings=trainee.settings) == {}
-    assert contents(trainee.files()) == before
+    assert policy_trainer.mismatch(trainer.policy, [silent], step=10, settings=trainer.settings) == {}
+    assert contents(trainer.files()) == before

@@ -28,10 +28,11 @@ from transformers import (  # noqa: E402
     Qwen3NextForCausalLM,
 )
 
-from services.trainer.batches.batch import Row, Scored  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.model import attention, hf_attention  # noqa: E402
-from services.trainer.model.attention import Blocks, Stretch, attend  # noqa: E402
+from services.trainer import attention  # noqa: E402
+from services.trainer.attention import Blocks, Segment, attend  # noqa: E402
+from services.trainer.batches.micro_batches import collate  # noqa: E402
+from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
+from services.trainer.model import hf_attention  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 
@@ -47,26 +48,28 @@ def _row(prompt: int, completions: list[int], seed: int = 0) -> Row:
     def tokens(count: int) -> tuple[int, ...]:
         return tuple(rng.randrange(1, 90) for _ in range(count))
 
-    return Row(tokens(prompt), tuple(Scored(tokens(n), (-1.0,) * n, 1.0, 0) for n in completions), 1.0)
+    return Row(
+        tokens(prompt), tuple(ScoredCompletion(tokens(n), (-1.0,) * n, 1.0, 0) for n in completions), 1.0
+    )
 
 
 ROWS = [_row(5, [1, 7, 7, 6], 1), _row(9, [30, 3, 1], 2), _row(5, [8], 3), _row(1, [2, 1], 4)]
 
 
-def _stretches(rows: list[Row]) -> list[Stretch]:
+def _stretches(rows: list[Row]) -> list[Segment]:
     found, start = [], 0
     for row in rows:
         begin, prompt = start, len(row.prompt_ids)
-        found.append(Stretch(begin, prompt))
+        found.append(Segment(begin, prompt))
         start += prompt
         for completion in row.completions:
             if inputs := len(completion.token_ids) - 1:
-                found.append(Stretch(start, inputs, begin, prompt))
+                found.append(Segment(start, inputs, begin, prompt))
                 start += inputs
     return found
 
 
-def _mask(stretches: list[Stretch], window: int | None) -> "torch.Tensor":
+def _mask(stretches: list[Segment], window: int | None) -> "torch.Tensor":
     """Token by token, from what a stretch is said to be."""
     total = sum(stretch.length for stretch in stretches)
     mask = torch.zeros(total, total, dtype=torch.bool)
@@ -175,7 +178,7 @@ def test_padding_is_masked_where_a_model_is_used_by_itself(tmp_path: Path) -> No
     ids, present = torch.tensor([[0, 0, 7, 8, 9]]), torch.tensor([[0, 0, 1, 1, 1]])
     with torch.no_grad():
         expected = model(input_ids=ids[:, 2:]).logits
-        hf_attention.use(model)
+        hf_attention.enable(model)
         padded = model(
             input_ids=ids, attention_mask=present, position_ids=(present.cumsum(-1) - 1).clamp(min=0)
         )
@@ -188,14 +191,14 @@ def test_a_window_is_minded_where_a_model_is_used_by_itself() -> None:
     ids = torch.arange(1, 31).view(2, 15)
     with torch.no_grad():
         expected = model(input_ids=ids).logits
-        hf_attention.use(model)
+        hf_attention.enable(model)
         torch.testing.assert_close(model(input_ids=ids).logits, expected, atol=1e-5, rtol=0)
 
 
 def test_a_model_outside_the_interface_is_refused(tmp_path: Path) -> None:
     model = GPTJForCausalLM(GPTJConfig(vocab_size=96, n_embd=32, n_layer=1, n_head=2, rotary_dim=8))
     with pytest.raises(SetupError, match="does not let its attention be chosen"):
-        hf_attention.use(model)
+        hf_attention.enable(model)
 
 
 def test_a_softmax_of_another_kind_is_refused(tmp_path: Path) -> None:
@@ -218,4 +221,4 @@ def test_attention_in_chunks_is_refused() -> None:
     """Llama 4 hands its chunks on in a mask alone, which a shared line has none of."""
     config = Llama4TextConfig(**{**SHAPE, "head_dim": 16}, intermediate_size_mlp=32, num_local_experts=1)
     with pytest.raises(SetupError, match="layers of 'chunked_attention'"):
-        hf_attention.use(Llama4ForCausalLM(config))
+        hf_attention.enable(Llama4ForCausalLM(config))

@@ -20,8 +20,8 @@ from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer import process  # noqa: E402
 from services.trainer.autobatch import choice  # noqa: E402
 from services.trainer.autobatch.profiles import FILE, saved_choice  # noqa: E402
-from services.trainer.distributed.world import World  # noqa: E402
-from services.trainer.fitting.setup import device_named  # noqa: E402
+from services.trainer.distributed.placement import device_named  # noqa: E402
+from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
@@ -65,7 +65,7 @@ class Streams:
 def test_a_resume_that_is_refused_leaves_the_kept_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, fake in (("RunStreams", Streams), ("policy_for", id), ("settle_micro_batch", lambda s, _: s)):
+    for name, fake in (("RunStreams", Streams), ("build_policy", id), ("settle_micro_batch", lambda s, _: s)):
         monkeypatch.setattr(process, name, fake)
     then = TrainerSettings(model=Path("m"), run_dir=tmp_path, device="cpu")
     commits.write(

@@ -1,11 +1,11 @@
-"""Attention for prompts and completions that are packed into one sequence of tokens, the "line".
+"""Attention for prompts and completions that are packed into one sequence of tokens.
 
 The other parts of a transformer process each token alone, so a prompt with several completions is computed
 once. Attention is computed in `Block`s: a prompt P attends to itself, a completion c to its prompt and
-itself. That costs P^2 / 2 + the sum of c (P + c); a mask over the whole line would cost the line's square.
+itself. That costs P^2 / 2 + the sum of c (P + c). A mask over the whole sequence would cost its square.
 
-Shapes: T tokens on the line, S stretches of Q queries and K keys, H query heads, G heads of keys and values,
-D width of a head.
+Shapes: T tokens of the packed sequence, S segments of Q queries and K keys, H query heads, G heads of keys
+and values, D width of a head.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,21 +17,21 @@ from torch.nn.attention.bias import causal_lower_right
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """`length` tokens from `start`. Each attends to itself, to the tokens of the stretch before it, and to
-    the `context` tokens from `begin`."""
+class Segment:
+    """`length` tokens from `start`. Each attends to itself, to the tokens of the segment before it, and to
+    the `context` tokens from `context_start`."""
 
     start: int
     length: int
-    begin: int = 0
+    context_start: int = 0
     context: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Stretches of one context length, as positions on the line. The Q queries are the last of the K keys.
+    """Segments of one context length, as positions in the sequence. Queries are the last Q of the K keys.
 
-    Shorter stretches are padded on the right with their last token. Their own queries never attend to it.
+    Shorter segments are padded on the right with their last token. Their own queries never attend to it.
     """
 
     queries_SQ: torch.Tensor
@@ -40,18 +40,18 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks of a line. Token t of the line is number `place_T[t]` of all blocks' queries, in order."""
+    """The blocks of a packed sequence. Token t is number `place_T[t]` of all blocks' queries, in order."""
 
     blocks: tuple[Block, ...]
     place_T: torch.Tensor
 
     @classmethod
-    def of(cls, stretches: Sequence[Stretch], *, device: torch.device | str = "cpu") -> "Blocks":
-        """Builds the blocks of stretches that cover a line."""
-        made = [_block(bucket) for bucket in _buckets(stretches)]
+    def of(cls, segments: Sequence[Segment], *, device: torch.device | str = "cpu") -> "Blocks":
+        """Builds the blocks of segments that cover a packed sequence."""
+        made = [_block(bucket) for bucket in _buckets(segments)]
         queries = torch.cat([block.queries_SQ.flatten() for block in made])
         # "amin" takes the first occurrence: a token used as padding occurs more than once.
-        place_T = torch.zeros(sum(stretch.length for stretch in stretches), dtype=torch.long).scatter_reduce(
+        place_T = torch.zeros(sum(segment.length for segment in segments), dtype=torch.long).scatter_reduce(
             0, queries, torch.arange(len(queries)), "amin", include_self=False
         )
         blocks = [Block(block.queries_SQ.to(device), block.keys_SK.to(device)) for block in made]
@@ -71,11 +71,11 @@ def attend(
 
     There may be fewer heads of keys and values than of queries: each is shared by H / G query heads.
     """
-    line = [heads[0].transpose(0, 1) for heads in (queries_1HTD, keys_1GTD, values_1GTD)]
+    sequence = [heads[0].transpose(0, 1) for heads in (queries_1HTD, keys_1GTD, values_1GTD)]
     parts = []
     for block in blocks.blocks:
         places = (block.queries_SQ, block.keys_SK, block.keys_SK)
-        query, key, value = (_taken(heads, place) for heads, place in zip(line, places, strict=True))
+        query, key, value = (_select(heads, place) for heads, place in zip(sequence, places, strict=True))
         mask = _mask(block, window)
         # GPUs have no fast kernel with both a mask and shared heads, so keys and values are repeated.
         shares = mask is None or query.device.type == "cpu"
@@ -88,7 +88,7 @@ def attend(
     return torch.cat(parts).index_select(0, blocks.place_T)[None]
 
 
-def _taken(heads_THD: torch.Tensor, places_SQ: torch.Tensor) -> torch.Tensor:
+def _select(heads_THD: torch.Tensor, places_SQ: torch.Tensor) -> torch.Tensor:
     """Returns the heads at these positions, [S, H, Q, D].
 
     The backward pass uses `index_add_`, which sums in a fixed order on a CPU.
@@ -103,13 +103,14 @@ def _mask(block: Block, window: int | None) -> torch.Tensor | None:
     windowed = window is not None and window < keys
     if queries == keys and not windowed:
         return None
-    if not windowed and _knows_lower_right(block.keys_SK.device):
+    if not windowed and block.keys_SK.device.type == "cuda":
+        # Its kernels know this mask, which saves memory and half the work.
         bias: torch.Tensor = causal_lower_right(queries, keys)
         return bias
-    return triangle(queries, keys, window=window, device=block.keys_SK.device)
+    return causal_mask(queries, keys, window=window, device=block.keys_SK.device)
 
 
-def triangle(queries: int, keys: int, *, window: int | None, device: torch.device) -> torch.Tensor:
+def causal_mask(queries: int, keys: int, *, window: int | None, device: torch.device) -> torch.Tensor:
     """Returns a mask [Q, K]. The queries are the last keys; each attends to itself and the keys before it.
 
     With `window`, each attends to the last `window` of those keys only.
@@ -119,31 +120,25 @@ def triangle(queries: int, keys: int, *, window: int | None, device: torch.devic
     return mask_QK if window is None else mask_QK.triu(own - window + 1)
 
 
-def _knows_lower_right(device: torch.device) -> bool:
-    """Returns whether the device's kernels take `causal_lower_right`; it saves a mask and half the work."""
-    return bool(device.type == "cuda")
-
-
-def _buckets(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
-    """Yields stretches of the same context length and similar length, to pad little; the longest first."""
-    bucket: list[Stretch] = []
-    for stretch in sorted(stretches, key=lambda s: (s.context, s.length), reverse=True):
-        if bucket and not _alike(bucket[0], stretch):
+def _buckets(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Yields segments of the same context length and similar length, to pad little; the longest first."""
+    bucket: list[Segment] = []
+    for segment in sorted(segments, key=lambda s: (s.context, s.length), reverse=True):
+        longest = bucket[0] if bucket else segment
+        padding = longest.length - segment.length
+        if segment.context != longest.context or padding > max(16, longest.length // 4):
             yield bucket
             bucket = []
-        bucket.append(stretch)
+        bucket.append(segment)
     if bucket:
         yield bucket
 
 
-def _alike(longest: Stretch, stretch: Stretch) -> bool:
-    spare = longest.length - stretch.length
-    return stretch.context == longest.context and spare <= max(16, longest.length // 4)
-
-
-def _block(bucket: Sequence[Stretch]) -> Block:
+def _block(bucket: Sequence[Segment]) -> Block:
     steps_Q = torch.arange(bucket[0].length)
-    queries = [stretch.start + steps_Q.clamp(max=stretch.length - 1) for stretch in bucket]
-    contexts = [torch.arange(stretch.begin, stretch.begin + stretch.context) for stretch in bucket]
+    queries = [segment.start + steps_Q.clamp(max=segment.length - 1) for segment in bucket]
+    contexts = [
+        torch.arange(segment.context_start, segment.context_start + segment.context) for segment in bucket
+    ]
     queries_SQ = torch.stack(queries)
     return Block(queries_SQ, torch.cat([torch.stack(contexts), queries_SQ], dim=1))

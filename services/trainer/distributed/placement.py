@@ -1,17 +1,33 @@
-"""Shards weights over the processes with FSDP2 (`torch.distributed.fsdp.fully_shard`).
+"""Where weights lie: the device of a process, and its shards of a model.
 
-With an adapter, the decoder layers of the frozen base are sharded. The adapter, the embeddings and the head
-stay whole in every process, so the adapter, its optimizer and its files are as in a single process. If all
-weights are trained, all are sharded, with their gradients and Adam's moments.
+Weights are sharded with FSDP2 (`torch.distributed.fsdp.fully_shard`). With an adapter, the decoder layers of
+the frozen base are sharded. The adapter, the embeddings and the head stay whole in every process, so the
+adapter, its optimizer and its files are as in a single process. If all weights are trained, all are sharded,
+with their gradients and Adam's moments.
 """
 
+import os
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from rookery.errors import SetupError
+from services.trainer.settings import TrainerSettings
 from services.trainer.settings.run import Sharding
+
+
+def device_named(name: str) -> torch.device:
+    """Returns the device of a name: `cpu`, the index of a GPU, or `auto`.
+
+    Raises:
+        SetupError: there is no such GPU.
+    """
+    if name.isdigit() and int(name) >= (found := torch.cuda.device_count()):
+        raise SetupError(f"--device {name}: this machine has {found} GPUs that torch can use, counted from 0")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(f"cuda:{name}" if name.isdigit() else name)
 
 
 def place(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
@@ -38,8 +54,8 @@ def place(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
     layers = _layers(body)
     for layer in layers:
         fully_shard(layer, mesh=mesh, ignored_params=learned)
-    held = {p for layer in layers for p in layer.parameters()}
-    apart = {p for p in body.parameters() if p not in held} if adapted else set()
+    in_layers = {p for layer in layers for p in layer.parameters()}
+    apart = {p for p in body.parameters() if p not in in_layers} if adapted else set()
     fully_shard(body, mesh=mesh, ignored_params=learned | apart)
     if not adapted:
         register_fsdp_forward_method(body, "hidden")
@@ -82,3 +98,28 @@ def _layers(body: Any) -> list[Any]:
         if isinstance(module, torch.nn.ModuleList) and len(module) == wanted:
             return list(module)
     raise SetupError(f"--sharding fsdp2: no list of {wanted} layers in a {type(body).__name__}")
+
+
+def own_device(settings: TrainerSettings) -> TrainerSettings:
+    """Returns `settings` with this process's device from the list in `--device`.
+
+    Raises:
+        SetupError: this machine has more processes than devices, or one process has several devices.
+    """
+    place = int(os.environ.get("LOCAL_RANK", "0"))
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    names = settings.device.split(",")
+    if len(names) > 1 and not several:
+        raise SetupError(f"--device {settings.device} is of {len(names)} processes: see `accelerate launch`")
+    if names == ["auto"] and several:
+        names = [str(index) for index in range(torch.cuda.device_count())] or ["cpu"]
+    if names in (["cpu"], ["auto"]):
+        device = names[0]
+    elif place < len(names):
+        device = names[place]
+    else:
+        raise SetupError(
+            f"process {place} of this machine finds no GPU: --device {settings.device} "
+            f"has {len(names)}; lower --num_processes"
+        )
+    return settings.model_copy(update={"device": device})

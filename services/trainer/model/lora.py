@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 
 from rookery.errors import SetupError
-from services.trainer.versions.tensor_file import Content, Stored, TensorFile
+from services.trainer.versions.files import Content, StoredTensor, TensorFile
 
 
 def with_adapter(
@@ -76,7 +76,7 @@ def _is_linear(module: Any) -> bool:
 def adapter_files(model: Any, *, base_model: str) -> Mapping[str, Content]:
     """Returns the adapter's files by name. The same weights give the same bytes."""
     weights = {
-        name: Stored.of(tensor, dtype=torch.float32)
+        name: StoredTensor.of(tensor, dtype=torch.float32)
         for name, tensor in get_peft_model_state_dict(model).items()
     }
     config = model.peft_config["default"].to_dict()

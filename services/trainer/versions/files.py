@@ -1,17 +1,23 @@
-"""Writes the files of a commit piece by piece, so that no copy of a whole model is made in memory."""
+"""Files of a run: tensors written piece by piece, JSON that is checked when read, and syncing to disk.
+
+Tensors are written piece by piece so that no copy of a whole model is made in memory. Files that must survive
+a power cut are synced to disk before they are renamed into place.
+"""
 
 import hashlib
 import json
+import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch
 
-from services.trainer.distributed.sharding import whole
+from rookery.errors import InvalidInput, SetupError
+from services.trainer.distributed.placement import whole
 
 _DTYPES = {
     torch.uint8: "U8",
@@ -30,7 +36,7 @@ _RANK = {dtype: rank for rank, dtype in enumerate(_DTYPES)}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTensor:
     """A tensor to write. `read` returns it, on any device; it is called only when the tensor is written."""
 
     shape: tuple[int, ...]
@@ -53,7 +59,7 @@ class TensorFile:
     Format: https://huggingface.co/docs/safetensors/index#format
     """
 
-    tensors: Mapping[str, Stored]
+    tensors: Mapping[str, StoredTensor]
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
@@ -90,7 +96,7 @@ def pieces(content: Content) -> Iterator[bytes | memoryview]:
     yield from (content,) if isinstance(content, bytes) else content
 
 
-def write(path: Path, content: Content) -> str:
+def write_file(path: Path, content: Content) -> str:
     """Writes a file and returns its SHA-256 in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("wb") as file:
@@ -98,3 +104,52 @@ def write(path: Path, content: Content) -> str:
             file.write(piece)
             digest.update(piece)
     return digest.hexdigest()
+
+
+def make_folder(folder: Path, *, setting: str) -> Path:
+    """Returns the folder; makes it if it is missing.
+
+    Raises:
+        SetupError: it cannot be made. `setting` is the name of the setting, for the message.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"{setting} {folder}: {error.strerror}") from error
+    return folder
+
+
+def sync_folder(folder: Path) -> None:
+    """Syncs the entries of a folder: what was made, renamed or deleted in it."""
+    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_files(folder: Path) -> None:
+    """Syncs every file of a folder, then its entries. The folder must not contain folders."""
+    for path in folder.iterdir():
+        _sync(path, os.O_RDONLY)
+    sync_folder(folder)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_object(path: Path, *needed: str) -> dict[str, Any]:
+    """Returns the object in a file.
+
+    Raises:
+        InvalidInput: it is missing, damaged, or lacks a `needed` key.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} is missing or damaged: {error}") from error
+    if not isinstance(value, dict) or (missing := set(needed) - value.keys()):
+        lacks = "is no JSON object" if not isinstance(value, dict) else f"lacks {', '.join(sorted(missing))}"
+        raise InvalidInput(f"{path} {lacks}: {str(value)[:120]!r}")
+    return value

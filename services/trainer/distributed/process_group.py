@@ -1,27 +1,34 @@
-"""The processes of one trainer. `World` itself is a single process, for which most calls do nothing."""
+"""The processes of one trainer: how they join, combine numbers, and hear from rank 0.
+
+`World` itself is a single process, for which most calls do nothing.
+"""
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from rookery.errors import Unavailable
-from services.trainer.batches.batch import Row
-from services.trainer.distributed.shares import Deal, deal
+from rookery.errors import SetupError, Unavailable
+from services.trainer.distributed.placement import device_named
+from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
 
-PULSE_S = 0.5
-"""The interval of rank 0's pulses."""
-SILENCE_S = 60.0
-"""A follower that waits for orders ends after so long without a pulse."""
-PARTING_S = 5.0
+TIMEOUT_S = 600.0
+"""The timeout of a collective operation, and of the processes' rendezvous."""
+HEARTBEAT_S = 0.5
+"""The interval of rank 0's heartbeats."""
+HEARTBEAT_TIMEOUT_S = 60.0
+"""A follower that waits for a command ends after this many seconds without a heartbeat."""
+STOPPING_TIMEOUT_S = 5.0
 """The same for a follower that was told to stop. It still waits while rank 0 finishes its step."""
 
 _POLL_S = 0.02
@@ -34,10 +41,8 @@ class World:
 
     rank = 0
     size = 1
-
-    def deal(self, rows: Sequence[Row], *, tokens: int) -> Deal:
-        """Returns all processes' micro-batches of `rows`, at most `tokens` tokens each, and its own turns."""
-        return deal(rows, tokens=tokens, rank=0, size=1, even=False)
+    sharded = False
+    """Whether weights are sharded, so that all processes must make the same number of forward passes."""
 
     def gather(self, items: list[Any]) -> list[Any]:
         """Returns the items of all processes, in the order of ranks. They are JSON values and may be NaN."""
@@ -46,8 +51,8 @@ class World:
     def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         """Replaces every process's gradients with the sum over all processes."""
 
-    def call(self, order: Callable[[], bytes]) -> None:
-        """Sends rank 0's order to the others. A single process does not even build it."""
+    def command(self, build: Callable[[], bytes]) -> None:
+        """Sends rank 0's command to the others. A single process does not even build it."""
 
     @contextmanager
     def leading(self, stopping: threading.Event) -> Iterator[None]:
@@ -59,21 +64,17 @@ class World:
         yield
 
 
-class Crew(World):
+class ProcessGroup(World):
     """Several processes in torch's default group, which must have a backend for CPU tensors.
 
-    Orders are announced in `store`, and a process waits for one as long as rank 0 lives, because a batch may
-    take long. In a collective operation it waits at most the group's timeout.
+    Commands are announced in `store`, and a process waits for one as long as rank 0 lives, because a batch
+    may take long. In a collective operation it waits at most the group's timeout.
     """
 
-    def __init__(self, store: Any, *, rank: int, size: int, even: bool) -> None:
-        self.rank, self.size = rank, size
+    def __init__(self, store: Any, *, rank: int, size: int, sharded: bool) -> None:
+        self.rank, self.size, self.sharded = rank, size, sharded
         self._store = store
-        self.even = even
-        self._orders = 0
-
-    def deal(self, rows: Sequence[Row], *, tokens: int) -> Deal:
-        return deal(rows, tokens=tokens, rank=self.rank, size=self.size, even=self.even)
+        self._commands = 0
 
     def gather(self, items: list[Any]) -> list[Any]:
         own = _bytes_tensor(json.dumps(items).encode())
@@ -103,11 +104,11 @@ class Crew(World):
                 parameter.grad = part.view_as(parameter)
 
 
-class Captain(Crew):
+class RankZero(ProcessGroup):
     """Rank 0."""
 
-    def call(self, order: Callable[[], bytes]) -> None:
-        data = order()
+    def command(self, build: Callable[[], bytes]) -> None:
+        data = build()
         self._announce("order")
         dist.broadcast(torch.tensor([len(data)]), src=0)
         dist.broadcast(_bytes_tensor(data), src=0)
@@ -115,22 +116,22 @@ class Captain(Crew):
     @contextmanager
     def leading(self, stopping: threading.Event) -> Iterator[None]:
         over = threading.Event()
-        heart = threading.Thread(target=self._beat, args=(stopping, over), name="pulse", daemon=True)
-        heart.start()
+        heartbeat = threading.Thread(target=self._beat, args=(stopping, over), name="heartbeat", daemon=True)
+        heartbeat.start()
         try:
             yield
         finally:
             over.set()
-            heart.join()
+            heartbeat.join()
             self._announce("end")
 
     def _announce(self, word: str) -> None:
-        self._store.set(f"order/{self._orders}", word)
-        self._orders += 1
+        self._store.set(f"order/{self._commands}", word)
+        self._commands += 1
 
     def _beat(self, stopping: threading.Event, over: threading.Event) -> None:
         beats = 0
-        while not over.wait(PULSE_S):
+        while not over.wait(HEARTBEAT_S):
             beats += 1
             try:
                 self._store.set("pulse", str(beats))
@@ -142,41 +143,71 @@ class Captain(Crew):
                 return
 
 
-class Follower(Crew):
+class Follower(ProcessGroup):
     """Every other rank."""
 
-    def orders(self, told_to_stop: threading.Event) -> Iterator[bytes]:
-        """Yields rank 0's orders until it announces the end.
+    def commands(self, told_to_stop: threading.Event) -> Iterator[bytes]:
+        """Yields rank 0's commands until it announces the end.
 
         `told_to_stop` is passed on to rank 0, which stops between two steps.
 
         Raises:
-            Unavailable: rank 0 sent no pulse for too long.
+            Unavailable: rank 0 sent no heartbeat for too long.
         """
-        while self._awaited(told_to_stop) != b"end":
+        while self._next_word(told_to_stop) != b"end":
             length = torch.zeros(1, dtype=torch.long)
             dist.broadcast(length, src=0)
             data = torch.zeros(int(length), dtype=torch.uint8)
             dist.broadcast(data, src=0)
             yield _bytes(data)
 
-    def _awaited(self, told_to_stop: threading.Event) -> bytes:
-        key = f"order/{self._orders}"
-        self._orders += 1
-        last = _Pulse(self._store)
+    def _next_word(self, told_to_stop: threading.Event) -> bytes:
+        key = f"order/{self._commands}"
+        self._commands += 1
+        heartbeat = _Heartbeat(self._store)
         while not self._store.check([key]):
             if told_to_stop.is_set():
                 self._store.set("stop", "1")
-            silence_s = last.silence_s()
-            if silence_s > (PARTING_S if told_to_stop.is_set() else SILENCE_S):
+            silence_s = heartbeat.silence_s()
+            if silence_s > (STOPPING_TIMEOUT_S if told_to_stop.is_set() else HEARTBEAT_TIMEOUT_S):
                 raise Unavailable(f"no sign of life of rank 0 for {silence_s:.0f} s")
             time.sleep(_POLL_S)
         word: bytes = self._store.get(key)
         return word
 
 
-class _Pulse:
-    """Measures the time since this process last saw a new pulse of rank 0."""
+@contextmanager
+def join_processes(settings: TrainerSettings) -> Iterator[World]:
+    """Yields the world that the launcher's environment describes; a single process without a launcher.
+
+    Raises:
+        SetupError: sharding is requested for a single process.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        if settings.sharding != "none":
+            raise SetupError(
+                f"--sharding {settings.sharding} needs several processes: "
+                "accelerate launch --multi_gpu --num_processes 2 -m services.trainer ..."
+            )
+        yield World()
+        return
+    timeout = timedelta(seconds=TIMEOUT_S)
+    store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+    device = device_named(settings.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "cpu:gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    own = dist.PrefixStore("rookery", store)
+    role = Follower if rank else RankZero
+    yield role(own, rank=rank, size=size, sharded=settings.sharding != "none")
+    # Not after an error: NCCL would wait for data that the other processes never send.
+    dist.destroy_process_group()
+
+
+class _Heartbeat:
+    """Measures the time since this process last saw a new heartbeat of rank 0."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -185,7 +216,7 @@ class _Pulse:
 
     def silence_s(self) -> float:
         now = time.monotonic()
-        if now - self._looked >= PULSE_S:
+        if now - self._looked >= HEARTBEAT_S:
             self._looked = now
             beat = self._store.get("pulse") if self._store.check(["pulse"]) else b""
             if beat != self._beat:

@@ -1,4 +1,4 @@
-"""The figures of a step's update: sums over micro-batches, divided once at the end."""
+"""The statistics of an update: sums over micro-batches, divided once at the end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,8 +11,8 @@ from services.trainer.losses.surrogate import Surrogate
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
-    """The figures of one micro-batch as Python numbers.
+class MicroBatchStats:
+    """The statistics of one micro-batch as Python numbers.
 
     `sums` are over tokens. `behaviour_by_age` maps an age to the number of its tokens and the sum of their
     k3, which estimates D(behaviour || policy) because the behaviour policy sampled them.
@@ -36,21 +36,21 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """Figures still on the device. Reading them early would make the backward pass wait for the forward."""
+class PendingStats:
+    """Statistics on the device. Reading them early would make the backward pass wait for the forward."""
 
     tokens: int
     names: tuple[str, ...]
     values: torch.Tensor
     """In this order: loss, largest ratio, the named sums, tokens by age, k3 by age."""
 
-    def read(self) -> Measures:
-        """Returns the figures, transferred from the device in one copy."""
+    def read(self) -> MicroBatchStats:
+        """Returns the statistics, transferred from the device in one copy."""
         loss, ratio_max, *rest = self.values.tolist()
         sums, by_age = rest[: len(self.names)], rest[len(self.names) :]
         counts, totals = by_age[: len(by_age) // 2], by_age[len(by_age) // 2 :]
         ages = enumerate(zip(counts, totals, strict=True))
-        return Measures(
+        return MicroBatchStats(
             tokens=self.tokens,
             loss=loss,
             ratio_max=ratio_max,
@@ -59,7 +59,7 @@ class Pending:
         )
 
 
-def measure(
+def micro_batch_stats(
     loss: torch.Tensor,
     surrogate: Surrogate,
     *,
@@ -70,8 +70,8 @@ def measure(
     entropy_N: torch.Tensor,
     reference_kl_N: torch.Tensor | None,
     penalty_N: torch.Tensor | None,
-) -> Pending:
-    """Computes the figures of one micro-batch; `oldest` is its largest age.
+) -> PendingStats:
+    """Computes the statistics of one micro-batch; `oldest` is its largest age.
 
     For GSPO, `ratio_N` of the surrogate is the ratio of the token's completion, otherwise of the token.
     """
@@ -95,11 +95,11 @@ def measure(
     by_age = [empty_A.index_add(0, ages_N, torch.ones_like(k3_N)), empty_A.index_add(0, ages_N, k3_N)]
     scalars = [loss.detach(), surrogate.ratio_N.max(), *(v.sum() for v in columns.values())]
     values = torch.cat([torch.stack([scalar.double() for scalar in scalars]), *by_age])
-    return Pending(len(logprobs_N), tuple(columns), values)
+    return PendingStats(len(logprobs_N), tuple(columns), values)
 
 
-def summary(parts: Sequence[Measures]) -> dict[str, float]:
-    """Returns the batch's figures by their names in metrics.jsonl. Means are over completion tokens.
+def batch_stats(parts: Sequence[MicroBatchStats]) -> dict[str, float]:
+    """Returns the batch's statistics by their names in metrics.jsonl. Means are over completion tokens.
 
     `ess` is the effective sample size of the importance weights as a share of the N tokens,
     (sum w)^2 / (N sum w^2) (Kong 1992): 1 when all weigh the same, 1/N when one outweighs all.
