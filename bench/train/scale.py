@@ -40,7 +40,7 @@ class Scale:
     tokens: int
     checkpointing: bool
     steps: int = 3
-    """Measured ones; one more warms up."""
+    """ScoredPair ones; one more warms up."""
 
 
 @dataclass(frozen=True, slots=True)

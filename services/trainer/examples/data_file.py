@@ -24,7 +24,7 @@ _SHOWN_BYTES = 1 << 30
 
 
 @cache
-def local(place: str) -> Path:
+def local_path(place: str) -> Path:
     """Returns a path as it is, or the local copy of a URL. A process asks the store once.
 
     A `manifest.json` beside the remote file is copied too.
@@ -52,7 +52,7 @@ def local(place: str) -> Path:
     return copy
 
 
-def sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """Returns the SHA-256 of a file in hexadecimal. A process reads an unchanged file only once."""
     found = path.stat()
     return _sha256(path, found.st_size, found.st_mtime_ns)

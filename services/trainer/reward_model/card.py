@@ -13,8 +13,8 @@ from pathlib import Path
 import rookery
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from services.trainer.examples.data_file import local, sha256
-from services.trainer.reward_model.report import Report
+from services.trainer.examples.data_file import file_sha256, local_path
+from services.trainer.reward_model.report import HeldOutReport
 from services.trainer.settings import RewardModelSettings
 from services.trainer.versions.files import read_object
 
@@ -24,7 +24,7 @@ _KIND, _VERSION = "rookery-reward-model", 1
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class ModelCard:
     """What a server needs to know. `centre` is subtracted from scores, so that 0 is an ordinary answer.
 
     `style` is the prompt style of the training pairs (`rookery.prompt`), empty where it is not known.
@@ -35,28 +35,28 @@ class Card:
     centre: float
 
 
-def describe(
+def build_card(
     folder: Path,
     settings: RewardModelSettings,
     *,
     centre: float,
     counts: Mapping[str, int],
-    report: Report,
+    report: HeldOutReport,
 ) -> bytes:
     """Returns the card of the model in `folder`, which must contain no other files yet."""
-    data = local(settings.data)
+    data = local_path(settings.data)
     manifest = data.parent / "manifest.json"
     card = {
         "kind": _KIND,
         "version": _VERSION,
-        "files": {path.name: sha256(path) for path in sorted(folder.iterdir())},
+        "files": {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
         "centre": centre,
         "style": _style(manifest),
         "base_model": str(settings.model),
         "data": {
             "path": mask_setting(settings.data),
-            "sha256": sha256(data),
-            "manifest_sha256": sha256(manifest) if manifest.exists() else None,
+            "sha256": file_sha256(data),
+            "manifest_sha256": file_sha256(manifest) if manifest.exists() else None,
             "pairs": dict(counts),
         },
         "settings": settings.fingerprint(),
@@ -74,7 +74,7 @@ def describe(
     return json.dumps(card, indent=2).encode() + b"\n"
 
 
-def read(folder: Path) -> Card:
+def read_card(folder: Path) -> ModelCard:
     """The card of a directory whose files are the ones it names.
 
     Raises:
@@ -88,9 +88,9 @@ def read(folder: Path) -> Card:
     if (card.get("kind"), card.get("version")) != (_KIND, _VERSION):
         raise SetupError(f"{path}: {card.get('kind')!r} in version {card.get('version')!r} is not read here")
     for name, expected in card["files"].items():
-        if not (folder / name).is_file() or sha256(folder / name) != expected:
+        if not (folder / name).is_file() or file_sha256(folder / name) != expected:
             raise SetupError(f"{folder / name} is not the file that {CARD} names")
-    return Card(hashlib.sha256(data).hexdigest(), str(card["style"]), float(card["centre"]))
+    return ModelCard(hashlib.sha256(data).hexdigest(), str(card["style"]), float(card["centre"]))
 
 
 def _style(manifest: Path) -> str:

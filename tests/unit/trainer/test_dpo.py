@@ -14,9 +14,10 @@ torch = pytest.importorskip("torch")
 
 from transformers import AutoModelForCausalLM  # noqa: E402
 
-from services.trainer.fitting import dpo  # noqa: E402
-from services.trainer.fitting.layout import Example, lay, rows  # noqa: E402
-from services.trainer.fitting.setup import ready  # noqa: E402
+from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.finetune import dpo  # noqa: E402
+from services.trainer.finetune.loop import ready  # noqa: E402
+from services.trainer.finetune.rows import collate_examples, pack_rows  # noqa: E402
 from services.trainer.losses import preference  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
@@ -49,7 +50,7 @@ def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
             torch.nn.init.normal_(weight, std=0.2)
     examples = [Example([5, 9], ([30, 31, 1], [40, 1])), Example([7, 8, 9], ([22, 1], [23, 24, 1]))]
     with torch.no_grad():
-        found = dpo.DirectPreference(model, settings, []).sums(lay(rows(examples, row_tokens=64)))
+        found = dpo.DpoTask(model, settings, []).sums(collate_examples(pack_rows(examples, row_tokens=64)))
         expected = torch.zeros(())
         for example in examples:
             logs = [
@@ -64,7 +65,7 @@ def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
 def test_a_fresh_adapter_is_its_own_reference(small_model: Path) -> None:
     settings = _settings(small_model, small_model, small_model)
     model = ready(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
-    sums = dpo.DirectPreference(model, settings, []).sums(lay(rows([Example([5], ([6, 7], [8]))])))
+    sums = dpo.DpoTask(model, settings, []).sums(collate_examples(pack_rows([Example([5], ([6, 7], [8]))])))
     assert sums["margin"].item() == 0.0
     assert sums["loss"].item() == pytest.approx(0.693147, abs=1e-6)
 

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 
 from rookery.errors import SetupError  # noqa: E402
-from services.trainer.fitting.setup import prepare  # noqa: E402
+from services.trainer.finetune.loop import prepare  # noqa: E402
 from services.trainer.model.policies import (  # noqa: E402  # noqa: E402
     Gpt2Policy,
     MergedActorCritic,

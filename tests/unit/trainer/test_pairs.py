@@ -15,8 +15,8 @@ pytest.importorskip("torch")
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
-from services.trainer.examples.pairs import PairExamples, Shares, read_shares  # noqa: E402
-from services.trainer.fitting.backbone import load_tokenizer  # noqa: E402
+from services.trainer.examples.pairs import PairExamples, PairSplit, read_pairs  # noqa: E402
+from services.trainer.finetune.model import load_tokenizer  # noqa: E402
 
 WIDE = json.dumps(
     {
@@ -27,8 +27,8 @@ WIDE = json.dumps(
 )
 
 
-def _read(path: Path, model: Path, *, held_out: float = 0.3, max_length: int = 200) -> Shares:
-    return read_shares(path, load_tokenizer(model), max_length=max_length, held_out=held_out)
+def _read(path: Path, model: Path, *, held_out: float = 0.3, max_length: int = 200) -> PairSplit:
+    return read_pairs(path, load_tokenizer(model), max_length=max_length, held_out=held_out)
 
 
 def test_games_are_held_out_whole(tiny_model: Path, tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.fitting.backbone import load_scorer  # noqa: E402
-from services.trainer.fitting.layout import Example, lay, rows  # noqa: E402
+from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.finetune.model import load_sequence_classifier  # noqa: E402
+from services.trainer.finetune.rows import collate_examples, pack_rows  # noqa: E402
 from services.trainer.reward_model import card, training  # noqa: E402
-from services.trainer.reward_model.report import Measured, report_on  # noqa: E402
+from services.trainer.reward_model.report import ScoredPair, report_on  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
 
@@ -49,11 +50,11 @@ def test_it_learns_what_tells_good_moves_from_bad(small_model: Path, tmp_path: P
 def test_a_score_is_that_of_transformers_classifier(small_model: Path) -> None:
     """So any server of such classifiers gives our rewards, but for the centre."""
     torch.manual_seed(0)
-    model = load_scorer(small_model, dtype=torch.float32, pad_id=0).eval()
-    packed = rows([Example([5, 9], ([30, 31, 1], [40, 1])), Example([7], ([22, 1], [23, 24, 1]))])
+    model = load_sequence_classifier(small_model, dtype=torch.float32, pad_id=0).eval()
+    packed = pack_rows([Example([5, 9], ([30, 31, 1], [40, 1])), Example([7], ([22, 1], [23, 24, 1]))])
     settings = _settings(small_model, small_model, small_model)
     with torch.no_grad():
-        ours = training.Preference(model, settings, []).scores(lay(packed))
+        ours = training.Preference(model, settings, []).scores(collate_examples(packed))
         texts = [[*e.prompt_ids, *answer] for row in packed for e in row for answer in e.answers]
         theirs = [model(input_ids=torch.tensor([text])).logits.item() for text in texts]
     assert ours.tolist() == pytest.approx(theirs, abs=1e-5)
@@ -102,8 +103,8 @@ def test_the_card_names_its_data_and_notices_other_weights(small_model: Path, tm
 
 def test_a_margin_asks_for_more_where_the_gap_is_wide(small_model: Path) -> None:
     torch.manual_seed(0)
-    model = load_scorer(small_model, dtype=torch.float32, pad_id=0)
-    laid = lay(rows([Example([5, 9], ([30, 31, 1], [40, 1]), gap=0.5)]))
+    model = load_sequence_classifier(small_model, dtype=torch.float32, pad_id=0)
+    laid = collate_examples(pack_rows([Example([5, 9], ([30, 31, 1], [40, 1]), gap=0.5)]))
     losses = []
     for margin in (0.0, 2.0):
         settings = _settings(small_model, small_model, small_model, margin=margin)
@@ -121,10 +122,10 @@ def test_a_calibrated_model_has_no_calibration_error() -> None:
     for _ in range(40_000):
         difference = rng.gauss(0, 2)
         wins = rng.random() < 1 / (1 + math.exp(-difference))
-        measured.append(Measured(difference if wins else -difference, 0.0, gap=0.3))
+        measured.append(ScoredPair(difference if wins else -difference, 0.0, gap=0.3))
     report = report_on(measured)
     assert report.calibration_error < 0.01
-    sure = report_on([Measured(3 * pair.chosen, 0.0, gap=0.3) for pair in measured])
+    sure = report_on([ScoredPair(3 * pair.chosen, 0.0, gap=0.3) for pair in measured])
     assert sure.accuracy == report.accuracy
     assert sure.calibration_error > 0.1
     assert sure.loss > report.loss
@@ -133,9 +134,9 @@ def test_a_calibrated_model_has_no_calibration_error() -> None:
 def test_measures_by_hand() -> None:
     report = report_on(
         [
-            Measured(2.0, 0.0, gap=0.07, origin="policy"),
-            Measured(0.0, 1.0, gap=0.3, origin="sampled"),
-            Measured(1.0, 1.0, gap=1.0, origin="sampled"),
+            ScoredPair(2.0, 0.0, gap=0.07, origin="policy"),
+            ScoredPair(0.0, 1.0, gap=0.3, origin="sampled"),
+            ScoredPair(1.0, 1.0, gap=1.0, origin="sampled"),
         ]
     )
     assert report.accuracy == 0.5

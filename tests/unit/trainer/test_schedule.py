@@ -7,8 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from services.trainer.optimizer import lr_factor
-from services.trainer.settings import TrainerSettings
-from services.trainer.settings.adam import LrSchedule
+from services.trainer.settings import LrSchedule, TrainerSettings
 
 KINDS = get_args(LrSchedule)
 

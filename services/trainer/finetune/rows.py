@@ -1,73 +1,26 @@
-"""Lays out examples as rows of tokens: answers share their prompt, and several examples may share a row.
+"""Packs examples into rows of tokens: answers share their prompt, and several examples may share a row.
 
 An answer attends to its prompt and itself, and an example never to another. If plain causal attention would
-allow more, the rows become one line of blocks (`model.attention`), without padding. Positions restart with
+allow more, the rows become one line of blocks (`attention`), without padding. Positions restart with
 every example and, after its prompt, with every answer. So the results are those of each prompt with each
-answer alone, whatever the layout; only the work differs.
+answer alone, however they are packed; only the work differs.
 
 Shapes: B rows, T tokens of the longest row, K answers, N answer tokens.
 """
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import torch
 
 from services.trainer.attention import Blocks, Segment
+from services.trainer.examples.example import Example, SoftTargets
 
 
 @dataclass(frozen=True, slots=True)
-class SoftTargets:
-    """Distributions over token ids, as parallel arrays: target n is token `tokens[n]` with `weights[n]`.
-
-    `indices[n]` is the index in the answer of the token that it stands for. Each token of the answer has
-    targets, in order; one without a distribution is its own target, with weight 1.
-    """
-
-    indices: "array[int]"
-    tokens: "array[int]"
-    weights: "array[float]"
-
-    @classmethod
-    def of(cls, answer: Sequence[int], distributions: Mapping[int, Mapping[int, float]]) -> "SoftTargets":
-        """Builds the targets of an answer from distributions by the index of a token in it."""
-        targets = [
-            (index, target, weight)
-            for index, token in enumerate(answer)
-            for target, weight in distributions.get(index, {token: 1.0}).items()
-        ]
-        indices, tokens, weights = zip(*targets, strict=True) if targets else ((), (), ())
-        return cls(array("i", indices), array("i", tokens), array("f", weights))
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """Token ids of a prompt and of its answers: one to imitate, or the chosen and the rejected.
-
-    `gap` is how much better the chosen answer is, in win probability. `soft_targets` replace the tokens of
-    the only answer as targets. Token ids may be `array("i")`: a list takes ten times the memory.
-    """
-
-    prompt_ids: Sequence[int]
-    answers: tuple[Sequence[int], ...]
-    gap: float = 0.0
-    soft_targets: SoftTargets | None = None
-
-    @property
-    def length(self) -> int:
-        """The number of tokens of the example in a row."""
-        return len(self.prompt_ids) + self.answer_tokens
-
-    @property
-    def answer_tokens(self) -> int:
-        """The number of tokens that carry loss: those of the answers, never the prompt's."""
-        return sum(len(answer) for answer in self.answers)
-
-
-@dataclass(frozen=True, slots=True)
-class Laid:
+class TokenBatch:
     """The inputs of one forward pass. Entry n of the N-vectors is the n-th target, in answer `answer_N[n]`.
 
     An answer token is one target of weight 1. With a soft target it is one target for each token of the
@@ -90,13 +43,13 @@ class Laid:
 Row = list[Example]
 
 
-def rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
+def pack_rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
     """Packs examples into rows of at most `row_tokens`, longest first, each into the first row with room.
 
     With 0, or if it is longer than `row_tokens`, an example has a row of its own.
 
     >>> three = [Example([1] * size, ([2],)) for size in (5, 2, 3)]
-    >>> [[example.length for example in row] for row in rows(three, row_tokens=7)]
+    >>> [[example.length for example in row] for row in pack_rows(three, row_tokens=7)]
     [[6], [4, 3]]
     """
     packed: list[Row] = []
@@ -123,7 +76,7 @@ def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
     return batches
 
 
-def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
+def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> TokenBatch:
     """Builds the tensors of a forward pass."""
     examples = tuple(chain(*rows))
     # Padding is on the right, where plain causal attention never looks.
@@ -135,7 +88,7 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     positions = torch.arange(width).repeat(len(lines), 1)
     predictors, targets, weights, answers = array("q"), array("i"), array("f"), array("q")
     ends: list[int] = []
-    stretches: list[Segment] = []
+    segments: list[Segment] = []
     for index, line in enumerate(lines):
         start = 0
         for example in line:
@@ -153,12 +106,12 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
                 answers.extend([len(ends)] * len(soft.tokens))
                 at += len(answer)
                 ends.append(index * width + at - 1)
-            stretches += _stretches(example, start)
+            segments += _segments(example, start)
             start = end
-    return Laid(
+    return TokenBatch(
         ids_BT=ids.to(device),
         positions_BT=positions.to(device),
-        blocks=None if alone else Blocks.of(stretches, device=device),
+        blocks=None if alone else Blocks.of(segments, device=device),
         predictor_N=torch.tensor(predictors, dtype=torch.long, device=device),
         targets_N=torch.tensor(targets, dtype=torch.long, device=device),
         weights_N=torch.tensor(weights, dtype=torch.float32, device=device),
@@ -168,7 +121,7 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     )
 
 
-def _stretches(example: Example, start: int) -> Iterator[Segment]:
+def _segments(example: Example, start: int) -> Iterator[Segment]:
     prompt = len(example.prompt_ids)
     if len(example.answers) == 1:
         yield Segment(start, example.length)
