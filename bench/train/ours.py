@@ -37,11 +37,11 @@ def run_grpo(work: Work) -> ScoredPair:
     """Steps on the work's groups: as many sequences a forward pass as TRL has, `work.group`."""
     import torch
 
-    from services.trainer import optimizer as adam
     from services.trainer.model.policy import Policy
-    from services.trainer.running_state import RunningState
     from services.trainer.settings import TrainerSettings
-    from services.trainer.step import train_step
+    from services.trainer.training import optimizer as adam
+    from services.trainer.training.running_state import RunningState
+    from services.trainer.training.step import train_step
 
     torch.set_num_threads(work.threads)
     settings = TrainerSettings(

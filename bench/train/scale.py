@@ -111,12 +111,12 @@ def run(case: Scale) -> Reached:
     import torch
 
     from bench.train.ours import trace_group
-    from services.trainer import optimizer as adam
     from services.trainer.model.policy import Policy
     from services.trainer.records.flops import SpeedMeter
-    from services.trainer.running_state import RunningState
     from services.trainer.settings import TrainerSettings
-    from services.trainer.step import train_step
+    from services.trainer.training import optimizer as adam
+    from services.trainer.training.running_state import RunningState
+    from services.trainer.training.step import train_step
 
     if not on_gpu():
         torch.set_num_threads(1)

@@ -16,20 +16,20 @@ from typing import Any
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, TraceGroup
-from services.trainer.attempts import Attempts, GroupsAtFault
 from services.trainer.batches import finite
 from services.trainer.batches.intake import Intake, ledger_entry
 from services.trainer.distributed.process_group import World
 from services.trainer.model.base_model import check_group_length
 from services.trainer.model.policy import Policy
-from services.trainer.policy_trainer import PolicyTrainer
-from services.trainer.ranks import RankZeroTrainer
 from services.trainer.records.flops import SpeedMeter
 from services.trainer.records.report import StepReporter
 from services.trainer.records.statistics import ages_of, describe_step, json_row
 from services.trainer.records.tracking import track
-from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
+from services.trainer.training.attempts import Attempts, GroupsAtFault
+from services.trainer.training.policy_trainer import PolicyTrainer
+from services.trainer.training.ranks import RankZeroTrainer
+from services.trainer.training.running_state import RunningState
 from services.trainer.versions import commits
 from services.trainer.versions.commits import Commit
 from services.trainer.versions.publisher import Publisher

@@ -12,14 +12,14 @@ from rookery import __version__
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
-from services.trainer import optimizer as adam
 from services.trainer.autobatch.search import resolve_micro_batch_tokens
 from services.trainer.distributed.placement import device_named, own_device
 from services.trainer.distributed.process_group import Follower, World, join_processes
 from services.trainer.loop import check_resumable, train
 from services.trainer.model.policies import build_policy
-from services.trainer.ranks import follow
 from services.trainer.settings import TrainerSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.training.ranks import follow
 from services.trainer.versions import commits
 from services.trainer.versions.publisher import Publisher
 

@@ -26,7 +26,6 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.trainer import optimizer as adam
 from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.model.policy import Policy
 from services.trainer.records.memory import (
@@ -36,9 +35,10 @@ from services.trainer.records.memory import (
     resident_bytes,
     watch,
 )
-from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
-from services.trainer.step import train_step
+from services.trainer.training import optimizer as adam
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import train_step
 
 TARGET = 0.85
 """Share of the available memory: the rest is for fragments and for steps less regular than the probe's."""

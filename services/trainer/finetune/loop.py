@@ -22,7 +22,6 @@ from transformers.utils.logging import disable_progress_bar
 
 from rookery.errors import InvalidInput
 from rookery.hub import model_folder
-from services.trainer import optimizer as adam
 from services.trainer.examples.example import Example, ExampleSource, shuffled_batches
 from services.trainer.finetune import output
 from services.trainer.finetune.output import MetricsLog, trained_parameters
@@ -30,6 +29,7 @@ from services.trainer.finetune.rows import TokenBatch, collate_examples, micro_b
 from services.trainer.records.memory import MIB, levels, release_free, resident_bytes
 from services.trainer.records.tracking import Tracker
 from services.trainer.settings import FinetuneSettings
+from services.trainer.training import optimizer as adam
 from services.trainer.versions.files import make_folder
 
 logger = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from services.trainer.attention import hugging_face
+from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.distributed.placement import device_named
 from services.trainer.finetune.rows import TokenBatch
-from services.trainer.model import hf_attention
 from services.trainer.model.base_model import check_length, config_without_dropout
-from services.trainer.model.hf_attention import BlockAttention
 from services.trainer.model.logits import Head
 from services.trainer.model.lora import with_adapter
 from services.trainer.settings import FinetuneSettings
@@ -56,8 +56,8 @@ def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     attention = None
     if batch.blocks:
-        if whole.config._attn_implementation != hf_attention.NAME:
-            hf_attention.enable(whole)
+        if whole.config._attn_implementation != hugging_face.NAME:
+            hugging_face.enable(whole)
         attention = BlockAttention(batch.blocks)
     hidden_BTD: torch.Tensor = whole.base_model(
         input_ids=batch.ids_BT,

@@ -18,10 +18,10 @@ from safetensors.torch import load_file, save_file
 
 from rookery.errors import InvalidInput
 from rookery.plots.steps import METRICS_FILE
-from services.trainer import optimizer as adam
 from services.trainer.examples.data_file import file_sha256, local_path
 from services.trainer.model.lora import adapter_files
 from services.trainer.settings import FinetuneSettings
+from services.trainer.training import optimizer as adam
 from services.trainer.versions import commits, files
 from services.trainer.versions.files import read_object, sync_files, sync_folder
 

@@ -15,7 +15,7 @@ from itertools import chain
 
 import torch
 
-from services.trainer.attention import Blocks, Segment
+from services.trainer.attention.blocks import Blocks, Segment
 from services.trainer.examples.example import Example, SoftTargets
 
 

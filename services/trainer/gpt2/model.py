@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from services.trainer.attention import Blocks, attend
+from services.trainer.attention.blocks import Blocks, attend
 from services.trainer.gpt2.config import Gpt2Config
 
 Mask: TypeAlias = torch.Tensor | Blocks | None

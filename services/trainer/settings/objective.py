@@ -22,17 +22,7 @@ logger = logging.getLogger(__name__)
 ObjectiveName = Literal["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce", "ppo"]
 Baseline = Literal["group-mean", "leave-one-out", "ema", "adaptive"]
 LossWeights = Literal["token", "sequence", "constant"]
-
-
-def _by_direction(value: object) -> object:
-    """Translates RookWorld's names of the divergences."""
-    return {"forward": "policy_reference", "reverse": "reference_policy"}.get(str(value), value)
-
-
-KlKind = Annotated[
-    Literal["none", "k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"],
-    BeforeValidator(_by_direction),
-]
+KlKind = Literal["none", "k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"]
 KlSchedule = Literal["fixed", "warmup", "adaptive", "smooth"]
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -58,12 +48,17 @@ _WIDE_GSPO_CLIP = 0.2
 """With a range this wide, ratios of whole completions are almost never clipped."""
 
 
+def _by_direction(value: object) -> object:
+    """Translates RookWorld's names of the divergences."""
+    return {"forward": "policy_reference", "reverse": "reference_policy"}.get(str(value), value)
+
+
 class KlSettings(Settings):
     """The KL penalty to the base model."""
 
     help_group: ClassVar[str] = "kl"
 
-    kl: KlKind = "none"
+    kl: Annotated[KlKind, BeforeValidator(_by_direction)] = "none"
     """KL penalty to the base model. policy_reference is D(policy || base), reference_policy is
     D(base || policy), symmetric their mean. The older names forward and reverse mean the first two."""
     kl_coefficient: PositiveFloat = 0.02

@@ -13,19 +13,19 @@ from typing import Any
 
 from services.trainer.distributed.process_group import World, join_processes
 from services.trainer.model.policies import build_policy
-from services.trainer.policy_trainer import PolicyTrainer
-from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
+from services.trainer.training.policy_trainer import PolicyTrainer
+from services.trainer.training.running_state import RunningState
 from tests.unit.trainer.contents import contents
 from tests.unit.trainer.groups import make_group
 
 STEPS = 3
 CASES: dict[str, dict[str, Any]] = {
-    "grpo": {"kl": "forward", "max_grad_norm": 0.01},
+    "grpo": {"kl": "policy_reference", "max_grad_norm": 0.01},
     "gspo": {"objective": "gspo", "baseline": "ema"},
     "ppo": {"objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2, "kl": "k1"},
     "all weights": {"lora_rank": 0, "model": "gpt2"},
-    "fsdp2": {"sharding": "fsdp2", "kl": "forward", "max_grad_norm": 0.01},
+    "fsdp2": {"sharding": "fsdp2", "kl": "policy_reference", "max_grad_norm": 0.01},
     "fsdp2 ppo": {"sharding": "fsdp2", "objective": "ppo", "gradient_checkpointing": True},
     "fsdp2 merged": {"sharding": "fsdp2", "model": "gpt2", "lora_targets": "c_attn,c_proj,c_fc"},
     "fsdp2 all weights": {"sharding": "fsdp2", "lora_rank": 0, "model": "gpt2", "kl": "k3"},

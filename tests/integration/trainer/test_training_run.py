@@ -27,11 +27,12 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from services.trainer import attempts, loop, process  # noqa: E402
+from services.trainer import loop, process  # noqa: E402
 from services.trainer.batches.intake import Intake  # noqa: E402
 from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.training import attempts  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from services.trainer.versions.publisher import Publisher  # noqa: E402
 from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
@@ -95,7 +96,7 @@ def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(
 
 
 GPT2 = [
-    {"lora_rank": 0, "kl": "forward", "kl_schedule": "adaptive", "kl_target": 1e-6},
+    {"lora_rank": 0, "kl": "policy_reference", "kl_schedule": "adaptive", "kl_target": 1e-6},
     {"lora_rank": 0, "objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2},
     {"lora_rank": 4, "lora_targets": "c_attn,c_proj,c_fc", "kl": "k3"},
 ]
@@ -142,7 +143,7 @@ def test_what_is_committed_of_an_adapter_over_a_gpt2_is_the_policy(run: Run, tmp
 @pytest.mark.parametrize(
     "changed",
     [
-        {"baseline": "ema", "kl": "forward", "kl_schedule": "adaptive", "kl_target": 1e-6},
+        {"baseline": "ema", "kl": "policy_reference", "kl_schedule": "adaptive", "kl_target": 1e-6},
         {"baseline": "adaptive", "kl": "k3", "kl_schedule": "smooth", "objective": "gspo"},
         {"baseline": "leave-one-out", "kl": "k1", "kl_schedule": "warmup", "objective": "cispo"},
     ],

@@ -34,7 +34,7 @@ class Bigram:
         return [self.table_VV]
 
     def score(
-        self, batch: MicroBatch, *, wanted: WithGradient = NOTHING, reference: bool = False
+        self, batch: MicroBatch, *, with_gradient: WithGradient = NOTHING, reference: bool = False
     ) -> TokenScores:
         before = batch.input_ids_1T.flatten()[batch.predictor_N]
         return score_tokens(
@@ -44,7 +44,7 @@ class Bigram:
             vocabulary=self.vocabulary,
             temperature=batch.temperature,
             reference_ND=self.reference_VV[before] if reference else None,
-            with_gradient=wanted,
+            with_gradient=with_gradient,
         )
 
     def sample(self, number: int, *, rewards: Sequence[float], size: int, version: int) -> TraceGroup:

@@ -116,4 +116,4 @@ def test_averages_follow_the_formula_and_survive_json_bit_by_bit(history: list[l
     assert known.mean == pytest.approx(mean, abs=1e-12)
     again = json.loads(json.dumps([known.mean, known.within, known.between]))
     assert RewardAverages(*again) == known
-    assert 0.0 <= known.share(4) <= 1.0
+    assert 0.0 <= known.shrinkage(4) <= 1.0

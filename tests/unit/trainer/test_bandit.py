@@ -9,9 +9,9 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import train_step  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import train_step  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 REWARDS = (-1.0, -0.3, 0.0, -0.2)
@@ -67,7 +67,7 @@ def test_every_baseline_finds_the_best_arm(baseline: str) -> None:
     assert _play(20, baseline=baseline)[BEST] > 0.8
 
 
-@pytest.mark.parametrize("kl", ["k1", "k2", "forward", "k3", "reverse"])
+@pytest.mark.parametrize("kl", ["k1", "k2", "policy_reference", "k3", "reference_policy"])
 def test_a_penalty_ends_at_the_optimum_of_its_divergence(kl: str) -> None:
     """Reward minus beta D(policy || uniform) is greatest at softmax(reward / beta); with
     D(uniform || policy) at arms beta / (V (c - reward)), c making them sum to 1."""
@@ -77,7 +77,7 @@ def test_a_penalty_ends_at_the_optimum_of_its_divergence(kl: str) -> None:
         objective="reinforce", baseline="leave-one-out", normalise=False,
     )  # fmt: skip
     mode_seeking = (torch.tensor(rewards) / beta).softmax(-1)
-    best = mode_seeking if kl in ("k1", "k2", "forward") else _mass_covering(rewards, beta)
+    best = mode_seeking if kl in ("k1", "k2", "policy_reference") else _mass_covering(rewards, beta)
     assert (mode_seeking - _mass_covering(rewards, beta)).abs().max() > 0.1, "the two can be told apart"
     assert (played - best).abs().max() < 0.04
 

@@ -1,4 +1,4 @@
-"""PairSplit, orders and signs of life of several processes; what they compute is in tests/integration."""
+"""Partition, commands and heartbeats of several processes; what they compute is in tests/integration."""
 
 import re
 import shlex
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import ranks  # noqa: E402
 from services.trainer.distributed import process_group  # noqa: E402
 from services.trainer.distributed.placement import own_device  # noqa: E402
 from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes  # noqa: E402
 from services.trainer.losses.statistics import MicroBatchStats  # noqa: E402
-from services.trainer.ranks import agreed, follow  # noqa: E402
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.training import ranks  # noqa: E402
+from services.trainer.training.ranks import agreed, follow  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 
@@ -151,9 +151,7 @@ def test_what_rank_0_has_measured_counts() -> None:
 
 
 class Told(World):
-    """Rank 1 of a world in which rank 0 has said all it has to say."""
-
-    rank = 1
+    """A process that gets these commands of rank 0, and then the end."""
 
     def __init__(self, *said: ranks.Command) -> None:
         self._said = said
@@ -178,7 +176,7 @@ def test_a_process_that_has_learned_otherwise_is_found_out() -> None:
     follow(settings, policy, told, told_to_stop=threading.Event())
     other = replace(successor, averages=replace(successor.averages, mean=0.5))
     told = Told(first, _step(1, other))
-    with pytest.raises(ArithmeticError, match=r"step 1: rank 1 is in state .*, rank 0 .*mean=0.5"):
+    with pytest.raises(ArithmeticError, match=r"step 1: rank 0 is in state .*, rank 0 .*mean=0.5"):
         follow(settings, policy, told, told_to_stop=threading.Event())
 
 

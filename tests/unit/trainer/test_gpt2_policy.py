@@ -10,7 +10,6 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import (  # noqa: E402
     Row,
@@ -23,9 +22,10 @@ from services.trainer.model.policies import (  # noqa: E402
     build_policy,
 )
 from services.trainer.model.policy import ActorCritic  # noqa: E402
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import train_step  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import train_step  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
@@ -102,7 +102,9 @@ def test_a_wanted_kl_moves_the_policy_towards_its_base(folder: Path) -> None:
     batch, seen = collate(rows(folder)), []
     optimizer = torch.optim.Adam(policy.parameters, lr=1e-3)
     for _ in range(8):
-        kl = policy.score(batch, with_gradient=WithGradient(kl="forward"), reference=True).kl_N.mean()
+        kl = policy.score(
+            batch, with_gradient=WithGradient(kl="policy_reference"), reference=True
+        ).kl_N.mean()
         kl.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -112,7 +114,9 @@ def test_a_wanted_kl_moves_the_policy_towards_its_base(folder: Path) -> None:
 
 @pytest.mark.parametrize("objective", ["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce"])
 def test_every_weight_learns_by_each_objective(folder: Path, objective: str) -> None:
-    chosen = settings(folder, objective=objective, kl="forward", lr=1e-3, gradient_checkpointing=True)
+    chosen = settings(
+        folder, objective=objective, kl="policy_reference", lr=1e-3, gradient_checkpointing=True
+    )
     policy = Gpt2Policy(chosen)
     before = [weight.detach().clone() for weight in policy.parameters]
     optimizer = adam.build(policy.parameters, lr=chosen.lr)

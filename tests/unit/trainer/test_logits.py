@@ -72,7 +72,7 @@ def test_a_run_trains_on_the_models_own_logprobs(name: str, tmp_path: Path) -> N
     moved(policy.parameters)
     completions = tuple(ScoredCompletion(tuple(answer), (-1.0,) * len(answer), 1.0, 0) for answer in ANSWERS)
     batch = collate([Row(tuple(PROMPT), completions, 1.0)])
-    scores = policy.score(batch, reference=True, with_gradient=WithGradient(kl="forward"))
+    scores = policy.score(batch, reference=True, with_gradient=WithGradient(kl="policy_reference"))
     mine = torch.autograd.grad(scores.logprobs_N.sum(), policy.parameters)
     expected = own_logprobs(policy.model)
     theirs = torch.autograd.grad(expected.sum(), policy.parameters)

@@ -21,7 +21,7 @@ from services.trainer.batches.rows import (  # noqa: E402
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.model.head import TokenScores  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.update import Objective  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
 
 TEMPLATES = {

@@ -20,14 +20,14 @@ from services.trainer.batches.rows import (  # noqa: E402
 )
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.update import Objective  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
 VOCABULARY = 12
 WEIGHTS = ("token", "sequence", "constant")
-KINDS = ("none", "k1", "k2", "k3", "forward", "reverse", "symmetric")
+KINDS = ("none", "k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric")
 
 
 def _settings(**changed: object) -> TrainerSettings:
@@ -49,7 +49,8 @@ def _gradient(chosen: TrainerSettings, batch: Batch, cut: list[list[Row]]) -> tu
     for rows in cut:
         tensors = collate(rows)
         loss, _ = objective(
-            policy.score(tensors, with_gradient=objective.wanted, reference=chosen.kl != "none"), tensors
+            policy.score(tensors, with_gradient=objective.with_gradient, reference=chosen.kl != "none"),
+            tensors,
         )
         loss.backward()
         total += loss.item()

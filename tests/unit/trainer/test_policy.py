@@ -22,7 +22,7 @@ from services.trainer.batches.rows import (  # noqa: E402
 )
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.update import Objective  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402

@@ -11,8 +11,6 @@ torch = pytest.importorskip("torch")
 
 from rookery.errors import SetupError  # noqa: E402
 from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict  # noqa: E402
-from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer import ppo  # noqa: E402
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import prepare_batch  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
@@ -22,11 +20,13 @@ from services.trainer.model.policy import (  # noqa: E402
     ActorCritic,
     Policy,
 )
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import StepStats, train_step  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
-from services.trainer.update import StepInput  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
+from services.trainer.training import ppo  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import StepStats, train_step  # noqa: E402
+from services.trainer.training.update import StepInput  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.contents import content, contents  # noqa: E402
@@ -79,7 +79,7 @@ def test_it_finds_the_best_arm_and_its_value(changed: dict[str, object]) -> None
     assert odds[BEST] > 0.8
     earned = float(odds @ torch.tensor(REWARDS, dtype=torch.float64))
     assert policy.value.item() == pytest.approx(earned, abs=0.15)
-    assert result.learning["return_mean"] == pytest.approx(result.learning["value_mean"], abs=0.2)
+    assert result.losses["return_mean"] == pytest.approx(result.losses["value_mean"], abs=0.2)
 
 
 def _certain_group(number: int, prompt: tuple[int, ...], reward: float) -> TraceGroup:
@@ -121,9 +121,9 @@ def test_the_head_learns_what_states_are_worth(small_model: Path, tmp_path: Path
             tensors = collate([row])
             values = policy.values(policy.score(tensors).hidden_ND)
             assert values.mean().item() == pytest.approx(prompts[row.prompt_ids], abs=0.1)
-    assert results[0].learning["explained_variance"] == 0.0
-    assert results[-1].learning["explained_variance"] > 0.9
-    assert results[-1].learning["value_loss"] < 0.05 * results[0].learning["value_loss"]
+    assert results[0].losses["explained_variance"] == 0.0
+    assert results[-1].losses["explained_variance"] > 0.9
+    assert results[-1].losses["value_loss"] < 0.05 * results[0].losses["value_loss"]
 
 
 def _groups(step: int) -> list[TraceGroup]:
@@ -219,7 +219,7 @@ def test_resuming_gives_the_bytes_of_not_stopping(small_model: Path, tmp_path: P
     commit = commits.write(
         tmp_path / "adapters",
         number=2,
-        files={**whole.version_files(), adam.VALUE_HEAD_FILE: adam.dump(optimizer)},
+        files={**whole.version_files(), adam.FILE: adam.dump(optimizer)},
         ledger=(),
         fingerprint=settings.fingerprint(),
     )
@@ -264,9 +264,9 @@ class Broken(ActorCritic):
 
     token, when = 0, "always"
 
-    def score(self, batch, **wanted):  # type: ignore[no-untyped-def]
+    def score(self, batch, **with_gradient):  # type: ignore[no-untyped-def]
         self._bad = batch.targets_N == self.token
-        return super().score(batch, **wanted)
+        return super().score(batch, **with_gradient)
 
     def values(self, hidden: "torch.Tensor") -> "torch.Tensor":
         values = super().values(hidden)

@@ -19,7 +19,6 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.policy_trainer import PolicyTrainer  # noqa: E402
 from services.trainer.records.flops import SpeedMeter  # noqa: E402
 from services.trainer.records.report import StepReporter  # noqa: E402
 from services.trainer.records.statistics import (  # noqa: E402
@@ -30,8 +29,9 @@ from services.trainer.records.statistics import (  # noqa: E402
     lengths,
 )
 from services.trainer.records.tracking import Tracker  # noqa: E402
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
 
 PHASES = {"rollout_wait": 0.5, "train": 1.0, "commit": 0.1, "settle": 0.1, "publish": 0.3}
 DROPPED = {"stale": 1, "zero_variance": 0}

@@ -13,15 +13,15 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import policy_trainer  # noqa: E402
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import make_rows  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.policy_trainer import PolicyTrainer  # noqa: E402
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.training import policy_trainer  # noqa: E402
+from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
@@ -100,7 +100,7 @@ def test_training_is_the_same_as_without_it(
     for name in ("with", "without"):
         trainer = trainer_of(kind, tiny_model, tmp_path / name)
         if name == "without":
-            monkeypatch.setattr("services.trainer.policy_trainer.mismatch", lambda *_, **__: {})
+            monkeypatch.setattr("services.trainer.training.policy_trainer.mismatch", lambda *_, **__: {})
         random = torch.get_rng_state()
         row = train(trainer, [make_group(n, version=8 + n % 2) for n in range(3)], step=10)
         assert torch.equal(torch.get_rng_state(), random)

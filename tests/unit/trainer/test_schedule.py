@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from services.trainer.optimizer import lr_factor
 from services.trainer.settings import LrSchedule, TrainerSettings
+from services.trainer.training.optimizer import lr_factor
 
 KINDS = get_args(LrSchedule)
 

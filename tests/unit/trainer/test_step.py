@@ -11,17 +11,17 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from rookery.trace import TraceGroup  # noqa: E402
-from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.head import TokenScores, WithGradient  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.policy_trainer import PolicyTrainer  # noqa: E402
-from services.trainer.running_state import RunningState  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import StepStats, train_step  # noqa: E402
-from services.trainer.update import Objective  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
+from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import StepStats, train_step  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -118,7 +118,7 @@ def test_a_row_is_flat_and_has_every_figure(tiny_model: Path, tmp_path: Path) ->
     assert 0.0 < last["ess"] <= 1.0
 
 
-@pytest.mark.parametrize("kl", ["none", "forward"])
+@pytest.mark.parametrize("kl", ["none", "policy_reference"])
 def test_scoring_the_reference_leaves_the_adapter_as_it_was(
     kl: str, tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -16,13 +16,13 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import save_file  # noqa: E402
 
-from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer import process  # noqa: E402
 from services.trainer.autobatch import search  # noqa: E402
 from services.trainer.autobatch.profiles import FILE, saved_choice  # noqa: E402
 from services.trainer.distributed.placement import device_named  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.settings import AutobatchSettings, TrainerSettings  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 
 
@@ -42,7 +42,7 @@ def test_nothing_is_begun_that_cannot_go_on(
     def begun(*_: object) -> None:
         raise AssertionError("the processes join")
 
-    monkeypatch.setattr(process, "joined", begun)
+    monkeypatch.setattr(process, "join_processes", begun)
     monkeypatch.setattr(adam.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward": 0}\n[1]\n')

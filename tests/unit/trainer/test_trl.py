@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.attention import Blocks  # noqa: E402
+from services.trainer.attention.blocks import Blocks  # noqa: E402
 from services.trainer.batches.micro_batches import MicroBatch  # noqa: E402
 from services.trainer.batches.rows import CompletionLength, normaliser, token_weight  # noqa: E402
 from services.trainer.examples.example import Example  # noqa: E402
@@ -20,7 +20,7 @@ from services.trainer.finetune.rows import collate_examples  # noqa: E402
 from services.trainer.losses.preference import bradley_terry, dpo  # noqa: E402
 from services.trainer.model.head import TokenScores  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.update import Objective  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 
 TRL = json.loads((Path(__file__).parent / "trl_losses.json").read_text())
 

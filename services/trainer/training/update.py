@@ -17,7 +17,6 @@ from typing import Self
 import torch
 
 from rookery.trace import TraceGroup
-from services.trainer import optimizer as adam
 from services.trainer.batches import finite
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.batches.micro_batches import MicroBatch, Partition, collate, partition
@@ -30,6 +29,7 @@ from services.trainer.losses.surrogate import SURROGATES, RatioBounds, Surrogate
 from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.model.policy import Policy
 from services.trainer.settings import KlKind, ObjectiveSettings, TrainerSettings
+from services.trainer.training import optimizer as adam
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from rookery.errors import SetupError
 from rookery.trace import TraceGroup
 from services.trainer.distributed.process_group import Follower
 from services.trainer.model.policy import Policy
-from services.trainer.policy_trainer import PolicyTrainer
-from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
-from services.trainer.step import StepStats
+from services.trainer.training.policy_trainer import PolicyTrainer
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import StepStats
 from services.trainer.versions.files import Content, pieces
 
 logger = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rookery.trace import TraceGroup
-from services.trainer.ranks import RankZeroTrainer
 from services.trainer.records.memory import is_out_of_memory
-from services.trainer.running_state import RunningState
-from services.trainer.step import StepStats
+from services.trainer.training.ranks import RankZeroTrainer
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import StepStats
 from services.trainer.versions.commits import Commit
 
 logger = logging.getLogger(__name__)

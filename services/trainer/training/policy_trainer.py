@@ -18,14 +18,14 @@ from safetensors import SafetensorError
 
 from rookery.errors import NotFound, RookeryError
 from rookery.trace import TraceGroup, policy_name
-from services.trainer import optimizer as adam
 from services.trainer.batches.micro_batches import collate
 from services.trainer.batches.rows import make_rows
 from services.trainer.distributed.process_group import World
 from services.trainer.model.policy import Policy
-from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
-from services.trainer.step import StepStats, train_step
+from services.trainer.training import optimizer as adam
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import StepStats, train_step
 from services.trainer.versions.files import Content
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from services.trainer.losses.statistics import MicroBatchStats, PendingStats, ba
 from services.trainer.losses.surrogate import value_losses
 from services.trainer.model.head import TokenScores, WithGradient
 from services.trainer.settings import TrainerSettings
-from services.trainer.update import (
+from services.trainer.training.update import (
     Objective,
     OptimizerStats,
     StepInput,

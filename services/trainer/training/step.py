@@ -10,10 +10,10 @@ import torch
 from rookery.trace import TraceGroup
 from services.trainer.distributed.process_group import World
 from services.trainer.losses.kl import kl_coefficient
-from services.trainer.ppo import ppo_update
-from services.trainer.running_state import RunningState
 from services.trainer.settings import TrainerSettings
-from services.trainer.update import StepInput, single_update
+from services.trainer.training.ppo import ppo_update
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.update import StepInput, single_update
 
 
 @dataclass(frozen=True, slots=True)
