@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError
-from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -25,7 +24,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from rookery.errors import RookeryError, SetupError
+from rookery.errors import RookeryError, SetupError, validation_message
 from rookery.masking import mask_setting
 from rookery.origins import Origins, Witness, as_toml, last_origins
 from rookery.presets import preset_table
@@ -112,7 +111,9 @@ class Settings(BaseSettings):
             )
             settings = CliApp.run(cls, cli_args=argv, cli_settings_source=source)
         except ValidationError as error:
-            raise SetupError(f"{prog}: {_readable(error)}") from error
+            details = error.errors(include_url=False)
+            message = validation_message(details, quote=lambda value: repr(mask_setting(value)))
+            raise SetupError(f"{prog}: {message}") from error
         if isinstance(settings, PresetSettings) and settings.dry_run:
             if show is None:
                 settings.print_resolved(last_origins())
@@ -243,20 +244,6 @@ def _shared_environment(settings_cls: type[BaseSettings]) -> dict[str, Any]:
         for name in _SHARED
         if name in settings_cls.model_fields and (value := os.environ.get(f"ROOKERY_{name.upper()}"))
     }
-
-
-def _readable(error: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, e['loc']))}: {_said(e)} (got {mask_setting(e['input'])!r})"
-        if e["loc"]
-        else _said(e)
-        for e in error.errors(include_url=False)
-    )
-
-
-def _said(error: ErrorDetails) -> str:
-    """The message without the prefix that pydantic adds to a ValueError's."""
-    return error["msg"].removeprefix("Value error, ")
 
 
 def fail(error: RookeryError) -> int:

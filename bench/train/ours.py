@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bench.train.measured import ScoredPair, resident_mib, say
+from bench.train.measured import Measured, resident_mib, say
 from bench.train.work import TARGETS, Work
 from rookery.trace import (
     Completion,
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def run_grpo(work: Work) -> ScoredPair:
+def run_grpo(work: Work) -> Measured:
     """Steps on the work's groups: as many sequences a forward pass as TRL has, `work.group`."""
     import torch
 
@@ -71,24 +71,24 @@ def run_grpo(work: Work) -> ScoredPair:
         step_s.append(time.perf_counter() - started)
         cpu_s.append(time.process_time() - began)
     kept = slice(work.warmup_steps, None)
-    return ScoredPair(work.samples, step_s[kept], cpu_s[kept], before, resident_mib("VmHWM"))
+    return Measured(work.samples, step_s[kept], cpu_s[kept], before, resident_mib("VmHWM"))
 
 
-def run_sft(work: Work, chats: Path) -> ScoredPair:
+def run_sft(work: Work, chats: Path) -> Measured:
     """`rookery sft` itself; its metrics.jsonl has the seconds of each step."""
     import shutil
 
     from services.trainer.finetune import sft
-    from services.trainer.finetune.output import Log
+    from services.trainer.finetune.output import MetricsLog
     from services.trainer.settings import SftSettings
 
-    before, cpu_s, write = resident_mib(), [time.process_time()], Log.write
+    before, cpu_s, write = resident_mib(), [time.process_time()], MetricsLog.write
 
-    def noting(self: Log, row: Mapping[str, Any]) -> None:
+    def noting(self: MetricsLog, row: Mapping[str, Any]) -> None:
         write(self, row)
         cpu_s.append(time.process_time())
 
-    Log.write = noting  # type: ignore[method-assign]
+    MetricsLog.write = noting  # type: ignore[method-assign]
     out = chats.with_suffix(".out")
     shutil.rmtree(out, ignore_errors=True)
     sft.run(
@@ -109,7 +109,7 @@ def run_sft(work: Work, chats: Path) -> ScoredPair:
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     step_s = [row["step_s"] for row in rows][work.warmup_steps :]
     own_s = [after - start for start, after in pairwise(cpu_s)][work.warmup_steps :]
-    return ScoredPair(work.samples, step_s, own_s, before, resident_mib("VmHWM"))
+    return Measured(work.samples, step_s, own_s, before, resident_mib("VmHWM"))
 
 
 def trace_group(work: Work, number: int, made: dict[str, object]) -> TraceGroup:

@@ -40,7 +40,7 @@ class Scale:
     tokens: int
     checkpointing: bool
     steps: int = 3
-    """ScoredPair ones; one more warms up."""
+    """Measured ones; one more warms up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _LINE_EVERY = 50
 """Steps between log lines if no terminal shows the progress bar."""
 
-_NAMES = ("checkpoint", "checkpoint.old")
+_CHECKPOINTS = ("checkpoint", "checkpoint.old")
 
 Weights = Mapping[str, torch.nn.Parameter]
 """The trained parameters, by name."""
@@ -86,8 +86,8 @@ def _step_of(line: str, place: str) -> int:
 def fingerprint(settings: FinetuneSettings) -> dict[str, str]:
     """Returns what must not change when a run resumes. For data it is the SHA-256, not the path."""
     places = {name: getattr(settings, name, None) for name in ("data", "eval_data")}
-    files = {name: f"SHA-256 {file_sha256(local_path(place))}" for name, place in places.items() if place}
-    return settings.fingerprint() | files
+    hashes = {name: f"SHA-256 {file_sha256(local_path(place))}" for name, place in places.items() if place}
+    return settings.fingerprint() | hashes
 
 
 def trained_parameters(model: torch.nn.Module) -> Weights:
@@ -128,7 +128,7 @@ def restore_checkpoint(
     Raises:
         InvalidInput: it is damaged, or was made with other settings, which the message names.
     """
-    folder = next((out / name for name in _NAMES if (out / name).exists()), None)
+    folder = next((out / name for name in _CHECKPOINTS if (out / name).exists()), None)
     if folder is None:
         return 0
     state = read_object(folder / "state.json", "step", "fingerprint")
@@ -165,7 +165,7 @@ def _readable(path: Path) -> Iterator[Path]:
 
 def delete_checkpoints(out: Path) -> None:
     """Deletes the checkpoints of a finished run."""
-    for name in (*_NAMES, "checkpoint.tmp"):
+    for name in (*_CHECKPOINTS, "checkpoint.tmp"):
         shutil.rmtree(out / name, ignore_errors=True)
 
 

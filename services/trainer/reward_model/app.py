@@ -31,10 +31,10 @@ class ItemBody(StrictBody):
     response: str | None = None
 
     def chat(self, place: int) -> Messages:
-        """The chat, the answer last.
+        """Returns the chat, with the answer last. `place` is the item's index, for errors.
 
         Raises:
-            InvalidInput: it is neither of the two, or both.
+            InvalidInput: the item has neither form, or both.
         """
         if (self.messages is None) == (self.prompt is None or self.response is None):
             raise InvalidInput(f"items.{place}: give messages, or prompt and response: {self!r}")
@@ -61,7 +61,7 @@ class RewardsResponse(BaseModel):
 
 
 class ModelBody(BaseModel):
-    """The model: its identity, and the prompt style it was trained on, empty where that is not known."""
+    """The identity of the model, and the prompt style it was trained on, empty if unknown."""
 
     sha256: str
     style: str
@@ -69,8 +69,8 @@ class ModelBody(BaseModel):
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: {"description": "The body is too large"},
-    422: {"description": "An item that is no answer, quoted"},
-    503: {"description": "Too many answers wait: come back after `Retry-After` s"},
+    422: {"description": "An item is invalid; the message quotes it"},
+    503: {"description": "Too many answers are waiting: retry after `Retry-After` seconds"},
 }
 
 
@@ -89,7 +89,7 @@ def create_app(queue: BatchQueue) -> FastAPI:
 
     @app.get("/v1/model", tags=["reward model"])
     async def model() -> ModelBody:
-        """Which model answers here."""
+        """Returns the identity of the model."""
         return ModelBody(sha256=card.sha256, style=card.style)
 
     @app.post("/v1/rewards", responses=_PROBLEMS, tags=["reward model"])
@@ -105,7 +105,7 @@ async def run(settings: RewardServerSettings) -> None:
     """Serves until SIGINT or SIGTERM.
 
     Raises:
-        SetupError: no reward model in that directory, or the port is taken.
+        SetupError: the directory has no reward model, or the port is in use.
     """
     if settings.threads:
         torch.set_num_threads(settings.threads)

@@ -1,6 +1,6 @@
-"""`reward_model.json` in a reward model's directory: what it is, what made it, the SHA-256 of its files.
+"""Reads and writes `reward_model.json`: how a reward model was made, and the SHA-256 of its files.
 
-The SHA-256 of the card itself is the model's identity: any other weight, tokenizer or centre is another.
+The SHA-256 of the card itself is the model's identity: it changes with any weight, token or the centre.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ _KIND, _VERSION = "rookery-reward-model", 1
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What a server needs to know. `centre` is subtracted from scores, so that 0 is an ordinary answer.
+    """What a server needs to know. `centre` is subtracted from scores, so that an average answer has 0.
 
-    `style` is the prompt style of the training pairs (`rookery.prompt`), empty where it is not known.
+    `style` is the prompt style of the training pairs (`rookery.prompt`), empty if unknown.
     """
 
     sha256: str
@@ -75,10 +75,10 @@ def build_card(
 
 
 def read_card(folder: Path) -> ModelCard:
-    """The card of a directory whose files are the ones it names.
+    """Returns the card of a directory, after checking the files that it names.
 
     Raises:
-        SetupError: there is none, or a file is missing or another.
+        SetupError: there is no card, or a file is missing or has another SHA-256.
     """
     path = folder / CARD
     if not path.is_file():

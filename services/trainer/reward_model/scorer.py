@@ -91,7 +91,7 @@ class _Waiting:
 
 
 class BatchQueue:
-    """Takes texts in order, as many at once as the scorer has rows; `run` is its work."""
+    """Collects texts from callers, and scores as many at once as the scorer has rows, in `run`."""
 
     def __init__(self, scorer: RewardScorer, *, limit: int) -> None:
         self.scorer = scorer
@@ -115,11 +115,11 @@ class BatchQueue:
         try:
             return list(await asyncio.gather(*(waiting.reward for waiting in mine)))
         finally:
-            for waiting in mine:  # a caller that was cancelled needs no scores
+            for waiting in mine:  # a cancelled caller needs no scores
                 waiting.reward.cancel()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Works until `stopping`."""
+        """Scores waiting texts until `stopping` is set."""
         stop = asyncio.create_task(stopping.wait())
         while not stopping.is_set():
             arrived = asyncio.create_task(self._arrived.wait())

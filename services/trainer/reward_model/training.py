@@ -1,6 +1,6 @@
-"""`rookery reward-model`: Bradley-Terry on preference pairs, and how well it does on those held out.
+"""`rookery reward-model`: trains a Bradley-Terry model on preference pairs and measures it on held-out pairs.
 
-The answers of a pair share their prompt in one row; the score is read off the last token of each.
+The answers of a pair share their prompt in one row. The head computes a score from the last token of each.
 """
 
 import json
@@ -63,11 +63,11 @@ class RewardModelTask:
         return score_ends(self.model, hidden_states(self.model, batch)[batch.end_K])
 
     def evaluate(self) -> dict[str, float]:
-        """Loss and accuracy on held-out pairs."""
+        """Returns loss and accuracy on held-out pairs."""
         return mean_over(self, self._held_out, self._settings)
 
     def measure(self, pairs: Sequence[TokenPair]) -> list[ScoredPair]:
-        """The scores of `pairs`, in their order."""
+        """Returns the scores of `pairs`, in their order."""
         found: list[ScoredPair] = []
         device = next(self.model.parameters()).device
         for start in range(0, len(pairs), _EVALUATED_AT_ONCE):
@@ -83,7 +83,7 @@ class RewardModelTask:
 
 
 def score_ends(model: Any, hidden_KD: torch.Tensor) -> torch.Tensor:
-    """The head on hidden states of last tokens, [K] in float32."""
+    """Applies the head to the hidden states of last tokens. Returns scores, [K] in float32."""
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     with torch.autocast(hidden_KD.device.type, enabled=False):
         return F.linear(hidden_KD.float(), whole.score.weight.float())[:, 0]

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 
 from services.trainer.examples.example import Example  # noqa: E402
 from services.trainer.finetune import dpo  # noqa: E402
-from services.trainer.finetune.loop import ready  # noqa: E402
+from services.trainer.finetune.model import prepare_model  # noqa: E402
 from services.trainer.finetune.rows import collate_examples, pack_rows  # noqa: E402
 from services.trainer.losses import preference  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
@@ -43,7 +43,7 @@ def _sum_logprob(model: torch.nn.Module, prompt: list[int], answer: list[int]) -
 def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
     settings = _settings(small_model, small_model, small_model, beta=0.7)
     base = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32)
-    model = ready(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
+    model = prepare_model(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
     torch.manual_seed(5)
     for name, weight in model.named_parameters():
         if "lora_B" in name:
@@ -64,7 +64,7 @@ def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
 
 def test_a_fresh_adapter_is_its_own_reference(small_model: Path) -> None:
     settings = _settings(small_model, small_model, small_model)
-    model = ready(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
+    model = prepare_model(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
     sums = dpo.DpoTask(model, settings, []).sums(collate_examples(pack_rows([Example([5], ([6, 7], [8]))])))
     assert sums["margin"].item() == 0.0
     assert sums["loss"].item() == pytest.approx(0.693147, abs=1e-6)

@@ -108,11 +108,11 @@ def test_the_trainers_own_search_keeps_within_the_model(gpt2: Path, tmp_path: Pa
 
 
 def test_fitting_takes_no_longer_examples(gpt2: Path, tmp_path: Path) -> None:
-    from services.trainer.finetune.loop import ready
+    from services.trainer.finetune.model import prepare_model
     from services.trainer.model.base_model import load_causal_lm
 
     model = load_causal_lm(gpt2, dtype=torch.float32)
     settings = SftSettings(model=gpt2, data=tmp_path, out=tmp_path, device="cpu")
     with pytest.raises(SetupError, match="--max-length 384: 384 tokens, but the model has 64 positions"):
-        ready(model, settings)
-    assert ready(model, settings.model_copy(update={"max_length": 64})) is model
+        prepare_model(model, settings)
+    assert prepare_model(model, settings.model_copy(update={"max_length": 64})) is model

@@ -54,7 +54,7 @@ def test_a_score_is_that_of_transformers_classifier(small_model: Path) -> None:
     packed = pack_rows([Example([5, 9], ([30, 31, 1], [40, 1])), Example([7], ([22, 1], [23, 24, 1]))])
     settings = _settings(small_model, small_model, small_model)
     with torch.no_grad():
-        ours = training.Preference(model, settings, []).scores(collate_examples(packed))
+        ours = training.RewardModelTask(model, settings, []).scores(collate_examples(packed))
         texts = [[*e.prompt_ids, *answer] for row in packed for e in row for answer in e.answers]
         theirs = [model(input_ids=torch.tensor([text])).logits.item() for text in texts]
     assert ours.tolist() == pytest.approx(theirs, abs=1e-5)
@@ -65,19 +65,19 @@ def test_stopped_in_the_middle_it_ends_with_the_same_bytes(small_model: Path, tm
     how = {"steps": 6, "save_every": 2}
     whole = training.run(_settings(small_model, data, tmp_path / "whole", **how))
     settings = _settings(small_model, data, tmp_path / "cut", **how)
-    course = training.Preference.sums
+    course = training.RewardModelTask.sums
     calls = iter(range(100))
 
     class KilledError(Exception):
         pass
 
-    def killed(self: training.Preference, laid: object) -> object:
+    def killed(self: training.RewardModelTask, laid: object) -> object:
         if next(calls) == 3:
             raise KilledError
         return course(self, laid)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(training.Preference, "sums", killed)
+        patch.setattr(training.RewardModelTask, "sums", killed)
         training.run(settings)
     again = training.run(settings)
     assert (again / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
@@ -108,7 +108,7 @@ def test_a_margin_asks_for_more_where_the_gap_is_wide(small_model: Path) -> None
     losses = []
     for margin in (0.0, 2.0):
         settings = _settings(small_model, small_model, small_model, margin=margin)
-        course = training.Preference(model, settings, [])
+        course = training.RewardModelTask(model, settings, [])
         chosen, rejected = course.scores(laid).tolist()
         losses.append(course.sums(laid)["loss"].item())
         expected = math.log1p(math.exp(-(chosen - rejected - margin * 0.5)))
