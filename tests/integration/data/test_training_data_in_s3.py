@@ -13,7 +13,7 @@ from services.trainer.examples.data_file import local_path
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    local.cache_clear()
+    local_path.cache_clear()
 
 
 def test_an_object_is_copied_once_and_again_when_it_has_changed(bucket: str, tmp_path: Path) -> None:
@@ -21,13 +21,13 @@ def test_an_object_is_copied_once_and_again_when_it_has_changed(bucket: str, tmp
     folder.write_bytes("pairs.parquet", b"PAR1 one")
     folder.write_bytes("manifest.json", json.dumps({"terms": {}}).encode())
     copies = [local_path(f"{bucket}/set/pairs.parquet")]
-    local.cache_clear()
+    local_path.cache_clear()
     copies.append(local_path(f"{bucket}/set/pairs.parquet"))
     assert copies[0] == copies[1]
     assert copies[0].read_bytes() == b"PAR1 one"
     assert copies[0].with_name("manifest.json").exists()
     folder.write_bytes("pairs.parquet", b"PAR1 two")
-    local.cache_clear()
+    local_path.cache_clear()
     assert local_path(f"{bucket}/set/pairs.parquet").read_bytes() == b"PAR1 two"
     assert not list(tmp_path.rglob(".pairs*"))
 

@@ -25,10 +25,10 @@ class Bare(AbstractFileSystem):  # type: ignore[misc]
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AbstractFileSystem]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    local.cache_clear()
+    local_path.cache_clear()
     yield (memory := fsspec.filesystem("memory"))
     memory.rm("/bucket", recursive=True)
-    local.cache_clear()
+    local_path.cache_clear()
 
 
 def test_a_path_is_itself() -> None:
@@ -42,7 +42,7 @@ def test_a_url_is_copied_with_its_manifest(files: AbstractFileSystem, tmp_path: 
     assert copy.with_name("manifest.json").read_bytes() == b"{}"
     assert copy.is_relative_to(tmp_path / "cache" / "rookery")
     files.pipe("/bucket/set/moves.jsonl", b"other\n")
-    local.cache_clear()
+    local_path.cache_clear()
     assert local_path(URL).read_bytes() == b"other\n"
 
 

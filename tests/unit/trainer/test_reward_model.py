@@ -65,16 +65,16 @@ def test_stopped_in_the_middle_it_ends_with_the_same_bytes(small_model: Path, tm
     how = {"steps": 6, "save_every": 2}
     whole = training.run(_settings(small_model, data, tmp_path / "whole", **how))
     settings = _settings(small_model, data, tmp_path / "cut", **how)
-    course = training.RewardModelTask.sums
+    task = training.RewardModelTask.sums
     calls = iter(range(100))
 
     class KilledError(Exception):
         pass
 
-    def killed(self: training.RewardModelTask, laid: object) -> object:
+    def killed(self: training.RewardModelTask, batch: object) -> object:
         if next(calls) == 3:
             raise KilledError
-        return course(self, laid)  # type: ignore[arg-type]
+        return task(self, batch)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
         patch.setattr(training.RewardModelTask, "sums", killed)
@@ -104,13 +104,13 @@ def test_the_card_names_its_data_and_notices_other_weights(small_model: Path, tm
 def test_a_margin_asks_for_more_where_the_gap_is_wide(small_model: Path) -> None:
     torch.manual_seed(0)
     model = load_sequence_classifier(small_model, dtype=torch.float32, pad_id=0)
-    laid = collate_examples(pack_rows([Example([5, 9], ([30, 31, 1], [40, 1]), gap=0.5)]))
+    batch = collate_examples(pack_rows([Example([5, 9], ([30, 31, 1], [40, 1]), gap=0.5)]))
     losses = []
     for margin in (0.0, 2.0):
         settings = _settings(small_model, small_model, small_model, margin=margin)
-        course = training.RewardModelTask(model, settings, [])
-        chosen, rejected = course.scores(laid).tolist()
-        losses.append(course.sums(laid)["loss"].item())
+        task = training.RewardModelTask(model, settings, [])
+        chosen, rejected = task.scores(batch).tolist()
+        losses.append(task.sums(batch)["loss"].item())
         expected = math.log1p(math.exp(-(chosen - rejected - margin * 0.5)))
         assert losses[-1] == pytest.approx(expected, rel=1e-5)
     assert losses[1] > losses[0]

@@ -54,8 +54,8 @@ def _rows(out: Path) -> list[dict[str, float]]:
 def test_the_loss_is_the_cross_entropy_of_the_full_logits(tiny_model: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     examples = [Example([5], ([6, 7],)), Example([9, 6], ([17, 8, 9],))]
-    course = sft.SftTask(model, _settings(tiny_model, tiny_model, tiny_model))
-    loss = course.sums(collate_examples(pack_rows(examples)))["loss"] / course.weight(examples)
+    task = sft.SftTask(model, _settings(tiny_model, tiny_model, tiny_model))
+    loss = task.sums(collate_examples(pack_rows(examples)))["loss"] / task.weight(examples)
     ids = torch.tensor([[5, 6, 7, 0, 0], [9, 6, 17, 8, 9]])
     labels = torch.tensor([[-100, 6, 7, -100, -100], [-100, -100, 17, 8, 9]])
     assert loss.item() == pytest.approx(model(input_ids=ids, labels=labels).loss.item(), rel=1e-5)
@@ -66,13 +66,13 @@ def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
     distribution = SoftTargets.of([17, 8], {1: {8: 0.5, 7: 0.25, 20: 0.25}})
     soft = Example([9, 6], ([17, 8],), soft_targets=distribution)
     examples = [Example([5], ([6, 7, 8],)), soft]
-    course = sft.SftTask(model, _settings(tiny_model, tiny_model, tiny_model))
-    loss = course.sums(collate_examples(pack_rows(examples)))["loss"]
+    task = sft.SftTask(model, _settings(tiny_model, tiny_model, tiny_model))
+    loss = task.sums(collate_examples(pack_rows(examples)))["loss"]
     logs = model(input_ids=torch.tensor([[5, 6, 7, 8], [9, 6, 17, 8]])).logits.log_softmax(-1)
     hard = logs[0, 0, 6] + logs[0, 1, 7] + logs[0, 2, 8] + logs[1, 1, 17]
     expected = hard + logs[1, 2, 8] / 2 + logs[1, 2, 7] / 4 + logs[1, 2, 20] / 4
     assert loss.item() == pytest.approx(-expected.item(), rel=1e-5)
-    assert course.weight(examples) == 5
+    assert task.weight(examples) == 5
 
 
 def test_both_kinds_of_attention_learn_the_same(tiny_model: Path, data: Path, tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_held_out_examples_are_evaluated(tiny_model: Path, data: Path, tmp_path:
     settings = _settings(tiny_model, data, tmp_path / "out", eval_data=data, eval_every=4, lr=1e-9)
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     source = ChatExamples(open_chats(data), AutoTokenizer.from_pretrained(tiny_model), max_length=384)
-    course = sft.SftTask(model, settings)
+    task = sft.SftTask(model, settings)
     examples = source.examples(range(len(source)))
-    expected = (course.sums(collate_examples(pack_rows(examples)))["loss"] / course.weight(examples)).item()
+    expected = (task.sums(collate_examples(pack_rows(examples)))["loss"] / task.weight(examples)).item()
     sft.run(settings)
     evaluated = {row["step"]: row for row in _rows(settings.out) if "eval_loss" in row}
     assert sorted(evaluated) == [4, 6]

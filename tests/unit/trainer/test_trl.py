@@ -77,11 +77,9 @@ def test_sft_is_that_of_trl(monkeypatch: pytest.MonkeyPatch) -> None:
     logprobs = _vector("logprobs").requires_grad_()
     monkeypatch.setattr(sft, "answer_logprobs", lambda *_: logprobs)
     settings = SftSettings(model=Path(), data=Path(), out=Path())
-    course: Any = sft.SftTask(None, settings)
+    task: Any = sft.SftTask(None, settings)
     examples = [Example([1], ([2] * len(c["logprobs"]),)) for c in TRL["completions"]]
-    loss = course.sums(collate_examples([[example] for example in examples]))["loss"] / course.weight(
-        examples
-    )
+    loss = task.sums(collate_examples([[example] for example in examples]))["loss"] / task.weight(examples)
     _agrees(loss, logprobs, TRL["sft"])
 
 
