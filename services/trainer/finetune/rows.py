@@ -9,7 +9,7 @@ Shapes: B rows, T tokens of the longest row, K answers, N answer tokens.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -93,11 +93,15 @@ def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu")
         start = 0
         for example in line:
             end, prompt = start + example.length, len(example.prompt_ids)
+            shared = len(example.answers) > 1
+            segments.append(Segment(start, prompt if shared else example.length))
             ids[index, start:end] = torch.tensor([*example.prompt_ids, *chain(*example.answers)])
             positions[index, start : start + prompt] = torch.arange(prompt)
             at, last = start + prompt, index * width + start + prompt - 1
             for answer in example.answers:
                 positions[index, at : at + len(answer)] = torch.arange(prompt, prompt + len(answer))
+                if shared and answer:
+                    segments.append(Segment(at, len(answer), start, prompt))
                 soft = example.soft_targets or SoftTargets.of(answer, {})
                 first = index * width + at
                 predictors.extend(first + place - 1 if place else last for place in soft.indices)
@@ -106,7 +110,6 @@ def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu")
                 answers.extend([len(ends)] * len(soft.tokens))
                 at += len(answer)
                 ends.append(index * width + at - 1)
-            segments += _segments(example, start)
             start = end
     return TokenBatch(
         ids_BT=ids.to(device),
@@ -119,19 +122,6 @@ def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu")
         end_K=torch.tensor(ends, device=device),
         gaps_K=torch.tensor([example.gap for example in examples for _ in example.answers], device=device),
     )
-
-
-def _segments(example: Example, start: int) -> Iterator[Segment]:
-    prompt = len(example.prompt_ids)
-    if len(example.answers) == 1:
-        yield Segment(start, example.length)
-        return
-    yield Segment(start, prompt)
-    at = start + prompt
-    for answer in example.answers:
-        if answer:
-            yield Segment(at, len(answer), start, prompt)
-        at += len(answer)
 
 
 def _length(row: Sequence[Example]) -> int:

@@ -67,20 +67,17 @@ class RewardScorer:
         ids_BT = torch.full((self.rows, width), _PAD)
         for row, text in enumerate(texts):
             ids_BT[row, : len(text)] = torch.tensor(text)
-        ends_K = torch.tensor([len(text) - 1 for text in texts] + [0] * (self.rows - len(texts)))
+        ends_B = torch.tensor([len(text) - 1 for text in texts] + [0] * (self.rows - len(texts)))
         with torch.inference_mode(), metrics.REWARD_MODEL_PASS_S.time():
-            scores_B = self._scores(ids_BT.to(self._device), ends_K.to(self._device)).tolist()
+            body = self._model.base_model(input_ids=ids_BT.to(self._device), use_cache=False)
+            rows_B = torch.arange(self.rows, device=self._device)
+            ends_BD = body.last_hidden_state[rows_B, ends_B.to(self._device)]
+            scores_B = self._model.score(ends_BD)[:, 0].float().tolist()
         metrics.REWARD_MODEL_ANSWERS.inc(len(texts))
         rewards = [score - self.card.centre for score in scores_B[: len(texts)]]
         if not all(math.isfinite(reward) for reward in rewards):
             raise RookeryError(f"the reward model gives {rewards}, which are no rewards")
         return rewards
-
-    def _scores(self, ids_BT: torch.Tensor, ends_B: torch.Tensor) -> torch.Tensor:
-        hidden_BTD = self._model.base_model(input_ids=ids_BT, use_cache=False).last_hidden_state
-        rows_B = torch.arange(len(ids_BT), device=self._device)
-        scores_B: torch.Tensor = self._model.score(hidden_BTD[rows_B, ends_B])[:, 0].float()
-        return scores_B
 
 
 @dataclass(frozen=True, slots=True)

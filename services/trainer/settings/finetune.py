@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict
@@ -80,12 +80,11 @@ class FinetuneSettings(
         free = {"out", "device", "threads", "save_every", "save_dtype", "eval_every", "eval_examples"}
         free |= {"preset", "dry_run", "mlflow"}
         free |= {"data", "eval_data"}  # compared by content: see `finetune.output`
-        return {name: _identity(value) for name, value in self.model_dump(exclude=free).items()}
-
-
-def _identity(value: Any) -> str:
-    """The value as text. Different spellings of the same path give the same text."""
-    return str(value.resolve() if isinstance(value, Path) and value.exists() else value)
+        return {
+            # Different spellings of the same path give the same text.
+            name: str(value.resolve() if isinstance(value, Path) and value.exists() else value)
+            for name, value in self.model_dump(exclude=free).items()
+        }
 
 
 class SftSettings(FinetuneSettings):
