@@ -15,11 +15,11 @@ import torch
 from peft.tuners.lora import LoraLayer
 
 from rookery.errors import SetupError
-from rookery.hub import model_folder
+from rookery.hub import is_gpt2, model_folder
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.distributed.placement import place
 from services.trainer.gpt2 import loader
-from services.trainer.gpt2.config import CONFIG_FILE, is_gpt2
+from services.trainer.gpt2.config import CONFIG_FILE
 from services.trainer.gpt2.loader import WEIGHTS_FILE
 from services.trainer.gpt2.model import Gpt2
 from services.trainer.model.logits import Head
