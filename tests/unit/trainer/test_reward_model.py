@@ -65,7 +65,7 @@ def test_stopped_in_the_middle_it_ends_with_the_same_bytes(small_model: Path, tm
     how = {"steps": 6, "save_every": 2}
     whole = training.run(_settings(small_model, data, tmp_path / "whole", **how))
     settings = _settings(small_model, data, tmp_path / "cut", **how)
-    task = training.RewardModelTask.sums
+    sums = training.RewardModelTask.sums
     calls = iter(range(100))
 
     class KilledError(Exception):
@@ -74,14 +74,14 @@ def test_stopped_in_the_middle_it_ends_with_the_same_bytes(small_model: Path, tm
     def killed(self: training.RewardModelTask, batch: object) -> object:
         if next(calls) == 3:
             raise KilledError
-        return task(self, batch)  # type: ignore[arg-type]
+        return sums(self, batch)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
         patch.setattr(training.RewardModelTask, "sums", killed)
         training.run(settings)
     again = training.run(settings)
     assert (again / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert card.read(again).centre == card.read(whole).centre
+    assert card.read_card(again).centre == card.read_card(whole).centre
 
 
 def test_the_card_names_its_data_and_notices_other_weights(small_model: Path, tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ def test_the_card_names_its_data_and_notices_other_weights(small_model: Path, tm
     told = json.loads((folder / "reward_model.json").read_text())
     assert told["data"]["pairs"]["train"] > 0
     assert len(told["data"]["manifest_sha256"]) == len(told["data"]["sha256"]) == 64
-    assert card.read(folder).style == "mover-squares"
+    assert card.read_card(folder).style == "mover-squares"
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     with pytest.raises(SetupError, match=r"model.safetensors is not the file"):
-        card.read(folder)
+        card.read_card(folder)
     with pytest.raises(SetupError, match="was not written by"):
-        card.read(tmp_path)
+        card.read_card(tmp_path)
 
 
 def test_a_margin_asks_for_more_where_the_gap_is_wide(small_model: Path) -> None:
