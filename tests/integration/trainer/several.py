@@ -85,7 +85,7 @@ def main() -> None:
                 steps(
                     settings.model_copy(update={"sharding": "none"}), World(), folder / "out" / case / "alone"
                 )
-            world.even = settings.sharding != "none"
+            world.sharded = settings.sharding != "none"
             steps(settings, world, folder / "out" / case / "all")
 
 

@@ -191,7 +191,7 @@ def test_a_kill_does_not_begin_the_count_of_dropped_groups_anew(
     undisturbed.train(2, **dynamic)
     run.add(equal[: BATCH - 1])
     with monkeypatch.context() as patch:
-        patch.setattr(Intake, "_take", _until_empty)
+        patch.setattr(Intake, "_next", _until_empty)
         run.train(2, **dynamic)
     assert run.streams.counts().dropped == {"zero_variance": BATCH - 1}
     run.add([*equal[BATCH - 1 :], *plain])
@@ -504,9 +504,9 @@ def test_a_run_goes_back_to_an_earlier_version(run: Run, caplog: pytest.LogCaptu
     assert run.adapter(4) == run.adapter(2)
     assert (run.version(4) / "optimizer.safetensors").read_bytes() == moments
     assert run.adapter(5) != run.adapter(4)
-    said = "goes back to version 2, which is now 4: versions after 2 until 3 are given up"
+    said = "goes back to version 2, which is now 4: versions after 2 until 3 are discarded"
     assert caplog.text.count(said) == 1
-    assert "begin anew" not in caplog.text
+    assert "start again from zero" not in caplog.text
     counts = run.streams.counts()
     assert (counts.trained, counts.dropped) == (4 * BATCH, {})
     assert run.accounted()
@@ -536,7 +536,7 @@ def test_a_trainer_told_to_go_on_from_the_newest_version_does_not_return_to_it(
     run.train(3, from_version=2)
     run.train(4, from_version=2)
     assert "the run has gone back to version 2 before: not again" in caplog.text
-    assert len({run.adapter(number) for number in range(5)}) == 5, "version 3 was not given up"
+    assert len({run.adapter(number) for number in range(5)}) == 5, "version 3 was not discarded"
 
 
 def test_going_back_further_than_the_moments_begins_them_anew(
@@ -546,7 +546,7 @@ def test_going_back_further_than_the_moments_begins_them_anew(
     run.train(3)
     assert not (run.version(1) / "optimizer.safetensors").exists()
     run.train(5, from_version=1)
-    assert "Adam's moments begin anew" in caplog.text
+    assert "Adam's moments start again from zero" in caplog.text
     assert run.adapter(4) == run.adapter(1) != run.adapter(5)
 
 
