@@ -78,17 +78,17 @@ def run_sft(work: Work, chats: Path) -> Measured:
     """`rookery sft` itself; its metrics.jsonl has the seconds of each step."""
     import shutil
 
-    from services.trainer.fitting import sft
-    from services.trainer.fitting.log import Log
+    from services.trainer.finetune import sft
+    from services.trainer.finetune.output import MetricsLog
     from services.trainer.settings import SftSettings
 
-    before, cpu_s, write = resident_mib(), [time.process_time()], Log.write
+    before, cpu_s, write = resident_mib(), [time.process_time()], MetricsLog.write
 
-    def noting(self: Log, row: Mapping[str, Any]) -> None:
+    def noting(self: MetricsLog, row: Mapping[str, Any]) -> None:
         write(self, row)
         cpu_s.append(time.process_time())
 
-    Log.write = noting  # type: ignore[method-assign]
+    MetricsLog.write = noting  # type: ignore[method-assign]
     out = chats.with_suffix(".out")
     shutil.rmtree(out, ignore_errors=True)
     sft.run(

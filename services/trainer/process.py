@@ -12,7 +12,7 @@ from rookery import __version__
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
-from services.trainer.autobatch.choice import settle_micro_batch
+from services.trainer.autobatch.search import resolve_micro_batch_tokens
 from services.trainer.distributed.placement import device_named, own_device
 from services.trainer.distributed.process_group import Follower, World, join_processes
 from services.trainer.loop import check_resumable, train
@@ -86,7 +86,7 @@ async def _train(
     # Lock before anything is written or taken over: a second trainer must not disturb the first one.
     with commits.sole_writer(settings.adapters_dir):
         policy = await asyncio.to_thread(build_policy, settings)
-        settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
+        settings = await asyncio.to_thread(resolve_micro_batch_tokens, settings, policy)
         state["reason"] = "waiting for redis"
         await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
         await asyncio.to_thread(check_resumable, settings, streams)

@@ -13,8 +13,7 @@ import torch
 import torch.distributed as dist
 
 from rookery.errors import SetupError
-from services.trainer.settings import TrainerSettings
-from services.trainer.settings.run import Sharding
+from services.trainer.settings import Sharding, TrainerSettings
 
 
 def device_named(name: str) -> torch.device:

@@ -3,9 +3,10 @@
 On a GPU it is the memory of torch's allocator, on a CPU the resident set of the process. Linux only.
 """
 
+import ctypes
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def resident_bytes(proc: Path = Path("/proc/self")) -> int:
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether `error` is torch's out-of-memory error; on a CPU that is a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
+
+
+def release_free() -> None:
+    """Returns memory that the C allocator holds free to the system (glibc only; otherwise does nothing).
+
+    Tensors of ever new sizes, between small objects that live long, leave gaps that the allocator keeps:
+    after 150 steps of `sft` they were 2.2 GiB, three times what was in use.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

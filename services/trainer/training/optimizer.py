@@ -10,7 +10,7 @@ from safetensors.torch import load
 
 from rookery.errors import SetupError
 from services.trainer.distributed.placement import shard_like
-from services.trainer.settings.adam import LrSchedule
+from services.trainer.settings import LrSchedule
 from services.trainer.versions import commits
 from services.trainer.versions.files import StoredTensor, TensorFile
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 pytest.importorskip("mlflow")
 
-from services.trainer.fitting import dpo, sft  # noqa: E402
+from services.trainer.finetune import dpo, sft  # noqa: E402
 from services.trainer.reward_model import training  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 

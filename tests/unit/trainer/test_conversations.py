@@ -20,10 +20,9 @@ import pyarrow.parquet as pq  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
-from services.trainer.examples.chat_examples import ChatExamples  # noqa: E402
-from services.trainer.examples.chat_files import open_chats  # noqa: E402
-from services.trainer.examples.conversations import Chat, Messages, tokenize  # noqa: E402
-from services.trainer.fitting.backbone import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
+from services.trainer.examples.chat_files import ChatExamples, open_chats  # noqa: E402
+from services.trainer.examples.chats import Chat, Messages, tokenize  # noqa: E402
+from services.trainer.finetune.model import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
 QUESTION = {"role": "user", "content": "the board"}
@@ -234,11 +233,11 @@ def test_alternatives_become_the_distribution_of_each_token(
         pq.write_table(pa.Table.from_pylist([_ROW]), path)
     tokenizer = load_tokenizer(tiny_model)
     [example] = ChatExamples(open_chats(path), tokenizer, max_length=50).examples([0])
-    said = {
-        place: {tokenizer.decode(token): weight for token, weight in target.items()}
-        for place, target in example.soft_targets.items()
-    }
-    assert said == {1: {"e2": 0.75, "d2": 0.25}, 2: {"e4": pytest.approx(2 / 3), "e3": pytest.approx(1 / 3)}}
+    soft = example.soft_targets
+    assert soft is not None
+    said = [(index, tokenizer.decode(token)) for index, token in zip(soft.indices, soft.tokens, strict=True)]
+    assert said == [(0, "\\boxed{"), (1, "e2"), (1, "d2"), (2, "e4"), (2, "e3"), (3, "}"), (4, "<|end|>")]
+    assert list(soft.weights) == pytest.approx([1, 0.75, 0.25, 2 / 3, 1 / 3, 1, 1])
     assert tokenizer.decode(example.answers[0]) == "\\boxed{e2e4}<|end|>"
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError, Unavailable
-from services.trainer.__main__ import FITS, main
+from services.trainer.__main__ import FINETUNE_COMMANDS, main
 from services.trainer.batches.micro_batches import partition, split_rows
 from services.trainer.batches.rows import Row, ScoredCompletion
 from tests.conftest import ROOT
@@ -258,7 +258,7 @@ def test_the_page_shows_commands_that_parse() -> None:
     assert [settings.sharding for settings in parsed] == ["none", "fsdp2"]
 
 
-@pytest.mark.parametrize("command", FITS)
+@pytest.mark.parametrize("command", FINETUNE_COMMANDS)
 def test_commands_of_one_process_refuse_a_launcher(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 
 from rookery.errors import SetupError  # noqa: E402
-from services.trainer.fitting.setup import prepare  # noqa: E402
+from services.trainer.finetune.loop import start_run  # noqa: E402
 from services.trainer.model.policies import (  # noqa: E402  # noqa: E402
     Gpt2Policy,
     MergedActorCritic,
@@ -63,10 +63,10 @@ def test_a_model_that_is_not_here_says_how_to_fetch_it(snapshot: Path, tmp_path:
         build_policy(_settings(tmp_path))
     sft = SftSettings.parse(["--preset", "pychess-ppo", "--data", "d", "--out", str(tmp_path)], prog="sft")
     with pytest.raises(SetupError, match=said):
-        prepare(sft)
+        start_run(sft)
 
 
 def test_a_preset_of_sft_finds_its_model_too(snapshot: Path, tmp_path: Path) -> None:
     write_gpt2(snapshot)
     sft = SftSettings.parse(["--preset", "pychess-ppo", "--data", "d", "--out", str(tmp_path)], prog="sft")
-    assert prepare(sft) == snapshot
+    assert start_run(sft) == snapshot

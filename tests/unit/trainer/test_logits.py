@@ -15,8 +15,9 @@ import transformers  # noqa: E402
 
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
-from services.trainer.fitting.backbone import answer_logprobs  # noqa: E402
-from services.trainer.fitting.layout import Example, lay  # noqa: E402
+from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.finetune.model import answer_logprobs  # noqa: E402
+from services.trainer.finetune.rows import collate_examples  # noqa: E402
 from services.trainer.model.base_model import load_causal_lm  # noqa: E402
 from services.trainer.model.head import WithGradient  # noqa: E402
 from services.trainer.model.lora import with_adapter  # noqa: E402
@@ -94,7 +95,9 @@ def test_so_do_sft_and_dpo(name: str, rank: int, tmp_path: Path) -> None:
         moved(parameter for parameter in model.parameters() if parameter.requires_grad)
     expected = own_logprobs(model)
     for answers in ([[Example(PROMPT, (answer,))] for answer in ANSWERS], [[Example(PROMPT, ANSWERS)]]):
-        torch.testing.assert_close(answer_logprobs(model, lay(answers)), expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            answer_logprobs(model, collate_examples(answers)), expected, atol=1e-5, rtol=0
+        )
 
 
 def test_scale_and_cap_of_these_models_matter(tmp_path: Path) -> None:

@@ -15,12 +15,15 @@ torch = pytest.importorskip("torch")
 
 from transformers import LlamaConfig, Qwen3Config  # noqa: E402
 
-from services.trainer.autobatch import choice  # noqa: E402
+from services.trainer.autobatch import search  # noqa: E402
 from services.trainer.autobatch.profiles import FILE  # noqa: E402
 from services.trainer.model.base_model import check_group_length, max_positions  # noqa: E402
 from services.trainer.model.policies import build_policy  # noqa: E402
-from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+from services.trainer.settings import (  # noqa: E402
+    AutobatchSettings,
+    SftSettings,
+    TrainerSettings,
+)
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -92,24 +95,24 @@ def test_autobatch_probes_nothing_longer(
         run_dir=tmp_path, device="cpu", lora_rank=rank, prompt_tokens=prompt,
     )  # fmt: skip
     with pytest.raises(SetupError, match=said):
-        choice.autobatch(settings, Console())
+        search.autobatch(settings, Console())
 
 
 def test_the_trainers_own_search_keeps_within_the_model(gpt2: Path, tmp_path: Path) -> None:
     settings = TrainerSettings(
         model=gpt2, run_dir=tmp_path, device="cpu", lora_rank=0, micro_batch_tokens="auto", batch_groups=2
     )
-    choice.settle_micro_batch(settings, build_policy(settings))
+    search.resolve_micro_batch_tokens(settings, build_policy(settings))
     asked = json.loads((tmp_path / FILE).read_text())["asked"]
     assert int(asked["prompt_tokens"]) + int(asked["completion_tokens"]) == 64
 
 
 def test_fitting_takes_no_longer_examples(gpt2: Path, tmp_path: Path) -> None:
-    from services.trainer.fitting.setup import ready
+    from services.trainer.finetune.model import prepare_model
     from services.trainer.model.base_model import load_causal_lm
 
     model = load_causal_lm(gpt2, dtype=torch.float32)
     settings = SftSettings(model=gpt2, data=tmp_path, out=tmp_path, device="cpu")
     with pytest.raises(SetupError, match="--max-length 384: 384 tokens, but the model has 64 positions"):
-        ready(model, settings)
-    assert ready(model, settings.model_copy(update={"max_length": 64})) is model
+        prepare_model(model, settings)
+    assert prepare_model(model, settings.model_copy(update={"max_length": 64})) is model

@@ -6,8 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from services.trainer.settings import TrainerSettings
-from services.trainer.settings.adam import LrSchedule
+from services.trainer.settings import LrSchedule, TrainerSettings
 from services.trainer.training.optimizer import lr_factor
 
 KINDS = get_args(LrSchedule)

@@ -13,6 +13,7 @@ from rookery.errors import SetupError
 from rookery.presets import read_preset
 from rookery.settings import CONFIG_VARIABLE
 from services.trainer.settings import (
+    AutobatchSettings,
     Baseline,
     KlKind,
     KlSchedule,
@@ -21,7 +22,6 @@ from services.trainer.settings import (
     SftSettings,
     TrainerSettings,
 )
-from services.trainer.settings.autobatch import AutobatchSettings
 from services.trainer.versions import commits
 
 
@@ -116,7 +116,7 @@ def test_values_are_compared_as_they_are_meant(monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_name_of_the_table_is_a_setting() -> None:
     for kind in (TrainerSettings, SftSettings):
-        for name, when in kind.reading.items():
+        for name, when in kind.conditions.items():
             assert {name, when.setting} <= kind.model_fields.keys()
 
 

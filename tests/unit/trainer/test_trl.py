@@ -14,8 +14,9 @@ torch = pytest.importorskip("torch")
 from services.trainer.attention.blocks import Blocks  # noqa: E402
 from services.trainer.batches.micro_batches import MicroBatch  # noqa: E402
 from services.trainer.batches.rows import CompletionLength, normaliser, token_weight  # noqa: E402
-from services.trainer.fitting import sft  # noqa: E402
-from services.trainer.fitting.layout import Example, lay  # noqa: E402
+from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.finetune import sft  # noqa: E402
+from services.trainer.finetune.rows import collate_examples  # noqa: E402
 from services.trainer.losses.preference import bradley_terry, dpo  # noqa: E402
 from services.trainer.model.head import TokenScores  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
@@ -76,9 +77,9 @@ def test_sft_is_that_of_trl(monkeypatch: pytest.MonkeyPatch) -> None:
     logprobs = _vector("logprobs").requires_grad_()
     monkeypatch.setattr(sft, "answer_logprobs", lambda *_: logprobs)
     settings = SftSettings(model=Path(), data=Path(), out=Path())
-    course: Any = sft.Imitation(None, settings)
+    task: Any = sft.SftTask(None, settings)
     examples = [Example([1], ([2] * len(c["logprobs"]),)) for c in TRL["completions"]]
-    loss = course.sums(lay([[example] for example in examples]))["loss"] / course.weight(examples)
+    loss = task.sums(collate_examples([[example] for example in examples]))["loss"] / task.weight(examples)
     _agrees(loss, logprobs, TRL["sft"])
 
 

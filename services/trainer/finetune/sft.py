@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from services.trainer.examples.chat_examples import ChatExamples
-from services.trainer.examples.chat_files import open_chats
-from services.trainer.examples.data_file import local
-from services.trainer.fitting.backbone import answer_logprobs, load_tokenizer
-from services.trainer.fitting.layout import Example, Laid
-from services.trainer.fitting.loop import Sums, fit, mean_over
-from services.trainer.fitting.setup import base_dtype, export, prepare, ready
+from services.trainer.examples.chat_files import ChatExamples, open_chats
+from services.trainer.examples.data_file import local_path
+from services.trainer.examples.example import Example
+from services.trainer.finetune.loop import Sums, mean_over, start_run, train
+from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
+from services.trainer.finetune.output import export
+from services.trainer.finetune.rows import TokenBatch
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 from services.trainer.settings import SftSettings
 
 
-class Imitation:
-    """The course of SFT: cross-entropy of each answer token, or of its soft target."""
+class SftTask:
+    """The task of SFT: cross-entropy of each answer token, or of its soft target."""
 
     name = "sft"
 
@@ -34,9 +34,9 @@ class Imitation:
         """Returns the number of answer tokens: each has the same weight, whatever its example."""
         return sum(example.answer_tokens for example in examples)
 
-    def sums(self, laid: Laid) -> Sums:
+    def sums(self, batch: TokenBatch) -> Sums:
         """Returns the cross-entropy in nats."""
-        return {"loss": -(laid.weights_N * answer_logprobs(self.model, laid)).sum()}
+        return {"loss": -(batch.weights_N * answer_logprobs(self.model, batch)).sum()}
 
     def evaluate(self) -> dict[str, float]:
         """Returns the mean cross-entropy of held-out tokens and its exponential; empty if there are none."""
@@ -48,20 +48,20 @@ class Imitation:
 
 def run(settings: SftSettings) -> Path:
     """Trains `settings.model` on `settings.data` and returns the directory of the result."""
-    folder = prepare(settings)
+    folder = start_run(settings)
     tokenizer = load_tokenizer(folder)
-    source = ChatExamples(open_chats(local(settings.data)), tokenizer, max_length=settings.max_length)
+    source = ChatExamples(open_chats(local_path(settings.data)), tokenizer, max_length=settings.max_length)
     held_out: list[Example] = []
     if settings.eval_data:
         shown = ChatExamples(
-            open_chats(local(settings.eval_data)),
+            open_chats(local_path(settings.eval_data)),
             tokenizer,
             max_length=settings.max_length,
             limit=settings.eval_examples,
         )
         held_out = shown.examples(range(len(shown)))
     loaded = load_causal_lm(folder, dtype=base_dtype(settings), attn_implementation=settings.attention)
-    model = ready(loaded, settings)
+    model = prepare_model(loaded, settings)
     with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
-        fit(Imitation(model, settings, held_out), source, settings, tracker)
+        train(SftTask(model, settings, held_out), source, settings, tracker)
         return export(model, tokenizer, settings)

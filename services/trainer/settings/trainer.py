@@ -1,19 +1,25 @@
-"""Settings of the trainer of a run."""
+"""Settings of the trainer of a run, and of the search for the largest batch."""
 
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from rookery.hub import identity
-from rookery.settings import Port, PresetSettings
-from services.trainer.settings.adam import AdamBits, LrSchedule
-from services.trainer.settings.device import Devices
+from rookery.settings import Port, PresetSettings, RunSettings, Settings
+from services.trainer.settings.conditional import When
 from services.trainer.settings.objective import ObjectiveSettings
-from services.trainer.settings.scoped import ADAPTER, When
+from services.trainer.settings.shared import (
+    ADAPTER_CONDITIONS,
+    AdapterSettings,
+    Devices,
+    LrSchedule,
+    MemorySettings,
+    OptimiserSettings,
+)
 
 _LEAST_ADAPTERS = 8
 """More than the servers have slots. vLLM reads evicted adapters again from disk, and dies without them."""
@@ -26,13 +32,62 @@ def _auto_is_0(value: object) -> object:
 Sharding: TypeAlias = Literal["none", "fsdp2"]
 
 
-class TrainerSettings(ObjectiveSettings, PresetSettings):
+class TrainerOptimiserSettings(OptimiserSettings):
+    """AdamW and the schedule of its learning rate."""
+
+    help_group: ClassVar[str] = "optimiser"
+
+    lr_schedule: LrSchedule = "constant"
+    """Schedule after the warm-up: constant, or a decrease to a hundredth until --max-steps."""
+
+
+class TrainerMemorySettings(MemorySettings):
+    """How a step is split, and what is kept in memory."""
+
+    help_group: ClassVar[str] = "memory"
+
+    micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192
+    """Tokens per forward pass. Smaller values need more passes, with the same gradient. `auto`, or 0,
+    measures what fits into memory."""
+    row_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 0
+    """Maximum tokens of a row: a prompt with completions that share its computation. `auto`, or 0: as many as
+    a forward pass has, so that a prompt is computed once."""
+    int8_base: bool = False
+    """Keep the base's linear layers in 8 bits: half the memory, or a quarter on a CPU. Needs bitsandbytes."""
+    offload: bool = False
+    """Keep Adam's moments off the GPU between steps."""
+
+
+class DistributedSettings(Settings):
+    """Devices and processes."""
+
+    help_group: ClassVar[str] = "distributed"
+
+    device: Devices = "auto"
+    """`cpu`, the index of a GPU, or `auto`. With several processes, the indices of all, with commas."""
+    threads: NonNegativeInt = 0
+    """CPU threads. 0 uses half of the cores and leaves the others to vLLM and Stockfish."""
+    sharding: Sharding = "none"
+    """With several processes, each has all weights (`none`) or a part of them (`fsdp2`)."""
+
+
+class TrainerSettings(
+    DistributedSettings,
+    TrainerMemorySettings,
+    AdapterSettings,
+    TrainerOptimiserSettings,
+    ObjectiveSettings,
+    RunSettings,
+    PresetSettings,
+):
     """Train a policy by policy gradient on the groups of a run's `traces` stream."""
 
+    help_group: ClassVar[str] = "run"
+
     model_config = SettingsConfigDict(env_prefix="TRAINER_")
-    reading: ClassVar[Mapping[str, When]] = {
-        **ObjectiveSettings.reading,
-        **ADAPTER,
+    conditions: ClassVar[Mapping[str, When]] = {
+        **ObjectiveSettings.conditions,
+        **ADAPTER_CONDITIONS,
         "int8_base": When("lora_rank", but=(0,)),
     }
 
@@ -46,10 +101,6 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     """Address of probes and metrics."""
     port: Port = 8003
     """Port of probes and metrics."""
-    device: Devices = "auto"
-    """`cpu`, the index of a GPU, or `auto`. With several processes, the indices of all, with commas."""
-    threads: NonNegativeInt = 0
-    """CPU threads. 0 uses half of the cores and leaves the others to vLLM and Stockfish."""
 
     max_steps: NonNegativeInt = 0
     """Stop after this many optimizer steps. 0 for no limit."""
@@ -61,40 +112,11 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
     """Groups per step. The rollouts must have the same value."""
     max_staleness: NonNegativeInt = 4
     """Groups that are more versions behind than this are dropped, and counted."""
-    lr: PositiveFloat = 1e-3
-    """Learning rate after the warm-up."""
-    warmup_steps: NonNegativeInt = 5
-    """Steps of linear warm-up."""
-    lr_schedule: LrSchedule = "constant"
-    """Schedule after the warm-up: constant, or a decrease to a hundredth until --max-steps."""
-    max_grad_norm: PositiveFloat = 1.0
-    """Gradients are clipped to this norm."""
 
-    lora_rank: NonNegativeInt = 16
-    """Rank of the adapter. vLLM must be started with at least this rank. 0 trains all weights of a GPT-2."""
-    lora_alpha: PositiveInt = 32
-    """The adapter is scaled by alpha / rank."""
-    lora_targets: str = "all-linear"
-    """Modules that get an adapter, separated by commas; never the head or the embeddings."""
-    int8_base: bool = False
-    """Keep the base's linear layers in 8 bits: half the memory, or a quarter on a CPU. Needs bitsandbytes."""
-    micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192
-    """Tokens per forward pass. Smaller values need more passes, with the same gradient. `auto`, or 0,
-    measures what fits into memory."""
-    row_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 0
-    """Maximum tokens of a row: a prompt with completions that share its computation. `auto`, or 0: as many as
-    a forward pass has, so that a prompt is computed once."""
-    gradient_checkpointing: bool = False
-    """Recompute activations instead of keeping them."""
-
-    adam_bits: AdamBits = 32
-    """Bits of Adam's moments. 8 needs bitsandbytes and takes a quarter of their memory."""
-    offload: bool = False
-    """Keep Adam's moments off the GPU between steps."""
-    sharding: Sharding = "none"
-    """With several processes, each has all weights (`none`) or a part of them (`fsdp2`)."""
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
+    lora_rank: NonNegativeInt = 16
+    """Rank of the adapter. vLLM must be started with at least this rank. 0 trains all weights of a GPT-2."""
     seed: int = 0
     """Seed of the adapter's initial weights."""
     keep: int = Field(default=20, ge=3)
@@ -148,3 +170,25 @@ class TrainerSettings(ObjectiveSettings, PresetSettings):
         own = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
         critic = {"critic": "value head"} if self.objective == "ppo" else {}
         return {**own, **critic, **({"base": "int8"} if self.int8_base else {})}
+
+
+class AutobatchSettings(TrainerSettings):
+    """Measure which batch of positions x completions fits into memory in one forward pass.
+
+    Runs real steps of the model with batches from (2, G) upwards, and stops near 85% of the available memory.
+    Accepts all settings of the trainer, and ignores those that do not affect memory.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="AUTOBATCH_")
+    help_group: ClassVar[str] = "autobatch"
+
+    run_dir: Path = Path()
+    """Folder for memory_profiles.json."""
+    group_size: int = Field(default=4, ge=2)
+    """Completions per position."""
+    prompt_tokens: PositiveInt = 128
+    """Length of a prompt, in tokens."""
+    completion_tokens: PositiveInt = 128
+    """Length of a completion, in tokens."""
+    most_positions: PositiveInt = 128
+    """Largest number of positions to try."""

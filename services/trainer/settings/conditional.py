@@ -1,8 +1,8 @@
 """Settings that have an effect only if other settings have certain values.
 
-If a user gives a setting that has no effect, that is an error. If it comes from a preset or an objective's
-defaults, it is ignored. It is also ignored if it comes from a TOML file but equals the value that would hold
-without the file, because the file may be complete output of --dry-run. Arguments in code are not checked.
+A setting that a user gives and that has no effect is an error. A preset's value, or an objective's default,
+is ignored if it has no effect. So is a value in a TOML file that equals the one that would hold without the
+file, because the file may be complete output of --dry-run. Arguments in code are not checked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,23 +41,19 @@ class When:
         return f"{_flag(self.setting)} {', '.join(most)}{' or ' if most else ''}{last}"
 
 
-ADAPTER = {name: When("lora_rank", but=(0,)) for name in ("lora_alpha", "lora_targets")}
-"""Settings of an adapter."""
-
-
-class ScopedSettings(Settings):
+class ConditionalSettings(Settings):
     """Settings with a table of the conditions under which they have an effect. Numbers must be finite."""
 
     model_config = SettingsConfigDict(allow_inf_nan=False)
 
-    reading: ClassVar[Mapping[str, When]] = {}
-    """Conditions by setting. Settings that are not here always have an effect. Conditions can be chained."""
+    conditions: ClassVar[Mapping[str, When]] = {}
+    """The condition of each setting that does not always have an effect. Conditions can be chained."""
 
-    moved: ClassVar[frozenset[str]] = frozenset()
-    """Settings whose defaults `own_defaults` may change."""
+    dependent: ClassVar[frozenset[str]] = frozenset()
+    """Settings whose defaults `dependent_defaults` may change."""
 
     @classmethod
-    def own_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def dependent_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Defaults that depend on other values, which are not validated yet."""
         del values
         return {}
@@ -67,21 +63,21 @@ class ScopedSettings(Settings):
         """Leaves out conditional settings whose value equals that of the preset or the defaults."""
         name = stronger.get("preset", values.get("preset"))
         preset = cls.of_preset(cls.preset_values(name), stronger=values) if name else {}
-        fields = {name: cls.model_fields[name].default for name in cls.reading.keys() | cls.moved}
-        weaker = fields | dict(cls.own_defaults({**preset, **values})) | preset
+        fields = {name: cls.model_fields[name].default for name in cls.conditions.keys() | cls.dependent}
+        weaker = fields | dict(cls.dependent_defaults({**preset, **values})) | preset
         return {name: value for name, value in values.items() if name not in fields or value != weaker[name]}
 
     def unread(self) -> dict[str, str]:
         """Settings without effect, with the settings that cause it, such as `--objective grpo`."""
         return {
             name: " and ".join(_said(when.setting, getattr(self, when.setting)) for when in unmet)
-            for name in self.reading
+            for name in self.conditions
             if (unmet := list(self._unmet(name)))
         }
 
     def _unmet(self, name: str) -> Iterator[When]:
         """The conditions of a setting that are not met, from the root of the chain on."""
-        when = self.reading.get(name)
+        when = self.conditions.get(name)
         if when is not None:
             yield from self._unmet(when.setting)
             if not when.holds(self):
@@ -90,7 +86,7 @@ class ScopedSettings(Settings):
     @model_validator(mode="wrap")
     @classmethod
     def _read(cls, values: dict[str, Any], handler: ModelWrapValidatorHandler[Self]) -> Self:
-        values = {**cls.own_defaults(values), **values}
+        values = {**cls.dependent_defaults(values), **values}
         resolved, origins = handler(values), last_origins()
         unread = [name for name in resolved.unread() if origins.get(name) != "argument"]
         if given := [name for name in unread if origins.get(name, "preset") != "preset"]:

@@ -1,48 +1,26 @@
-"""Lays out examples as rows of tokens: answers share their prompt, and several examples may share a row.
+"""Packs examples into rows of tokens: answers share their prompt, and several examples may share a row.
 
 An answer attends to its prompt and itself, and an example never to another. If plain causal attention would
-allow more, the rows become one line of blocks (`model.attention`), without padding. Positions restart with
+allow more, the rows become one line of blocks (`attention`), without padding. Positions restart with
 every example and, after its prompt, with every answer. So the results are those of each prompt with each
-answer alone, whatever the layout; only the work differs.
+answer alone, however they are packed; only the work differs.
 
 Shapes: B rows, T tokens of the longest row, K answers, N answer tokens.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import torch
 
 from services.trainer.attention.blocks import Blocks, Segment
+from services.trainer.examples.example import Example, SoftTargets
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """Token ids of a prompt and of its answers: one to imitate, or the chosen and the rejected.
-
-    `gap` is how much better the chosen answer is, in win probability. `soft_targets` maps indices of tokens
-    in the only answer to distributions over token ids, which replace the answer's own token as the target.
-    """
-
-    prompt_ids: list[int]
-    answers: tuple[list[int], ...]
-    gap: float = 0.0
-    soft_targets: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
-
-    @property
-    def length(self) -> int:
-        """The number of tokens of the example in a row."""
-        return len(self.prompt_ids) + self.answer_tokens
-
-    @property
-    def answer_tokens(self) -> int:
-        """The number of tokens that carry loss: those of the answers, never the prompt's."""
-        return sum(len(answer) for answer in self.answers)
-
-
-@dataclass(frozen=True, slots=True)
-class Laid:
+class TokenBatch:
     """The inputs of one forward pass. Entry n of the N-vectors is the n-th target, in answer `answer_N[n]`.
 
     An answer token is one target of weight 1. With a soft target it is one target for each token of the
@@ -65,13 +43,13 @@ class Laid:
 Row = list[Example]
 
 
-def rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
+def pack_rows(examples: Sequence[Example], *, row_tokens: int = 0) -> list[Row]:
     """Packs examples into rows of at most `row_tokens`, longest first, each into the first row with room.
 
     With 0, or if it is longer than `row_tokens`, an example has a row of its own.
 
     >>> three = [Example([1] * size, ([2],)) for size in (5, 2, 3)]
-    >>> [[example.length for example in row] for row in rows(three, row_tokens=7)]
+    >>> [[example.length for example in row] for row in pack_rows(three, row_tokens=7)]
     [[6], [4, 3]]
     """
     packed: list[Row] = []
@@ -98,7 +76,7 @@ def micro_batches(rows: Sequence[Row], *, tokens: int) -> list[list[Row]]:
     return batches
 
 
-def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
+def collate_examples(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> TokenBatch:
     """Builds the tensors of a forward pass."""
     examples = tuple(chain(*rows))
     # Padding is on the right, where plain causal attention never looks.
@@ -108,51 +86,42 @@ def lay(rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Laid:
     ids = torch.zeros(len(lines), width, dtype=torch.long)
     # Positions of padding continue: transformers takes a restart for a packed sequence and makes a mask.
     positions = torch.arange(width).repeat(len(lines), 1)
-    targets: list[tuple[int, int, float, int]] = []  # predictor, token, weight, answer
+    predictors, targets, weights, answers = array("q"), array("i"), array("f"), array("q")
     ends: list[int] = []
-    stretches: list[Segment] = []
+    segments: list[Segment] = []
     for index, line in enumerate(lines):
         start = 0
         for example in line:
             end, prompt = start + example.length, len(example.prompt_ids)
+            shared = len(example.answers) > 1
+            segments.append(Segment(start, prompt if shared else example.length))
             ids[index, start:end] = torch.tensor([*example.prompt_ids, *chain(*example.answers)])
             positions[index, start : start + prompt] = torch.arange(prompt)
             at, last = start + prompt, index * width + start + prompt - 1
             for answer in example.answers:
                 positions[index, at : at + len(answer)] = torch.arange(prompt, prompt + len(answer))
-                for place, token in enumerate(answer):
-                    predictor = index * width + at + place - 1 if place else last
-                    for target, weight in example.soft_targets.get(place, {token: 1.0}).items():
-                        targets.append((predictor, target, weight, len(ends)))
+                if shared and answer:
+                    segments.append(Segment(at, len(answer), start, prompt))
+                soft = example.soft_targets or SoftTargets.of(answer, {})
+                first = index * width + at
+                predictors.extend(first + place - 1 if place else last for place in soft.indices)
+                targets.extend(soft.tokens)
+                weights.extend(soft.weights)
+                answers.extend([len(ends)] * len(soft.tokens))
                 at += len(answer)
                 ends.append(index * width + at - 1)
-            stretches += _stretches(example, start)
             start = end
-    predictors, tokens, weights, answers = zip(*targets, strict=True) if targets else ((), (), (), ())
-    return Laid(
+    return TokenBatch(
         ids_BT=ids.to(device),
         positions_BT=positions.to(device),
-        blocks=None if alone else Blocks.of(stretches, device=device),
+        blocks=None if alone else Blocks.of(segments, device=device),
         predictor_N=torch.tensor(predictors, dtype=torch.long, device=device),
-        targets_N=torch.tensor(tokens, dtype=torch.long, device=device),
+        targets_N=torch.tensor(targets, dtype=torch.long, device=device),
         weights_N=torch.tensor(weights, dtype=torch.float32, device=device),
         answer_N=torch.tensor(answers, dtype=torch.long, device=device),
         end_K=torch.tensor(ends, device=device),
         gaps_K=torch.tensor([example.gap for example in examples for _ in example.answers], device=device),
     )
-
-
-def _stretches(example: Example, start: int) -> Iterator[Segment]:
-    prompt = len(example.prompt_ids)
-    if len(example.answers) == 1:
-        yield Segment(start, example.length)
-        return
-    yield Segment(start, prompt)
-    at = start + prompt
-    for answer in example.answers:
-        if answer:
-            yield Segment(at, len(answer), start, prompt)
-        at += len(answer)
 
 
 def _length(row: Sequence[Example]) -> int:
