@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
 
 from rookery import __version__
-from rookery.errors import InvalidInput, RookeryError
+from rookery.errors import InvalidInput, RookeryError, validation_message
 from rookery.serving import ReadyCheck, add_probes, add_problem_handlers
 from rookery.trace import Verdict
 from services.reward.bodies import (
@@ -20,7 +20,7 @@ from services.reward.bodies import (
 )
 from services.reward.callers import while_connected
 from services.reward.counting import counted
-from services.reward.scorer import QUOTED, Item, Scorer
+from services.reward.scorer import Item, Scorer
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
 
@@ -70,9 +70,7 @@ def _item(raw: object) -> Item | InvalidInput:
     try:
         return ScoreRequest.model_validate(raw).item()
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "item"
-        return InvalidInput(f"{place[:QUOTED]}: {first['msg']} (got {repr(first['input'])[:QUOTED]})")
+        return InvalidInput(validation_message(error.errors(include_url=False)[:1], root="item"))
 
 
 def _json(body: bytes) -> Response:
