@@ -120,14 +120,14 @@ def validation_message(
     errors: Sequence[Mapping[str, Any]],
     *,
     root: str = "",
-    quote: Callable[[Any], str] = lambda value: repr(value)[:200],
+    quote: Callable[[Any], str] = lambda value: repr(str(value)[:200]),
 ) -> str:
     """Returns pydantic's `errors()` as one line: place, message and value of each.
 
     `root` is the place of an error that concerns the whole. If it is empty, such an error is its message.
 
     >>> validation_message([{"loc": ("port",), "msg": "Value error, too large", "input": 70000}])
-    'port: too large (got 70000)'
+    "port: too large (got '70000')"
     """
     parts = []
     for error in errors:

@@ -20,7 +20,7 @@ from services.reward.bodies import (
 )
 from services.reward.callers import while_connected
 from services.reward.counting import counted
-from services.reward.scorer import Item, Scorer
+from services.reward.scorer import QUOTED, Item, Scorer
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
 
@@ -70,7 +70,9 @@ def _item(raw: object) -> Item | InvalidInput:
     try:
         return ScoreRequest.model_validate(raw).item()
     except ValidationError as error:
-        return InvalidInput(validation_message(error.errors(include_url=False)[:1], root="item"))
+        first = error.errors(include_url=False)[:1]
+        message = validation_message(first, root="item", quote=lambda value: repr(value)[:QUOTED])
+        return InvalidInput(message)
 
 
 def _json(body: bytes) -> Response:

@@ -125,7 +125,7 @@ def _items(lines: Iterable[bytes]) -> Iterator[Item | InvalidInput]:
             first = error.errors(include_url=False)[0]
             if not first["loc"]:
                 first["input"] = line.decode(errors="backslashreplace")
-            message = validation_message([first], root="line", quote=lambda got: repr(str(got)[:200]))
+            message = validation_message([first], root="line")
             yield InvalidInput(f"line {number}: {message}")
 
 
