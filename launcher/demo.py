@@ -21,6 +21,9 @@ from rookery.errors import RookeryError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
+MAX_PLIES = 200
+"""A game of the matches is a draw after this many plies."""
+
 REFEREE = "stockfish,nodes=200"
 """Ends games at a lead of 13 pawns, because weak players can hardly mate."""
 
@@ -54,7 +57,7 @@ def demo(given: DemoSettings, console: Console) -> int:
         if session.steps_done == 0:
             raise RookeryError(f"run {settings.run!r} has not finished a single step: give it more --minutes")
         try:
-            evaluate(settings, session.plan, held_out)
+            evaluate(settings, session.plan, held_out, console)
         except RookeryError:
             if session.interrupts:
                 return INTERRUPTED
@@ -62,7 +65,7 @@ def demo(given: DemoSettings, console: Console) -> int:
     return 0
 
 
-def evaluate(settings: DemoSettings, plan: Plan, held_out: Path) -> None:
+def evaluate(settings: DemoSettings, plan: Plan, held_out: Path, console: Console) -> None:
     """Evaluates the first and the last version of the run, and writes the report to the run's folder.
 
     A server of GPT-2 has one version at a time, so the first one is asked before the last one is loaded.
@@ -88,10 +91,12 @@ def evaluate(settings: DemoSettings, plan: Plan, held_out: Path) -> None:
             arena("evaluate", player, flags={**flags, "ask_only": True})
     if settings.eval_pairs and settings.task == "move" and not is_gpt2(settings.model):
         for illegal in ("forfeit", "random"):
-            print(f"a match of the last version with the first: after an illegal move {illegal}", flush=True)
+            console.print(f"match of the last version with the first: after an illegal move {illegal}")
             out = plan.run_dir / f"matches-{illegal}"
-            games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": out}
-            arena("match", *reversed(players), flags={**games, "illegal": illegal, "referee": REFEREE})
+            games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": out, "max_plies": MAX_PLIES}
+            # Greedy play of weak players repeats moves: nearly every game would be drawn.
+            sampled = [f"{player},temperature=1" for player in reversed(players)]
+            arena("match", *sampled, flags={**games, "illegal": illegal, "referee": REFEREE})
     arena("evaluate", *players, flags=flags)
 
 

@@ -1,6 +1,5 @@
 """The commands, flags and ports of a run's processes. This module starts nothing."""
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from launcher.overrides import Overrides, as_flag
 from launcher.probes import probe_redis
 from launcher.redis_server import redis_argv
 from launcher.settings import UpSettings
+from rookery import hub
 from rookery.errors import SetupError
-from rookery.hub import cached
 from rookery.masking import mask_setting
 from rookery.presets import read_preset
 from rookery.processes.child import Command
@@ -132,7 +131,7 @@ def _model(name: str) -> str:
         return str(path.resolve())
     if path.exists() or path.is_absolute() or path.parent.is_dir():
         raise SetupError(f"{name!r} is no model directory: it has no config.json (--model)")
-    return str(cached(name) or name)
+    return str(hub.cached(name) or name)
 
 
 def _check_evaluation(settings: UpSettings) -> None:
@@ -153,11 +152,7 @@ def _check_evaluation(settings: UpSettings) -> None:
 
 def is_gpt2(model: str) -> bool:
     """Whether `model` is a GPT-2. vLLM has no LoRA for GPT-2, so each version is a whole model."""
-    try:
-        config = json.loads((Path(_model(model)) / "config.json").read_text())
-    except (OSError, ValueError):  # not downloaded yet, or invalid: then the services report it
-        return False
-    return isinstance(config, dict) and config.get("model_type") == "gpt2"
+    return hub.is_gpt2(Path(_model(model)))  # if not downloaded yet or invalid, the services report it
 
 
 def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Overrides) -> Command:
@@ -223,7 +218,12 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             "device": _device(name, settings),
             "seed": settings.seed,
         }
-    asking = {
+    return {**member, **_asking(name, settings, plan)}
+
+
+def _asking(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
+    """The settings of the two services that ask the policy: rollouts and arena."""
+    common = {
         "reward_target": plan.reward_target,
         "style": settings.shown_style,
         "max_tokens": settings.max_tokens,
@@ -231,8 +231,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     }
     if name == "arena":
         return {
-            **member,
-            **asking,
+            **common,
             "run_dir": plan.run_dir,
             "every": settings.evaluate_every,
             "count": settings.evaluate_positions,
@@ -240,8 +239,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             "inference_url": plan.url("inference"),
         }
     return {
-        **member,
-        **asking,
+        **common,
         "group_size": settings.group_size,
         "batch_groups": settings.batch_groups,
         "staleness": settings.staleness,

@@ -125,4 +125,4 @@ class DemoSettings(UpSettings):
     eval_samples: PositiveInt = 4
     """Sampled answers per held-out position, in addition to the greedy one."""
     eval_pairs: NonNegativeInt = 30
-    """Openings of the matches of the last policy with the first; each gives two games. 0: none."""
+    """Openings of the matches of the last policy with the first, each with both colours. 0: no matches."""

@@ -15,7 +15,8 @@ A bad completion is data (an `Outcome` in a `Verdict`), never an exception.
 """
 
 import logging
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from rookery.masking import mask_text
 
@@ -113,3 +114,24 @@ class WireError(RookeryError):
     """Bytes that do not decode to the expected record."""
 
     title = "Wire error"
+
+
+def validation_message(
+    errors: Sequence[Mapping[str, Any]],
+    *,
+    root: str = "",
+    quote: Callable[[Any], str] = lambda value: repr(str(value)[:200]),
+) -> str:
+    """Returns pydantic's `errors()` as one line: place, message and value of each.
+
+    `root` is the place of an error that concerns the whole. If it is empty, such an error is its message.
+
+    >>> validation_message([{"loc": ("port",), "msg": "Value error, too large", "input": 70000}])
+    "port: too large (got '70000')"
+    """
+    parts = []
+    for error in errors:
+        place = ".".join(str(part)[:200] for part in error["loc"]) or root
+        message = error["msg"].removeprefix("Value error, ")  # pydantic's prefix
+        parts.append(f"{place}: {message} (got {quote(error.get('input'))})" if place else message)
+    return "; ".join(parts)

@@ -51,6 +51,14 @@ def cached(model: str) -> Path | None:
     return snapshot if all((snapshot / name).is_file() for name in names) else None
 
 
+def is_gpt2(folder: Path) -> bool:
+    """Whether the config of a directory says that its model is a GPT-2. False if there is no valid config."""
+    try:
+        return bool(json.loads((folder / CONFIG_FILE).read_text()).get("model_type") == "gpt2")
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
 def identity(model: str) -> str:
     """A model by name and content, `models/rook-tiny@sha256:...`; by name where `weights_digest` is None.
 

@@ -20,7 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rookery import __version__
 from rookery.body_limit import MAX_BODY_BYTES, BodyLimit
-from rookery.errors import InvalidInput, RookeryError, SetupError
+from rookery.errors import InvalidInput, RookeryError, SetupError, validation_message
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -127,13 +127,10 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
     @app.exception_handler(RequestValidationError)
     async def bad_request(request: Request, error: RequestValidationError) -> JSONResponse:
         errors = error.errors()
-        quoted = [
-            f"{'.'.join(str(p)[:_QUOTED_CHARS] for p in e['loc'])}: {e['msg']} (got {_short(e.get('input'))})"
-            for e in errors[:_QUOTED_ERRORS]
-        ]
+        message = validation_message(errors[:_QUOTED_ERRORS], quote=_short)
         if len(errors) > _QUOTED_ERRORS:
-            quoted.append(f"and {len(errors) - _QUOTED_ERRORS} more")
-        return problem_response(problem(InvalidInput("; ".join(quoted))), {})
+            message += f"; and {len(errors) - _QUOTED_ERRORS} more"
+        return problem_response(problem(InvalidInput(message)), {})
 
     @app.exception_handler(HTTPException)
     async def http_exception(request: Request, error: HTTPException) -> JSONResponse:

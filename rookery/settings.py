@@ -9,13 +9,13 @@ import os
 import re
 import sys
 import tomllib
+from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, ClassVar, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
-from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -25,7 +25,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from rookery.errors import RookeryError, SetupError
+from rookery.errors import RookeryError, SetupError, validation_message
 from rookery.masking import mask_setting
 from rookery.origins import Origins, Witness, as_toml, last_origins
 from rookery.presets import preset_table
@@ -47,6 +47,9 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
         nested_model_default_partial_update=True,
     )
+
+    help_group: ClassVar[str] = ""
+    """Title of the group of `--help` with the settings that the class declares."""
 
     @classmethod
     def settings_customise_sources(
@@ -104,10 +107,14 @@ class Settings(BaseSettings):
             SystemExit: --dry-run was given, and the settings have been printed.
         """
         try:
-            source: CliSettingsSource[Any] = CliSettingsSource(cls, cli_prog_name=prog)
+            source: CliSettingsSource[Any] = CliSettingsSource(
+                cls, cli_prog_name=prog, add_argument_method=cls._add_argument
+            )
             settings = CliApp.run(cls, cli_args=argv, cli_settings_source=source)
         except ValidationError as error:
-            raise SetupError(f"{prog}: {_readable(error)}") from error
+            details = error.errors(include_url=False)
+            message = validation_message(details, quote=lambda value: repr(mask_setting(value)))
+            raise SetupError(f"{prog}: {message}") from error
         if isinstance(settings, PresetSettings) and settings.dry_run:
             if show is None:
                 settings.print_resolved(last_origins())
@@ -115,6 +122,18 @@ class Settings(BaseSettings):
                 show(settings)
             raise SystemExit(0)
         return settings
+
+    @classmethod
+    def _add_argument(cls, parser: ArgumentParser, *flags: str, **options: Any) -> None:
+        """Adds a flag to the group of the most basic class that declares the setting."""
+        bases = [base for base in cls.__mro__ if issubclass(base, Settings)]
+        declaring = [base for base in bases if options.get("dest") in base.model_fields]
+        title = declaring[-1].help_group if declaring else ""
+        # argparse lists its groups here alone; the first two are its own.
+        group = next((group for group in parser._action_groups[2:] if group.title == title), None)
+        if group is None and title:
+            group = parser.add_argument_group(title)
+        (group or parser).add_argument(*flags, **options)
 
 
 class SharedEnvironment(InitSettingsSource):
@@ -230,6 +249,8 @@ Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoined)]
 class RunSettings(Settings):
     """Settings that all members of a run share. ROOKERY_REDIS_URL and ROOKERY_RUN set them for all."""
 
+    help_group: ClassVar[str] = "run"
+
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     """Redis with the run's streams."""
     run: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -245,20 +266,6 @@ def _shared_environment(settings_cls: type[BaseSettings]) -> dict[str, Any]:
         for name in _SHARED
         if name in settings_cls.model_fields and (value := os.environ.get(f"ROOKERY_{name.upper()}"))
     }
-
-
-def _readable(error: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, e['loc']))}: {_said(e)} (got {mask_setting(e['input'])!r})"
-        if e["loc"]
-        else _said(e)
-        for e in error.errors(include_url=False)
-    )
-
-
-def _said(error: ErrorDetails) -> str:
-    """The message without the prefix that pydantic adds to a ValueError's."""
-    return error["msg"].removeprefix("Value error, ")
 
 
 def fail(error: RookeryError) -> int:

@@ -89,7 +89,7 @@ def teach(folder: Path, *, steps: int, batch: int = 16, seed: int = 0) -> Path:
     from transformers import AutoTokenizer
 
     from services.trainer.gpt2 import loader
-    from services.trainer.versions import tensor_file
+    from services.trainer.versions import files
 
     tokenizer, model = AutoTokenizer.from_pretrained(folder), loader.load(folder).train()
     rng = random.Random(seed)
@@ -117,5 +117,5 @@ def teach(folder: Path, *, steps: int, batch: int = 16, seed: int = 0) -> Path:
     torch.set_num_threads(threads)
     for name, data in loader.files(model).items():
         if name.endswith(".safetensors"):
-            tensor_file.write(folder / name, data)
+            files.write_file(folder / name, data)
     return folder

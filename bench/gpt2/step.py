@@ -13,12 +13,12 @@ import torch
 
 from bench.train.ours import trace_group
 from bench.train.work import Work
-from services.trainer import optimizer as adam
 from services.trainer.gpt2.generate import generate
-from services.trainer.gpt2.policy import Gpt2Policy
-from services.trainer.learner import Learner
+from services.trainer.model.policies import Gpt2Policy
 from services.trainer.settings import TrainerSettings
-from services.trainer.step import train_step
+from services.trainer.training import optimizer as adam
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import train_step
 
 ROOKWORLD = "rookworld-rlvr: 16-20 s for 64 samples, engine and all, on an RTX 4090 (its logs)"
 
@@ -39,7 +39,7 @@ class Step:
 def measure_step(folder: Path, prompts: list[list[int]], *, samples: int, rounds: int) -> Step:
     """GRPO with an exact KL to the base over `samples` completions; medians of `rounds` after a first."""
     settings = TrainerSettings(
-        model=folder, run_dir=folder, lora_rank=0, kl="forward", lr=1e-5, warmup_steps=0, keep=3
+        model=folder, run_dir=folder, lora_rank=0, kl="policy_reference", lr=1e-5, warmup_steps=0, keep=3
     )
     policy = Gpt2Policy(settings)
     optimizer = adam.build(policy.parameters, lr=settings.lr)
@@ -56,7 +56,7 @@ def measure_step(folder: Path, prompts: list[list[int]], *, samples: int, rounds
                 {"ids": a.token_ids, "logprobs": a.logprobs, "reward": rng.random()} for a in answers
             ]
             groups.append(trace_group(work, number, {"prompt": prompt, "completions": completions}))
-        train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
         parts.append((between - began, time.perf_counter() - between))
     generate_s, train_s = (statistics.median(part[i] for part in parts[1:]) for i in (0, 1))
     gpu = policy.device.type == "cuda"

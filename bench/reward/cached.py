@@ -43,7 +43,7 @@ def run_cached(workload: Workload, effort: Effort, *, positions: int, engines: i
 
 def _by_wire(way: str, replica: Replica, kind: Kind, questions: Sequence[Question], effort: Effort) -> Cached:
     client = route(way, replica, effort)
-    requests = client.prepare(questions)
+    requests = client.prepare_batch(questions)
     check(questions, client.read(client.send(requests)))
     rates, server_s, client_s, done = [], 0.0, 0.0, 0
     for _ in range(effort.rounds):

@@ -33,7 +33,7 @@ class GrpcCallers:
     replica: Replica
     callers: int
 
-    def prepare(self, questions: Sequence[Question]) -> list[bytes]:
+    def prepare_batch(self, questions: Sequence[Question]) -> list[bytes]:
         return [
             reward_pb2.ScoreRequest(fen=q.fen, response=a.completion).SerializeToString()
             for q in questions
@@ -59,7 +59,7 @@ class HttpCallers:
     replica: Replica
     callers: int
 
-    def prepare(self, questions: Sequence[Question]) -> list[bytes]:
+    def prepare_batch(self, questions: Sequence[Question]) -> list[bytes]:
         return [
             encode_post(self.replica.http, "/v1/score", {"fen": q.fen, "response": a.completion})
             for q in questions

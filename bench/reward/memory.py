@@ -53,9 +53,9 @@ def run_memory(workload: Workload, *, engines: int) -> Memory:
 def _remembered_mb(replica: Replica, workload: Workload) -> float:
     """Growth for 1,000 questions answered, beyond what the first 1,000 take for buffers of all kinds."""
     route = GrpcBatch(replica, batch=64, in_flight=4)
-    route.send(route.prepare(workload.questions(0, 1000)))
+    route.send(route.prepare_batch(workload.questions(0, 1000)))
     before = replica.rss_bytes()
-    route.send(route.prepare(workload.questions(1000, REMEMBERED)))
+    route.send(route.prepare_batch(workload.questions(1000, REMEMBERED)))
     return (replica.rss_bytes() - before) / 1e6 / (REMEMBERED / 1000)
 
 
@@ -64,7 +64,7 @@ def _queued_mb(workload: Workload) -> tuple[float, float]:
     flags = ("--deadline-s", "3600")
     with Replica(*flags, engines=1, nodes=FOREVER_NODES) as replica:
         route = GrpcBatch(replica, batch=64, in_flight=4)
-        requests = route.prepare(workload.questions(0, QUEUED))
+        requests = route.prepare_batch(workload.questions(0, QUEUED))
         before = replica.rss_bytes()
         with grpc.insecure_channel(replica.grpc) as channel:
             call = raw_call(channel, "ScoreBatch")

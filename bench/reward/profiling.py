@@ -24,7 +24,7 @@ def profile(case: Case, effort: Effort, workload: Workload, *, questions: int) -
         path = Path(folder) / "reward.prof"
         with Replica(engines=case.engines, nodes=case.nodes, profile=path) as replica:
             client = route(case.routes[0], replica, effort)
-            requests = client.prepare(asked)
+            requests = client.prepare_batch(asked)
             replies, usage = measure(
                 lambda: client.send(requests), server=replica.pid, engines=replica.engines
             )

@@ -36,7 +36,7 @@ class Judged:
 class Route(Protocol):
     """A client of one replica."""
 
-    def prepare(self, questions: Sequence[Question]) -> list[Any]: ...
+    def prepare_batch(self, questions: Sequence[Question]) -> list[Any]: ...
     def send(self, requests: list[Any]) -> list[Any]: ...
     def read(self, replies: list[Any]) -> list[Judged]: ...
 
@@ -49,7 +49,7 @@ class GrpcBatch:
     batch: int
     in_flight: int
 
-    def prepare(self, questions: Sequence[Question]) -> list[bytes]:
+    def prepare_batch(self, questions: Sequence[Question]) -> list[bytes]:
         return [
             reward_pb2.ScoreBatchRequest(items=_items(some)).SerializeToString()
             for some in batches(questions, self.batch)
@@ -79,7 +79,7 @@ class GrpcStream:
 
     replica: Replica
 
-    def prepare(self, questions: Sequence[Question]) -> list[bytes]:
+    def prepare_batch(self, questions: Sequence[Question]) -> list[bytes]:
         return [
             reward_pb2.ScoreStreamRequest(id=number, items=_items([question])).SerializeToString()
             for number, question in enumerate(questions)
@@ -102,7 +102,7 @@ class HttpBatch:
     batch: int
     in_flight: int
 
-    def prepare(self, questions: Sequence[Question]) -> list[bytes]:
+    def prepare_batch(self, questions: Sequence[Question]) -> list[bytes]:
         bodies = (
             {"items": [{"fen": q.fen, "response": a.completion} for q in some for a in q.answers]}
             for some in batches(questions, self.batch)
@@ -136,7 +136,7 @@ class PythonClient:
     batch: int
     in_flight: int
 
-    def prepare(self, questions: Sequence[Question]) -> list[list[ScoreItem]]:
+    def prepare_batch(self, questions: Sequence[Question]) -> list[list[ScoreItem]]:
         return [
             [ScoreItem(q.fen, a.completion) for q in some for a in q.answers]
             for some in batches(questions, self.batch)

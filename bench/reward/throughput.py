@@ -113,7 +113,7 @@ class _Sides:
 
     def _through(self, name: str, questions: Sequence[Question]) -> tuple[Sample, dict[str, str]]:
         route, replica = self._routes[name], self._replicas[name]
-        requests = route.prepare(questions)
+        requests = route.prepare_batch(questions)
         misses = replica.metric(_MISSES)
         replies, usage = measure(lambda: route.send(requests), server=replica.pid, engines=replica.engines)
         searched = int(replica.metric(_MISSES) - misses)

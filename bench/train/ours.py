@@ -37,11 +37,11 @@ def run_grpo(work: Work) -> Measured:
     """Steps on the work's groups: as many sequences a forward pass as TRL has, `work.group`."""
     import torch
 
-    from services.trainer import optimizer as adam
-    from services.trainer.learner import Learner
     from services.trainer.model.policy import Policy
     from services.trainer.settings import TrainerSettings
-    from services.trainer.step import train_step
+    from services.trainer.training import optimizer as adam
+    from services.trainer.training.running_state import RunningState
+    from services.trainer.training.step import train_step
 
     torch.set_num_threads(work.threads)
     settings = TrainerSettings(
@@ -67,7 +67,7 @@ def run_grpo(work: Work) -> Measured:
             for number, made in enumerate(work.step_groups(step, vocabulary=vocabulary))
         ]
         started, began = time.perf_counter(), time.process_time()
-        train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
         step_s.append(time.perf_counter() - started)
         cpu_s.append(time.process_time() - began)
     kept = slice(work.warmup_steps, None)
@@ -78,17 +78,17 @@ def run_sft(work: Work, chats: Path) -> Measured:
     """`rookery sft` itself; its metrics.jsonl has the seconds of each step."""
     import shutil
 
-    from services.trainer.fitting import sft
-    from services.trainer.fitting.log import Log
+    from services.trainer.finetune import sft
+    from services.trainer.finetune.output import MetricsLog
     from services.trainer.settings import SftSettings
 
-    before, cpu_s, write = resident_mib(), [time.process_time()], Log.write
+    before, cpu_s, write = resident_mib(), [time.process_time()], MetricsLog.write
 
-    def noting(self: Log, row: Mapping[str, Any]) -> None:
+    def noting(self: MetricsLog, row: Mapping[str, Any]) -> None:
         write(self, row)
         cpu_s.append(time.process_time())
 
-    Log.write = noting  # type: ignore[method-assign]
+    MetricsLog.write = noting  # type: ignore[method-assign]
     out = chats.with_suffix(".out")
     shutil.rmtree(out, ignore_errors=True)
     sft.run(

@@ -111,12 +111,12 @@ def run(case: Scale) -> Reached:
     import torch
 
     from bench.train.ours import trace_group
-    from services.trainer import optimizer as adam
-    from services.trainer.learner import Learner
     from services.trainer.model.policy import Policy
-    from services.trainer.records.diagnostics import Meter
+    from services.trainer.records.flops import SpeedMeter
     from services.trainer.settings import TrainerSettings
-    from services.trainer.step import train_step
+    from services.trainer.training import optimizer as adam
+    from services.trainer.training.running_state import RunningState
+    from services.trainer.training.step import train_step
 
     if not on_gpu():
         torch.set_num_threads(1)
@@ -136,14 +136,14 @@ def run(case: Scale) -> Reached:
     )
     policy = Policy(settings)
     optimizer = adam.build(policy.parameters, lr=settings.lr)
-    meter = Meter(policy.model, policy.device)
+    meter = SpeedMeter(policy.model, policy.device)
     vocabulary, rows, speeds = int(policy.model.config.vocab_size), [], []
     for step in range(case.steps + 1):
         made = work.step_groups(step, vocabulary=vocabulary)
         groups = [trace_group(work, number, one) for number, one in enumerate(made)]
         started = time.perf_counter()
         with meter.step():
-            result, _ = train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+            result, _ = train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
         taken = time.perf_counter() - started
         speeds.append(case.tokens / taken)
         rows.append(meter.row(groups, tokens=result.tokens, train_s=taken))

@@ -31,7 +31,7 @@ class Generation:
 class InferenceClient:
     """HTTP client of one inference server. `complete(..., tokens=False)` asks any OpenAI-compatible server.
 
-    `key` is sent as a bearer token. It is masked in errors. vLLM handles requests with a lower `priority` first.
+    `key` is sent as a bearer token. It is masked in errors. vLLM handles requests of lower `priority` first.
     """
 
     def __init__(self, url: str, *, key: str = "", timeout_s: float = 600.0, priority: int = 0) -> None:

@@ -143,7 +143,7 @@ class Watcher:
 
     @asynccontextmanager
     async def _lease(self, number: int) -> AsyncIterator[PolicyVersion]:
-        """Keeps the version served meanwhile. If the lease is lost, requests for the version raise `NotFound`."""
+        """Keeps the version served meanwhile. If the lease is lost, requests for it raise `NotFound`."""
 
         async def renew() -> None:
             while True:

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
 
 from rookery import __version__
-from rookery.errors import InvalidInput, RookeryError
+from rookery.errors import InvalidInput, RookeryError, validation_message
 from rookery.serving import ReadyCheck, add_probes, add_problem_handlers
 from rookery.trace import Verdict
 from services.reward.bodies import (
@@ -70,9 +70,9 @@ def _item(raw: object) -> Item | InvalidInput:
     try:
         return ScoreRequest.model_validate(raw).item()
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "item"
-        return InvalidInput(f"{place[:QUOTED]}: {first['msg']} (got {repr(first['input'])[:QUOTED]})")
+        first = error.errors(include_url=False)[:1]
+        message = validation_message(first, root="item", quote=lambda value: repr(value)[:QUOTED])
+        return InvalidInput(message)
 
 
 def _json(body: bytes) -> Response:

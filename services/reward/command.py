@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
-from rookery.errors import InvalidInput, RookeryError
+from rookery.errors import InvalidInput, RookeryError, validation_message
 from rookery.serving import problem
 from rookery.trace import Verdict
 from services.reward.bodies import ScoreRequest
@@ -123,9 +123,10 @@ def _items(lines: Iterable[bytes]) -> Iterator[Item | InvalidInput]:
             yield ScoreRequest.model_validate_json(line).item()
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"])) or "line"
-            got = first["input"] if first["loc"] else line.decode(errors="backslashreplace")
-            yield InvalidInput(f"line {number}: {place}: {first['msg']} (got {str(got)[:200]!r})")
+            if not first["loc"]:
+                first["input"] = line.decode(errors="backslashreplace")
+            message = validation_message([first], root="line")
+            yield InvalidInput(f"line {number}: {message}")
 
 
 def _chunks(items: Iterator[Item | InvalidInput]) -> Iterator[list[Item | InvalidInput]]:

@@ -15,17 +15,17 @@ from rookery.errors import RookeryError, SetupError
 from rookery.logs import configure
 from rookery.settings import Settings, fail
 
-FITS = {
-    "sft": ("SftSettings", "services.trainer.fitting.sft"),
+FINETUNE_COMMANDS = {
+    "sft": ("SftSettings", "services.trainer.finetune.sft"),
     "reward-model": ("RewardModelSettings", "services.trainer.reward_model.training"),
-    "dpo": ("DpoSettings", "services.trainer.fitting.dpo"),
+    "dpo": ("DpoSettings", "services.trainer.finetune.dpo"),
 }
 """Commands that train on a file: the settings class, and the module whose `run` takes the settings."""
 
 
 def main() -> int:
     argv = sys.argv[1:]
-    commands = {**dict.fromkeys(FITS, _fit), "serve-reward-model": _serve_reward_model}
+    commands = {**dict.fromkeys(FINETUNE_COMMANDS, _finetune), "serve-reward-model": _serve_reward_model}
     commands |= {"autobatch": _autobatch, "tiny": _tiny}
     try:
         if not argv or argv[0].startswith("-"):
@@ -48,23 +48,23 @@ def _train(argv: list[str]) -> int:
     return 0
 
 
-def _fit(argv: list[str]) -> int:
+def _finetune(argv: list[str]) -> int:
     from services.trainer import settings
 
     command, *flags = argv
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise SetupError(f"{command} trains in one process: start it without `accelerate launch` or torchrun")
-    kind, module = FITS[command]
+    kind, module = FINETUNE_COMMANDS[command]
     parsed: Settings = getattr(settings, kind).parse(flags, prog=f"rookery {command}")
     configure(command)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _leave)
-    course: Any = importlib.import_module(module)
-    course.run(parsed)
+        signal.signal(number, _exit_now)
+    task: Any = importlib.import_module(module)
+    task.run(parsed)
     return 0
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit_now(number: int, frame: FrameType | None) -> None:
     """Exits at once: outside of training there is nothing to save."""
     del frame
     raise SystemExit(128 + number)
@@ -75,31 +75,29 @@ def _serve_reward_model(argv: list[str]) -> int:
 
     settings = RewardServerSettings.parse(argv[1:], prog="rookery serve reward-model")
     configure("reward-model")
-    from services.trainer.reward_model import service
+    from services.trainer.reward_model import app
 
-    asyncio.run(service.run(settings))
+    asyncio.run(app.run(settings))
     return 0
 
 
 def _autobatch(argv: list[str]) -> int:
-    from services.trainer.settings.autobatch import AutobatchSettings
+    from services.trainer.settings import AutobatchSettings
 
     settings = AutobatchSettings.parse(argv[1:], prog="rookery autobatch")
     configure("autobatch")
     from rich.console import Console
 
-    from services.trainer.autobatch.choice import autobatch
+    from services.trainer.autobatch.search import autobatch
 
     autobatch(settings, Console())
     return 0
 
 
 def _tiny(argv: list[str]) -> int:
-    from services.trainer.settings import TinySettings
+    from services.trainer.tiny import TinySettings, build_tiny
 
     settings = TinySettings.parse(argv[1:], prog="python -m services.trainer tiny")
-    from services.trainer.tiny import build_tiny
-
     build_tiny(**settings.model_dump())
     return 0
 

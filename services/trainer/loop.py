@@ -16,18 +16,20 @@ from typing import Any
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, TraceGroup
-from services.trainer.attempts import Attempts, GroupsAtFault
 from services.trainer.batches import finite
 from services.trainer.batches.intake import Intake, ledger_entry
-from services.trainer.distributed.world import World
-from services.trainer.learner import Learner
-from services.trainer.model import positions
+from services.trainer.distributed.process_group import World
+from services.trainer.model.base_model import check_group_length
 from services.trainer.model.policy import Policy
-from services.trainer.records.diagnostics import Meter
-from services.trainer.records.report import Report, ages_of, describe_step, strict
+from services.trainer.records.flops import SpeedMeter
+from services.trainer.records.report import StepReporter
+from services.trainer.records.statistics import ages_of, describe_step, json_row
 from services.trainer.records.tracking import track
 from services.trainer.settings import TrainerSettings
-from services.trainer.trainee import Leader, Trainee
+from services.trainer.training.attempts import Attempts, GroupsAtFault
+from services.trainer.training.policy_trainer import PolicyTrainer
+from services.trainer.training.ranks import RankZeroTrainer
+from services.trainer.training.running_state import RunningState
 from services.trainer.versions import commits
 from services.trainer.versions.commits import Commit
 from services.trainer.versions.publisher import Publisher
@@ -48,22 +50,22 @@ def train(
     """Trains until `max_steps` steps are done or `stopping` is set.
 
     Raises:
-        SetupError: the run cannot be resumed from this folder (see `check_story`).
+        SetupError: the run cannot be resumed from this folder (see `check_resumable`).
         Conflict: another trainer has taken over the run.
     """
-    leader = Leader(Trainee.of(settings, policy, world))
-    commit = _begin(settings, leader, streams)
+    trainer = RankZeroTrainer(PolicyTrainer.of(settings, policy, world))
+    commit = _begin(settings, trainer, streams)
     publisher.publish(_adapter(settings, commit))
-    intake = _intake(settings, policy, streams, commit, epoch=epoch, stopping=stopping)
-    attempts = Attempts(settings.run_dir, leader)
-    meter = Meter(policy.model, policy.device, devices=world.size)
+    intake = _make_intake(settings, policy, streams, commit, epoch=epoch, stopping=stopping)
+    attempts = Attempts(settings.run_dir, trainer)
+    meter = SpeedMeter(policy.model, policy.device, devices=world.size)
     passes = settings.ppo_epochs if settings.objective == "ppo" else 1
     with (
         track(settings.run_dir, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker,
-        Report(settings.run_dir, tracker) as report,
+        StepReporter(settings.run_dir, tracker) as reporter,
         intake,
     ):
-        report.recover(commit.row)
+        reporter.recover(commit.row)
         while not settings.max_steps or commit.version.number < settings.max_steps:
             adapter = _adapter(settings, commit)
             batch = intake.next_batch(
@@ -72,59 +74,59 @@ def train(
             )
             if batch is None:
                 break
-            groups = [held.group for held in batch]
+            groups = [entry.group for entry in batch]
             phases = {"rollout_wait": intake.waited_s}
             try:
                 with meter.step(), _timed(phases, "train"):
-                    result, learner = attempts.learn(
+                    stats, state = attempts.train_step(
                         groups, commit=commit, dropped_zero_variance=intake.dropped["zero_variance"]
                     )
             except GroupsAtFault as error:
-                intake.give_up(batch, error.reasons)
+                intake.reject(batch, error.reasons)
                 continue
             number = commit.version.number + 1
-            row = describe_step(groups, result, version=number, dropped=intake.dropped)
-            row |= meter.row(groups, tokens=result.tokens, train_s=phases["train"], passes=passes)
+            row = describe_step(groups, stats.row(), version=number, dropped=intake.dropped)
+            row |= meter.row(groups, tokens=stats.tokens, train_s=phases["train"], passes=passes)
             with _timed(phases, "commit"):
                 commit = _commit(
                     settings,
-                    leader,
+                    trainer,
                     number=number,
                     ledger=(*commit.ledger, *map(ledger_entry, groups)),
-                    dropped=intake.account,
+                    dropped=intake.dropped_in_run,
                     row=row,
-                    learner=learner,
+                    state=state,
                     went_back_to=commit.went_back_to,
                 )
             with _timed(phases, "settle"):
-                intake.settle(batch, ledger=commit.ledger)
+                intake.acknowledge(batch, ledger=commit.ledger)
             with _timed(phases, "publish"):
                 publisher.publish(_adapter(settings, commit))
             attempts.committed()
-            report.step(row, phases_s=phases, ages=ages_of(groups, version=number))
-            # Also keep the versions from which groups may still arrive: `rescoring` needs them.
+            reporter.report(row, phases_s=phases, ages=ages_of(groups, version=number))
+            # Also keep the versions from which groups may still arrive: `policy_trainer.mismatch` needs them.
             keep = max(settings.keep, settings.max_staleness + 1)
             commits.prune(settings.adapters_dir, newest=number, keep=keep)
     publisher.wait()
     logger.info("the trainer ends at version %d", commit.version.number)
 
 
-def _begin(settings: TrainerSettings, leader: Leader, streams: RunStreams) -> Commit:
+def _begin(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStreams) -> Commit:
     """Loads the commit to resume from in all processes, or commits version 0 of a new run."""
-    commit = check_story(settings, streams)
+    commit = check_resumable(settings, streams)
     if commit is None:
-        commit = _commit(settings, leader, number=0, ledger=(), dropped={})
+        commit = _commit(settings, trainer, number=0, ledger=(), dropped={})
     else:
-        leader.own.load(commit.folder)
+        trainer.local.load(commit.folder)
         logger.info("resumes from %s", commit.folder)
         if settings.from_version not in (None, commit.version.number):
             logger.warning("the run has gone back to version %d before: not again", settings.from_version)
-        commit = _as_newest(commit, settings, leader, streams)
-    leader.begin(commit.folder)
+        commit = _as_newest(commit, settings, trainer, streams)
+    trainer.load_on_others(commit.folder)
     return commit
 
 
-def _intake(
+def _make_intake(
     settings: TrainerSettings,
     policy: Policy,
     streams: RunStreams,
@@ -134,7 +136,7 @@ def _intake(
     stopping: threading.Event,
 ) -> Intake:
     def check(group: TraceGroup) -> None:
-        positions.check_group(policy.model, group)
+        check_group_length(policy.model, group)
         finite.check_group(group)
 
     limit = settings.batch_groups * settings.dynamic_sampling_limit if settings.dynamic_sampling else 0
@@ -151,7 +153,7 @@ def _intake(
     )
 
 
-def check_story(settings: TrainerSettings, streams: RunStreams) -> Commit | None:
+def check_resumable(settings: TrainerSettings, streams: RunStreams) -> Commit | None:
     """The commit to resume from, or None for a new run. Must be called before the run is taken over.
 
     Raises:
@@ -169,21 +171,23 @@ def _check_record(published: Adapter | None, commit: Commit | None, settings: Tr
     own = commit.version if commit else None
     if published is None or (own and own.number == settings.from_version):
         return
-    story = f"run {settings.run!r} has published {published.version.name} from {published.path!r}"
+    claim = f"run {settings.run!r} has published {published.version.name} from {published.path!r}"
     if own is None or own.number < published.version.number:
         newest = own.name if own else "none"
         raise SetupError(
-            f"{story}, but the newest in {settings.adapters_dir} is {newest}: "
+            f"{claim}, but the newest in {settings.adapters_dir} is {newest}: "
             "bring it back, choose another --run"
             + (f", or give up the later versions with --from-version {own.number}" if own else "")
         )
     if own.number == published.version.number and own.sha256 != published.version.sha256:
         raise SetupError(
-            f"{story}, sha256 {published.version.sha256}, but here it has {own.sha256}: choose another --run"
+            f"{claim}, sha256 {published.version.sha256}, but here it has {own.sha256}: choose another --run"
         )
 
 
-def _as_newest(commit: Commit, settings: TrainerSettings, leader: Leader, streams: RunStreams) -> Commit:
+def _as_newest(
+    commit: Commit, settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStreams
+) -> Commit:
     """Returns `commit` or, if the run goes back to an earlier version, a copy of it with a new number.
 
     Version numbers are never reused, because servers, waiting groups and the rollouts' admission use them.
@@ -193,47 +197,47 @@ def _as_newest(commit: Commit, settings: TrainerSettings, leader: Leader, stream
     if published and published.version.number >= newest.number:
         newest = published.version
     if commit.version == newest:
-        # Nothing is given up now, and nothing must be when the trainer is started again with the same flag.
+        # Nothing is discarded now, and nothing must be when the trainer is started again with the same flag.
         back = commit.went_back_to if settings.from_version is None else settings.from_version
         return replace(commit, went_back_to=back)
-    leader.begin(commit.folder)
+    trainer.load_on_others(commit.folder)
     copy = _commit(
         settings,
-        leader,
+        trainer,
         number=newest.number + 1,
         ledger=commit.ledger,
         dropped=streams.counts().dropped,
-        learner=Learner.of(commit.learner),
+        state=RunningState.of(commit.running_state),
         went_back_to=commit.version.number,
     )
     logger.warning(
-        "goes back to version %d, which is now %d: versions after %d until %d are given up, the groups that "
-        "they learned from stay counted as trained%s",
+        "goes back to version %d, which is now %d: versions after %d until %d are discarded, the groups that "
+        "they were trained on stay counted as trained%s",
         commit.version.number, copy.version.number, commit.version.number, newest.number,
-        "" if (commit.folder / commits.OPTIMIZER).exists() else "; Adam's moments begin anew",
+        "" if (commit.folder / commits.OPTIMIZER).exists() else "; Adam's moments start again from zero",
     )  # fmt: skip
     return copy
 
 
 def _commit(
     settings: TrainerSettings,
-    leader: Leader,
+    trainer: RankZeroTrainer,
     *,
     number: int,
     ledger: tuple[str, ...],
     dropped: Mapping[str, int],
     row: Mapping[str, Any] | None = None,
-    learner: Learner = Learner(),  # noqa: B008 - frozen
+    state: RunningState = RunningState(),  # noqa: B008 - frozen
     went_back_to: int | None = None,
 ) -> Commit:
     return commits.write(
         settings.adapters_dir,
         number=number,
-        files=leader.files(),
+        files=trainer.files(),
         ledger=ledger,
         fingerprint=settings.fingerprint(),
-        row=None if row is None else strict(row),
-        learner=learner.as_json(),
+        row=None if row is None else json_row(row),
+        running_state=state.as_json(),
         dropped=dropped,
         went_back_to=went_back_to,
     )

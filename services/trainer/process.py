@@ -12,15 +12,14 @@ from rookery import __version__
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
-from services.trainer import optimizer as adam
-from services.trainer.autobatch.choice import settle_micro_batch
-from services.trainer.distributed.follower import follow
-from services.trainer.distributed.join import joined, own_device
-from services.trainer.distributed.world import Follower, World
-from services.trainer.fitting.setup import device_named
-from services.trainer.loop import check_story, train
-from services.trainer.model.value_head import policy_for
+from services.trainer.autobatch.search import resolve_micro_batch_tokens
+from services.trainer.distributed.placement import device_named, own_device
+from services.trainer.distributed.process_group import Follower, World, join_processes
+from services.trainer.loop import check_resumable, train
+from services.trainer.model.policies import build_policy
 from services.trainer.settings import TrainerSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.training.ranks import follow
 from services.trainer.versions import commits
 from services.trainer.versions.publisher import Publisher
 
@@ -36,7 +35,7 @@ async def run(settings: TrainerSettings) -> None:
         read_metrics(metrics)
     # Fewer threads are faster if cores are busy: one delayed thread makes the others wait at each barrier.
     torch.set_num_threads(settings.threads or max(1, torch.get_num_threads() // 2))
-    with joined(settings) as world:
+    with join_processes(settings) as world:
         await (_follow(settings, world) if isinstance(world, Follower) else _lead(settings, world))
 
 
@@ -44,7 +43,7 @@ async def _follow(settings: TrainerSettings, world: Follower) -> None:
     told_to_stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told_to_stop.set)
-    policy = await asyncio.to_thread(policy_for, settings)
+    policy = await asyncio.to_thread(build_policy, settings)
     await asyncio.to_thread(follow, settings, policy, world, told_to_stop=told_to_stop)
 
 
@@ -86,11 +85,11 @@ async def _train(
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
     # Lock before anything is written or taken over: a second trainer must not disturb the first one.
     with commits.sole_writer(settings.adapters_dir):
-        policy = await asyncio.to_thread(policy_for, settings)
-        settings = await asyncio.to_thread(settle_micro_batch, settings, policy)
+        policy = await asyncio.to_thread(build_policy, settings)
+        settings = await asyncio.to_thread(resolve_micro_batch_tokens, settings, policy)
         state["reason"] = "waiting for redis"
         await asyncio.to_thread(streams.agree, {"batch_groups": settings.batch_groups})
-        await asyncio.to_thread(check_story, settings, streams)
+        await asyncio.to_thread(check_resumable, settings, streams)
         settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
         epoch = await asyncio.to_thread(streams.take_over)
         urls = [url for url in settings.inference_urls.split(",") if url]

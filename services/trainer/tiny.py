@@ -10,7 +10,11 @@ With `pieces`, a piece on its square is also one token, as the prompt style `mov
 from pathlib import Path
 from typing import Any
 
+from pydantic import PositiveInt
+from pydantic_settings import SettingsConfigDict
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from rookery.settings import Settings
 
 SPECIAL = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|unk|>"]
 TAGS = ["<think>", "</think>", "\\boxed{", "}", " ", "-", ".", "?"]
@@ -27,6 +31,29 @@ CHAT_TEMPLATE = (
 
 MAX_TOKENS = 384
 """Longest sequence: a prompt of about 70 tokens and a list of 100 legal moves."""
+
+
+class TinySettings(Settings):
+    """Write a randomly initialised rook-tiny model of the given shape."""
+
+    model_config = SettingsConfigDict(env_prefix="TINY_")
+
+    out: Path
+    """Directory to write."""
+    seed: int = 0
+    """Seed of the weights."""
+    hidden_size: PositiveInt = 128
+    """Width of the hidden layers."""
+    layers: PositiveInt = 4
+    """Number of layers."""
+    intermediate_size: PositiveInt = 384
+    """Width of the MLP."""
+    heads: PositiveInt = 4
+    """Attention heads. There are half as many for keys and values."""
+    head_dim: PositiveInt = 32
+    """Width of a head."""
+    pieces: bool = False
+    """Use one token for each piece on each square, for the prompt style mover-twice."""
 
 
 def build_tiny(

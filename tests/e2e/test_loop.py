@@ -144,8 +144,8 @@ def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: P
     """The named adapter gives the server's log-probabilities to 1e-5 in the mean, its neighbours do not."""
     import torch
 
-    from services.trainer.batches.batch import rows
-    from services.trainer.batches.tensors import collate
+    from services.trainer.batches.micro_batches import collate
+    from services.trainer.batches.rows import make_rows
     from services.trainer.model.policy import Policy
     from services.trainer.settings import TrainerSettings
 
@@ -154,7 +154,7 @@ def test_every_trace_was_sampled_by_the_version_it_names(loop: Loop, tmp_path: P
     def distance(group: TraceGroup, number: int) -> "torch.Tensor":
         policy.load_version(loop.run_dir / "adapters" / f"policy-v{number:06d}")
         advantages = [[0.0] * len(group.traces)]
-        made = rows([group], advantages, version=number, mask_truncated=False, row_tokens=4096)
+        made = make_rows([group], advantages, version=number, mask_truncated=False, row_tokens=4096)
         batch = collate(made)
         with torch.no_grad():
             logprobs = policy.score(batch).logprobs_N

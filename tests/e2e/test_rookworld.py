@@ -196,10 +196,10 @@ def test_whole_versions_are_served_one_at_a_time(seen: Seen) -> None:
 def test_each_group_has_the_log_probabilities_of_the_version_it_names(seen: Seen) -> None:
     import torch
 
-    from services.trainer.batches.batch import rows
-    from services.trainer.batches.tensors import collate
+    from services.trainer.batches.micro_batches import collate
+    from services.trainer.batches.rows import make_rows
     from services.trainer.gpt2 import loader
-    from services.trainer.gpt2.policy import Gpt2Policy
+    from services.trainer.model.policies import Gpt2Policy
     from services.trainer.settings import TrainerSettings
 
     base = seen.run_dir.parent / "tiny-gpt2"
@@ -207,7 +207,7 @@ def test_each_group_has_the_log_probabilities_of_the_version_it_names(seen: Seen
     adapters = seen.run_dir / "adapters"
     for group in seen.groups[: STEPS * GROUPS]:
         loader.load_weights(policy.model, adapters / group.policy.name)
-        made = rows([group], [[0.0] * GROUP_SIZE], version=0, mask_truncated=False, row_tokens=4096)
+        made = make_rows([group], [[0.0] * GROUP_SIZE], version=0, mask_truncated=False, row_tokens=4096)
         batch = collate(made)
         with torch.no_grad():
             difference = (policy.score(batch).logprobs_N - batch.behaviour_N).abs()

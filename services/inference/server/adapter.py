@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, validation_message
 from rookery.trace import Adapter
 from services.inference.server import files
 
@@ -107,7 +107,8 @@ def _check_config(path: Path, rules: AdapterRules) -> None:
     try:
         config = _LoraConfig.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise InvalidInput(f"{path}: {files.readable(error)}") from error
+        details = error.errors(include_url=False)[:3]
+        raise InvalidInput(f"{path}: {validation_message(details, root='file')}") from error
     rank = max(config.r, *(config.rank_pattern or {}).values(), 0)
     if rank > rules.max_rank:
         raise InvalidInput(f"{path}: rank {rank}, at most {rules.max_rank} (--max-lora-rank)")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, validation_message
 from rookery.hub import DIGEST
 
 _MAX_HEADER_BYTES = 16 << 20
@@ -83,7 +83,8 @@ def read_header(path: Path) -> tuple[Mapping[str, Tensor], int]:
         header.pop("__metadata__", None)
         return _HEADER.validate_python(header), path.stat().st_size - 8 - size
     except ValidationError as error:
-        raise InvalidInput(f"{path}: {readable(error)}") from error
+        details = error.errors(include_url=False)[:3]
+        raise InvalidInput(f"{path}: {validation_message(details, root='file')}") from error
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise InvalidInput(f"{path} is no safetensors file: {error}") from error
 
@@ -111,11 +112,3 @@ def check_sha256(path: Path, expected: str) -> None:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual != expected:
         raise InvalidInput(f"{path} has sha256 {actual}, not {expected!r}")
-
-
-def readable(error: ValidationError) -> str:
-    """pydantic's first three errors, in one line."""
-    return "; ".join(
-        f"{'.'.join(str(part) for part in e['loc']) or 'file'}: {e['msg']} (got {str(e['input'])[:100]!r})"
-        for e in error.errors(include_url=False)[:3]
-    )

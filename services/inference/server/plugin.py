@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 
 from rookery import logs
-from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable
+from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable, validation_message
 from rookery.hub import weights_digest
 from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
@@ -66,11 +66,7 @@ class _ProblemRoute(APIRoute):
             try:
                 return await handle(request)
             except RequestValidationError as error:
-                first = error.errors()[0]
-                place = ".".join(str(part) for part in first["loc"])
-                raise InvalidInput(
-                    f"{place}: {first['msg']} (got {str(first.get('input'))[:200]!r})"
-                ) from None
+                raise InvalidInput(validation_message(error.errors()[:1])) from None
 
         return handle_or_refuse
 

@@ -1,7 +1,7 @@
-"""Two real steps of one configuration on made-up groups of the worst case, and what they held.
+"""Runs two real steps of one configuration on made-up groups of the worst case, and measures their memory.
 
-The step is the objective's own, with an optimizer of its own; weights, gradients and random numbers are
-afterwards what they were, bit by bit.
+The steps use the run's objective and a separate optimizer. Afterwards weights, gradients and random numbers
+are the same as before, bit by bit.
 """
 
 import gc
@@ -26,10 +26,7 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.trainer import optimizer as adam
 from services.trainer.autobatch.profiles import Profile, Result
-from services.trainer.autobatch.search import TARGET
-from services.trainer.learner import Learner
 from services.trainer.model.policy import Policy
 from services.trainer.records.memory import (
     available_bytes,
@@ -39,15 +36,20 @@ from services.trainer.records.memory import (
     watch,
 )
 from services.trainer.settings import TrainerSettings
-from services.trainer.step import train_step
+from services.trainer.training import optimizer as adam
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import train_step
+
+TARGET = 0.85
+"""Share of the available memory: the rest is for fragments and for steps less regular than the probe's."""
 
 STEPS = 2
 """The second step holds gradients, activations and Adam's moments at once; the first has no moments yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Of every group of a probe: completions, and tokens of the prompt and of each completion."""
+class GroupShape:
+    """The shape of every group of a probe: completions, and tokens of the prompt and of each completion."""
 
     group: int
     prompt_tokens: int
@@ -55,16 +57,16 @@ class Shape:
 
     @property
     def sequence_tokens(self) -> int:
-        """Of the prompt and one completion."""
+        """The tokens of the prompt and one completion."""
         return self.prompt_tokens + self.completion_tokens
 
     @property
     def row_tokens(self) -> int:
-        """Of the group in one row, counted as `batch.rows` does."""
+        """The tokens of the group in one row."""
         return self.prompt_tokens + self.group * self.completion_tokens
 
 
-def probe(policy: Policy, settings: TrainerSettings, shape: Shape, *, positions: int) -> Profile:
+def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, positions: int) -> Profile:
     """Runs the configuration with one forward pass per step and measures its memory."""
     device = policy.device
     row_tokens = shape.row_tokens
@@ -78,8 +80,8 @@ def probe(policy: Policy, settings: TrainerSettings, shape: Shape, *, positions:
     )
     groups = [_group(number, shape) for number in range(positions)]
     available = available_bytes(device)
-    with _untouched(policy) as spare:
-        _give_back(device)
+    with _restoring(policy) as spare:
+        _free_memory(device)
         before = _held_bytes(device) - spare
         optimizer = adam.build(
             policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
@@ -120,13 +122,13 @@ def _steps(
     started = 0.0
     for step in range(STEPS):
         started = time.perf_counter()
-        train_step(policy, optimizer, groups, step=step, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=step, settings=settings, state=RunningState())
     return time.perf_counter() - started
 
 
 @contextmanager
-def _untouched(policy: Policy) -> Iterator[int]:
-    """Puts weights and random numbers back and drops gradients; the bytes it takes on the device for it."""
+def _restoring(policy: Policy) -> Iterator[int]:
+    """Restores weights and random numbers afterwards. Yields the bytes on the device that this takes."""
     kept = [parameter.detach().to("cpu", copy=True) for parameter in policy.parameters]
     devices = [policy.device] if policy.device.type == "cuda" else []
     spare = 0 if devices else sum(value.numel() * value.element_size() for value in kept)
@@ -140,8 +142,8 @@ def _untouched(policy: Policy) -> Iterator[int]:
                 parameter.grad = None
 
 
-def _give_back(device: torch.device) -> None:
-    """Frees what earlier probes left to allocators, so that it is not counted as this one's."""
+def _free_memory(device: torch.device) -> None:
+    """Frees what allocators keep of earlier probes, so that it does not count for this one."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -160,8 +162,8 @@ def _moments_bytes(optimizer: torch.optim.Optimizer) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _group(number: int, shape: Shape) -> TraceGroup:
-    """Every completion as long as it may be; rewards differ, so that there is something to learn."""
+def _group(number: int, shape: GroupShape) -> TraceGroup:
+    """Returns a group of the maximum length. Its rewards differ, so that it has a gradient."""
     fen = "8/8/8/8/8/8/8/8 w - - 0 1"
     traces = tuple(
         Trace(

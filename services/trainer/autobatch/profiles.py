@@ -1,4 +1,4 @@
-"""The memory of each configuration tried: records, table and file."""
+"""The memory of each configuration: records, the table that is printed, and memory_profiles.json."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from rookery.errors import InvalidInput
-from services.trainer.versions.json_file import read_object
+from services.trainer.versions.files import read_object
 
 FILE = "memory_profiles.json"
 
@@ -18,10 +18,10 @@ _MIB, _GIB = 1 << 20, 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One configuration: `positions` rows of `group` completions each in one forward pass.
+    """The measurement of `positions` rows with `group` completions each in one forward pass.
 
-    Bytes: `parameters` of the whole model, `gradients` and `adam` of what is trained, `activations`
-    whatever else the steps added at their peak; `peak` is all that the process (on a GPU: torch) held.
+    In bytes: `parameters` of the whole model, `gradients` and `adam` of the trained part, `activations`
+    everything else at the peak of the steps. `peak` is the total of the process (of torch, on a GPU).
     """
 
     positions: int
@@ -48,11 +48,11 @@ class Profile:
 
 
 def table(profiles: Sequence[Profile], *, target: float) -> str:
-    """A line for each configuration, in the order they were tried; none is longer than 80 characters."""
+    """Returns a table of the configurations in the order they were tried, at most 80 characters wide."""
     ran = [profile for profile in profiles if profile.result != "out of memory"]
     lines = [f"positions x completions below {target:.0%} of {profiles[0].available / _GIB:.2f} GiB"]
     if ran:
-        # The same in all of them: activations alone grow.
+        # These are the same in all of them: only activations grow.
         parts = {"weights": ran[0].parameters, "gradients": ran[0].gradients, "Adam": ran[0].adam}
         lines.append(", ".join(f"{name} {_mib(size)}" for name, size in parts.items()) + " MiB")
     lines += ["", _line("batch", "tokens", "activations", "peak MiB", "share", "tokens/s", "")]
@@ -79,7 +79,7 @@ def _mib(size: int) -> str:
 
 
 def save(folder: Path, profiles: Sequence[Profile], choice: Profile, *, asked: Mapping[str, str]) -> None:
-    """Replaces the file; `asked` says what the profiles are of."""
+    """Writes the file. `asked` are the settings that the profiles depend on."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "asked": dict(asked),
@@ -92,7 +92,7 @@ def save(folder: Path, profiles: Sequence[Profile], choice: Profile, *, asked: M
 
 
 def saved_choice(folder: Path, *, asked: Mapping[str, str]) -> Profile | None:
-    """The choice of an earlier start that asked the same.
+    """Returns the choice of an earlier start with the same settings, `asked`; None if there is none.
 
     Raises:
         InvalidInput: the file is damaged.

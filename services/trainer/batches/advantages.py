@@ -1,4 +1,4 @@
-"""Computes advantages from the rewards of groups. Pure arithmetic, no torch.
+"""Computes advantages: of completions from the rewards of groups, or of tokens from a critic (PPO). No torch.
 
 With r a reward, m the mean of its group, G the group's size and e a moving average over steps:
 
@@ -11,6 +11,14 @@ adaptive is the shrinkage baseline of arXiv 2511.03710 with e in place of the ba
 share s is v / (v + b): v is the variance of a mean of G - 1 rewards, and b is the variance of the groups'
 true means about e. Both come from moving averages over the previous steps, so that no reward moves its own
 baseline. The first step has no previous steps and uses its own rewards.
+
+gae is generalised advantage estimation over the tokens of one completion: Schulman et al. 2016
+(arXiv 1506.02438), eq. 16. With d_t = r_t + gamma V_(t+1) - V_t,
+
+    A_t = d_t + (gamma lambda) d_(t+1) + (gamma lambda)^2 d_(t+2) + ...
+
+V_t is the value of the tokens before token t. After the last token the episode is over and V is 0. lambda 0
+bootstraps from the values; lambda 1 uses the rewards, with the values only as a baseline.
 """
 
 import math
@@ -24,7 +32,7 @@ _EPSILON = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Averages:
+class RewardAverages:
     """Moving averages over steps, stored in the commit.
 
     `mean` is the mean reward, and `within` the variance of rewards within groups. `between` is the mean
@@ -35,7 +43,7 @@ class Averages:
     within: float
     between: float
 
-    def share(self, size: int) -> float:
+    def shrinkage(self, size: int) -> float:
         """The weight of the moving average in the baseline of a group of `size`, in [0, 1]."""
         noise = self.within / max(1, size - 1)
         between = max(0.0, self.between - self.within / size)
@@ -50,7 +58,7 @@ def advantages(
     *,
     baseline: Baseline,
     normalise: bool,
-    averages: Averages | None,
+    averages: RewardAverages | None,
 ) -> list[tuple[float, ...]]:
     """Returns the advantages of each group's rewards.
 
@@ -63,10 +71,10 @@ def advantages(
     if baseline == "leave-one-out":
         return [leave_one_out(rewards, normalise=normalise) for rewards in groups]
     known = averages or _observe(groups)
-    share = {"ema": lambda _: 1.0, "adaptive": known.share}[baseline]
-    scale = _distance(groups, known.mean) + _EPSILON if normalise else 1.0
+    share = {"ema": lambda _: 1.0, "adaptive": known.shrinkage}[baseline]
+    scale = _root_mean_square(groups, known.mean) + _EPSILON if normalise else 1.0
     return [
-        tuple(value / scale for value in _mixed(rewards, known.mean, share(len(rewards))))
+        tuple(value / scale for value in _less_baseline(rewards, known.mean, share(len(rewards))))
         for rewards in groups
     ]
 
@@ -106,41 +114,43 @@ def zero_variance(rewards: Sequence[float]) -> bool:
     return min(rewards) == max(rewards)
 
 
-def updated(averages: Averages | None, groups: Sequence[Sequence[float]], *, decay: float) -> Averages:
+def updated_averages(
+    averages: RewardAverages | None, groups: Sequence[Sequence[float]], *, decay: float
+) -> RewardAverages:
     """Returns the averages after a step on `groups`.
 
-    >>> updated(Averages(1.0, 0.0, 0.0), [[0.0, 0.0]], decay=0.5)
-    Averages(mean=0.5, within=0.0, between=0.5)
+    >>> updated_averages(RewardAverages(1.0, 0.0, 0.0), [[0.0, 0.0]], decay=0.5)
+    RewardAverages(mean=0.5, within=0.0, between=0.5)
     """
     if averages is None:
         return _observe(groups)
     seen = _observe(groups, about=averages.mean)
     old, new = decay, 1.0 - decay
-    return Averages(
+    return RewardAverages(
         mean=old * averages.mean + new * seen.mean,
         within=old * averages.within + new * seen.within,
         between=old * averages.between + new * seen.between,
     )
 
 
-def _observe(groups: Sequence[Sequence[float]], *, about: float | None = None) -> Averages:
+def _observe(groups: Sequence[Sequence[float]], *, about: float | None = None) -> RewardAverages:
     """Returns the figures of one batch. Distances are measured from `about`, or from its mean if None."""
     mean = _mean([reward for rewards in groups for reward in rewards])
     centre = mean if about is None else about
-    return Averages(
+    return RewardAverages(
         mean=mean,
         within=_mean([_variance(rewards) for rewards in groups]),
         between=_mean([(_mean(rewards) - centre) ** 2 for rewards in groups]),
     )
 
 
-def _mixed(rewards: Sequence[float], average: float, share: float) -> tuple[float, ...]:
+def _less_baseline(rewards: Sequence[float], average: float, share: float) -> tuple[float, ...]:
     """Returns each reward minus the baseline: (1 - share) x the mean of the others + share x the average."""
     total, others = math.fsum(rewards), max(1, len(rewards) - 1)
     return tuple(r - (1.0 - share) * (total - r) / others - share * average for r in rewards)
 
 
-def _distance(groups: Sequence[Sequence[float]], average: float) -> float:
+def _root_mean_square(groups: Sequence[Sequence[float]], average: float) -> float:
     """Root mean square of all rewards' distances from `average`."""
     return math.sqrt(_mean([(reward - average) ** 2 for rewards in groups for reward in rewards]))
 
@@ -153,3 +163,33 @@ def _variance(rewards: Sequence[float]) -> float:
     """Returns the unbiased variance; 0 for a single reward."""
     mean = _mean(rewards)
     return math.fsum((r - mean) ** 2 for r in rewards) / max(1, len(rewards) - 1)
+
+
+def gae(rewards: Sequence[float], values: Sequence[float], *, gamma: float, lambda_: float) -> list[float]:
+    """Returns the advantage of each token. Advantage + value is the return, the target of the value.
+
+    >>> gae([0.0, 1.0], [0.5, 0.5], gamma=1.0, lambda_=1.0)
+    [0.5, 0.5]
+    >>> gae([0.0, 1.0], [0.5, 0.75], gamma=1.0, lambda_=0.0)
+    [0.25, 0.25]
+    """
+    advantages: list[float] = []
+    ahead = next_value = 0.0
+    for reward, value in zip(reversed(rewards), reversed(values), strict=True):
+        ahead = reward + gamma * next_value - value + gamma * lambda_ * ahead
+        next_value = value
+        advantages.append(ahead)
+    return advantages[::-1]
+
+
+def token_rewards(reward: float, penalties: Sequence[float], *, coefficient: float) -> list[float]:
+    """Returns the reward of each token: minus its KL penalty, plus the verdict's reward on the last token.
+
+    As in RLHF (Ouyang et al. 2022, arXiv 2203.02155, eq. 2). `penalties` are log p - log p_base.
+
+    >>> token_rewards(1.0, [0.5, -0.5], coefficient=0.1)
+    [-0.05, 1.05]
+    """
+    rewards = [-coefficient * penalty for penalty in penalties]
+    rewards[-1] += reward
+    return rewards

@@ -1,7 +1,7 @@
 """Reads groups from the `traces` stream, in order, and puts each into exactly one batch.
 
 A thread reads and decodes ahead, so that a step does not wait for the network while groups are available.
-A group stays pending in Redis until `settle`. Only `next_batch` decides whether a group was already used,
+A group is pending in Redis until `acknowledge`. Only `next_batch` decides whether a group was already used,
 because Redis delivers entries again after it lost its last second of writes.
 """
 
@@ -28,16 +28,16 @@ GROUP = "trainer"
 CONSUMER = "trainer"
 
 BLOCK_S = 0.5
-KEEP_EVERY_S = 10.0
+CLAIM_EVERY_S = 10.0
 IDLE_S = 60.0
-"""An entry that was pending for so long without being held never arrived: its delivery was lost."""
+"""An entry that is pending for so long, and that this trainer did not read, was lost on delivery."""
 REPORT_S = 5.0
 """How often a wait for groups is added to the metric, logged and reported through `while_waiting`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A group and the id of its stream entry, which must be settled."""
+class PendingEntry:
+    """A group and the id of its stream entry, which must be acknowledged."""
 
     entry_id: str
     group: TraceGroup
@@ -72,9 +72,9 @@ class Intake:
         self._dropped_before = dropped_before
         self._epoch = epoch
         self._stopping = stopping
-        self._ready: queue.Queue[Held] = queue.Queue(maxsize=2 * batch_groups)
-        self._begun: dict[str, Held] = {}
-        self._holding: set[str] = set()  # entries read and not settled; written by both threads
+        self._ready: queue.Queue[PendingEntry] = queue.Queue(maxsize=2 * batch_groups)
+        self._kept: dict[str, PendingEntry] = {}
+        self._read: set[str] = set()  # entries read and not acknowledged; written by both threads
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self.waited_s = 0.0
@@ -90,7 +90,7 @@ class Intake:
         self._stopping.set()
         self._thread.join(timeout=5 * BLOCK_S)
 
-    def next_batch(self, *, version: int, while_waiting: Callable[[], None]) -> list[Held] | None:
+    def next_batch(self, *, version: int, while_waiting: Callable[[], None]) -> list[PendingEntry] | None:
         """Returns the next groups fresh enough for a trainer at `version`, or None when stopping.
 
         Calls `while_waiting` every few seconds while no group arrives. An error of the reading thread is
@@ -99,23 +99,23 @@ class Intake:
         Raises:
             SetupError: a group was sampled by a version that was never committed here.
         """
-        batch, self._begun = self._begun, {}
-        trained = {entry.partition(":")[0]: entry for entry in self._ledger}
+        batch, self._kept = self._kept, {}
+        trained = {known.partition(":")[0]: known for known in self._ledger}
         self._count_dropped()
         self.waited_s = 0.0
         while len(batch) < self._batch_groups:
-            held = self._take(while_waiting)
-            if held is None:
+            entry = self._next(while_waiting)
+            if entry is None:
                 return None
-            if (known := trained.get(held.group.id)) is not None:
-                self._settle_known(held, known)
-            elif held.group.id in batch:
-                self._forget_double(held, batch[held.group.id])
-            elif (reason := self._unfit(held.group, version)) is not None:
+            if (known := trained.get(entry.group.id)) is not None:
+                self._settle_trained(entry, known)
+            elif entry.group.id in batch:
+                self._drop_duplicate(entry, batch[entry.group.id])
+            elif (reason := self._drop_reason(entry.group, version)) is not None:
                 self.dropped[reason] += 1
-                self._settle([held.entry_id], f"dropped:{reason}", label=reason)
+                self._settle([entry.entry_id], f"dropped:{reason}", label=reason)
             else:
-                batch[held.group.id] = held
+                batch[entry.group.id] = entry
                 if len(batch) == self._batch_groups:
                     self._drop_other_rewards(batch)
         if self.dropped["stale"]:
@@ -123,26 +123,26 @@ class Intake:
         return list(batch.values())
 
     @property
-    def account(self) -> dict[str, int]:
+    def dropped_in_run(self) -> dict[str, int]:
         """The groups that the run dropped, by reason, up to the last batch handed out, for the commit."""
         return {reason: self._dropped_before[reason] + count for reason, count in self.dropped.items()}
 
-    def settle(self, batch: Sequence[Held], *, ledger: Sequence[str]) -> None:
+    def acknowledge(self, batch: Sequence[PendingEntry], *, ledger: Sequence[str]) -> None:
         """Acknowledges a committed batch. `ledger` is the ledger of that commit."""
-        self._ledger, self._dropped_before = ledger, self.account
-        self._settle([held.entry_id for held in batch], "trained", label="trained")
+        self._ledger, self._dropped_before = ledger, self.dropped_in_run
+        self._settle([entry.entry_id for entry in batch], "trained", label="trained")
 
-    def give_up(self, batch: Sequence[Held], reasons: Mapping[str, str]) -> None:
+    def reject(self, batch: Sequence[PendingEntry], reasons: Mapping[str, str]) -> None:
         """Moves the groups whose ids are in `reasons` to `dead`. The next batch begins with the others."""
-        for held in batch:
-            if held.group.id in reasons:
-                self._bury(held.entry_id, reasons[held.group.id])
+        for entry in batch:
+            if entry.group.id in reasons:
+                self._move_to_dead(entry.entry_id, reasons[entry.group.id])
             else:
-                self._begun[held.group.id] = held
+                self._kept[entry.group.id] = entry
 
-    def _bury(self, entry_id: str, reason: str) -> None:
+    def _move_to_dead(self, entry_id: str, reason: str) -> None:
         self._streams.dead_letter(STREAM, entry_id, group=GROUP, reason=reason)
-        self._holding.discard(entry_id)
+        self._read.discard(entry_id)
         TRAINER_GROUPS.labels(result="dead").inc()
 
     def _count_dropped(self) -> None:
@@ -153,9 +153,9 @@ class Intake:
         self._dropped_before = {r: min(before.get(r, 0), now.get(r, 0)) for r in self.dropped}
         self.dropped = {r: now.get(r, 0) - self._dropped_before[r] for r in self.dropped}
 
-    def _unfit(self, group: TraceGroup, version: int) -> str | None:
+    def _drop_reason(self, group: TraceGroup, version: int) -> str | None:
         """Returns why a group is not trained on, or None if it is. Zero variance is a reason only up to a
-        limit per batch, so that a policy with nothing left to learn does not wait for ever.
+        limit per batch, so that a policy with nothing left to learn does not wait forever.
 
         Raises:
             SetupError: the group was sampled by a version that was never committed here.
@@ -172,37 +172,37 @@ class Intake:
             return "zero_variance"
         return None
 
-    def _settle_known(self, held: Held, known: str) -> None:
+    def _settle_trained(self, entry: PendingEntry, known: str) -> None:
         """Settles a group whose id is in the ledger, with the entry `known`.
 
         If the answers are the same, the group was committed before a crash and not acknowledged: the weights
         include it. If they differ, Redis had lost the group and it was sampled again: it is dropped.
         """
-        if known == ledger_entry(held.group):
-            self._settle([held.entry_id], "trained", label="redelivered")
+        if known == ledger_entry(entry.group):
+            self._settle([entry.entry_id], "trained", label="redelivered")
         else:
-            self._settle([held.entry_id], "dropped:remade", label="remade")
+            self._settle([entry.entry_id], "dropped:remade", label="remade")
 
-    def _drop_other_rewards(self, batch: dict[str, Held]) -> None:
+    def _drop_other_rewards(self, batch: dict[str, PendingEntry]) -> None:
         """Removes groups that were judged before the run accepted another reward version."""
-        others = self._streams.of_another_reward([held.group for held in batch.values()])
+        others = self._streams.of_another_reward([entry.group for entry in batch.values()])
         for group in others:
             self._settle([batch.pop(group.id).entry_id], "dropped:reward_version", label="reward_version")
         if others:
             logger.warning("dropped %d groups of reward version %s", len(others), others[0].reward_versions)
 
-    def _forget_double(self, held: Held, first: Held) -> None:
-        if held.entry_id != first.entry_id:
-            self._settle([held.entry_id], "dropped:double", label="double")
+    def _drop_duplicate(self, entry: PendingEntry, first: PendingEntry) -> None:
+        if entry.entry_id != first.entry_id:
+            self._settle([entry.entry_id], "dropped:double", label="double")
 
     def _settle(self, entry_ids: list[str], result: str, *, label: str) -> None:
         settled = self._streams.settle(entry_ids, group=GROUP, result=result, epoch=self._epoch)
         if settled < len(entry_ids):
-            logger.warning("%d of %d %s entries were settled already", settled, len(entry_ids), label)
-        self._holding.difference_update(entry_ids)
+            logger.warning("%d of %d %s entries were acknowledged already", settled, len(entry_ids), label)
+        self._read.difference_update(entry_ids)
         TRAINER_GROUPS.labels(result=label).inc(len(entry_ids))
 
-    def _take(self, while_waiting: Callable[[], None]) -> Held | None:
+    def _next(self, while_waiting: Callable[[], None]) -> PendingEntry | None:
         began = reported = time.perf_counter()
         try:
             while not self._stopping.is_set():
@@ -215,7 +215,7 @@ class Intake:
                 if now - reported >= REPORT_S:
                     ROLLOUT_WAIT_S.inc(now - reported)
                     reported = now
-                    logger.info("waits for groups since %.0f s", now - began)
+                    logger.info("has waited for groups for %.0f s", now - began)
                     while_waiting()
             return None
         finally:
@@ -226,16 +226,16 @@ class Intake:
     def _run(self) -> None:
         try:
             # First, the entries that this trainer read before a restart and did not acknowledge.
-            self._hand_out(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000))
+            self._queue_all(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000))
             kept = time.monotonic()
             while not self._stopping.is_set():
-                self._hand_out(
+                self._queue_all(
                     self._streams.read(
                         STREAM, group=GROUP, consumer=CONSUMER, count=self._batch_groups, block_s=BLOCK_S
                     )
                 )
-                if time.monotonic() - kept >= KEEP_EVERY_S:
-                    self._hand_out(self._astray())
+                if time.monotonic() - kept >= CLAIM_EVERY_S:
+                    self._queue_all(self._claim_lost())
                     kept = time.monotonic()
         except BaseException as error:
             if isinstance(error, Unavailable) and self._stopping.is_set():
@@ -243,27 +243,27 @@ class Intake:
             self._fault = error
             raise
 
-    def _astray(self) -> list[Entry]:
+    def _claim_lost(self) -> list[Entry]:
         """Claims and returns entries that are pending but that this trainer never received."""
-        self._streams.keep(STREAM, list(self._holding), group=GROUP, consumer=CONSUMER)
+        self._streams.keep(STREAM, list(self._read), group=GROUP, consumer=CONSUMER)
         entries = self._streams.claim_idle(STREAM, group=GROUP, consumer=CONSUMER, idle_s=IDLE_S)
-        return [entry for entry in entries if entry.id not in self._holding]
+        return [entry for entry in entries if entry.id not in self._read]
 
-    def _hand_out(self, entries: list[Entry]) -> None:
+    def _queue_all(self, entries: list[Entry]) -> None:
         for entry in entries:
             try:
-                held = Held(entry.id, _trainable(decode_group(entry.data)))
-                self._check(held.group)
+                pending = PendingEntry(entry.id, _trainable(decode_group(entry.data)))
+                self._check(pending.group)
             except (WireError, SetupError, ArithmeticError) as error:
-                self._bury(entry.id, str(error))
+                self._move_to_dead(entry.id, str(error))
                 continue
-            self._holding.add(entry.id)
-            self._put(held)
+            self._read.add(entry.id)
+            self._put(pending)
 
-    def _put(self, held: Held) -> None:
+    def _put(self, entry: PendingEntry) -> None:
         while not self._stopping.is_set():
             try:
-                self._ready.put(held, timeout=0.2)
+                self._ready.put(entry, timeout=0.2)
             except queue.Full:
                 continue
             return

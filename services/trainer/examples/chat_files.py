@@ -1,20 +1,30 @@
-"""Files of chats, JSON lines or Parquet: numbered conversations, each with the assistant's answer last.
+"""Files of chats, JSON lines or Parquet, and the examples in them, tokenised on demand.
 
 A JSONL file is indexed and never loaded whole, nor mapped: mapped pages count as memory of the process. Of a
 Parquet file, only the needed columns are loaded, as a compact Arrow table.
 """
 
 import json
+import logging
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.examples.conversations import Chat, chat_of
+from services.trainer.examples.chats import Chat, parse_chat, tokenize
+from services.trainer.examples.example import Example
+
+logger = logging.getLogger(__name__)
+
+_TOKENISED_AT_ONCE = 512
+
+_LINE_EVERY = 100_000
+"""Chats between log lines while a large file is measured."""
 
 
 class Chats(Protocol):
@@ -36,13 +46,13 @@ def open_chats(path: Path) -> Chats:
     if not path.is_file() or path.stat().st_size == 0:
         raise InvalidInput(f"no examples in {str(path)!r}: the file is missing or empty")
     with path.open("rb") as source:
-        chats: Chats = ParquetChats(path) if source.read(4) == b"PAR1" else ChatFile(path)
+        chats: Chats = ParquetChats(path) if source.read(4) == b"PAR1" else JsonlChats(path)
     if not len(chats):
         raise InvalidInput(f"no examples in {str(path)!r}: it has no rows")
     return chats
 
 
-class ChatFile:
+class JsonlChats:
     """A JSONL file of `{"messages": [...]}`, with or without `alternatives`. Blank lines are skipped."""
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +68,7 @@ class ChatFile:
             file.seek(self._starts[index])
             line = file.readline().rstrip(b"\n")
         try:
-            return chat_of(json.loads(line), "messages")
+            return parse_chat(json.loads(line), "messages")
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"{self._place(index)}: not a chat example: {line[:120]!r}") from error
         except InvalidInput as error:
@@ -101,7 +111,7 @@ class ParquetChats:
         if self._answer != "messages" and isinstance(row[self._answer], str):
             row[self._answer] = [{"role": "assistant", "content": row[self._answer]}]
         try:
-            return chat_of(row, *self._columns)
+            return parse_chat(row, *self._columns)
         except InvalidInput as error:
             raise InvalidInput(f"{self.path}, row {index}: {error}") from error
 
@@ -112,3 +122,43 @@ def _line_starts(file: BinaryIO) -> Iterator[int]:
         if line.strip():
             yield start
         start += len(line)
+
+
+class ChatExamples:
+    """Examples of conversations, as an `ExampleSource`. Chats longer than `max_length` are left out.
+
+    Every chat, or each of the first `limit`, is tokenised once at the start to measure it. So any error in
+    the file is found before training.
+    """
+
+    def __init__(self, chats: Chats, tokenizer: Any, *, max_length: int, limit: int | None = None) -> None:
+        self._chats = chats
+        self._tokenizer = tokenizer
+        looked_at = min(len(chats), limit or len(chats))
+        self._numbers = array("Q", self._fitting(looked_at, max_length))
+        self.left_out = looked_at - len(self._numbers)
+        counts = f"{looked_at} examples in {chats.path}, of which {self.left_out} do not fit"
+        if not self._numbers:
+            raise InvalidInput(f"{counts} into --max-length {max_length}: nothing is left to learn")
+        if self.left_out:
+            logger.warning("%s into --max-length %d and are left out", counts, max_length)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def examples(self, numbers: Sequence[int]) -> list[Example]:
+        """Returns the examples with these numbers (see `ExampleSource`)."""
+        return self._made([self._numbers[number] for number in numbers])
+
+    def _fitting(self, count: int, max_length: int) -> Iterator[int]:
+        """Yields the numbers of the chats that have an answer and at most `max_length` tokens in all."""
+        places = iter(range(count))
+        while here := list(islice(places, _TOKENISED_AT_ONCE)):
+            for place, example in zip(here, self._made(here), strict=True):
+                if example.answer_tokens and example.length <= max_length:
+                    yield place
+                if (place + 1) % _LINE_EVERY == 0:
+                    logger.info("measured %d of %d examples in %s", place + 1, count, self._chats.path)
+
+    def _made(self, places: Sequence[int]) -> list[Example]:
+        return tokenize([self._chats[place] for place in places], self._tokenizer)

@@ -24,7 +24,7 @@ _SHOWN_BYTES = 1 << 30
 
 
 @cache
-def local(place: str) -> Path:
+def local_path(place: str) -> Path:
     """Returns a path as it is, or the local copy of a URL. A process asks the store once.
 
     A `manifest.json` beside the remote file is copied too.
@@ -40,7 +40,8 @@ def local(place: str) -> Path:
         folder, _, name = remote.rpartition("/")
         if "/" not in remote:
             raise SetupError(f"--data {place}: a bucket, and no file in it")
-        copy: Path = _cache_dir() / files.ukey(remote)[:32] / name
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rookery"
+        copy: Path = cache / files.ukey(remote)[:32] / name
         if not copy.exists():
             logger.info("copies %s (%.1f MB) to %s", place, files.size(remote) / 1e6, copy)
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +53,7 @@ def local(place: str) -> Path:
     return copy
 
 
-def sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """Returns the SHA-256 of a file in hexadecimal. A process reads an unchanged file only once."""
     found = path.stat()
     return _sha256(path, found.st_size, found.st_mtime_ns)
@@ -78,10 +79,6 @@ def _opened(url: str) -> tuple[Any, str]:
         raise SetupError(f"--data {url}: {error}{hint}") from error
     files.invalidate_cache()
     return files, str(remote)
-
-
-def _cache_dir() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rookery"
 
 
 @contextmanager

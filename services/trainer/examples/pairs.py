@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.examples.conversations import Chat, Messages, answered, tokenize
-from services.trainer.fitting.layout import Example
+from services.trainer.examples.chats import Chat, Messages, join_messages, tokenize
+from services.trainer.examples.example import Example
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ _TOKENISED_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True)
 class TokenPair:
-    """A pair as tokens, the chosen answer first. `place` and `game` are digests of its position and game."""
+    """A pair as tokens, the chosen answer first. `position` and `game` are digests."""
 
     example: Example
-    place: bytes
+    position: bytes
     game: bytes
     origin: str
     phase: str
@@ -41,7 +41,7 @@ class TokenPair:
 
 @dataclass(frozen=True, slots=True)
 class PairExamples:
-    """Pairs as a `Source`."""
+    """Pairs as an `ExampleSource`."""
 
     pairs: Sequence[TokenPair]
 
@@ -49,12 +49,12 @@ class PairExamples:
         return len(self.pairs)
 
     def examples(self, numbers: Sequence[int]) -> list[Example]:
-        """Returns the examples with these numbers (see `services.trainer.fitting.order.Source`)."""
+        """Returns the examples with these numbers (see `ExampleSource`)."""
         return [self.pairs[number].example for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class PairSplit:
     """Pairs for training and held-out pairs, and how many pairs were left out of both."""
 
     train: list[TokenPair]
@@ -73,7 +73,7 @@ class Shares:
         }
 
 
-def read_shares(path: Path, tokenizer: Any, *, max_length: int, held_out: float) -> Shares:
+def read_pairs(path: Path, tokenizer: Any, *, max_length: int, held_out: float) -> PairSplit:
     """Reads the pairs of a file and splits them.
 
     Raises:
@@ -85,21 +85,17 @@ def read_shares(path: Path, tokenizer: Any, *, max_length: int, held_out: float)
     for pair in _tokenised(path, tokenizer):
         if len(pair.example.prompt_ids) + max(map(len, pair.example.answers)) > max_length:
             too_long += 1
-        elif _fraction(pair.game) < held_out:
+        elif int.from_bytes(pair.game, "big") / float(1 << 8 * len(pair.game)) < held_out:
             kept.append(pair)
         else:
             train.append(pair)
-    exam = {pair.place for pair in kept}
-    clean = [pair for pair in train if pair.place not in exam]
-    shares = Shares(clean, kept, leaking=len(train) - len(clean), too_long=too_long)
+    held_out_positions = {pair.position for pair in kept}
+    clean = [pair for pair in train if pair.position not in held_out_positions]
+    shares = PairSplit(clean, kept, leaking=len(train) - len(clean), too_long=too_long)
     logger.info("%s: %s", path, shares.counts)
     if not clean or not kept:
         raise InvalidInput(f"{path} gives {shares.counts}: neither share may be empty")
     return shares
-
-
-def _fraction(key: bytes) -> float:
-    return int.from_bytes(key, "big") / float(1 << 8 * len(key))
 
 
 def _tokenised(path: Path, tokenizer: Any) -> Iterator[TokenPair]:
@@ -110,12 +106,12 @@ def _tokenised(path: Path, tokenizer: Any) -> Iterator[TokenPair]:
         for row, better, worse in zip(some, chosen, rejected, strict=True):
             answers = (better.answers[0], worse.answers[0])
             fen = row.text("fen")
-            place = _digest(" ".join(fen.split()[:4]) if fen else str(better.prompt_ids))
+            position = _digest(" ".join(fen.split()[:4]) if fen else str(list(better.prompt_ids)))
             game = row.text("game_id")
             yield TokenPair(
                 example=Example(better.prompt_ids, answers, gap=row.gap),
-                place=place,
-                game=_digest(game) if game else place,
+                position=position,
+                game=_digest(game) if game else position,
                 origin=row.text("origin"),
                 phase=row.text("phase"),
             )
@@ -133,7 +129,7 @@ class _Row:
         try:
             if missing := [needed for needed in _NEEDED if self.values.get(needed) is None]:
                 raise InvalidInput(f"it lacks {', '.join(missing)}: {str(self.values)[:200]!r}")
-            return answered(self.values["prompt"], self.values[name])
+            return join_messages(self.values["prompt"], self.values[name])
         except InvalidInput as error:
             raise InvalidInput(f"{self.where}: no preference pair: {error}") from error
 

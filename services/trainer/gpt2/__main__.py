@@ -1,15 +1,38 @@
-"""`python -m services.trainer.gpt2 --model DIR --prompt TEXT`: what a model of RookWorld's writes.
+"""`python -m services.trainer.gpt2 --model DIR --prompt TEXT`: continues a text with a RookWorld model.
 
-One JSON object a completion: its text, its log-probability, and whether it ended by itself.
+Writes one JSON object for each completion: its text, its log-probability, and whether it ended by itself.
 """
 
 import json
 import sys
+from pathlib import Path
+
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from rookery.errors import RookeryError
 from rookery.rookworld import END_OF_TEXT
-from rookery.settings import fail
-from services.trainer.gpt2.settings import GenerateSettings
+from rookery.settings import Settings, fail
+
+
+class GenerateSettings(Settings):
+    """Continue a text with a GPT-2 model."""
+
+    model: Path
+    """A directory or a Hugging Face id."""
+    prompt: str
+    """The text to continue, as in "P: <fen> "."""
+    count: PositiveInt = 1
+    """Number of completions."""
+    max_tokens: PositiveInt = 144
+    """Maximum length of a completion, in tokens. The end-of-text token ends one, too."""
+    temperature: float = Field(default=0.7, ge=0)
+    """0 takes the likeliest token."""
+    top_k: NonNegativeInt = 0
+    """Sample among this many of the likeliest tokens; 0 among all."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Sample among the fewest tokens that together have at least this probability."""
+    seed: int = 0
+    """Completion i is sampled with seed + i."""
 
 
 def main(argv: list[str]) -> int:
@@ -24,9 +47,8 @@ def main(argv: list[str]) -> int:
 def _generate(settings: GenerateSettings) -> None:
     from rookery.hub import model_folder
     from services.trainer.gpt2 import loader
-    from services.trainer.gpt2.generate import generate
-    from services.trainer.gpt2.sampling import Sampling
-    from services.trainer.gpt2.tokenizer import load_tokenizer
+    from services.trainer.gpt2.generate import Sampling, generate
+    from services.trainer.gpt2.loader import load_tokenizer
 
     folder = model_folder(str(settings.model))
     tokenizer = load_tokenizer(folder)

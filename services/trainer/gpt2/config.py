@@ -93,11 +93,3 @@ class Gpt2Config:
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "tie_word_embeddings": self.tie_word_embeddings,
         }
-
-
-def is_gpt2(folder: Path) -> bool:
-    """Returns whether a directory's config says that it is a GPT-2."""
-    try:
-        return bool(json.loads((folder / CONFIG_FILE).read_text()).get("model_type") == MODEL_TYPE)
-    except (OSError, ValueError, AttributeError):
-        return False

@@ -1,7 +1,9 @@
-"""Completions of prompts, batched, with a cache of keys and values; each row with a seed of its own.
+"""Samples completions of prompts: batched, with a cache of keys and values, and a seed for each row.
 
-Speaks of token ids alone: texts and tokenizers are for others. A row's tokens depend on its prompt and its
+Works on token ids; it uses no texts and no tokenizer. A row's tokens depend on its prompt and its
 seed, not on the rows beside it (up to float error in the logits).
+
+Shapes: B prompts, R rows, T tokens, V the vocabulary.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,9 +12,25 @@ from dataclasses import dataclass, field
 import torch
 
 from rookery.errors import InvalidInput
-from services.trainer.gpt2.cache import Cache
-from services.trainer.gpt2.model import Gpt2, causal_mask, positions
-from services.trainer.gpt2.sampling import Sampling, draw, log_distribution
+from services.trainer.gpt2.model import Cache, Gpt2, causal_mask, positions
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Temperature 0 takes the likeliest token. `top_k` 0 and `top_p` 1 exclude no token."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
+            raise InvalidInput(f"{self}: temperature and top_k must not be negative, top_p in (0, 1]")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is always taken."""
+        return self.temperature == 0
 
 
 @dataclass(slots=True)
@@ -31,7 +49,7 @@ def generate(
     *,
     max_tokens: int,
     count: int = 1,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    sampling: Sampling = Sampling(),
     stop: Collection[int] = (),
     seed: int = 0,
 ) -> list[list[Generated]]:
@@ -59,6 +77,7 @@ def _generate(
 ) -> list[Generated]:
     device = model.wte.weight.device
     ids_BT, present_BT = _pad(prompts, device)
+    complete = bool(present_BT.all())
     cache = Cache.empty(
         model.config,
         rows=len(prompts),
@@ -67,14 +86,17 @@ def _generate(
         device=device,
     )
     hidden_BTD = model.hidden(
-        ids_BT, position_ids_BT=positions(present_BT), sees=_prompt_mask(present_BT), cache=cache
+        ids_BT,
+        position_ids_BT=positions(present_BT),
+        mask=None if complete else causal_mask(present_BT),
+        cache=cache,
     )
     logits_BV = model.lm_head(hidden_BTD[:, -1])
     every_R = torch.arange(len(prompts), device=device).repeat_interleave(count)
     rows = _Rows(
         results=[Generated() for _ in every_R],
-        cache=cache.take(every_R) if count > 1 else cache,
-        padded_RS=None if bool(present_BT.all()) else present_BT[every_R].bool(),
+        cache=cache.select(every_R) if count > 1 else cache,
+        padded_RS=None if complete else present_BT[every_R].bool(),
         next_R=present_BT.sum(-1)[every_R],
         uniforms_RM=_uniforms(len(every_R), max_tokens, seed, device),
         alive=list(range(len(every_R))),
@@ -120,7 +142,7 @@ class _Rows:
         """Returns only these rows."""
         return _Rows(
             results=self.results,
-            cache=self.cache.take(rows_N),
+            cache=self.cache.select(rows_N),
             padded_RS=None if self.padded_RS is None else self.padded_RS[rows_N],
             next_R=self.next_R[rows_N],
             uniforms_RM=self.uniforms_RM[rows_N],
@@ -129,14 +151,14 @@ class _Rows:
 
 
 def _advance(model: Gpt2, rows: _Rows, tokens_R: torch.Tensor) -> torch.Tensor:
-    """Logits after one more token a row, [R, V]."""
+    """Returns the logits after one more token in each row, [R, V]."""
     mask_R11S = None
     if rows.padded_RS is not None:
         here_R1 = torch.ones_like(rows.padded_RS[:, :1])
         rows.padded_RS = torch.cat([rows.padded_RS, here_R1], dim=1)
         mask_R11S = rows.padded_RS[:, None, None, :]
     hidden_R1D = model.hidden(
-        tokens_R[:, None], position_ids_BT=rows.next_R[:, None], sees=mask_R11S, cache=rows.cache
+        tokens_R[:, None], position_ids_BT=rows.next_R[:, None], mask=mask_R11S, cache=rows.cache
     )
     rows.next_R = rows.next_R + 1
     logits_RV: torch.Tensor = model.lm_head(hidden_R1D[:, 0])
@@ -155,7 +177,7 @@ def _check(model: Gpt2, prompts: Sequence[Sequence[int]], max_tokens: int) -> No
 
 
 def _pad(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and 1 where they are no padding, both [B, T]. Padding stands left: the ends are in one column."""
+    """Returns ids, and 1 where they are not padding, both [B, T]. Padding is on the left: ends align."""
     width = max(map(len, prompts))
     ids = torch.zeros(len(prompts), width, dtype=torch.long)
     present = torch.zeros(len(prompts), width, dtype=torch.long)
@@ -165,11 +187,42 @@ def _pad(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.
     return ids.to(device), present.to(device)
 
 
-def _prompt_mask(present_BT: torch.Tensor) -> torch.Tensor | None:
-    return None if bool(present_BT.all()) else causal_mask(present_BT)
-
-
 def _uniforms(rows: int, tokens: int, seed: int, device: torch.device) -> torch.Tensor:
     """Returns random numbers, drawn on the CPU so that they are the same for every device."""
     each = [torch.rand(tokens, generator=torch.Generator().manual_seed(seed + row)) for row in range(rows)]
     return torch.stack(each).to(device)
+
+
+def log_distribution(logits_RV: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """Log-probabilities of the distribution that is drawn from, in float32; -inf where it is cut off.
+
+    Cuts as vLLM and transformers do: temperature, then the `top_k` likeliest, then of those the fewest
+    whose probabilities add up to `top_p`. Greedy ones are those of the model itself.
+    """
+    logits_RV = logits_RV.float()
+    if sampling.greedy:
+        return logits_RV.log_softmax(-1)
+    logits_RV = logits_RV / sampling.temperature
+    if 0 < sampling.top_k < logits_RV.shape[-1]:
+        least_R1 = logits_RV.topk(sampling.top_k, dim=-1).values[:, -1:]
+        logits_RV = logits_RV.masked_fill(logits_RV < least_R1, -torch.inf)
+    if sampling.top_p < 1:
+        sorted_RV, order_RV = logits_RV.sort(dim=-1, descending=True)
+        shares_RV = sorted_RV.softmax(-1)
+        # A token stays while those before it have not reached top_p yet: the first one always does.
+        beyond_RV = shares_RV.cumsum(-1) - shares_RV >= sampling.top_p
+        cut_RV = torch.zeros_like(beyond_RV).scatter(-1, order_RV, beyond_RV)
+        logits_RV = logits_RV.masked_fill(cut_RV, -torch.inf)
+    return logits_RV.log_softmax(-1)
+
+
+def draw(logs_RV: torch.Tensor, uniforms_R: torch.Tensor, *, greedy: bool) -> torch.Tensor:
+    """The token of each row, [R]: the likeliest, or where the cumulative probability passes the uniform."""
+    if greedy:
+        return logs_RV.argmax(-1)
+    cumulative_RV = logs_RV.exp().cumsum(-1)
+    # In float32 the sum is not exactly 1. Scaling by it ensures that no impossible token is drawn.
+    wanted_R1 = uniforms_R.to(logs_RV.dtype)[:, None] * cumulative_RV[:, -1:]
+    found_R = torch.searchsorted(cumulative_RV, wanted_R1, right=True)[:, 0]
+    last_R = (logs_RV > -torch.inf).long().cumsum(-1).argmax(-1)
+    return torch.minimum(found_R, last_R)

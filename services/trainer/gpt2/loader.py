@@ -1,8 +1,8 @@
-"""Reads and writes GPT-2's weights as safetensors, with Hugging Face's names.
+"""Reads and writes GPT-2's weights as safetensors, with Hugging Face's names, and reads its tokenizer.
 
 Hugging Face stores the four linear layers of a block as `Conv1D`, input by output, the transpose of
 `nn.Linear`. Names come with or without `transformer.` before them (GPT2LMHeadModel or GPT2Model), in one
-file or in several with an index. A tied head is not stored; the masks that old files hold are passed over.
+file or in several with an index. A tied head is not stored; masks in old files are ignored.
 """
 
 import json
@@ -13,12 +13,15 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
+from tokenizers.implementations import ByteLevelBPETokenizer
 
 from rookery.errors import InvalidInput
-from services.trainer.distributed.sharding import like
+from rookery.rookworld import END_OF_TEXT
+from services.trainer.distributed.placement import shard_like
 from services.trainer.gpt2.config import CONFIG_FILE, Gpt2Config
 from services.trainer.gpt2.model import Gpt2
-from services.trainer.versions.tensor_file import Content, Stored, TensorFile
+from services.trainer.versions.files import Content, StoredTensor, TensorFile
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -39,7 +42,7 @@ def load(folder: Path, *, device: torch.device | str = "cpu", dtype: torch.dtype
     Raises:
         InvalidInput: no GPT-2 is there, or tensors are missing, unknown or of another shape; it names them.
     """
-    with torch.device("meta"):  # no time on random weights that are thrown away
+    with torch.device("meta"):  # random weights would be computed and thrown away
         model = Gpt2(Gpt2Config.read(folder))
     model.to_empty(device=device).to(dtype)
     if model.config.tie_word_embeddings:
@@ -49,7 +52,7 @@ def load(folder: Path, *, device: torch.device | str = "cpu", dtype: torch.dtype
 
 
 def load_weights(model: Gpt2, folder: Path) -> None:
-    """Overwrites all weights of a model in place; those of a refused directory leave it in between.
+    """Overwrites all weights of a model in place. After an error, some are overwritten and some are not.
 
     Raises:
         InvalidInput: tensors are missing, unknown or of another shape; it names them.
@@ -70,7 +73,7 @@ def load_weights(model: Gpt2, folder: Path) -> None:
             wrong.append(f"{name} has {list(stored.shape)}, wanted {_stored_shape(name, own[name])}")
             continue
         with torch.no_grad():
-            own[name].copy_(like(own[name], tensor))
+            own[name].copy_(shard_like(own[name], tensor))
     complaints = [
         *([f"missing {_some(sorted(missing))}"] if missing else []),
         *([f"unknown {_some(sorted(unknown))}"] if unknown else []),
@@ -83,10 +86,10 @@ def load_weights(model: Gpt2, folder: Path) -> None:
 def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, Content]:
     """The directory that transformers and vLLM load, by file name; the same weights give the same bytes.
 
-    `config` is what `config.json` is to say, where the shape is not enough.
+    `config` is the content of `config.json`; by default that of the model's shape.
     """
     weights = {
-        PREFIX + name if name != HEAD else name: Stored.of(
+        PREFIX + name if name != HEAD else name: StoredTensor.of(
             parameter, dtype=torch.float32, transposed=bool(_TRANSPOSED.fullmatch(name))
         )
         for name, parameter in model.named_parameters()
@@ -101,7 +104,7 @@ def _stored_shape(name: str, parameter: torch.Tensor) -> list[int]:
 
 
 def _tensors(folder: Path, *, tied: bool) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every weight by its name without a prefix; one at a time, so that memory holds one copy."""
+    """Yields every weight with its name without the prefix, one at a time, so that memory holds one copy."""
     for path in _parts(folder):
         try:
             with safe_open(path, framework="pt") as file:
@@ -114,7 +117,7 @@ def _tensors(folder: Path, *, tied: bool) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _parts(folder: Path) -> list[Path]:
-    """The files of a directory's weights: one, or those that an index names."""
+    """Returns the files of a directory's weights: one, or those that an index names."""
     if (folder / WEIGHTS_FILE).is_file():
         return [folder / WEIGHTS_FILE]
     index = folder / INDEX_FILE
@@ -133,3 +136,22 @@ def _parts(folder: Path) -> list[Path]:
 def _some(names: list[str]) -> str:
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Loads GPT-2's tokenizer without transformers.
+
+    It is in `tokenizer.json`, or in the older `vocab.json` and `merges.txt`.
+
+    Raises:
+        InvalidInput: the directory has neither.
+    """
+    whole, vocabulary, merges = (folder / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
+    if whole.is_file():
+        tokenizer: Tokenizer = Tokenizer.from_file(str(whole))
+        return tokenizer
+    if vocabulary.is_file() and merges.is_file():
+        older: Tokenizer = ByteLevelBPETokenizer(str(vocabulary), str(merges))
+        older.add_special_tokens([END_OF_TEXT])
+        return older
+    raise InvalidInput(f"{folder} has neither {whole.name} nor {vocabulary.name} and {merges.name}")

@@ -1,13 +1,14 @@
-"""GPT-2: token and position embeddings, pre-norm blocks of attention and MLP, a tied head.
+"""GPT-2: token and position embeddings, pre-norm blocks of attention and MLP, a tied head, a cache.
 
 Radford et al., "Language Models are Unsupervised Multitask Learners" (2019). Dropout is left out: a loss
-here depends on weights and tokens alone. Modules bear the names of Hugging Face's tensors.
+here depends on weights and tokens alone. Modules have the names of Hugging Face's tensors.
 
-Shapes: B rows, T tokens, S tokens seen (T and those in the cache), H heads, D width of a head or, of
-`hidden_BTD`, of the model.
+Shapes: L layers, B rows, T tokens, S tokens attended to (T and those in the cache), H heads, D width of a
+head or, in `hidden_BTD`, of the model.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -15,12 +16,53 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from services.trainer.gpt2.cache import Cache
+from services.trainer.attention.blocks import Blocks, attend
 from services.trainer.gpt2.config import Gpt2Config
-from services.trainer.model.attention import Blocks, attend
 
-Sees: TypeAlias = torch.Tensor | Blocks | None
-"""Which token sees which: see `Gpt2.hidden`."""
+Mask: TypeAlias = torch.Tensor | Blocks | None
+"""Which token attends to which: see `Gpt2.hidden`."""
+
+
+@dataclass(slots=True)
+class Cache:
+    """Keys and values of the tokens so far, so that another token costs one token's work.
+
+    Rows have room for `capacity` tokens; the first `length` are filled.
+    """
+
+    keys_LBHSD: torch.Tensor
+    values_LBHSD: torch.Tensor
+    length: int = 0
+
+    @classmethod
+    def empty(
+        cls, config: Gpt2Config, *, rows: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> "Cache":
+        """Returns an empty cache for `rows` sequences."""
+        shape = (config.num_hidden_layers, rows, config.num_attention_heads, capacity, config.head_dim)
+        keys = torch.empty(shape, dtype=dtype, device=device)
+        return cls(keys, torch.empty_like(keys))
+
+    def extend(
+        self, layer: int, keys_BHTD: torch.Tensor, values_BHTD: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Appends T tokens of one layer, and returns all keys and values of that layer, [B, H, S, D].
+
+        `length` grows when the last layer has written.
+        """
+        end = self.length + keys_BHTD.shape[2]
+        self.keys_LBHSD[layer, :, :, self.length : end] = keys_BHTD
+        self.values_LBHSD[layer, :, :, self.length : end] = values_BHTD
+        every = self.keys_LBHSD[layer, :, :, :end], self.values_LBHSD[layer, :, :, :end]
+        if layer + 1 == len(self.keys_LBHSD):
+            self.length = end
+        return every
+
+    def select(self, rows_N: torch.Tensor) -> "Cache":
+        """Returns a copy with these rows, in this order. A row may occur several times."""
+        return Cache(
+            self.keys_LBHSD.index_select(1, rows_N), self.values_LBHSD.index_select(1, rows_N), self.length
+        )
 
 
 class Attention(nn.Module):  # type: ignore[misc]
@@ -33,23 +75,23 @@ class Attention(nn.Module):  # type: ignore[misc]
         self._head_dim = config.head_dim
         self._layer = layer
 
-    def forward(self, hidden_BTD: torch.Tensor, sees: Sees, cache: Cache | None) -> torch.Tensor:
+    def forward(self, hidden_BTD: torch.Tensor, mask: Mask, cache: Cache | None) -> torch.Tensor:
         """Returns the attention output. Without a mask a token attends to itself and those before it."""
         rows, tokens, width = hidden_BTD.shape
         parts = self.c_attn(hidden_BTD).view(rows, tokens, 3, -1, self._head_dim)
         queries_BHTD, keys_BHSD, values_BHSD = parts.permute(2, 0, 3, 1, 4)
         if cache is not None:
             keys_BHSD, values_BHSD = cache.extend(self._layer, keys_BHSD, values_BHSD)
-        if isinstance(sees, Blocks):
-            seen_BTHD = attend(queries_BHTD, keys_BHSD, values_BHSD, sees)
+        if isinstance(mask, Blocks):
+            seen_BTHD = attend(queries_BHTD, keys_BHSD, values_BHSD, mask)
         else:
             seen_BTHD = F.scaled_dot_product_attention(
                 queries_BHTD,
                 keys_BHSD,
                 values_BHSD,
-                attn_mask=sees,
-                # A single token is the last and sees all.
-                is_causal=sees is None and tokens > 1,
+                attn_mask=mask,
+                # A single token is the last one and attends to all.
+                is_causal=mask is None and tokens > 1,
             ).transpose(1, 2)
         joined: torch.Tensor = self.c_proj(seen_BTHD.reshape(rows, tokens, width))
         return joined
@@ -69,7 +111,7 @@ class Mlp(nn.Module):  # type: ignore[misc]
 
 
 class Block(nn.Module):  # type: ignore[misc]
-    """Attention and MLP, each added to what came in, each behind a norm."""
+    """Attention and MLP, each after a norm and added to its input."""
 
     def __init__(self, config: Gpt2Config, layer: int) -> None:
         super().__init__()
@@ -78,14 +120,14 @@ class Block(nn.Module):  # type: ignore[misc]
         self.ln_2 = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.mlp = Mlp(config)
 
-    def forward(self, hidden_BTD: torch.Tensor, sees: Sees, cache: Cache | None) -> torch.Tensor:
-        hidden_BTD = hidden_BTD + self.attn(self.ln_1(hidden_BTD), sees, cache)
+    def forward(self, hidden_BTD: torch.Tensor, mask: Mask, cache: Cache | None) -> torch.Tensor:
+        hidden_BTD = hidden_BTD + self.attn(self.ln_1(hidden_BTD), mask, cache)
         out_BTD: torch.Tensor = hidden_BTD + self.mlp(self.ln_2(hidden_BTD))
         return out_BTD
 
 
 class Gpt2(nn.Module):  # type: ignore[misc]
-    """The language model. `hidden` and `lm_head` are apart, so that a loss may head only what it needs."""
+    """The language model. `hidden` and `lm_head` are separate, so that a loss can compute few logits."""
 
     def __init__(self, config: Gpt2Config) -> None:
         super().__init__()
@@ -99,7 +141,7 @@ class Gpt2(nn.Module):  # type: ignore[misc]
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.wte.weight
-        self.apply(self._begin)
+        self.apply(self._init_weights)
 
     def get_output_embeddings(self) -> nn.Linear:
         """The head, by the name that Hugging Face's models give it."""
@@ -110,18 +152,18 @@ class Gpt2(nn.Module):  # type: ignore[misc]
         input_ids_BT: torch.Tensor,
         *,
         position_ids_BT: torch.Tensor | None = None,
-        sees: Sees = None,
+        mask: Mask = None,
         cache: Cache | None = None,
     ) -> torch.Tensor:
         """The last hidden states, [B, T, D].
 
-        `sees` is a mask [B, 1, T, S], True where a token sees another, and every token must see one; or the
-        blocks of a packed line. Without it a token sees itself and all before it. `position_ids_BT` count on
-        from the cache where they are left out. With a cache that is not empty, several tokens at once need a
-        mask.
+        `mask` is a tensor [B, 1, T, S], True where a token attends to another (every token must attend to
+        at least one), or the blocks of a packed sequence. Without a mask, a token attends to itself and all
+        before it. `position_ids_BT` by default continue from the cache. With a cache that is not empty,
+        several tokens at once need a mask.
         """
         begun = cache.length if cache else 0
-        if begun and input_ids_BT.shape[1] > 1 and sees is None:
+        if begun and input_ids_BT.shape[1] > 1 and mask is None:
             raise ValueError(f"{input_ids_BT.shape[1]} tokens after {begun} cached ones need a mask")
         if position_ids_BT is None:
             positions_T = torch.arange(begun, begun + input_ids_BT.shape[1], device=input_ids_BT.device)
@@ -129,29 +171,29 @@ class Gpt2(nn.Module):  # type: ignore[misc]
         hidden_BTD = self.wte(input_ids_BT) + self.wpe(position_ids_BT)
         for block in self.h:
             if self.gradient_checkpointing and torch.is_grad_enabled():
-                hidden_BTD = checkpoint(block, hidden_BTD, sees, cache, use_reentrant=False)
+                hidden_BTD = checkpoint(block, hidden_BTD, mask, cache, use_reentrant=False)
             else:
-                hidden_BTD = block(hidden_BTD, sees, cache)
+                hidden_BTD = block(hidden_BTD, mask, cache)
         normed_BTD: torch.Tensor = self.ln_f(hidden_BTD)
         return normed_BTD
 
     def forward(
         self, input_ids_BT: torch.Tensor, *, attention_mask_BT: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Logits, [B, T, V]. `attention_mask_BT` is 0 at padding, which may stand left or right."""
+        """Logits, [B, T, V]. `attention_mask_BT` is 0 at padding, on the left or the right."""
         if attention_mask_BT is None:
             hidden_BTD = self.hidden(input_ids_BT)
         else:
             hidden_BTD = self.hidden(
                 input_ids_BT,
                 position_ids_BT=positions(attention_mask_BT),
-                sees=causal_mask(attention_mask_BT),
+                mask=causal_mask(attention_mask_BT),
             )
         logits_BTV: torch.Tensor = self.lm_head(hidden_BTD)
         return logits_BTV
 
-    def _begin(self, module: Any) -> None:
-        """N(0, 0.02), biases 0; what a block adds to the stream is scaled down by the depth (section 2.3)."""
+    def _init_weights(self, module: Any) -> None:
+        """N(0, 0.02), biases 0; layers writing to the residual stream are scaled by depth (section 2.3)."""
         if isinstance(module, Block):
             scale = 0.02 / math.sqrt(2 * self.config.num_hidden_layers)
             for added in (module.attn.c_proj, module.mlp.c_proj):
@@ -163,7 +205,7 @@ class Gpt2(nn.Module):  # type: ignore[misc]
 
 
 def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:
-    """Positions that count tokens and not padding, [B, T]; padding itself gets 0, which nothing sees.
+    """Positions that count tokens and not padding, [B, T]; padding itself gets 0, and nothing attends to it.
 
     >>> positions(torch.tensor([[0, 0, 1, 1, 1]]))
     tensor([[0, 0, 0, 1, 2]])
@@ -172,10 +214,10 @@ def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:
 
 
 def causal_mask(attention_mask_BT: torch.Tensor) -> torch.Tensor:
-    """True where a token sees another: itself, and what is no padding before it; [B, 1, T, T]."""
+    """True where a token attends to another: itself, and what is not padding before it; [B, 1, T, T]."""
     tokens = attention_mask_BT.shape[1]
     real_B1T = attention_mask_BT.bool()[:, None, :]
-    # A token sees itself even in the padding: a softmax over nothing would be NaN there.
+    # A token attends to itself even in the padding, because a softmax over nothing is NaN.
     itself_TT = torch.eye(tokens, dtype=torch.bool, device=attention_mask_BT.device)
     before_TT = torch.ones(tokens, tokens, dtype=torch.bool, device=attention_mask_BT.device).tril()
     mask_BTT: torch.Tensor = (before_TT & real_B1T) | itself_TT

@@ -1,8 +1,8 @@
-"""Distance of the policy from the reference: the base model with its adapter off.
+"""KL between the policy and the reference, which is the base model with its adapter off.
 
-Papers disagree on the names. Here **forward is D(policy || reference)** and **reverse is
-D(reference || policy)**, as in RookWorld's trainer. Much of the RLHF literature calls the first one
-reverse KL, because it is the mode-seeking direction in variational inference.
+Names of divergences say their direction: `policy_reference` is D(policy || reference), and
+`reference_policy` is D(reference || policy). (RookWorld's trainer calls the first one forward and the second
+one reverse. Much of the RLHF literature calls the first one reverse, because it is mode-seeking.)
 
 Estimates from a token that p sampled, with x = log p - log p_ref (Schulman, "Approximating KL divergence",
 2020). The first argument is always the policy that sampled:
@@ -24,11 +24,25 @@ divergences over the whole distribution (`divergence`) have no sampling error at
 computed, whatever the age of the samples.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
-Divergence = Literal["forward", "reverse", "symmetric"]
+from services.trainer.settings import ObjectiveSettings
+
+Divergence = Literal["policy_reference", "reference_policy", "symmetric"]
+
+_FACTOR = 1.5
+"""The step and the tolerance of the schedule adaptive, as in RookWorld's mini trainer."""
+
+_GAIN = 0.1
+_ERROR_LIMIT = 0.2
+"""K and the clip of the schedule smooth (Ziegler et al., arXiv 1909.08593, section 2.2)."""
+
+_SPAN = 30.0
+"""The coefficient stays within this factor of its initial value. A new adapter has a KL of 0, so the
+coefficient falls at first. Without a bound it would recover too late once the policy leaves its base."""
 
 
 def k1(logprobs_N: torch.Tensor, reference_N: torch.Tensor) -> torch.Tensor:
@@ -51,11 +65,64 @@ def k3(logprobs_N: torch.Tensor, reference_N: torch.Tensor) -> torch.Tensor:
 def divergence(kind: Divergence, logs_NV: torch.Tensor, reference_NV: torch.Tensor) -> torch.Tensor:
     """Returns the exact KL of each token, [N], in nats, from log-probabilities [N, V]; never negative.
 
-    forward: sum p (log p - log p_ref). reverse: sum p_ref (log p_ref - log p). symmetric: half of both.
+    policy_reference: sum p (log p - log p_ref). reference_policy: sum p_ref (log p_ref - log p).
+    symmetric: half of both.
     """
     difference_NV = logs_NV - reference_NV
-    if kind == "forward":
+    if kind == "policy_reference":
         return (logs_NV.exp() * difference_NV).sum(-1)
-    if kind == "reverse":
+    if kind == "reference_policy":
         return -(reference_NV.exp() * difference_NV).sum(-1)
     return ((logs_NV.exp() - reference_NV.exp()) * difference_NV).sum(-1) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class KlController:
+    """The state of the schedules adaptive and smooth, which each commit stores.
+
+    `now` is the coefficient of the next step, `begun` the setting that it started from.
+    """
+
+    now: float
+    begun: float
+
+
+def kl_coefficient(state: KlController | None, *, step: int, settings: ObjectiveSettings) -> float:
+    """Returns the coefficient of step `step`, counted from 0.
+
+    `state` is None before the first step and for schedules without a state. The schedule warmup is linear and
+    reaches the full value after `kl_warmup_steps`. A run that resumes with another `kl_coefficient` starts
+    again from the new value.
+    """
+    full = settings.kl_coefficient
+    if settings.kl_schedule == "warmup":
+        return full * min(1.0, (step + 1) / (settings.kl_warmup_steps + 1))
+    if settings.kl_schedule == "fixed" or state is None or state.begun != full:
+        return full
+    return state.now
+
+
+def updated_controller(
+    state: KlController | None, now: float, *, kl: float | None, settings: ObjectiveSettings
+) -> KlController | None:
+    """Returns the state after a step with coefficient `now`; None for schedules without a state.
+
+    `kl` is the KL that the step measured, in nats per token. If it is None, the state does not change.
+
+    adaptive: x1.5 above 1.5 targets, /1.5 below target/1.5.
+    smooth: times 1 + 0.1 clip(kl/target - 1, -0.2, 0.2). Ziegler et al. measure the KL of a whole sequence;
+    here it is the mean per token.
+    """
+    if settings.kl_schedule not in ("adaptive", "smooth"):
+        return None
+    if kl is None:
+        return state
+    relative = kl / settings.kl_target
+    if settings.kl_schedule == "smooth":
+        factor = 1.0 + _GAIN * min(max(relative - 1.0, -_ERROR_LIMIT), _ERROR_LIMIT)
+    elif relative > _FACTOR:
+        factor = _FACTOR
+    else:
+        factor = 1 / _FACTOR if relative < 1 / _FACTOR else 1.0
+    full = settings.kl_coefficient
+    return KlController(min(max(now * factor, full / _SPAN), full * _SPAN), full)

@@ -1,4 +1,4 @@
-"""Policy-gradient losses, one value per token, by the objective's name.
+"""Losses of the policy by the objective's name, and of the critic; one value per token.
 
 The behaviour policy is the policy that sampled; its log-probabilities come from the server. With
 r = exp(log p - log p under the behaviour policy) and A the advantage:
@@ -22,7 +22,7 @@ _MAX_LOG_RATIO = 40.0
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class RatioBounds:
     """The bounds of importance ratios: clipped to [1 - low, 1 + high], or cut off above `cap`.
 
     `dual` bounds the ratios of tokens with a negative advantage, which the clip leaves unbounded; 0 means no
@@ -50,8 +50,8 @@ class Surrogate:
     dual_N: torch.Tensor
 
 
-SurrogateLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Range], Surrogate]
-"""(logprobs_N, behaviour_N, advantages_N, completion_N, range) to losses. completion_N numbers the
+SurrogateLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, RatioBounds], Surrogate]
+"""(logprobs_N, behaviour_N, advantages_N, completion_N, bounds) to losses. completion_N numbers the
 completions of the micro-batch from 0. A completion is never split over two micro-batches."""
 
 
@@ -60,7 +60,7 @@ def clipped(
     behaviour_N: torch.Tensor,
     advantages_N: torch.Tensor,
     completion_N: torch.Tensor,
-    bounds: Range,
+    bounds: RatioBounds,
 ) -> Surrogate:
     """PPO's clipped surrogate per token (arXiv 1707.06347, eq. 7), as GRPO uses it (2402.03300, eq. 3).
 
@@ -75,7 +75,7 @@ def sequence_clipped(
     behaviour_N: torch.Tensor,
     advantages_N: torch.Tensor,
     completion_N: torch.Tensor,
-    bounds: Range,
+    bounds: RatioBounds,
 ) -> Surrogate:
     """GSPO: a completion's ratio is the geometric mean of its tokens' ratios (arXiv 2507.18071, eq. 5 and 7).
 
@@ -89,7 +89,7 @@ def truncated(
     behaviour_N: torch.Tensor,
     advantages_N: torch.Tensor,
     completion_N: torch.Tensor,
-    bounds: Range,
+    bounds: RatioBounds,
 ) -> Surrogate:
     """REINFORCE with importance weights that are cut off at a cap and carry no gradient.
 
@@ -118,7 +118,7 @@ def _ratio(log_ratio_N: torch.Tensor) -> torch.Tensor:
     return log_ratio_N.clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
 
 
-def _clip(ratio_N: torch.Tensor, advantages_N: torch.Tensor, bounds: Range) -> Surrogate:
+def _clip(ratio_N: torch.Tensor, advantages_N: torch.Tensor, bounds: RatioBounds) -> Surrogate:
     low, high = 1.0 - bounds.low, 1.0 + bounds.high
     losses_N = -torch.minimum(ratio_N * advantages_N, ratio_N.clamp(low, high) * advantages_N)
     dual = bounds.dual or math.inf
@@ -139,3 +139,20 @@ def _geometric_mean(log_ratio_N: torch.Tensor, completion_N: torch.Tensor) -> to
     lengths_C = torch.bincount(completion_N)
     sums_C = log_ratio_N.new_zeros(len(lengths_C)).index_add(0, completion_N, log_ratio_N)
     return (sums_C / lengths_C.clamp(min=1))[completion_N]
+
+
+def value_losses(
+    values_N: torch.Tensor, old_N: torch.Tensor, returns_N: torch.Tensor, *, clip: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns half the squared error of each value, [N], and where the clip applies, [N] of bool.
+
+    The loss is the larger of the errors of the value and of the value clipped to [old - clip, old + clip],
+    so a value gains nothing by leaving that range towards its return. OpenAI's PPO; Engstrom et al. 2020
+    (arXiv 2005.12729), section 3, item 1. A `clip` of 0 does not clip. Only `values_N` carries a gradient.
+    """
+    errors_N = (values_N - returns_N).square()
+    if clip == 0.0:
+        return 0.5 * errors_N, torch.zeros_like(errors_N, dtype=torch.bool)
+    kept_N = old_N + (values_N - old_N).clamp(-clip, clip)
+    kept_errors_N = (kept_N - returns_N).square()
+    return 0.5 * torch.maximum(errors_N, kept_errors_N), (kept_errors_N > errors_N).detach()

@@ -82,7 +82,7 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
         size = max(1, most // vocabulary)
         passes = 1 if reference is None else 2
         logits = hidden_ND.new_empty(passes, 2, min(size, len(hidden_ND)), vocabulary, dtype=wide)
-        tiled = _Tiled(head, temperature, logits, ctx.needs_input_grad[0], entropy, kl)
+        tiled = _Tiles(head, temperature, logits, ctx.needs_input_grad[0], entropy, kl)
         tiles = []
         for start in range(0, max(1, len(hidden_ND)), size):
             here = slice(start, start + size)
@@ -112,7 +112,7 @@ class _FrozenScores(torch.autograd.Function):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
-class _Tiled:
+class _Tiles:
     """Computes tiles. `logits` is memory reused by all: two buffers for the policy, two for a reference."""
 
     head: Head
@@ -128,26 +128,26 @@ class _Tiled:
         """Returns the five columns, then the gradients of log p, entropy and KL, [n, D], as requested."""
         logs_nV, p_nV, slope_nV = _softmax(hidden_nD, self.head, self.temperature, into=self.logits[0])
         logprobs_n, entropy_n = _at(logs_nV, targets_n), -torch.linalg.vecdot(p_nV, logs_nV)
-        base_n = exact_n = kl_n = rise_nD = tilt_nD = pull_nD = None
+        base_n = exact_n = kl_n = logprob_grad_nD = entropy_grad_nD = kl_grad_nD = None
         if self.learns and self.entropy:
-            tilt_nD = -self._through(p_nV * (logs_nV + entropy_n[:, None]), slope_nV)
+            entropy_grad_nD = -self._to_hidden(p_nV * (logs_nV + entropy_n[:, None]), slope_nV)
         if reference is not None:
             base_nV, q_nV, _ = _softmax(
                 reference.hidden_ND, reference.head, self.temperature, into=self.logits[1]
             )
-            base_n, exact_n = _at(base_nV, targets_n), divergence("forward", logs_nV, base_nV)
+            base_n, exact_n = _at(base_nV, targets_n), divergence("policy_reference", logs_nV, base_nV)
             if self.kl:
                 kl_n = divergence(self.kl, logs_nV, base_nV)
             if self.kl and self.learns:
-                weights_nV = _pull(self.kl, p_nV, q_nV, logs_nV - base_nV, exact_n[:, None])
-                pull_nD = self._through(weights_nV, slope_nV)
+                weights_nV = _kl_slope(self.kl, p_nV, q_nV, logs_nV - base_nV, exact_n[:, None])
+                kl_grad_nD = self._to_hidden(weights_nV, slope_nV)
         if self.learns:
             # Subtracted before rounding to 16 bits: for a confident token the two terms nearly cancel.
             p_nV[torch.arange(len(p_nV), device=p_nV.device), targets_n] -= 1.0
-            rise_nD = self._through(p_nV.neg_(), slope_nV)
-        return logprobs_n, entropy_n, base_n, exact_n, kl_n, rise_nD, tilt_nD, pull_nD
+            logprob_grad_nD = self._to_hidden(p_nV.neg_(), slope_nV)
+        return logprobs_n, entropy_n, base_n, exact_n, kl_n, logprob_grad_nD, entropy_grad_nD, kl_grad_nD
 
-    def _through(self, weights_nV: torch.Tensor, slope_nV: torch.Tensor | float) -> torch.Tensor:
+    def _to_hidden(self, weights_nV: torch.Tensor, slope_nV: torch.Tensor | float) -> torch.Tensor:
         """Turns a gradient of the logits into one of h; `slope_nV` is the derivative of scale and cap."""
         weight_VD = _weight(self.head)
         if isinstance(slope_nV, torch.Tensor):
@@ -187,12 +187,12 @@ def _softmax(
     return logs_nV, p_nV, slope_nV
 
 
-def _pull(
-    kl: Divergence, p_nV: torch.Tensor, q_nV: torch.Tensor, x_nV: torch.Tensor, forward_n1: torch.Tensor
+def _kl_slope(
+    kl: Divergence, p_nV: torch.Tensor, q_nV: torch.Tensor, x_nV: torch.Tensor, exact_n1: torch.Tensor
 ) -> torch.Tensor:
     """Returns the gradient of a divergence with respect to the logits, before scale, cap and temperature."""
-    if kl == "forward":
-        return p_nV * (x_nV - forward_n1)
-    if kl == "reverse":
+    if kl == "policy_reference":
+        return p_nV * (x_nV - exact_n1)
+    if kl == "reference_policy":
         return p_nV - q_nV
-    return (p_nV * (x_nV - forward_n1 + 1) - q_nV) / 2
+    return (p_nV * (x_nV - exact_n1 + 1) - q_nV) / 2

@@ -21,8 +21,8 @@ _CHUNK_LOGITS_GPU = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The scores that need gradients besides the log-probabilities."""
+class WithGradient:
+    """The scores that get a gradient besides the log-probabilities."""
 
     entropy: bool = False
     kl: Divergence | None = None
@@ -58,7 +58,7 @@ def score_tokens(
     temperature: float,
     reference_ND: torch.Tensor | None = None,
     reference_head: Head | None = None,
-    wanted: Wanted = Wanted(),
+    with_gradient: WithGradient = WithGradient(),
 ) -> TokenScores:
     """Returns the scores of `targets_N`, predicted by `hidden_ND`, at the sampling temperature.
 
@@ -68,8 +68,8 @@ def score_tokens(
     Raises:
         ValueError: a KL is requested without a reference.
     """
-    if wanted.kl and reference_ND is None:
-        raise ValueError(f"KL {wanted.kl!r} is wanted, but there are no hidden states of a reference")
+    if with_gradient.kl and reference_ND is None:
+        raise ValueError(f"KL {with_gradient.kl!r} is wanted, but there are no hidden states of a reference")
     reference_head = reference_head or head
     if is_frozen(head) and is_frozen(reference_head):
         reference = None if reference_ND is None else Reference(reference_ND, reference_head)
@@ -79,8 +79,8 @@ def score_tokens(
             targets_N,
             temperature=temperature,
             reference=reference,
-            entropy=wanted.entropy,
-            kl=wanted.kl,
+            entropy=with_gradient.entropy,
+            kl=with_gradient.kl,
         )
         return TokenScores(logprobs_N, entropy_N, hidden_ND, *others)
     most = _CHUNK_LOGITS_GPU if hidden_ND.is_cuda else _CHUNK_LOGITS
@@ -90,7 +90,7 @@ def score_tokens(
     for start in range(0, max(1, len(hidden_ND)), size):
         here = slice(start, start + size)
         reference = None if reference_ND is None else reference_ND[here]
-        arguments = (heads, hidden_ND[here], targets_N[here], temperature, reference, wanted)
+        arguments = (heads, hidden_ND[here], targets_N[here], temperature, reference, with_gradient)
         if len(hidden_ND) <= size:
             parts.append(_chunk(*arguments))
         else:
@@ -117,17 +117,17 @@ def _chunk(
     targets_N: torch.Tensor,
     temperature: float,
     reference_ND: torch.Tensor | None,
-    wanted: Wanted,
+    with_gradient: WithGradient,
 ) -> _Columns:
     head, reference_head = heads
     logs_NV = (head(hidden_ND) / temperature).log_softmax(-1)
-    with torch.set_grad_enabled(torch.is_grad_enabled() and wanted.entropy):
+    with torch.set_grad_enabled(torch.is_grad_enabled() and with_gradient.entropy):
         entropy_N = -(logs_NV.exp() * logs_NV).sum(-1)
     logprobs_N = logs_NV.gather(-1, targets_N[:, None])[:, 0]
     if reference_ND is None:
         return logprobs_N, entropy_N, None, None, None
     with torch.no_grad():
         reference_NV = (reference_head(reference_ND) / temperature).log_softmax(-1)
-        exact_N = divergence("forward", logs_NV, reference_NV)
-    kl_N = divergence(wanted.kl, logs_NV, reference_NV) if wanted.kl else None
+        exact_N = divergence("policy_reference", logs_NV, reference_NV)
+    kl_N = divergence(with_gradient.kl, logs_NV, reference_NV) if with_gradient.kl else None
     return logprobs_N, entropy_N, reference_NV.gather(-1, targets_N[:, None])[:, 0], exact_N, kl_N

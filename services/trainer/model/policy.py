@@ -1,27 +1,29 @@
-"""The policy in training: a causal LM with a LoRA adapter, and log-probabilities under it.
+"""The policy in training: a causal LM with a LoRA adapter, log-probabilities under it, and PPO's value head.
 
-Other policies differ in the trained weights and the files of a commit: see `gpt2.policy`, `value_head`.
+The policies in `policies` differ in the trained weights and the files of a commit.
 """
 
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from peft import set_peft_model_state_dict
 from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
-from services.trainer.batches.tensors import MicroBatch
-from services.trainer.distributed.sharding import place
-from services.trainer.fitting.backbone import load_causal_lm
-from services.trainer.fitting.lora import adapter_files, with_adapter
-from services.trainer.fitting.setup import device_named
-from services.trainer.model import hf_attention, int8_base
-from services.trainer.model.head import TokenScores, Wanted, score_tokens
-from services.trainer.model.hf_attention import Sharing
+from services.trainer.attention import hugging_face
+from services.trainer.attention.hugging_face import BlockAttention
+from services.trainer.batches.micro_batches import MicroBatch
+from services.trainer.distributed.placement import device_named, place_model
+from services.trainer.model.base_model import load_causal_lm, load_int8
+from services.trainer.model.head import TokenScores, WithGradient, score_tokens
 from services.trainer.model.logits import Head
+from services.trainer.model.lora import adapter_files, with_adapter
 from services.trainer.settings import TrainerSettings
-from services.trainer.versions.tensor_file import Content
+from services.trainer.versions.files import Content, StoredTensor, TensorFile
+
+VALUE_HEAD_FILE = "value_head.safetensors"
 
 
 class Policy:
@@ -40,17 +42,17 @@ class Policy:
         disable_progress_bar()  # the run has its own, and a log should have none
         dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
         if settings.int8_base:
-            base = int8_base.load(settings.model, dtype=dtype, device=self.device)
+            base = load_int8(settings.model, dtype=dtype, device=self.device)
         else:
             base = load_causal_lm(settings.model, dtype=dtype)
-        hf_attention.use(base)
+        hugging_face.enable(base)
         if settings.gradient_checkpointing:
             base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             base.enable_input_require_grads()
         adapted = with_adapter(
             base, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets
         )
-        self.model = place(adapted, self.device, sharding=settings.sharding).train()
+        self.model = place_model(adapted, self.device, sharding=settings.sharding).train()
         self._body: Any = self.model.get_base_model().base_model
 
     @property
@@ -58,7 +60,13 @@ class Policy:
         """The parameters that the optimizer updates."""
         return [p for p in self.model.parameters() if p.requires_grad]
 
-    def score(self, batch: MicroBatch, *, wanted: Wanted = Wanted(), reference: bool = False) -> TokenScores:  # noqa: B008 - frozen
+    def score(
+        self,
+        batch: MicroBatch,
+        *,
+        with_gradient: WithGradient = WithGradient(),  # noqa: B008 - frozen
+        reference: bool = False,
+    ) -> TokenScores:
         """Returns log-probability, entropy and, if requested, KL of each completion token.
 
         `reference` adds a forward pass of the base model, without gradient, for the scores against it.
@@ -72,7 +80,7 @@ class Policy:
             temperature=batch.temperature,
             reference_ND=reference_ND,
             reference_head=reference_head,
-            wanted=wanted,
+            with_gradient=with_gradient,
         )
 
     def _head(self) -> Head:
@@ -80,14 +88,14 @@ class Policy:
 
     def _hidden(self, batch: MicroBatch) -> torch.Tensor:
         """Returns the last layer's hidden states that predict a completion token, [N, D]."""
-        sharing = Sharing(batch.blocks)
+        attention = BlockAttention(batch.blocks)
         hidden_1TD = self._body(
             input_ids=batch.input_ids_1T,
             position_ids=batch.position_ids_1T,
             use_cache=False,
-            sharing=sharing,
+            block_attention=attention,
         ).last_hidden_state
-        sharing.check(self._body)
+        attention.check(self._body)
         hidden_ND: torch.Tensor = hidden_1TD[0, batch.predictor_N]
         return hidden_ND
 
@@ -104,3 +112,53 @@ class Policy:
         """Loads the weights of a commit."""
         weights = load((folder / "adapter_model.safetensors").read_bytes())
         set_peft_model_state_dict(self.model, weights)
+
+
+class ValueHead(torch.nn.Module):  # type: ignore[misc]
+    """The critic: one linear layer in float32 on the policy's hidden state before a token.
+
+    It starts at 0, because a value of 0 is better than a random one.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(width))
+        self.bias = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, hidden_ND: torch.Tensor) -> torch.Tensor:
+        """Returns values, [N]."""
+        values_N: torch.Tensor = F.linear(hidden_ND.float(), self.weight[None], self.bias[None])[:, 0]
+        return values_N
+
+
+class ActorCritic(Policy):
+    """A policy with a value head. Both share the body, which learns from both losses.
+
+    A commit stores the head beside the adapter, where vLLM does not load it, and its Adam moments with the
+    adapter's.
+    """
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        super().__init__(settings)
+        width = self.model.get_output_embeddings().weight.shape[1]
+        self.value_head = ValueHead(width).to(self.device)
+
+    @property
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """The parameters of the policy, then of the value head."""
+        return [*super().parameters, *self.value_head.parameters()]
+
+    def values(self, hidden_ND: torch.Tensor) -> torch.Tensor:
+        """Returns the values of hidden states, [N]."""
+        values_N: torch.Tensor = self.value_head(hidden_ND)
+        return values_N
+
+    def version_files(self) -> dict[str, Content]:
+        """Returns the policy's files and the value head's."""
+        weights = {name: StoredTensor.of(tensor) for name, tensor in self.value_head.state_dict().items()}
+        return {**super().version_files(), VALUE_HEAD_FILE: TensorFile(weights)}
+
+    def load_version(self, folder: Path) -> None:
+        """Loads the weights of a committed policy and its value head."""
+        super().load_version(folder)
+        self.value_head.load_state_dict(load((folder / VALUE_HEAD_FILE).read_bytes()))

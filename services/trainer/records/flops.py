@@ -10,11 +10,15 @@ utilisation of the model, not of the hardware.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from rookery.trace import TraceGroup
+from services.trainer.records.memory import levels
 
 PEAK_FLOPS = {
     "B200": 2250e12,
@@ -41,7 +45,7 @@ _REMEASURE_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class WeightCounts:
     """Numbers of weights that multiply activations: `frozen` and `trained` in the body, and in the head.
 
     `attention` is layers x heads x head size.
@@ -54,14 +58,14 @@ class Shape:
     attention: int
 
 
-def shape_of(model: Any) -> Shape:
+def count_weights(model: Any) -> WeightCounts:
     """Counts the weights of a causal LM, with or without an adapter. Embeddings are not multiplied."""
     config, head = model.config, model.get_output_embeddings().weight
     apart = {id(head), *(id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding))}
     matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in apart]
     heads = int(config.num_attention_heads)
     width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
-    return Shape(
+    return WeightCounts(
         frozen=sum(p.numel() for p in matrices if not p.requires_grad),
         trained=sum(p.numel() for p in matrices if p.requires_grad),
         head=head.numel(),
@@ -70,13 +74,13 @@ def shape_of(model: Any) -> Shape:
     )
 
 
-def step_flops(shape: Shape, groups: Iterable[tuple[int, Sequence[int]]]) -> float:
+def step_flops(weights: WeightCounts, groups: Iterable[tuple[int, Sequence[int]]]) -> float:
     """Returns the operations of a forward and backward pass over groups.
 
     A group is the prompt's length and the completions' lengths. The prompt is computed once per group, as in
-    `tensors.collate`; the head computes completion tokens only.
+    `micro_batches.collate`; the head computes completion tokens only.
 
-    >>> body = Shape(frozen=100, trained=10, head=0, head_trained=False, attention=1)
+    >>> body = WeightCounts(frozen=100, trained=10, head=0, head_trained=False, attention=1)
     >>> step_flops(body, [(2, [1])])  # 2 input tokens; one sees itself, the other two: 3
     956.0
     """
@@ -85,12 +89,12 @@ def step_flops(shape: Shape, groups: Iterable[tuple[int, Sequence[int]]]) -> flo
         inputs = [length - 1 for length in completions if length]
         tokens = prompt + sum(inputs)
         seen = _triangle(prompt) + sum(prompt * length + _triangle(length) for length in inputs)
-        total += tokens * (4 * shape.frozen + 6 * shape.trained) + 12 * shape.attention * seen
-        total += sum(completions) * (6 if shape.head_trained else 4) * shape.head
+        total += tokens * (4 * weights.frozen + 6 * weights.trained) + 12 * weights.attention * seen
+        total += sum(completions) * (6 if weights.head_trained else 4) * weights.head
     return total
 
 
-class Peak:
+class PeakFlops:
     """Operations per second of a device: from the data sheet of a known GPU, else measured.
 
     Other processes on the machine can slow a measurement down, so it is repeated, and the best one is used.
@@ -110,6 +114,36 @@ class Peak:
             self._measured = max(self._measured, _measured_flops(self._device))
         self._asked += 1
         return self._measured
+
+
+class SpeedMeter:
+    """Measures the memory and speed of one model's training, step by step."""
+
+    def __init__(self, model: Any, device: torch.device, *, devices: int = 1) -> None:
+        self._device = device
+        self._weights: WeightCounts = count_weights(model)
+        self._peak = PeakFlops(device)
+        self._devices = devices
+        self._memory: dict[str, float] = {}
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Measures the memory of the work inside the block."""
+        with levels(self._device) as self._memory:
+            yield
+
+    def row(
+        self, groups: Sequence[TraceGroup], *, tokens: int, train_s: float, passes: int = 1
+    ) -> dict[str, float]:
+        """Returns the figures of the step just measured. `tokens` carried loss, in `passes` passes each."""
+        shapes = [(len(g.prompt_token_ids), [len(t.completion.token_ids) for t in g.traces]) for g in groups]
+        flops = passes * step_flops(self._weights, shapes)
+        return {
+            "tokens_per_s": tokens / train_s,
+            "tflops": flops / 1e12,
+            "mfu": flops / train_s / (self._peak.flops() * self._devices),
+            **self._memory,
+        }
 
 
 def _listed(device: torch.device) -> float | None:

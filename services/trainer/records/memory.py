@@ -20,7 +20,7 @@ _UNLIMITED = 1 << 60
 
 
 @dataclass(slots=True)
-class Peak:
+class PeakMemory:
     """The most bytes held during a `watch`; set when it ends."""
 
     bytes: int = 0
@@ -47,12 +47,12 @@ def release_free() -> None:
 
 
 @contextmanager
-def watch(device: torch.device) -> Iterator[Peak]:
+def watch(device: torch.device) -> Iterator[PeakMemory]:
     """Measures the peak memory inside the block: of this process, or of torch on a GPU.
 
     On a CPU the kernel's peak is reset if that is allowed; otherwise a thread samples every 2 ms.
     """
-    peak = Peak()
+    peak = PeakMemory()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)

@@ -1,31 +1,58 @@
-"""Reports each step: one JSON line in metrics.jsonl, the gauges, and one log line."""
+"""Reports each step: one JSON line in metrics.jsonl, Prometheus metrics, MLflow, and one log line.
+
+Version names and step numbers never become labels of metrics.
+"""
 
 import json
 import logging
 import math
 import os
-import statistics
-import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from rookery.metrics import (
+    GROUP_AGE,
+    KL_BY_AGE,
+    LEARNING,
+    REWARD_COMPONENT,
+    TRAINER_LAST_STEP,
+    TRAINER_MEMORY,
+    TRAINER_MFU,
+    TRAINER_STEP_S,
+    TRAINER_TOKENS,
+    TRAINER_TOKENS_PER_S,
+    TRAINER_VERSION,
+)
 from rookery.plots.steps import METRICS_FILE, read_metrics
-from rookery.trace import Outcome, TraceGroup
-from services.trainer.batches.advantages import zero_variance
-from services.trainer.records.diagnostics import components, lengths
-from services.trainer.records.exported import export
-from services.trainer.records.tasks import by_task, shown
+from services.trainer.records.memory import MIB
+from services.trainer.records.statistics import COMPONENT, json_row, task_counts
 from services.trainer.records.tracking import Tracker
-from services.trainer.step import StepResult
 
 logger = logging.getLogger(__name__)
 
-UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_LONG, Outcome.UNPARSABLE}
-"""Outcomes without a readable move in a box."""
+STATISTICS = {
+    "reward", "reward_std", "legal_rate", "box_rate", "regret", "loss", "entropy", "grad_norm", "lr",
+    "ratio_max", "ess", "kl_behaviour", "kl_reference", "kl_penalty", "kl_coefficient",
+    "value_loss", "value_clip_fraction", "explained_variance",
+    "clip_fraction_low", "clip_fraction_high", "clip_fraction_dual", "mismatch_max", "mismatch_mean",
+    "zero_variance_groups", "zero_variance_share", "collapsed_steps",
+    "completion_length", "completion_length_p95", "completion_length_max",
+}  # fmt: skip
+"""Exported as `rookery_learning{statistic=...}` if the step has them."""
+
+MEASURED_BY_CHANCE = {"mismatch_max", "mismatch_mean"}
+"""Statistics that a step may lack. Their old value is then removed. (The KL to the base, which is measured
+every few steps, keeps its last value.)"""
+
+BY_AGE = "kl_behaviour_age"
+
+_MEMORY = {"resident_mib": "resident", "resident_peak_mib": "resident_peak", "cuda_peak_mib": "cuda_peak"}
+_SPEED = {"tokens_per_s": "trained", "generated_tokens_per_s": "generated"}
 
 
-class Report:
+class StepReporter:
     """Appends to `metrics.jsonl` of a run folder. Use it as a context manager."""
 
     def __init__(self, run_dir: Path, tracker: Tracker = Tracker()) -> None:  # noqa: B008 - without state
@@ -45,7 +72,7 @@ class Report:
             self._write(row)
             self._tracker.log(row)
 
-    def step(self, row: Mapping[str, Any], *, phases_s: Mapping[str, float], ages: Iterable[int]) -> None:
+    def report(self, row: Mapping[str, Any], *, phases_s: Mapping[str, float], ages: Iterable[int]) -> None:
         """Reports a step. `row` is from `describe_step`; `phases_s` are wall-clock seconds by phase."""
         row = {**self._with_best(row), **{f"{name}_s": seconds for name, seconds in phases_s.items()}}
         row["step_s"] = sum(phases_s.values())
@@ -56,7 +83,7 @@ class Report:
         logger.info(
             "step %d reward %.3f (best %.3f)%s legal %.1f%% regret %.4f loss %.4f age %.1f "
             "wait %.2f s of %.2f s, %.0f tokens/s, MFU %.1f%%, %.0f MiB",
-            row["step"], row["reward"], row["reward_best"], shown(row),
+            row["step"], row["reward"], row["reward_best"], task_counts(row),
             100 * row["legal_rate"], row["regret"], row["loss"],
             row["age_mean"], phases_s["rollout_wait"], row["step_s"],
             row["tokens_per_s"], 100 * row["mfu"], row.get("cuda_peak_mib", row["resident_peak_mib"]),
@@ -68,7 +95,7 @@ class Report:
         return {**row, "reward_best": self._best}
 
     def _write(self, row: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(strict(row), allow_nan=False) + "\n")
+        self._file.write(json.dumps(json_row(row), allow_nan=False) + "\n")
         self._last = row["step"]
 
     def __enter__(self) -> Self:
@@ -78,60 +105,39 @@ class Report:
         self._file.close()
 
 
-def describe_step(
-    groups: list[TraceGroup], result: StepResult, *, version: int, dropped: Mapping[str, int]
-) -> dict[str, Any]:
-    """Returns the row of a step before its commit, which stores it. `version` is the one that it makes.
-
-    `dropped` counts, by reason, the groups dropped since the previous step.
-    """
-    ages = ages_of(groups, version=version)
-    return (
-        {"time": time.time(), "step": version, "version": version}
-        | describe(groups)
-        | result.row()
-        | {"age_mean": statistics.fmean(ages), "age_max": max(ages)}
-        | {f"dropped_{reason}": count for reason, count in dropped.items()}
-    )
-
-
-def ages_of(groups: list[TraceGroup], *, version: int) -> list[int]:
-    """Returns how many versions behind each group was when `version` was trained on it."""
-    return [version - 1 - group.policy.number for group in groups]
-
-
-def strict(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Replaces NaN (the regret of a batch without legal moves) and infinity with None: JSON has neither."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in row.items()
-    }
-
-
 def _cut_torn_line(path: Path) -> None:
     """Deletes an incomplete last line, so that the next row does not become part of it."""
     if path.exists() and not (data := path.read_bytes()).endswith(b"\n"):
         os.truncate(path, data.rfind(b"\n") + 1)
 
 
-def describe(groups: list[TraceGroup]) -> dict[str, float]:
-    """Returns statistics of a batch's verdicts. Rates are over completions, regret over legal moves."""
-    traces = [trace for group in groups for trace in group.traces]
-    verdicts = [trace.verdict for trace in traces]
-    regrets = [verdict.regret for verdict in verdicts if verdict.regret is not None]
-    return {
-        "groups": len(groups),
-        "completions": len(traces),
-        "reward": statistics.fmean(verdict.reward for verdict in verdicts),
-        "reward_std": statistics.fmean(statistics.pstdev(group.rewards) for group in groups),
-        "legal_rate": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
-        "box_rate": statistics.fmean(verdict.outcome not in UNREADABLE for verdict in verdicts),
-        "regret": statistics.fmean(regrets) if regrets else float("nan"),
-        "zero_variance_groups": sum(zero_variance(group.rewards) for group in groups),
-        "truncated": sum(trace.completion.truncated for trace in traces),
-        **by_task(groups),
-        **components(groups),
-        **lengths(groups),
-        "generation_s": statistics.fmean(group.generation_s for group in groups),
-        "reward_s": statistics.fmean(group.reward_s for group in groups),
-    }
+def export(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
+    """Sets every gauge that `row` has a figure for. Removes the mismatch if it was not measured."""
+    for name in MEASURED_BY_CHANCE - row.keys():
+        with suppress(KeyError):
+            LEARNING.remove(name)
+    KL_BY_AGE.clear()
+    for name, value in row.items():
+        _set(name, value)
+    for phase, seconds in phases_s.items():
+        TRAINER_STEP_S.labels(phase=phase).observe(seconds)
+    for age in ages:
+        GROUP_AGE.observe(age)
+    TRAINER_TOKENS.inc(row["tokens"])
+    TRAINER_VERSION.set(row["version"])
+    TRAINER_LAST_STEP.set(row["time"])
+
+
+def _set(name: str, value: float) -> None:
+    if name in STATISTICS:
+        LEARNING.labels(statistic=name).set(value)
+    elif name.startswith(COMPONENT):
+        REWARD_COMPONENT.labels(component=name.removeprefix(COMPONENT)).set(value)
+    elif name.startswith(BY_AGE):
+        KL_BY_AGE.labels(age=name.removeprefix(BY_AGE)).set(value)
+    elif name in _MEMORY:
+        TRAINER_MEMORY.labels(kind=_MEMORY[name]).set(value * MIB)
+    elif name in _SPEED:
+        TRAINER_TOKENS_PER_S.labels(kind=_SPEED[name]).set(value)
+    elif name == "mfu":
+        TRAINER_MFU.set(value)

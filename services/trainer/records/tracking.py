@@ -1,4 +1,4 @@
-"""Tracks runs in MLflow: parameters, the figures of every step, and the run's artifacts.
+"""Tracks runs in MLflow: parameters, the figures of every step, the code that ran, and the run's artifacts.
 
 A thread sends to MLflow, so that training never waits for it. While MLflow does not answer, figures wait in a
 bounded queue. A resumed run continues the same MLflow run, whose id is in `mlflow.json` of its folder.
@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import queue
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,24 +18,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+import rookery
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
 from rookery.mlflow_run import ID_FILE, connect
-from services.trainer.records import provenance
-from services.trainer.records.left_behind import Artifact, left_behind
-from services.trainer.versions.json_file import read_object
+from rookery.plots import CURVES_FILE
+from rookery.plots.panels import choose
+from rookery.plots.picture import Curve, draw
+from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
+from services.trainer.versions import commits
+from services.trainer.versions.files import read_object
 
 logger = logging.getLogger(__name__)
 
 EXPERIMENT = "rookery"
 
-_WAITING = 4096
+_QUEUE_SIZE = 4096
 """The most steps that wait for MLflow. When the queue is full, new steps are dropped and counted."""
 _RETRY_S = 15.0
 _CLOSE_S = 30.0
 _LONGEST_VALUE = 500
 """MLflow's limit for the length of a parameter."""
+_ROOT = Path(rookery.__file__).parents[1]
+_FIGURES = (METRICS_FILE, CURVES_FILE, "report.json", "calibration.png")
+_FOR_RESUMING = {commits.OPTIMIZER, commits.STATE, commits.SUMS}
 
+Artifact: TypeAlias = tuple[Path, str | None]
+"""A file, and the artifact folder for it."""
 
 Artifacts: TypeAlias = Callable[[Path], Sequence[Artifact]]
 """Returns the files to keep of a run's folder."""
@@ -67,7 +77,7 @@ class MlflowTracker(Tracker):
         self._connect = connect
         self._folder = folder
         self._params = params
-        self._rows: queue.Queue[Mapping[str, Any]] = queue.Queue(maxsize=_WAITING)
+        self._rows: queue.Queue[Mapping[str, Any]] = queue.Queue(maxsize=_QUEUE_SIZE)
         self._closing = threading.Event()
         self._client: _Client | None = None
         self._run_id = ""
@@ -90,7 +100,7 @@ class MlflowTracker(Tracker):
             logger.warning("MLflow did not get %d of the steps of %s", lost, self._folder)
         if self._thread.is_alive() or self._client is None:
             return
-        with _boundary("leave the run's files with MLflow"):
+        with _boundary("send the run's files to MLflow"):
             for path, place in artifacts(self._folder):
                 self._client.log_artifact(self._run_id, str(path), place)
         with _boundary("tell MLflow that the run has ended"):
@@ -112,27 +122,24 @@ class MlflowTracker(Tracker):
                     self._sent += 1
                 self._away = False
             except Exception as error:
-                self._say_away(error)
+                if not self._away:
+                    logger.warning("MLflow does not answer, training continues: %s", error)
+                self._away = True
                 if self._closing.is_set():
                     return
                 self._closing.wait(_RETRY_S)
-
-    def _say_away(self, error: Exception) -> None:
-        if not self._away:
-            logger.warning("MLflow is away, training goes on: %s", error)
-        self._away = True
 
     def _begin(self) -> _Client:
         client = self._connect()
         self._run_id = self._known_run(client) or self._new_run(client)
         from mlflow.entities import Param, RunTag
 
-        tags = [RunTag(key, value) for key, value in provenance.tags().items()]
+        tags = [RunTag(key, value) for key, value in source_tags().items()]
         client.log_batch(self._run_id, tags=tags)
         params = [
             Param(key, str(mask_setting(value))[:_LONGEST_VALUE]) for key, value in self._params.items()
         ]
-        with _boundary("tell MLflow parameters that have changed since"):
+        with _boundary("update parameters in MLflow that have changed"):
             client.log_batch(self._run_id, params=params)
         return client
 
@@ -154,9 +161,35 @@ class MlflowTracker(Tracker):
         return run_id
 
 
+def run_artifacts(folder: Path) -> list[Artifact]:
+    """Returns the files of a run's folder to keep; of an adapter's versions only the newest.
+
+    Draws the curves of metrics.jsonl first.
+    """
+    metrics = folder / METRICS_FILE
+    if metrics.exists() and (steps := read_metrics(metrics)):
+        (folder / CURVES_FILE).write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
+    figures = [folder / name for name in _FIGURES]
+    kept: list[Artifact] = [
+        (path, None) for path in (*figures, *sorted(folder.glob("*.toml"))) if path.exists()
+    ]
+    newest = list(commits.folders(folder / "adapters").values())[-1:]
+    for model in (*newest, folder / "model"):
+        kept += _served_files(model)
+    return kept
+
+
+def _served_files(model: Path) -> Iterator[Artifact]:
+    """Yields the files that a server loads, under `adapter` or `model`."""
+    place = "adapter" if (model / "adapter_model.safetensors").exists() else "model"
+    for path in sorted(model.glob("*")):
+        if path.name not in _FOR_RESUMING:
+            yield path, place
+
+
 @contextmanager
 def track(
-    folder: Path, *, wanted: bool, params: Mapping[str, Any], artifacts: Artifacts = left_behind
+    folder: Path, *, wanted: bool, params: Mapping[str, Any], artifacts: Artifacts = run_artifacts
 ) -> Iterator[Tracker]:
     """Yields the tracker of a run folder. At the end, `artifacts` names the files to send to MLflow.
 
@@ -199,3 +232,24 @@ def _boundary(purpose: str) -> Iterator[None]:
         yield
     except Exception as error:
         logger.warning("could not %s: %s", purpose, error)
+
+
+def source_tags() -> Mapping[str, str]:
+    """Returns tags for MLflow. `mlflow.source.git.commit` is a name that MLflow itself uses."""
+    commit = _git_commit()
+    return {
+        "rookery.version": rookery.__version__,
+        **({"mlflow.source.git.commit": commit} if commit else {}),
+    }
+
+
+def _git_commit() -> str:
+    """Returns the commit, with `-dirty` if files have changed since; empty outside Rookery's repository."""
+    if not (_ROOT / ".git").exists():
+        return ""
+    command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.stdout.strip()

@@ -1,16 +1,19 @@
-"""The HTTP face of a reward model: `/v1/rewards`, `/v1/model`, probes. Wraps the desk, decides nothing."""
+"""The reward model as a service: `/v1/rewards`, `/v1/model` and probes."""
 
 from typing import Any
 
+import torch
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
 from rookery import __version__
 from rookery.body_limit import StrictBody
 from rookery.errors import InvalidInput
-from rookery.serving import add_probes, add_problem_handlers
-from services.trainer.examples.conversations import Messages
-from services.trainer.reward_model.desk import Desk
+from rookery.serving import Service, add_probes, add_problem_handlers, serve
+from services.trainer.distributed.placement import device_named
+from services.trainer.examples.chats import Messages
+from services.trainer.reward_model.scorer import BatchQueue, RewardScorer
+from services.trainer.settings import RewardServerSettings
 
 
 class MessageBody(StrictBody):
@@ -28,18 +31,20 @@ class ItemBody(StrictBody):
     response: str | None = None
 
     def chat(self, place: int) -> Messages:
-        """The chat, the answer last.
+        """Returns the chat, with the answer last. `place` is the item's index, for errors.
 
         Raises:
-            InvalidInput: it is neither of the two, or both.
+            InvalidInput: the item has neither form, or both.
         """
         if (self.messages is None) == (self.prompt is None or self.response is None):
             raise InvalidInput(f"items.{place}: give messages, or prompt and response: {self!r}")
         if self.messages is not None:
             return [message.model_dump() for message in self.messages]
-        prompt = self.prompt
-        asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else _plain(prompt or [])
-        return [*asked, {"role": "assistant", "content": self.response or ""}]
+        if isinstance(self.prompt, str):
+            prompt = [{"role": "user", "content": self.prompt}]
+        else:
+            prompt = [message.model_dump() for message in self.prompt or ()]
+        return [*prompt, {"role": "assistant", "content": self.response or ""}]
 
 
 class RewardsRequest(StrictBody):
@@ -56,7 +61,7 @@ class RewardsResponse(BaseModel):
 
 
 class ModelBody(BaseModel):
-    """The model: its identity, and the prompt style it was trained on, empty where that is not known."""
+    """The identity of the model, and the prompt style it was trained on, empty if unknown."""
 
     sha256: str
     style: str
@@ -64,14 +69,14 @@ class ModelBody(BaseModel):
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: {"description": "The body is too large"},
-    422: {"description": "An item that is no answer, quoted"},
-    503: {"description": "Too many answers wait: come back after `Retry-After` s"},
+    422: {"description": "An item is invalid; the message quotes it"},
+    503: {"description": "Too many answers are waiting: retry after `Retry-After` seconds"},
 }
 
 
-def create_app(desk: Desk) -> FastAPI:
-    """The app around a desk whose `run` is somebody else's task."""
-    card = desk.scorer.card
+def create_app(queue: BatchQueue) -> FastAPI:
+    """Returns the app of a queue. The caller runs `queue.run`."""
+    card = queue.scorer.card
     app = FastAPI(
         title="Rookery reward model", version=__version__, summary="A prompt and an answer in, a reward out."
     )
@@ -84,17 +89,35 @@ def create_app(desk: Desk) -> FastAPI:
 
     @app.get("/v1/model", tags=["reward model"])
     async def model() -> ModelBody:
-        """Which model answers here."""
+        """Returns the identity of the model."""
         return ModelBody(sha256=card.sha256, style=card.style)
 
     @app.post("/v1/rewards", responses=_PROBLEMS, tags=["reward model"])
     async def rewards(body: RewardsRequest) -> RewardsResponse:
         """Scores answers."""
-        texts = [desk.scorer.encode(item.chat(place)) for place, item in enumerate(body.items)]
-        return RewardsResponse(rewards=await desk.rewards(texts), sha256=card.sha256)
+        texts = [queue.scorer.encode(item.chat(place)) for place, item in enumerate(body.items)]
+        return RewardsResponse(rewards=await queue.rewards(texts), sha256=card.sha256)
 
     return app
 
 
-def _plain(messages: list[MessageBody]) -> Messages:
-    return [message.model_dump() for message in messages]
+async def run(settings: RewardServerSettings) -> None:
+    """Serves until SIGINT or SIGTERM.
+
+    Raises:
+        SetupError: the directory has no reward model, or the port is in use.
+    """
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    scorer = RewardScorer(settings.model, rows=settings.rows, device=device_named(settings.device))
+    queue = BatchQueue(scorer, limit=settings.queue)
+    await serve(
+        Service(
+            name="reward-model",
+            app=create_app(queue),
+            host=settings.host,
+            port=settings.port,
+            port_setting="--port (REWARD_SERVER_PORT)",
+            background=(queue.run,),
+        )
+    )

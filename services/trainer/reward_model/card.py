@@ -1,6 +1,6 @@
-"""`reward_model.json` in a reward model's directory: what it is, what made it, the SHA-256 of its files.
+"""Reads and writes `reward_model.json`: how a reward model was made, and the SHA-256 of its files.
 
-The SHA-256 of the card itself is the model's identity: any other weight, tokenizer or centre is another.
+The SHA-256 of the card itself is the model's identity: it changes with any weight, token or the centre.
 """
 
 import hashlib
@@ -13,10 +13,10 @@ from pathlib import Path
 import rookery
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from services.trainer.examples.data_file import local, sha256
-from services.trainer.reward_model.report import Report
+from services.trainer.examples.data_file import file_sha256, local_path
+from services.trainer.reward_model.report import HeldOutReport
 from services.trainer.settings import RewardModelSettings
-from services.trainer.versions.json_file import read_object
+from services.trainer.versions.files import read_object
 
 CARD = "reward_model.json"
 
@@ -24,10 +24,10 @@ _KIND, _VERSION = "rookery-reward-model", 1
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """What a server needs to know. `centre` is subtracted from scores, so that 0 is an ordinary answer.
+class ModelCard:
+    """What a server needs to know. `centre` is subtracted from scores, so that an average answer has 0.
 
-    `style` is the prompt style of the training pairs (`rookery.prompt`), empty where it is not known.
+    `style` is the prompt style of the training pairs (`rookery.prompt`), empty if unknown.
     """
 
     sha256: str
@@ -35,28 +35,28 @@ class Card:
     centre: float
 
 
-def describe(
+def build_card(
     folder: Path,
     settings: RewardModelSettings,
     *,
     centre: float,
     counts: Mapping[str, int],
-    report: Report,
+    report: HeldOutReport,
 ) -> bytes:
     """Returns the card of the model in `folder`, which must contain no other files yet."""
-    data = local(settings.data)
+    data = local_path(settings.data)
     manifest = data.parent / "manifest.json"
     card = {
         "kind": _KIND,
         "version": _VERSION,
-        "files": {path.name: sha256(path) for path in sorted(folder.iterdir())},
+        "files": {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
         "centre": centre,
         "style": _style(manifest),
         "base_model": str(settings.model),
         "data": {
             "path": mask_setting(settings.data),
-            "sha256": sha256(data),
-            "manifest_sha256": sha256(manifest) if manifest.exists() else None,
+            "sha256": file_sha256(data),
+            "manifest_sha256": file_sha256(manifest) if manifest.exists() else None,
             "pairs": dict(counts),
         },
         "settings": settings.fingerprint(),
@@ -74,11 +74,11 @@ def describe(
     return json.dumps(card, indent=2).encode() + b"\n"
 
 
-def read(folder: Path) -> Card:
-    """The card of a directory whose files are the ones it names.
+def read_card(folder: Path) -> ModelCard:
+    """Returns the card of a directory, after checking the files that it names.
 
     Raises:
-        SetupError: there is none, or a file is missing or another.
+        SetupError: there is no card, or a file is missing or has another SHA-256.
     """
     path = folder / CARD
     if not path.is_file():
@@ -88,9 +88,9 @@ def read(folder: Path) -> Card:
     if (card.get("kind"), card.get("version")) != (_KIND, _VERSION):
         raise SetupError(f"{path}: {card.get('kind')!r} in version {card.get('version')!r} is not read here")
     for name, expected in card["files"].items():
-        if not (folder / name).is_file() or sha256(folder / name) != expected:
+        if not (folder / name).is_file() or file_sha256(folder / name) != expected:
             raise SetupError(f"{folder / name} is not the file that {CARD} names")
-    return Card(hashlib.sha256(data).hexdigest(), str(card["style"]), float(card["centre"]))
+    return ModelCard(hashlib.sha256(data).hexdigest(), str(card["style"]), float(card["centre"]))
 
 
 def _style(manifest: Path) -> str:

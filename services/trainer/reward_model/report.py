@@ -5,14 +5,20 @@ sigmoid(|r_chosen - r_rejected|), its sureness. It is calibrated if it is right 
 pairs of which it is 80% sure.
 """
 
+import io
 import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-GAPS = (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOUR, _GREY = "#2563a8", "#5b6470"
+
+_GAPS = (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
 """Edges of the buckets by gap in win probability."""
 
 _BINS = 10
@@ -23,7 +29,7 @@ _Z = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ScoredPair:
     """A pair and the scores of its answers."""
 
     chosen: float
@@ -52,7 +58,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Bucket:
     """A subset of the pairs: the model's mean sureness, and how often it is right."""
 
     name: str
@@ -62,7 +68,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HeldOutReport:
     """The whole report. `centre` is the mean score, which has no meaning in itself."""
 
     pairs: int
@@ -71,20 +77,20 @@ class Report:
     interval: tuple[float, float]
     calibration_error: float
     centre: float
-    reliability: tuple[Share, ...]
-    by_gap: tuple[Share, ...]
-    by_origin: tuple[Share, ...]
-    by_phase: tuple[Share, ...]
+    reliability: tuple[Bucket, ...]
+    by_gap: tuple[Bucket, ...]
+    by_origin: tuple[Bucket, ...]
+    by_phase: tuple[Bucket, ...]
 
     def as_json(self) -> dict[str, Any]:
         return {"held_out": asdict(self)}
 
 
-def report_on(measured: Sequence[Measured]) -> Report:
+def report_on(measured: Sequence[ScoredPair]) -> HeldOutReport:
     """Returns the report of at least one pair."""
     right = math.fsum(pair.right for pair in measured)
-    reliability = _shares(measured, _bin_name)
-    return Report(
+    reliability = _buckets(measured, _bin_name)
+    return HeldOutReport(
         pairs=len(measured),
         loss=statistics.fmean(pair.loss for pair in measured),
         accuracy=right / len(measured),
@@ -92,18 +98,18 @@ def report_on(measured: Sequence[Measured]) -> Report:
         calibration_error=calibration_error(reliability),
         centre=statistics.fmean((pair.chosen + pair.rejected) / 2 for pair in measured),
         reliability=reliability,
-        by_gap=_shares(measured, _gap_name),
-        by_origin=_shares(measured, lambda pair: pair.origin),
-        by_phase=_shares(measured, lambda pair: pair.phase),
+        by_gap=_buckets(measured, _gap_name),
+        by_origin=_buckets(measured, lambda pair: pair.origin),
+        by_phase=_buckets(measured, lambda pair: pair.phase),
     )
 
 
-def calibration_error(reliability: Sequence[Share]) -> float:
+def calibration_error(reliability: Sequence[Bucket]) -> float:
     """Mean distance of accuracy from sureness, over pairs: the expected calibration error of Guo et al. 2017
     (arXiv 1706.04599, eq. 3).
     """
-    total = sum(share.pairs for share in reliability)
-    return math.fsum(share.pairs * abs(share.accuracy - share.sureness) for share in reliability) / total
+    total = sum(bucket.pairs for bucket in reliability)
+    return math.fsum(bucket.pairs * abs(bucket.accuracy - bucket.sureness) for bucket in reliability) / total
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:
@@ -118,12 +124,12 @@ def wilson(right: float, count: int) -> tuple[float, float]:
     return centre - half, centre + half
 
 
-def _shares(measured: Sequence[Measured], name: Callable[[Measured], str]) -> tuple[Share, ...]:
-    groups: dict[str, list[Measured]] = {}
+def _buckets(measured: Sequence[ScoredPair], name: Callable[[ScoredPair], str]) -> tuple[Bucket, ...]:
+    groups: dict[str, list[ScoredPair]] = {}
     for pair in measured:
         groups.setdefault(name(pair), []).append(pair)
     return tuple(
-        Share(
+        Bucket(
             name=key,
             pairs=len(group),
             accuracy=statistics.fmean(pair.right for pair in group),
@@ -134,13 +140,52 @@ def _shares(measured: Sequence[Measured], name: Callable[[Measured], str]) -> tu
     )
 
 
-def _bin_name(pair: Measured) -> str:
+def _bin_name(pair: ScoredPair) -> str:
     low = min(_BINS - 1, int((pair.sureness - 0.5) * 2 * _BINS)) / (2 * _BINS) + 0.5
     return f"{low:.2f}-{low + 0.5 / _BINS:.2f}"
 
 
-def _gap_name(pair: Measured) -> str:
-    for low, high in pairwise(GAPS):
-        if pair.gap < high or high == GAPS[-1]:
+def _gap_name(pair: ScoredPair) -> str:
+    for low, high in pairwise(_GAPS):
+        if pair.gap < high or high == _GAPS[-1]:
             return f"{low:g}-{high:g}"
     return ""
+
+
+def draw_calibration(report: HeldOutReport) -> bytes:
+    """The picture, as PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained", dpi=120)
+    reliability, by_gap = figure.subplots(1, 2)
+    _reliability(reliability, report)
+    _bars(by_gap, report.by_gap)
+    by_gap.set_xlabel("gap in win probability")
+    by_gap.set_title(f"accuracy {report.accuracy:.3f} on {report.pairs} held-out pairs", loc="left")
+    out = io.BytesIO()
+    figure.savefig(out, format="png")
+    return out.getvalue()
+
+
+def _reliability(axes: "Axes", report: HeldOutReport) -> None:
+    most = max(bucket.pairs for bucket in report.reliability)
+    axes.plot([0.5, 1.0], [0.5, 1.0], color=_GREY, linestyle="--", linewidth=1)
+    axes.scatter(
+        [bucket.sureness for bucket in report.reliability],
+        [bucket.accuracy for bucket in report.reliability],
+        s=[20 + 180 * bucket.pairs / most for bucket in report.reliability],
+        color=_COLOUR,
+        alpha=0.8,
+    )
+    axes.set_xlabel("the model's probability of the answer it prefers")
+    axes.set_ylabel("how often it is right")
+    axes.set_title(f"calibration error {report.calibration_error:.3f}", loc="left")
+
+
+def _bars(axes: "Axes", buckets: Sequence[Bucket]) -> None:
+    bars = axes.bar(
+        [bucket.name for bucket in buckets], [bucket.accuracy for bucket in buckets], color=_COLOUR
+    )
+    axes.bar_label(bars, [str(bucket.pairs) for bucket in buckets], fontsize=8)
+    axes.axhline(0.5, color=_GREY, linestyle="--", linewidth=1)
+    axes.set_ylim(0.0, 1.08)

@@ -1,21 +1,23 @@
-"""Computes rewards of chats with a trained reward model.
+"""Computes rewards of chats with a trained reward model, those of several callers together.
 
 Every forward pass has the same number of rows and one of a few widths, with padding if needed. So a row's
 result depends only on its own tokens: the same chat gets the same bits, whatever is scored with it.
 """
 
+import asyncio
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from transformers.utils.logging import disable_progress_bar
 
 from rookery import metrics
-from rookery.errors import InvalidInput, RookeryError
-from services.trainer.examples.conversations import Chat, Messages, tokenize
-from services.trainer.fitting.backbone import load_scorer, load_tokenizer
-from services.trainer.reward_model.card import read
+from rookery.errors import InvalidInput, RookeryError, Unavailable
+from services.trainer.examples.chats import Chat, Messages, tokenize
+from services.trainer.finetune.model import load_sequence_classifier, load_tokenizer
+from services.trainer.reward_model.card import read_card
 
 _WIDTH = 32
 """Widths are multiples of this many tokens."""
@@ -28,11 +30,11 @@ class RewardScorer:
     """A model on its device. One thread at a time may use it."""
 
     def __init__(self, folder: Path, *, rows: int, device: torch.device) -> None:
-        self.card = read(folder)
+        self.card = read_card(folder)
         self.rows = rows
         disable_progress_bar()
         self._tokenizer = load_tokenizer(folder)
-        model = load_scorer(folder, dtype=torch.float32, pad_id=_PAD)
+        model = load_sequence_classifier(folder, dtype=torch.float32, pad_id=_PAD)
         self._model = model.to(device).eval()
         self._device = device
         self._longest = int(getattr(model.config, "max_position_embeddings", 1 << 20))
@@ -65,17 +67,83 @@ class RewardScorer:
         ids_BT = torch.full((self.rows, width), _PAD)
         for row, text in enumerate(texts):
             ids_BT[row, : len(text)] = torch.tensor(text)
-        ends_K = torch.tensor([len(text) - 1 for text in texts] + [0] * (self.rows - len(texts)))
+        ends_B = torch.tensor([len(text) - 1 for text in texts] + [0] * (self.rows - len(texts)))
         with torch.inference_mode(), metrics.REWARD_MODEL_PASS_S.time():
-            scores_B = self._scores(ids_BT.to(self._device), ends_K.to(self._device)).tolist()
+            body = self._model.base_model(input_ids=ids_BT.to(self._device), use_cache=False)
+            rows_B = torch.arange(self.rows, device=self._device)
+            ends_BD = body.last_hidden_state[rows_B, ends_B.to(self._device)]
+            scores_B = self._model.score(ends_BD)[:, 0].float().tolist()
         metrics.REWARD_MODEL_ANSWERS.inc(len(texts))
         rewards = [score - self.card.centre for score in scores_B[: len(texts)]]
         if not all(math.isfinite(reward) for reward in rewards):
             raise RookeryError(f"the reward model gives {rewards}, which are no rewards")
         return rewards
 
-    def _scores(self, ids_BT: torch.Tensor, ends_B: torch.Tensor) -> torch.Tensor:
-        hidden_BTD = self._model.base_model(input_ids=ids_BT, use_cache=False).last_hidden_state
-        rows_B = torch.arange(len(ids_BT), device=self._device)
-        scores_B: torch.Tensor = self._model.score(hidden_BTD[rows_B, ends_B])[:, 0].float()
-        return scores_B
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    text: Sequence[int]
+    width: int
+    reward: asyncio.Future[float]
+
+
+class BatchQueue:
+    """Collects texts from callers, and scores as many at once as the scorer has rows, in `run`."""
+
+    def __init__(self, scorer: RewardScorer, *, limit: int) -> None:
+        self.scorer = scorer
+        self._limit = limit
+        self._waiting: list[_Waiting] = []
+        self._arrived = asyncio.Event()
+
+    async def rewards(self, texts: Sequence[Sequence[int]]) -> list[float]:
+        """Returns the rewards of `texts`, in their order.
+
+        Raises:
+            Unavailable: too many answers are waiting.
+        """
+        if len(self._waiting) + len(texts) > self._limit:
+            raise Unavailable(f"{len(self._waiting)} answers wait already, of at most {self._limit}")
+        loop = asyncio.get_running_loop()
+        mine = [_Waiting(text, self.scorer.width(text), loop.create_future()) for text in texts]
+        self._waiting += mine
+        metrics.REWARD_MODEL_WAITING.set(len(self._waiting))
+        self._arrived.set()
+        try:
+            return list(await asyncio.gather(*(waiting.reward for waiting in mine)))
+        finally:
+            for waiting in mine:  # a cancelled caller needs no scores
+                waiting.reward.cancel()
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Scores waiting texts until `stopping` is set."""
+        stop = asyncio.create_task(stopping.wait())
+        while not stopping.is_set():
+            arrived = asyncio.create_task(self._arrived.wait())
+            await asyncio.wait({arrived, stop}, return_when=asyncio.FIRST_COMPLETED)
+            arrived.cancel()
+            self._arrived.clear()
+            while batch := self._next():
+                await self._work(batch)
+
+    def _next(self) -> list[_Waiting]:
+        """Takes the answer that has waited longest, and later ones of the same width, up to `rows`."""
+        self._waiting = [waiting for waiting in self._waiting if not waiting.reward.done()]
+        same_width = [waiting for waiting in self._waiting if waiting.width == self._waiting[0].width]
+        batch = same_width[: self.scorer.rows]
+        taken = {id(waiting) for waiting in batch}
+        self._waiting = [waiting for waiting in self._waiting if id(waiting) not in taken]
+        metrics.REWARD_MODEL_WAITING.set(len(self._waiting))
+        return batch
+
+    async def _work(self, batch: list[_Waiting]) -> None:
+        try:
+            rewards = await asyncio.to_thread(self.scorer.score, [waiting.text for waiting in batch])
+        except Exception as error:  # any error goes to the callers, and the queue continues
+            for waiting in batch:
+                if not waiting.reward.done():
+                    waiting.reward.set_exception(error)
+            return
+        for waiting, reward in zip(batch, rewards, strict=True):
+            if not waiting.reward.done():
+                waiting.reward.set_result(reward)

@@ -1,6 +1,6 @@
-"""`rookery reward-model`: Bradley-Terry on preference pairs, and how well it does on those held out.
+"""`rookery reward-model`: trains a Bradley-Terry model on preference pairs and measures it on held-out pairs.
 
-The answers of a pair share their prompt in one row; the score is read off the last token of each.
+The answers of a pair share their prompt in one row. The head computes a score from the last token of each.
 """
 
 import json
@@ -12,17 +12,23 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from services.trainer.examples.data_file import local
-from services.trainer.examples.pairs import PairExamples, TokenPair, read_shares
-from services.trainer.fitting.backbone import hidden_states, load_scorer, load_tokenizer
-from services.trainer.fitting.layout import Example, Laid, lay
-from services.trainer.fitting.loop import Sums, fit, mean_over
-from services.trainer.fitting.setup import base_dtype, export, prepare, ready
+from services.trainer.examples.data_file import local_path
+from services.trainer.examples.example import Example
+from services.trainer.examples.pairs import PairExamples, TokenPair, read_pairs
+from services.trainer.finetune.loop import Sums, mean_over, start_run, train
+from services.trainer.finetune.model import (
+    base_dtype,
+    hidden_states,
+    load_sequence_classifier,
+    load_tokenizer,
+    prepare_model,
+)
+from services.trainer.finetune.output import export
+from services.trainer.finetune.rows import TokenBatch, collate_examples
 from services.trainer.losses.preference import bradley_terry
 from services.trainer.records.tracking import track
-from services.trainer.reward_model import plot
-from services.trainer.reward_model.card import CARD, describe
-from services.trainer.reward_model.report import Measured, Report, report_on
+from services.trainer.reward_model.card import CARD, build_card
+from services.trainer.reward_model.report import HeldOutReport, ScoredPair, draw_calibration, report_on
 from services.trainer.settings import RewardModelSettings
 
 logger = logging.getLogger(__name__)
@@ -30,8 +36,8 @@ logger = logging.getLogger(__name__)
 _EVALUATED_AT_ONCE = 32
 
 
-class Preference:
-    """The course: the chosen answer scores higher than the rejected one."""
+class RewardModelTask:
+    """The task: the chosen answer scores higher than the rejected one."""
 
     name = "reward-model"
 
@@ -44,40 +50,40 @@ class Preference:
         """Returns the number of pairs."""
         return len(examples)
 
-    def sums(self, laid: Laid) -> Sums:
+    def sums(self, batch: TokenBatch) -> Sums:
         """Returns the loss, and how often the chosen answer scores higher."""
-        scores_E2 = self.scores(laid).view(-1, 2)
-        margin_E = self._settings.margin * laid.gaps_K[::2]
+        scores_E2 = self.scores(batch).view(-1, 2)
+        margin_E = self._settings.margin * batch.gaps_K[::2]
         loss_E = bradley_terry(scores_E2[:, 0], scores_E2[:, 1], margin_E)
         won_E = (scores_E2[:, 0] > scores_E2[:, 1]).float()
         return {"loss": loss_E.sum(), "accuracy": won_E.sum()}
 
-    def scores(self, laid: Laid) -> torch.Tensor:
+    def scores(self, batch: TokenBatch) -> torch.Tensor:
         """Returns the score of each answer, [K]. The head is in float32: bfloat16 would blur close scores."""
-        return score_ends(self.model, hidden_states(self.model, laid)[laid.end_K])
+        return score_ends(self.model, hidden_states(self.model, batch)[batch.end_K])
 
     def evaluate(self) -> dict[str, float]:
-        """Loss and accuracy on held-out pairs."""
+        """Returns loss and accuracy on held-out pairs."""
         return mean_over(self, self._held_out, self._settings)
 
-    def measure(self, pairs: Sequence[TokenPair]) -> list[Measured]:
-        """The scores of `pairs`, in their order."""
-        found: list[Measured] = []
+    def measure(self, pairs: Sequence[TokenPair]) -> list[ScoredPair]:
+        """Returns the scores of `pairs`, in their order."""
+        found: list[ScoredPair] = []
         device = next(self.model.parameters()).device
         for start in range(0, len(pairs), _EVALUATED_AT_ONCE):
             here = pairs[start : start + _EVALUATED_AT_ONCE]
-            laid = lay([[pair.example] for pair in here], device=device)
+            batch = collate_examples([[pair.example] for pair in here], device=device)
             with torch.no_grad():
-                scores_E2 = self.scores(laid).view(-1, 2).tolist()
+                scores_E2 = self.scores(batch).view(-1, 2).tolist()
             found += [
-                Measured(chosen, rejected, pair.example.gap, pair.origin, pair.phase)
+                ScoredPair(chosen, rejected, pair.example.gap, pair.origin, pair.phase)
                 for pair, (chosen, rejected) in zip(here, scores_E2, strict=True)
             ]
         return found
 
 
 def score_ends(model: Any, hidden_KD: torch.Tensor) -> torch.Tensor:
-    """The head on hidden states of last tokens, [K] in float32."""
+    """Applies the head to the hidden states of last tokens. Returns scores, [K] in float32."""
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     with torch.autocast(hidden_KD.device.type, enabled=False):
         return F.linear(hidden_KD.float(), whole.score.weight.float())[:, 0]
@@ -85,32 +91,32 @@ def score_ends(model: Any, hidden_KD: torch.Tensor) -> torch.Tensor:
 
 def run(settings: RewardModelSettings) -> Path:
     """Trains a reward model on `settings.data` and returns the directory of the result."""
-    folder = prepare(settings)
+    folder = start_run(settings)
     tokenizer = load_tokenizer(folder)
-    shares = read_shares(
-        local(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
+    pairs = read_pairs(
+        local_path(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
     )
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    body = load_scorer(folder, dtype=base_dtype(settings), pad_id=pad_id)
-    model = ready(body, settings, trained_whole=("score",))
-    course = Preference(model, settings, [pair.example for pair in shares.held_out])
+    body = load_sequence_classifier(folder, dtype=base_dtype(settings), pad_id=pad_id)
+    model = prepare_model(body, settings, trained_whole=("score",))
+    task = RewardModelTask(model, settings, [pair.example for pair in pairs.held_out])
     with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
-        fit(course, PairExamples(shares.train), settings, tracker)
-        report = report_on(course.measure(shares.held_out))
-        _write_report(report, settings, shares.counts)
+        train(task, PairExamples(pairs.train), settings, tracker)
+        report = report_on(task.measure(pairs.held_out))
+        _write_report(report, settings, pairs.counts)
 
         def card(folder: Path) -> dict[str, bytes]:
             return {
-                CARD: describe(folder, settings, centre=report.centre, counts=shares.counts, report=report)
+                CARD: build_card(folder, settings, centre=report.centre, counts=pairs.counts, report=report)
             }
 
-        return export(model, tokenizer, settings, beside=card)
+        return export(model, tokenizer, settings, extra_files=card)
 
 
-def _write_report(report: Report, settings: RewardModelSettings, counts: dict[str, int]) -> None:
+def _write_report(report: HeldOutReport, settings: RewardModelSettings, counts: dict[str, int]) -> None:
     text = json.dumps({"pairs": counts, **report.as_json()}, indent=2)
     (settings.out / "report.json").write_text(text + "\n")
-    (settings.out / "calibration.png").write_bytes(plot.draw(report))
+    (settings.out / "calibration.png").write_bytes(draw_calibration(report))
     logger.info(
         "held-out pairs: accuracy %.3f [%.3f, %.3f], loss %.3f, calibration error %.3f",
         report.accuracy, *report.interval, report.loss, report.calibration_error,

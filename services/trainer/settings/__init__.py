@@ -1,37 +1,46 @@
-"""Settings of the trainer's commands. Nothing here imports torch, so that `--help` is fast."""
+"""Settings of the trainer's commands. Nothing here imports torch, so that `--help` is fast.
 
-from services.trainer.settings.fitting import FitSettings
+A command's settings inherit from groups such as `KlSettings`, which are the groups of `--help`, too.
+"""
+
+from services.trainer.settings.finetune import (
+    DpoSettings,
+    FinetuneSettings,
+    PairSettings,
+    RewardModelSettings,
+    RewardServerSettings,
+    SftSettings,
+)
 from services.trainer.settings.objective import (
     Baseline,
     KlKind,
     KlSchedule,
+    KlSettings,
     LossWeights,
     ObjectiveName,
     ObjectiveSettings,
+    PpoSettings,
 )
-from services.trainer.settings.preference import (
-    DpoSettings,
-    PairSettings,
-    RewardModelSettings,
-    RewardServerSettings,
-)
-from services.trainer.settings.run import TrainerSettings
-from services.trainer.settings.sft import SftSettings
-from services.trainer.settings.tiny import TinySettings
+from services.trainer.settings.shared import LrSchedule
+from services.trainer.settings.trainer import AutobatchSettings, Sharding, TrainerSettings
 
 __all__ = [
+    "AutobatchSettings",
     "Baseline",
     "DpoSettings",
-    "FitSettings",
+    "FinetuneSettings",
     "KlKind",
     "KlSchedule",
+    "KlSettings",
     "LossWeights",
+    "LrSchedule",
     "ObjectiveName",
     "ObjectiveSettings",
     "PairSettings",
+    "PpoSettings",
     "RewardModelSettings",
     "RewardServerSettings",
     "SftSettings",
-    "TinySettings",
+    "Sharding",
     "TrainerSettings",
 ]

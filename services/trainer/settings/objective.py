@@ -2,20 +2,27 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
-from rookery.settings import RunSettings
-from services.trainer.settings.ppo import PpoSettings
-from services.trainer.settings.scoped import ScopedSettings, When
+from rookery.settings import Settings
+from services.trainer.settings.conditional import ConditionalSettings, When
 
 logger = logging.getLogger(__name__)
 
 ObjectiveName = Literal["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce", "ppo"]
 Baseline = Literal["group-mean", "leave-one-out", "ema", "adaptive"]
 LossWeights = Literal["token", "sequence", "constant"]
-KlKind = Literal["none", "k1", "k2", "k3", "forward", "reverse", "symmetric"]
+KlKind = Literal["none", "k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"]
 KlSchedule = Literal["fixed", "warmup", "adaptive", "smooth"]
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -34,19 +41,71 @@ batch of rollouts. Groups of earlier versions have larger ratios; README.md has 
 
 _CLIPPING = When("objective", ("grpo", "dr-grpo", "dapo", "gspo", "ppo"))
 _OF_GROUPS = When("objective", ("grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce"))
-_PENALISED = When("kl", ("k1", "k2", "k3", "forward", "reverse", "symmetric"))
-_PPO = PpoSettings.model_fields.keys() - RunSettings.model_fields.keys()
-
+_PENALISED = When("kl", ("k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"))
 _NARROW_GSPO_CLIP = 0.003
 """With a range this narrow, most completions of groups one version old are clipped."""
 _WIDE_GSPO_CLIP = 0.2
 """With a range this wide, ratios of whole completions are almost never clipped."""
 
 
-class ObjectiveSettings(ScopedSettings, PpoSettings):
+def _by_direction(value: object) -> object:
+    """Translates RookWorld's names of the divergences."""
+    return {"forward": "policy_reference", "reverse": "reference_policy"}.get(str(value), value)
+
+
+class KlSettings(Settings):
+    """The KL penalty to the base model."""
+
+    help_group: ClassVar[str] = "kl"
+
+    kl: Annotated[KlKind, BeforeValidator(_by_direction)] = "none"
+    """KL penalty to the base model. policy_reference is D(policy || base), reference_policy is
+    D(base || policy), symmetric their mean. The older names forward and reverse mean the first two."""
+    kl_coefficient: PositiveFloat = 0.02
+    """Weight of the KL penalty. The initial weight for the schedules adaptive and smooth."""
+    kl_schedule: KlSchedule = "fixed"
+    """Schedule of the coefficient: fixed, warmup (rises to its value), adaptive or smooth (see kl_target)."""
+    kl_warmup_steps: PositiveInt = 100
+    """Steps until --kl-schedule warmup reaches the coefficient."""
+    kl_target: PositiveFloat = 0.05
+    """Target of D(policy || base) for the schedules adaptive and smooth, in nats per token."""
+    kl_report_every: NonNegativeInt = 10
+    """Steps between measurements of D(policy || base) if there is no penalty. 0 turns them off."""
+
+    def measures_kl(self, step: int) -> bool:
+        """Whether step `step`, counted from 0, also scores the reference model."""
+        return self.kl != "none" or (self.kl_report_every > 0 and step % self.kl_report_every == 0)
+
+
+class PpoSettings(Settings):
+    """PPO's own settings. It learns a baseline for each token instead of using the group's mean."""
+
+    help_group: ClassVar[str] = "ppo, with --objective ppo"
+
+    gamma: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Discount factor per token."""
+    gae_lambda: float = Field(default=0.95, ge=0.0, le=1.0)
+    """Lambda of generalised advantage estimation, from 0 (rely on the values) to 1 (on the rewards)."""
+    whiten: bool = True
+    """Normalise the advantages of a batch to mean 0 and standard deviation 1."""
+    value_clip: NonNegativeFloat = 0.2
+    """How far values may move from those before the step. 0 for no limit."""
+    value_coefficient: PositiveFloat = 0.5
+    """Weight of the value loss."""
+    entropy_coefficient: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus."""
+    ppo_epochs: PositiveInt = 1
+    """Passes over each batch."""
+    ppo_mini_batches: PositiveInt = 1
+    """Optimizer steps per pass. The groups are shuffled for each pass."""
+
+
+class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
     """The policy-gradient objective: surrogate, advantages, weights of the loss, KL to the base."""
 
-    reading: ClassVar[Mapping[str, When]] = {
+    help_group: ClassVar[str] = "objective"
+
+    conditions: ClassVar[Mapping[str, When]] = {
         "clip_low": _CLIPPING,
         "clip_high": _CLIPPING,
         "dual_clip": _CLIPPING,
@@ -63,10 +122,12 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
         "kl_warmup_steps": When("kl_schedule", ("warmup",)),
         "kl_target": When("kl_schedule", ("adaptive", "smooth")),
         "kl_report_every": When("kl", ("none",)),
-        **dict.fromkeys(sorted(_PPO), When("objective", ("ppo",))),
+        **dict.fromkeys(PpoSettings.model_fields, When("objective", ("ppo",))),
     }
 
-    moved: ClassVar[frozenset[str]] = frozenset(name for defaults in DEFAULTS.values() for name in defaults)
+    dependent: ClassVar[frozenset[str]] = frozenset(
+        name for defaults in DEFAULTS.values() for name in defaults
+    )
 
     objective: ObjectiveName = "grpo"
     """Surrogate loss. It also changes the defaults of some settings below to those of its paper."""
@@ -96,30 +157,13 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
     dynamic_sampling_limit: PositiveInt = 4
     """Maximum number of groups to drop for one batch, in batches. Later groups are trained on."""
 
-    kl: KlKind = "none"
-    """KL penalty to the base model. forward is D(policy || base), reverse is D(base || policy)."""
-    kl_coefficient: PositiveFloat = 0.02
-    """Weight of the KL penalty. The initial weight for the schedules adaptive and smooth."""
-    kl_schedule: KlSchedule = "fixed"
-    """Schedule of the coefficient: fixed, warmup (rises to its value), adaptive or smooth (see kl_target)."""
-    kl_warmup_steps: PositiveInt = 100
-    """Steps until --kl-schedule warmup reaches the coefficient."""
-    kl_target: PositiveFloat = 0.05
-    """Target of D(policy || base) for the schedules adaptive and smooth, in nats per token."""
-    kl_report_every: NonNegativeInt = 10
-    """Steps between measurements of D(policy || base) if there is no penalty. 0 turns them off."""
-
     collapse_share: float = Field(default=0.9, gt=0.0, le=1.0)
     """Warn if at least this share of the groups has rewards that are all equal ..."""
     collapse_steps: PositiveInt = 10
     """... for this many steps in a row."""
 
-    def measures_kl(self, step: int) -> bool:
-        """Whether step `step`, counted from 0, also scores the reference model."""
-        return self.kl != "none" or (self.kl_report_every > 0 and step % self.kl_report_every == 0)
-
     @classmethod
-    def own_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def dependent_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """The defaults of the objective, from `DEFAULTS`."""
         return DEFAULTS.get(str(values.get("objective", "grpo")), {})
 
@@ -129,7 +173,9 @@ class ObjectiveSettings(ScopedSettings, PpoSettings):
         theirs = values.get("objective", "grpo")
         if stronger.get("objective", theirs) == theirs:
             return dict(values)
-        own = cls.moved.union(name for name, when in cls.reading.items() if when.setting == "objective")
+        own = cls.dependent.union(
+            name for name, when in cls.conditions.items() if when.setting == "objective"
+        )
         return {name: value for name, value in values.items() if name not in own}
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@
         adapter_model.safetensors  adapter_config.json   what vLLM loads: an adapter,
         model.safetensors  config.json  tokenizer.json   or a whole model
         optimizer.safetensors                            Adam's moments
-        state.json                                       step, ledger, sha256, settings, learner
+        state.json                                       step, ledger, sha256, settings, running state
         SHA256SUMS                                       of every other file: `sha256sum --check SHA256SUMS`
 
 A version exists once its directory has its final name; its files were synced before. Directories with any
@@ -24,9 +24,7 @@ from typing import Any
 
 from rookery.errors import SetupError
 from rookery.trace import PolicyVersion, policy_name
-from services.trainer.versions import tensor_file
-from services.trainer.versions.durable import made, sync_files, sync_folder
-from services.trainer.versions.tensor_file import Content
+from services.trainer.versions.files import Content, make_folder, sync_files, sync_folder, write_file
 
 STATE_VERSION = 3
 
@@ -52,8 +50,8 @@ class Commit:
     ledger: tuple[str, ...]
     row: Mapping[str, Any] | None = None
     """The figures of the step that made it."""
-    learner: Mapping[str, Any] | None = None
-    """The state of learning besides weights and moments: see `learner`."""
+    running_state: Mapping[str, Any] | None = None
+    """See `RunningState.as_json`; in the file it is named learner."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """The run's count of dropped groups by reason at this commit: see `intake`."""
     went_back_to: int | None = None
@@ -67,7 +65,7 @@ def sole_writer(root: Path) -> Iterator[None]:
     Raises:
         SetupError: another trainer on this machine writes there, or the folder cannot be made.
     """
-    made(root, setting="--run-dir with")
+    make_folder(root, setting="--run-dir with")
     with (root / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,7 +91,7 @@ def write(
     ledger: tuple[str, ...],
     fingerprint: Mapping[str, str],
     row: Mapping[str, Any] | None = None,
-    learner: Mapping[str, Any] | None = None,
+    running_state: Mapping[str, Any] | None = None,
     dropped: Mapping[str, int] | None = None,
     went_back_to: int | None = None,
 ) -> Commit:
@@ -106,7 +104,7 @@ def write(
     temporary = root / f".{policy_name(number)}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    sums = {name: tensor_file.write(temporary / name, content) for name, content in files.items()}
+    sums = {name: write_file(temporary / name, content) for name, content in files.items()}
     version = PolicyVersion(number, next(sums[name] for name in _SERVED if name in sums))
     ledger = ledger[-_LEDGER_SIZE:]
     state = {
@@ -116,11 +114,11 @@ def write(
         "ledger": ledger,
         "fingerprint": dict(fingerprint),
         "row": row,
-        "learner": learner,
+        "learner": running_state,
         "dropped": dict(dropped or {}),
         "went_back_to": went_back_to,
     }
-    sums[STATE] = tensor_file.write(temporary / STATE, json.dumps(state, allow_nan=False).encode())
+    sums[STATE] = write_file(temporary / STATE, json.dumps(state, allow_nan=False).encode())
     lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(sums.items()))
     (temporary / SUMS).write_text(lines)
     sync_files(temporary)
@@ -129,7 +127,7 @@ def write(
         raise SetupError(f"{final} exists already: two trainers write to one run folder")
     temporary.rename(final)
     sync_folder(root)
-    return Commit(version, final, ledger, row, learner, dict(dropped or {}), went_back_to)
+    return Commit(version, final, ledger, row, running_state, dict(dropped or {}), went_back_to)
 
 
 def to_resume(

@@ -43,7 +43,7 @@ class Publisher:
         """Publishes a version after its commit and acknowledgement. First waits for the previous version."""
         self.wait()
         self._streams.publish_policy(adapter, epoch=self._epoch)
-        self._run(self._tell(adapter))
+        self._run(self._reload(adapter))
 
     def republish(self, adapter: Adapter) -> None:
         """Restores the record if Redis lost it, and sends /reload again to servers that did not answer."""
@@ -52,14 +52,14 @@ class Publisher:
             logger.warning("the policy record says %s: publishing %s again", published, adapter.version.name)
             self.publish(adapter)
         else:
-            self._run(self._tell(adapter))
+            self._run(self._reload(adapter))
 
     def wait(self) -> None:
         """Waits until the servers have answered, at most `FIRST_S`, or `GRACE_S` after one took the version.
 
         Raises any unexpected error of a reload.
         """
-        self._run(self._settled())
+        self._run(self._wait_for_servers())
 
     async def close(self) -> None:
         """Cancels the reloads under way and closes the clients."""
@@ -69,11 +69,11 @@ class Publisher:
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
-    async def _tell(self, adapter: Adapter) -> None:
+    async def _reload(self, adapter: Adapter) -> None:
         for server in self._servers:
-            server.tell(adapter)
+            server.reload(adapter)
 
-    async def _settled(self) -> None:
+    async def _wait_for_servers(self) -> None:
         deadline = self._loop.time() + FIRST_S
         while waited_for := {s.task for s in self._servers if s.task and not s.task.done() and not s.late}:
             if any(server.up_to_date for server in self._servers):
@@ -101,20 +101,20 @@ class _Server:
         self._client = client
         self._newest: Adapter | None = None
         self._answered: Adapter | None = None
-        self._taken = -1
+        self._loaded = -1
         self._behind = SERVER_BEHIND.labels(server=mask_text(client.url))
 
     @property
     def up_to_date(self) -> bool:
         """Whether it has loaded the newest version."""
-        return self._newest is not None and self._taken == self._newest.version.number
+        return self._newest is not None and self._loaded == self._newest.version.number
 
-    def tell(self, adapter: Adapter) -> None:
+    def reload(self, adapter: Adapter) -> None:
         """Starts a reload of `adapter`, now or after the one under way, unless it was already answered."""
         self._newest = adapter
-        self._count()
+        self._export_lag()
         if self._answered != adapter and (self.task is None or self.task.done()):
-            self.task = asyncio.create_task(self._bring_up_to_date())
+            self.task = asyncio.create_task(self._catch_up())
 
     def leave_behind(self) -> None:
         """Stops waiting for a reload that is under way; it goes on in the background."""
@@ -129,31 +129,31 @@ class _Server:
             await asyncio.wait({self.task})
         await self._client.close()
 
-    async def _bring_up_to_date(self) -> None:
-        told = None
-        while self._newest is not None and self._newest != told:
-            told = self._newest
-            if await self._answers(told):
-                self._answered, self.late = told, False
+    async def _catch_up(self) -> None:
+        sent = None
+        while self._newest is not None and self._newest != sent:
+            sent = self._newest
+            if await self._send_reload(sent):
+                self._answered, self.late = sent, False
 
-    async def _answers(self, adapter: Adapter) -> bool:
+    async def _send_reload(self, adapter: Adapter) -> bool:
         """Sends one reload. Returns whether the server answered, by loading or refusing the version."""
         name, url = adapter.version.name, self._client.url
         try:
             stages = await self._client.reload(adapter)
             RELOADS.labels(result="accepted").inc()
             logger.debug("%s serves %s: %s", url, name, stages)
-            self._taken = adapter.version.number
-            self._count()
+            self._loaded = adapter.version.number
+            self._export_lag()
         except PeerFault as error:
             RELOADS.labels(result="away").inc()
-            logger.warning("%s not told of %s: %s", url, name, error)
+            logger.warning("%s could not be told of %s: %s", url, name, error)
             return False
         except RookeryError as error:
             RELOADS.labels(result="refused").inc()
             logger.error("%s refuses %s: %s", url, name, error)
         return True
 
-    def _count(self) -> None:
+    def _export_lag(self) -> None:
         if self._newest is not None:
-            self._behind.set(self._newest.version.number - self._taken)
+            self._behind.set(self._newest.version.number - self._loaded)

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from rookery.serving import bind
-from services.trainer.__main__ import FITS
+from services.trainer.__main__ import FINETUNE_COMMANDS
 from services.trainer.settings import RewardModelSettings, RewardServerSettings
 from tests.conftest import ROOT
 from tests.curl import curls, run_curl
@@ -19,19 +19,19 @@ pytestmark = pytest.mark.torch
 
 PAGE = ROOT / "services/trainer/README.md"
 COMMANDS = re.findall(r"^\$ (rookery .+)", PAGE.read_text().replace("\\\n", " "), re.MULTILINE)
-ON_FILES = [words for words in map(shlex.split, COMMANDS) if words[1] in FITS]
+ON_FILES = [words for words in map(shlex.split, COMMANDS) if words[1] in FINETUNE_COMMANDS]
 
 
 @pytest.mark.parametrize("words", ON_FILES, ids=lambda words: f"{words[1]}-{len(words)}")
 def test_the_commands_that_train_on_files_parse(words: list[str]) -> None:
     from services.trainer import settings
 
-    parsed = getattr(settings, FITS[words[1]][0]).parse(words[2:], prog=words[1])
+    parsed = getattr(settings, FINETUNE_COMMANDS[words[1]][0]).parse(words[2:], prog=words[1])
     assert {parsed.model.name, Path(parsed.data).suffix} <= {"rook-tiny", "Qwen3-0.6B", ".jsonl", ".parquet"}
 
 
 def test_each_of_them_is_shown() -> None:
-    assert {words[1] for words in ON_FILES} == set(FITS)
+    assert {words[1] for words in ON_FILES} == set(FINETUNE_COMMANDS)
     served = [words[3:] for words in map(shlex.split, COMMANDS) if words[1:3] == ["serve", "reward-model"]]
     assert [RewardServerSettings.parse(flags, prog="serve").port for flags in served] == [8007]
 
@@ -51,10 +51,9 @@ async def test_the_request_gets_the_answer_it_shows(model: Path) -> None:
     import torch
 
     from services.trainer.reward_model.app import create_app
-    from services.trainer.reward_model.desk import Desk
-    from services.trainer.reward_model.scorer import RewardScorer
+    from services.trainer.reward_model.scorer import BatchQueue, RewardScorer
 
-    desk = Desk(RewardScorer(model, rows=2, device=torch.device("cpu")), limit=8)
+    desk = BatchQueue(RewardScorer(model, rows=2, device=torch.device("cpu")), limit=8)
     stopping = asyncio.Event()
     work = asyncio.create_task(desk.run(stopping))
     server = uvicorn.Server(uvicorn.Config(create_app(desk), log_config=None))

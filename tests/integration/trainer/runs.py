@@ -12,7 +12,7 @@ import redis
 from rookery.streams import RunStreams
 from rookery.trace import Position, TraceGroup
 from services.trainer import loop
-from services.trainer.model.value_head import policy_for
+from services.trainer.model.policies import build_policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.versions.publisher import Publisher
 
@@ -68,7 +68,7 @@ class Run:
         stopping = threading.Event()
         timer = threading.Timer(60.0, stopping.set)
         timer.start()
-        loop.train(settings, policy_for(settings), self.streams, publisher, epoch=epoch, stopping=stopping)
+        loop.train(settings, build_policy(settings), self.streams, publisher, epoch=epoch, stopping=stopping)
         timer.cancel()
 
     def version(self, number: int) -> Path:

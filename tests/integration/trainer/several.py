@@ -11,22 +11,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from services.trainer.distributed.join import joined
-from services.trainer.distributed.world import World
-from services.trainer.learner import Learner
-from services.trainer.model.value_head import policy_for
+from services.trainer.distributed.process_group import World, join_processes
+from services.trainer.model.policies import build_policy
 from services.trainer.settings import TrainerSettings
-from services.trainer.trainee import Trainee
+from services.trainer.training.policy_trainer import PolicyTrainer
+from services.trainer.training.running_state import RunningState
 from tests.unit.trainer.contents import contents
 from tests.unit.trainer.groups import make_group
 
 STEPS = 3
 CASES: dict[str, dict[str, Any]] = {
-    "grpo": {"kl": "forward", "max_grad_norm": 0.01},
+    "grpo": {"kl": "policy_reference", "max_grad_norm": 0.01},
     "gspo": {"objective": "gspo", "baseline": "ema"},
     "ppo": {"objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2, "kl": "k1"},
     "all weights": {"lora_rank": 0, "model": "gpt2"},
-    "fsdp2": {"sharding": "fsdp2", "kl": "forward", "max_grad_norm": 0.01},
+    "fsdp2": {"sharding": "fsdp2", "kl": "policy_reference", "max_grad_norm": 0.01},
     "fsdp2 ppo": {"sharding": "fsdp2", "objective": "ppo", "gradient_checkpointing": True},
     "fsdp2 merged": {"sharding": "fsdp2", "model": "gpt2", "lora_targets": "c_attn,c_proj,c_fc"},
     "fsdp2 all weights": {"sharding": "fsdp2", "lora_rank": 0, "model": "gpt2", "kl": "k3"},
@@ -43,33 +42,33 @@ def settings_of(case: str, folder: Path) -> TrainerSettings:
 
 
 def steps(settings: TrainerSettings, world: World, out: Path) -> None:
-    """Steps, one of them on a single row; before the last, another trainee takes over from a commit."""
-    trainee = Trainee.of(settings, policy_for(settings), world)
-    rows, learner = [], Learner()
+    """Steps, one of them on a single row; before the last, another trainer takes over from a commit."""
+    trainer = PolicyTrainer.of(settings, build_policy(settings), world)
+    rows, state = [], RunningState()
     for step in range(STEPS):
         if step == STEPS - 1:
-            _keep(trainee, out / "middle", world)
-            trainee = Trainee.of(settings, policy_for(settings), world)
-            trainee.load(out / "middle")
+            _keep(trainer, out / "middle", world)
+            trainer = PolicyTrainer.of(settings, build_policy(settings), world)
+            trainer.load(out / "middle")
         groups = [make_group(10 * step + i, version=step, vocabulary=80) for i in range(3)]
         if step == 1:
             groups = [make_group(98, version=step, vocabulary=80, size=2)]  # one row: some get none
-        result, learner = trainee.learn(groups, step=step, learner=learner, dropped_zero_variance=0)
+        result, state = trainer.train_step(groups, step=step, state=state, dropped_zero_variance=0)
         rows.append(result.row())
-    _keep(trainee, out, world)
+    _keep(trainer, out, world)
     if world.rank == 0:
         (out / "rows.json").write_text(json.dumps(rows))
-        (out / "held.json").write_text(json.dumps(_held(trainee)))
+        (out / "held.json").write_text(json.dumps(_held(trainer)))
 
 
-def _held(trainee: Trainee) -> int:
+def _held(trainer: PolicyTrainer) -> int:
     """Weights in this process."""
-    parameters = trainee.policy.model.parameters()
+    parameters = trainer.policy.model.parameters()
     return sum((p.to_local() if hasattr(p, "to_local") else p).numel() for p in parameters)
 
 
-def _keep(trainee: Trainee, out: Path, world: World) -> None:
-    files = contents(trainee.files())
+def _keep(trainer: PolicyTrainer, out: Path, world: World) -> None:
+    files = contents(trainer.files())
     if world.rank == 0:
         out.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
@@ -79,14 +78,14 @@ def _keep(trainee: Trainee, out: Path, world: World) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    with joined(TrainerSettings(model=folder, run_dir=folder, device="cpu")) as world:
+    with join_processes(TrainerSettings(model=folder, run_dir=folder, device="cpu")) as world:
         for case in CASES:
             settings = settings_of(case, folder)
             if world.rank == 0:
                 steps(
                     settings.model_copy(update={"sharding": "none"}), World(), folder / "out" / case / "alone"
                 )
-            world.even = settings.sharding != "none"
+            world.sharded = settings.sharding != "none"
             steps(settings, world, folder / "out" / case / "all")
 
 

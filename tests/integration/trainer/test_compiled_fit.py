@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.fitting import sft  # noqa: E402
+from services.trainer.finetune import sft  # noqa: E402
 from services.trainer.settings import SftSettings  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 

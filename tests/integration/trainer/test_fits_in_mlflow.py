@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.trainer.records import provenance
+from services.trainer.records import tracking
 from services.trainer.settings import DpoSettings, RewardModelSettings, SftSettings
 from tests.unit.trainer.preferences import write_pairs
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 pytest.importorskip("mlflow")
 
-from services.trainer.fitting import dpo, sft  # noqa: E402
+from services.trainer.finetune import dpo, sft  # noqa: E402
 from services.trainer.reward_model import training  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
@@ -68,7 +68,7 @@ def test_the_model_and_its_figures_are_kept(
     run = client.get_run(run_id)
     assert run.info.status == "FINISHED"
     assert len(client.get_metric_history(run_id, "loss")) == 2
-    assert provenance.tags().items() <= run.data.tags.items()
+    assert tracking.source_tags().items() <= run.data.tags.items()
 
     def kept(folder: str) -> dict[str, str]:
         found = client.list_artifacts(run_id, folder)

@@ -185,7 +185,7 @@ def test_an_answer_that_is_none_is_a_failed_reload_that_is_tried_again(
     one.publish(0, 1)
     one.publisher.wait()
     assert server.behind == 2
-    assert f"{server.url} not told of policy-v000001" in caplog.text
+    assert f"{server.url} could not be told of policy-v000001" in caplog.text
     server.answer = GOOD
     one.publisher.republish(adapter(1))
     until(lambda: server.behind == 0)

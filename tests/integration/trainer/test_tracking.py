@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_kept_leaves_no_run_running(
         pass
     run_id = json.loads((folder / ID_FILE).read_text())["run_id"]
     assert client_of(store).get_run(run_id).info.status == "FINISHED"
-    assert "could not leave the run's files with MLflow" in caplog.text
+    assert "could not send the run's files to MLflow" in caplog.text
 
 
 def test_mlflow_away_is_said_and_stops_nothing(
@@ -97,7 +97,7 @@ def test_mlflow_away_is_said_and_stops_nothing(
     with caplog.at_level(logging.WARNING):
         train(tmp_path / "run", [{"step": 1, "reward": 0.0}])
     said = [record.getMessage() for record in caplog.records if record.name == tracking.__name__]
-    assert said[0].startswith("MLflow is away, training goes on")
+    assert said[0].startswith("MLflow does not answer, training continues")
     assert said[-1].startswith("MLflow did not get 1 of the steps")
 
 

@@ -11,15 +11,16 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.records.diagnostics import Meter  # noqa: E402
+from services.trainer.records.flops import SpeedMeter  # noqa: E402
 from services.trainer.records.memory import MIB, resident_bytes  # noqa: E402
-from services.trainer.records.report import Report, describe_step  # noqa: E402
+from services.trainer.records.report import StepReporter  # noqa: E402
+from services.trainer.records.statistics import describe_step  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import train_step  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import train_step  # noqa: E402
 
 STEPS = 1000
 BOUND_MIB = 4
@@ -35,18 +36,18 @@ def test_nothing_grows_over_a_thousand_steps(tmp_path: Path) -> None:
     )
     policy = Policy(settings)
     optimizer = adam.build(policy.parameters, lr=1e-3)
-    meter = Meter(policy.model, policy.device)
-    learner, held = Learner(), dict[int, int]()
-    with Report(settings.run_dir) as report:
+    meter = SpeedMeter(policy.model, policy.device)
+    state, held = RunningState(), dict[int, int]()
+    with StepReporter(settings.run_dir) as report:
         for step in range(STEPS):
             groups = [make_group(step, version=step, size=2, vocabulary=80)]
             with meter.step():
-                result, learner = train_step(
-                    policy, optimizer, groups, step=step, settings=settings, learner=learner
+                result, state = train_step(
+                    policy, optimizer, groups, step=step, settings=settings, state=state
                 )
-            row = describe_step(groups, result, version=step + 1, dropped={})
+            row = describe_step(groups, result.row(), version=step + 1, dropped={})
             row |= meter.row(groups, tokens=result.tokens, train_s=1.0)
-            report.step(row, phases_s={"rollout_wait": 0.0, "train": 1.0}, ages=[0])
+            report.report(row, phases_s={"rollout_wait": 0.0, "train": 1.0}, ages=[0])
             if step + 1 in (STEPS // 2, STEPS):
                 gc.collect()
                 held[step + 1] = resident_bytes()

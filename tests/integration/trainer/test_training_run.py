@@ -27,11 +27,12 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from services.trainer import attempts, loop, process  # noqa: E402
+from services.trainer import loop, process  # noqa: E402
 from services.trainer.batches.intake import Intake  # noqa: E402
+from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.training import attempts  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from services.trainer.versions.publisher import Publisher  # noqa: E402
 from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
@@ -95,7 +96,7 @@ def test_stopping_and_resuming_gives_the_bytes_of_not_stopping(
 
 
 GPT2 = [
-    {"lora_rank": 0, "kl": "forward", "kl_schedule": "adaptive", "kl_target": 1e-6},
+    {"lora_rank": 0, "kl": "policy_reference", "kl_schedule": "adaptive", "kl_target": 1e-6},
     {"lora_rank": 0, "objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2},
     {"lora_rank": 4, "lora_targets": "c_attn,c_proj,c_fc", "kl": "k3"},
 ]
@@ -128,7 +129,7 @@ def test_what_is_committed_of_an_adapter_over_a_gpt2_is_the_policy(run: Run, tmp
     run.add(_groups(3 * BATCH))
     settings: dict[str, Any] = {"lora_rank": 4, "lora_targets": "c_attn,c_proj,c_fc", "lr": 0.03}
     run.train(3, **settings)
-    policy = policy_for(run.settings(3, **settings))
+    policy = build_policy(run.settings(3, **settings))
     policy.load_version(run.version(3))
     ids = torch.randint(0, 100, (4, 30), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -142,7 +143,7 @@ def test_what_is_committed_of_an_adapter_over_a_gpt2_is_the_policy(run: Run, tmp
 @pytest.mark.parametrize(
     "changed",
     [
-        {"baseline": "ema", "kl": "forward", "kl_schedule": "adaptive", "kl_target": 1e-6},
+        {"baseline": "ema", "kl": "policy_reference", "kl_schedule": "adaptive", "kl_target": 1e-6},
         {"baseline": "adaptive", "kl": "k3", "kl_schedule": "smooth", "objective": "gspo"},
         {"baseline": "leave-one-out", "kl": "k1", "kl_schedule": "warmup", "objective": "cispo"},
     ],
@@ -190,7 +191,7 @@ def test_a_kill_does_not_begin_the_count_of_dropped_groups_anew(
     undisturbed.train(2, **dynamic)
     run.add(equal[: BATCH - 1])
     with monkeypatch.context() as patch:
-        patch.setattr(Intake, "_take", _until_empty)
+        patch.setattr(Intake, "_next", _until_empty)
         run.train(2, **dynamic)
     assert run.streams.counts().dropped == {"zero_variance": BATCH - 1}
     run.add([*equal[BATCH - 1 :], *plain])
@@ -233,7 +234,7 @@ def test_a_kill_between_commit_and_acknowledgement_trains_nothing_twice(
         raise KilledError
 
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr("services.trainer.batches.intake.Intake.settle", killed)
+        patch.setattr("services.trainer.batches.intake.Intake.acknowledge", killed)
         run.train(2)
     assert run.streams.counts().trained == 0
     run.train(2)
@@ -272,7 +273,7 @@ def test_stale_groups_are_dropped_and_counted(run: Run) -> None:
     reader = Reader(run)
     with reader.intake:
         assert reader.batch(version=9) == [group.id for group in fresh]
-        reader.intake.settle(reader.held, ledger=())
+        reader.intake.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"stale": BATCH}
     assert run.accounted()
 
@@ -503,9 +504,9 @@ def test_a_run_goes_back_to_an_earlier_version(run: Run, caplog: pytest.LogCaptu
     assert run.adapter(4) == run.adapter(2)
     assert (run.version(4) / "optimizer.safetensors").read_bytes() == moments
     assert run.adapter(5) != run.adapter(4)
-    said = "goes back to version 2, which is now 4: versions after 2 until 3 are given up"
+    said = "goes back to version 2, which is now 4: versions after 2 until 3 are discarded"
     assert caplog.text.count(said) == 1
-    assert "begin anew" not in caplog.text
+    assert "start again from zero" not in caplog.text
     counts = run.streams.counts()
     assert (counts.trained, counts.dropped) == (4 * BATCH, {})
     assert run.accounted()
@@ -535,7 +536,7 @@ def test_a_trainer_told_to_go_on_from_the_newest_version_does_not_return_to_it(
     run.train(3, from_version=2)
     run.train(4, from_version=2)
     assert "the run has gone back to version 2 before: not again" in caplog.text
-    assert len({run.adapter(number) for number in range(5)}) == 5, "version 3 was not given up"
+    assert len({run.adapter(number) for number in range(5)}) == 5, "version 3 was not discarded"
 
 
 def test_going_back_further_than_the_moments_begins_them_anew(
@@ -545,7 +546,7 @@ def test_going_back_further_than_the_moments_begins_them_anew(
     run.train(3)
     assert not (run.version(1) / "optimizer.safetensors").exists()
     run.train(5, from_version=1)
-    assert "Adam's moments begin anew" in caplog.text
+    assert "Adam's moments start again from zero" in caplog.text
     assert run.adapter(4) == run.adapter(1) != run.adapter(5)
 
 
@@ -621,7 +622,7 @@ def test_a_group_published_twice_is_trained_once_and_settled(run: Run) -> None:
     reader = Reader(run)
     with reader.intake:
         assert reader.batch() == [group.id for group in groups]
-        reader.intake.settle(reader.held, ledger=())
+        reader.intake.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"double": 1}
     assert run.streams.length("traces") == 0
     assert run.accounted()
@@ -660,7 +661,7 @@ def test_groups_of_another_reward_version_do_not_share_a_batch(run: Run) -> None
     reader = Reader(run)
     with reader.intake:
         assert reader.batch() == [groups[i].id for i in (1, 3, 4)]
-        reader.intake.settle(reader.held, ledger=())
+        reader.intake.acknowledge(reader.held, ledger=())
     assert run.streams.counts().dropped == {"reward_version": 1}
     assert run.streams.counts().dead == {"traces": 1}
     assert run.accounted()
@@ -668,7 +669,7 @@ def test_groups_of_another_reward_version_do_not_share_a_batch(run: Run) -> None
 
 def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pending under the trainer's name, yet never seen by it."""
-    monkeypatch.setattr("services.trainer.batches.intake.KEEP_EVERY_S", 0.1)
+    monkeypatch.setattr("services.trainer.batches.intake.CLAIM_EVERY_S", 0.1)
     monkeypatch.setattr("services.trainer.batches.intake.IDLE_S", 0.3)
     groups = _groups(BATCH)
     run.add(groups[:1])
@@ -678,7 +679,7 @@ def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.Mon
         run.add(groups[1:])
         lost = run.streams.read("traces", group="trainer", consumer="trainer", count=9, block_s=0.1)
         assert set(reader.batch()) == {group.id for group in groups}
-        reader.intake.settle(reader.held, ledger=())
+        reader.intake.acknowledge(reader.held, ledger=())
     assert len(lost) <= 2
     assert run.accounted()
 

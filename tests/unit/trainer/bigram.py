@@ -7,12 +7,12 @@ from dataclasses import replace
 import torch
 
 from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict
-from services.trainer.batches.tensors import MicroBatch
-from services.trainer.model.head import TokenScores, Wanted, score_tokens
+from services.trainer.batches.micro_batches import MicroBatch
+from services.trainer.model.head import TokenScores, WithGradient, score_tokens
 from services.trainer.model.logits import Head
 from tests.unit.trainer.groups import make_group
 
-NOTHING = Wanted()
+NOTHING = WithGradient()
 
 
 class Bigram:
@@ -33,7 +33,9 @@ class Bigram:
     def parameters(self) -> list[torch.nn.Parameter]:
         return [self.table_VV]
 
-    def score(self, batch: MicroBatch, *, wanted: Wanted = NOTHING, reference: bool = False) -> TokenScores:
+    def score(
+        self, batch: MicroBatch, *, with_gradient: WithGradient = NOTHING, reference: bool = False
+    ) -> TokenScores:
         before = batch.input_ids_1T.flatten()[batch.predictor_N]
         return score_tokens(
             Head(lambda hidden: hidden),
@@ -42,7 +44,7 @@ class Bigram:
             vocabulary=self.vocabulary,
             temperature=batch.temperature,
             reference_ND=self.reference_VV[before] if reference else None,
-            wanted=wanted,
+            with_gradient=with_gradient,
         )
 
     def sample(self, number: int, *, rewards: Sequence[float], size: int, version: int) -> TraceGroup:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from services.trainer.versions.tensor_file import Content, pieces
+from services.trainer.versions.files import Content, pieces
 
 
 def content(file: Content) -> bytes:

@@ -17,7 +17,7 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.trainer.batches.batch import Row
+from services.trainer.batches.rows import Row
 
 
 def prompt_places(rows: Sequence[Row]) -> set[int]:

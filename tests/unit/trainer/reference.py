@@ -59,7 +59,9 @@ def divergence(kind: str, p: Sequence[float], q: Sequence[float]) -> float:
     """Of the policy p from the reference q, both probabilities over the vocabulary."""
     forward = sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
     reverse = sum(b * math.log(b / a) for a, b in zip(p, q, strict=True))
-    return {"forward": forward, "reverse": reverse, "symmetric": (forward + reverse) / 2}[kind]
+    return {"policy_reference": forward, "reference_policy": reverse, "symmetric": (forward + reverse) / 2}[
+        kind
+    ]
 
 
 def estimator(kind: str, p: float, q: float) -> float:

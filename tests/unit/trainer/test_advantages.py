@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.batches.advantages import Averages, advantages, group_advantages, leave_one_out, updated
+from services.trainer.batches.advantages import (
+    RewardAverages,
+    advantages,
+    group_advantages,
+    leave_one_out,
+    updated_averages,
+)
 
 rewards = st.lists(st.floats(-2, 1, allow_nan=False), min_size=2, max_size=16)
 batches = st.lists(rewards, min_size=1, max_size=5)
@@ -50,7 +56,7 @@ def test_leave_one_out_subtracts_the_mean_of_the_others(values: list[float]) -> 
 def test_a_single_completion_has_no_others_to_be_compared_with() -> None:
     for baseline in ("group-mean", "leave-one-out"):
         assert advantages([[0.7]], baseline=baseline, normalise=False, averages=None) == [(0.0,)]
-    known = Averages(0.2, 0.1, 0.1)
+    known = RewardAverages(0.2, 0.1, 0.1)
     for baseline in ("ema", "adaptive"):
         ((value,),) = advantages([[0.7]], baseline=baseline, normalise=False, averages=known)
         assert value == pytest.approx(0.5)
@@ -58,13 +64,13 @@ def test_a_single_completion_has_no_others_to_be_compared_with() -> None:
 
 def test_the_moving_average_tells_groups_of_equal_rewards_apart() -> None:
     values = advantages(
-        [[1.0, 1.0], [0.0, 0.0]], baseline="ema", normalise=False, averages=Averages(0.25, 0, 0)
+        [[1.0, 1.0], [0.0, 0.0]], baseline="ema", normalise=False, averages=RewardAverages(0.25, 0, 0)
     )
     assert values == [(0.75, 0.75), (-0.25, -0.25)]
 
 
 def test_no_reward_moves_its_own_moving_average() -> None:
-    known = Averages(0.0, 0.1, 0.1)
+    known = RewardAverages(0.0, 0.1, 0.1)
     for baseline in ("ema", "adaptive"):
         low, high = (
             advantages([[r, 0.2, 0.3]], baseline=baseline, normalise=False, averages=known)[0][0]
@@ -77,7 +83,7 @@ def test_adaptive_goes_from_the_groups_own_mean_to_the_average_with_the_noise() 
     group, average = [0.0, 0.4, 0.8], 0.1
 
     def of(within: float, between: float) -> tuple[float, ...]:
-        known = Averages(average, within, between)
+        known = RewardAverages(average, within, between)
         return advantages([group], baseline="adaptive", normalise=False, averages=known)[0]
 
     assert of(0.0, 1.0) == pytest.approx(leave_one_out(group, normalise=False))
@@ -91,7 +97,7 @@ def test_normalised_by_the_batch_no_advantage_is_beyond_its_size(
     first: list[list[float]], second: list[list[float]], baseline: str
 ) -> None:
     """Also where the steps before had no variance at all."""
-    known = updated(None, first, decay=0.9)
+    known = updated_averages(None, first, decay=0.9)
     values = advantages(second, baseline=baseline, normalise=True, averages=known)
     if baseline == "ema":
         count = sum(map(len, second))
@@ -103,11 +109,11 @@ def test_normalised_by_the_batch_no_advantage_is_beyond_its_size(
 def test_averages_follow_the_formula_and_survive_json_bit_by_bit(history: list[list[list[float]]]) -> None:
     known, mean = None, None
     for batch in history:
-        known = updated(known, batch, decay=0.75)
+        known = updated_averages(known, batch, decay=0.75)
         seen = math.fsum(itertools.chain(*batch)) / sum(map(len, batch))
         mean = seen if mean is None else 0.75 * mean + 0.25 * seen
     assert known is not None
     assert known.mean == pytest.approx(mean, abs=1e-12)
     again = json.loads(json.dumps([known.mean, known.within, known.between]))
-    assert Averages(*again) == known
-    assert 0.0 <= known.share(4) <= 1.0
+    assert RewardAverages(*again) == known
+    assert 0.0 <= known.shrinkage(4) <= 1.0

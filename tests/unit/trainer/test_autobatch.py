@@ -15,14 +15,13 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.autobatch import choice, probe  # noqa: E402
-from services.trainer.autobatch.probe import Shape  # noqa: E402
+from services.trainer.autobatch import probe, search  # noqa: E402
+from services.trainer.autobatch.probe import GroupShape  # noqa: E402
 from services.trainer.autobatch.profiles import FILE, Profile, Result  # noqa: E402
-from services.trainer.autobatch.search import Found, search  # noqa: E402
+from services.trainer.autobatch.search import SearchResult, find_largest  # noqa: E402
+from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.model.value_head import policy_for  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+from services.trainer.settings import AutobatchSettings, TrainerSettings  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 
 
@@ -42,28 +41,28 @@ def machine(*, fixed: int, each: int, available: int, kills_above: float = 1.0) 
 
 
 def test_sizes_double_and_the_last_step_is_what_fits() -> None:
-    found = search(machine(fixed=100, each=10, available=1000), first=2, most=128)
+    found = find_largest(machine(fixed=100, each=10, available=1000), first=2, most=128)
     assert [profile.positions for profile in found.profiles] == [2, 4, 8, 16, 32, 64, 75]
     assert found.choice.positions == 75
     assert all(profile.result == "fits" for profile in found.profiles)
 
 
 def test_it_ends_at_the_most_that_is_of_use() -> None:
-    found = search(machine(fixed=100, each=1, available=1000), first=2, most=24)
+    found = find_largest(machine(fixed=100, each=1, available=1000), first=2, most=24)
     assert [profile.positions for profile in found.profiles] == [2, 4, 8, 16, 24]
 
 
 def test_what_grows_faster_than_foreseen_is_halved_back() -> None:
     """Activations beyond 20 positions take twice the room: 32 fails although 16 promised that it fits."""
     linear, steep = (machine(fixed=100, each=each, available=1000) for each in (20, 40))
-    found = search(lambda n: (linear if n <= 20 else steep)(n), first=2, most=128)
+    found = find_largest(lambda n: (linear if n <= 20 else steep)(n), first=2, most=128)
     assert [profile.positions for profile in found.profiles][:6] == [2, 4, 8, 16, 32, 24]
     assert found.choice.result == "fits"
     assert found.choice.positions in (16, 18, 20)
 
 
 def test_out_of_memory_is_one_more_result() -> None:
-    found = search(machine(fixed=0, each=30, available=100), first=4, most=64)
+    found = find_largest(machine(fixed=0, each=30, available=100), first=4, most=64)
     assert [(p.positions, p.result) for p in found.profiles] == [
         (4, "out of memory"),
         (1, "fits"),
@@ -74,7 +73,7 @@ def test_out_of_memory_is_one_more_result() -> None:
 
 def test_nothing_fits() -> None:
     with pytest.raises(SetupError, match=r"not even one row of 100 tokens.*--gradient-checkpointing"):
-        search(machine(fixed=990, each=30, available=1000), first=2, most=64)
+        find_largest(machine(fixed=990, each=30, available=1000), first=2, most=64)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +98,7 @@ def test_weights_gradients_and_random_numbers_are_left_alone(
     policy: Policy, settings: TrainerSettings
 ) -> None:
     before, state = contents(policy.version_files()), torch.get_rng_state()
-    probe.probe(policy, settings, Shape(4, 10, 8), positions=2)
+    probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2)
     assert contents(policy.version_files()) == before
     assert torch.equal(torch.get_rng_state(), state)
     assert all(parameter.grad is None for parameter in policy.parameters)
@@ -107,7 +106,7 @@ def test_weights_gradients_and_random_numbers_are_left_alone(
 
 def test_each_part_is_counted(policy: Policy, settings: TrainerSettings) -> None:
     trained = 4 * sum(parameter.numel() for parameter in policy.parameters)
-    profile = probe.probe(policy, settings, Shape(4, 10, 8), positions=2)
+    profile = probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2)
     assert profile.parameters == 4 * sum(p.numel() for p in policy.model.parameters())
     assert profile.gradients == trained
     # Two moments and a step count, which torch keeps in four bytes a tensor.
@@ -118,15 +117,15 @@ def test_each_part_is_counted(policy: Policy, settings: TrainerSettings) -> None
 
 def test_ppo_is_probed_with_its_critic(settings: TrainerSettings) -> None:
     asked = settings.model_copy(update={"objective": "ppo", "ppo_epochs": 2, "ppo_mini_batches": 2})
-    critic = policy_for(asked)
+    critic = build_policy(asked)
     trained = 4 * sum(parameter.numel() for parameter in critic.parameters)
-    profile = probe.probe(critic, asked, Shape(4, 10, 8), positions=2)
+    profile = probe.probe(critic, asked, GroupShape(4, 10, 8), positions=2)
     assert profile.adam == 2 * trained + 4 * len(critic.parameters)
 
 
 def test_more_rows_take_more_activations(policy: Policy, settings: TrainerSettings) -> None:
-    few = probe.probe(policy, settings, Shape(4, 32, 32), positions=1)
-    many = probe.probe(policy, settings, Shape(4, 32, 32), positions=8)
+    few = probe.probe(policy, settings, GroupShape(4, 32, 32), positions=1)
+    many = probe.probe(policy, settings, GroupShape(4, 32, 32), positions=8)
     assert many.activations > 3 * few.activations
 
 
@@ -147,7 +146,7 @@ def test_out_of_memory_is_caught_and_undone(
 
     before = contents(policy.version_files())
     monkeypatch.setattr(probe, "train_step", dies)
-    assert probe.probe(policy, settings, Shape(4, 10, 8), positions=2).result == "out of memory"
+    assert probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2).result == "out of memory"
     assert contents(policy.version_files()) == before
 
 
@@ -159,13 +158,13 @@ def test_another_fault_is_not_swallowed(
 
     monkeypatch.setattr(probe, "train_step", dies)
     with pytest.raises(RuntimeError, match="shapes"):
-        probe.probe(policy, settings, Shape(4, 10, 8), positions=2)
+        probe.probe(policy, settings, GroupShape(4, 10, 8), positions=2)
 
 
 def test_auto_is_settled_once_and_kept_for_the_same_question(
     policy: Policy, settings: TrainerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled = choice.settle_micro_batch(settings, policy)
+    settled = search.resolve_micro_batch_tokens(settings, policy)
     # Rows of 8 + 4 x 14 tokens; two, then the four that a step has.
     assert settled.micro_batch_tokens == 4 * 64
     content = json.loads((settings.run_dir / FILE).read_text())
@@ -175,15 +174,17 @@ def test_auto_is_settled_once_and_kept_for_the_same_question(
     def asked_again(*_: object, **__: object) -> Profile:
         raise AssertionError("probed again")
 
-    monkeypatch.setattr(choice, "probe", asked_again)
-    assert choice.settle_micro_batch(settings, policy) == settled
+    monkeypatch.setattr(search, "probe", asked_again)
+    assert search.resolve_micro_batch_tokens(settings, policy) == settled
     with pytest.raises(AssertionError, match="probed again"):
-        choice.settle_micro_batch(settings.model_copy(update={"gradient_checkpointing": True}), policy)
+        search.resolve_micro_batch_tokens(
+            settings.model_copy(update={"gradient_checkpointing": True}), policy
+        )
 
 
 def test_a_number_is_left_as_it_is(policy: Policy, settings: TrainerSettings) -> None:
     fixed = settings.model_copy(update={"micro_batch_tokens": 100})
-    assert choice.settle_micro_batch(fixed, policy) is fixed
+    assert search.resolve_micro_batch_tokens(fixed, policy) is fixed
 
 
 def test_the_command_prints_every_configuration_and_the_choice(tiny_model: Path, tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_the_command_prints_every_configuration_and_the_choice(tiny_model: Path,
         model=tiny_model, run_dir=tmp_path, device="cpu", lora_rank=2, group_size=3, prompt_tokens=10,
         completion_tokens=6, most_positions=5,
     )  # fmt: skip
-    choice.autobatch(settings, Console(file=out))
+    search.autobatch(settings, Console(file=out))
     said = out.getvalue().splitlines()
     assert [line.split()[:3] for line in said if line.lstrip().startswith("(")] == [
         ["(2,", "3)", "56"],
@@ -223,11 +224,11 @@ def test_lines_are_whole_wherever_they_go_and_fit_into_80_columns(
         )  # fmt: skip
 
     fits = tried(2, "fits")
-    found = Found((fits, tried(64, "too large"), tried(128, "out of memory")), fits)
-    monkeypatch.setattr(choice, "search", lambda *_, **__: found)
+    found = SearchResult((fits, tried(64, "too large"), tried(128, "out of memory")), fits)
+    monkeypatch.setattr(search, "find_largest", lambda *_, **__: found)
     out = StringIO()
     settings = AutobatchSettings(model=tiny_model, run_dir=tmp_path, device="cpu", lora_rank=2)
-    choice.autobatch(settings, Console(file=out, **console))
+    search.autobatch(settings, Console(file=out, **console))
     *said, where = out.getvalue().splitlines()
     assert where == f"profiles in {tmp_path / FILE}"
     assert max(map(len, said)) <= 80

@@ -171,7 +171,7 @@ def test_what_is_no_number_is_never_committed(tmp_path: Path) -> None:
             files=FILES,
             ledger=(),
             fingerprint=PRINT,
-            learner={"kl_coefficient": math.nan},
+            running_state={"kl_coefficient": math.nan},
         )
     assert commits.to_resume(tmp_path, fingerprint=PRINT) is None
 

@@ -20,10 +20,9 @@ import pyarrow.parquet as pq  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
-from services.trainer.examples.chat_examples import ChatExamples  # noqa: E402
-from services.trainer.examples.chat_files import open_chats  # noqa: E402
-from services.trainer.examples.conversations import Chat, Messages, tokenize  # noqa: E402
-from services.trainer.fitting.backbone import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
+from services.trainer.examples.chat_files import ChatExamples, open_chats  # noqa: E402
+from services.trainer.examples.chats import Chat, Messages, tokenize  # noqa: E402
+from services.trainer.finetune.model import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
 QUESTION = {"role": "user", "content": "the board"}

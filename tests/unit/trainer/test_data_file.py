@@ -10,7 +10,7 @@ fsspec = pytest.importorskip("fsspec")
 from fsspec import AbstractFileSystem  # noqa: E402
 
 from rookery.errors import SetupError  # noqa: E402
-from services.trainer.examples.data_file import local, sha256  # noqa: E402
+from services.trainer.examples.data_file import file_sha256, local_path  # noqa: E402
 from services.trainer.settings import DpoSettings, SftSettings  # noqa: E402
 
 URL = "memory://bucket/set/moves.jsonl"
@@ -25,36 +25,36 @@ class Bare(AbstractFileSystem):  # type: ignore[misc]
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AbstractFileSystem]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    local.cache_clear()
+    local_path.cache_clear()
     yield (memory := fsspec.filesystem("memory"))
     memory.rm("/bucket", recursive=True)
-    local.cache_clear()
+    local_path.cache_clear()
 
 
 def test_a_path_is_itself() -> None:
-    assert local("runs/moves/moves.jsonl") == Path("runs/moves/moves.jsonl")
+    assert local_path("runs/moves/moves.jsonl") == Path("runs/moves/moves.jsonl")
 
 
 def test_a_url_is_copied_with_its_manifest(files: AbstractFileSystem, tmp_path: Path) -> None:
     files.pipe({"/bucket/set/moves.jsonl": b"one\n", "/bucket/set/manifest.json": b"{}"})
-    copy = local(URL)
+    copy = local_path(URL)
     assert (copy.name, copy.read_bytes()) == ("moves.jsonl", b"one\n")
     assert copy.with_name("manifest.json").read_bytes() == b"{}"
     assert copy.is_relative_to(tmp_path / "cache" / "rookery")
     files.pipe("/bucket/set/moves.jsonl", b"other\n")
-    local.cache_clear()
-    assert local(URL).read_bytes() == b"other\n"
+    local_path.cache_clear()
+    assert local_path(URL).read_bytes() == b"other\n"
 
 
 def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
     files.pipe("/bucket/set/other.jsonl", b"")
     with pytest.raises(SetupError, match=rf"cannot read '{URL}'"):
-        local(URL)
+        local_path(URL)
     with pytest.raises(SetupError, match="--data nobody://x/y: Protocol not known: nobody"):
-        local("nobody://x/y")
+        local_path("nobody://x/y")
     fsspec.register_implementation("bare", Bare, clobber=True)
     with pytest.raises(SetupError, match="--data bare://bucket/: a bucket, and no file in it"):
-        local("bare://bucket/")
+        local_path("bare://bucket/")
 
 
 def test_a_url_stays_one_in_the_settings() -> None:
@@ -67,7 +67,7 @@ def test_a_url_stays_one_in_the_settings() -> None:
 def test_the_hash_follows_the_bytes(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"")
-    empty = sha256(path)
+    empty = file_sha256(path)
     assert empty == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     path.write_bytes(b"x")
-    assert sha256(path) != empty
+    assert file_sha256(path) != empty

@@ -1,4 +1,4 @@
-"""Shares, orders and signs of life of several processes; what they compute is in tests/integration."""
+"""Partition, commands and heartbeats of several processes; what they compute is in tests/integration."""
 
 import re
 import shlex
@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError, Unavailable
-from services.trainer.__main__ import FITS, main
-from services.trainer.batches.batch import Row, Scored
-from services.trainer.distributed.shares import deal, shares
+from services.trainer.__main__ import FINETUNE_COMMANDS, main
+from services.trainer.batches.micro_batches import partition, split_rows
+from services.trainer.batches.rows import Row, ScoredCompletion
 from tests.conftest import ROOT
 from tests.unit.trainer.groups import make_group
 
@@ -24,18 +24,19 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.distributed import orders, world  # noqa: E402
-from services.trainer.distributed.follower import agreed, follow  # noqa: E402
-from services.trainer.distributed.join import joined, own_device  # noqa: E402
-from services.trainer.distributed.world import Captain, Follower, World  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.losses.measures import Measures  # noqa: E402
+from services.trainer.distributed import process_group  # noqa: E402
+from services.trainer.distributed.placement import own_device  # noqa: E402
+from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes  # noqa: E402
+from services.trainer.losses.statistics import MicroBatchStats  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.training import ranks  # noqa: E402
+from services.trainer.training.ranks import agreed, follow  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 
 def _row(length: int) -> Row:
-    return Row((1,) * (length - 3), (Scored((1,) * 4, (-1.0,) * 4, 1.0, 0),), 1.0)
+    return Row((1,) * (length - 3), (ScoredCompletion((1,) * 4, (-1.0,) * 4, 1.0, 0),), 1.0)
 
 
 lengths = st.lists(st.integers(5, 200), max_size=20)
@@ -44,7 +45,7 @@ lengths = st.lists(st.integers(5, 200), max_size=20)
 @given(lengths, st.integers(1, 5))
 def test_every_row_is_one_process_and_loads_are_even(rows: list[int], size: int) -> None:
     given = [_row(length) for length in rows]
-    parts = shares(given, size)
+    parts = split_rows(given, size)
     assert len(parts) == size
     assert sorted(id(row) for part in parts for row in part) == sorted(map(id, given))
     loads = [sum(row.length for row in part) for part in parts]
@@ -52,71 +53,75 @@ def test_every_row_is_one_process_and_loads_are_even(rows: list[int], size: int)
 
 
 @given(lengths, st.integers(1, 5), st.booleans())
-def test_all_processes_agree_on_the_deal(rows: list[int], size: int, even: bool) -> None:
+def test_all_processes_agree_on_the_partition(rows: list[int], size: int, same_number: bool) -> None:
     given = [_row(length) for length in rows]
-    deals = [deal(given, tokens=150, rank=rank, size=size, even=even) for rank in range(size)]
-    assert all(each.cuts == deals[0].cuts for each in deals)
-    assert [turn.rows for each in deals for turn in each.turns if turn.weight] == deals[0].cuts
-    if even:
-        assert len({len(each.turns) for each in deals}) == 1
+    parts = [
+        partition(given, tokens=150, rank=rank, processes=size, same_number=same_number)
+        for rank in range(size)
+    ]
+    every = parts[0].micro_batches
+    assert all(part.micro_batches == every for part in parts)
+    assert [one.rows for part in parts for one in part.passes if one.weight] == every
+    if same_number:
+        assert len({len(part.passes) for part in parts}) == 1
 
 
 def test_one_process_alone_keeps_the_rows_in_order() -> None:
     rows = [_row(length) for length in (9, 30, 12)]
-    assert shares(rows, 1) == [rows]
+    assert split_rows(rows, 1) == [rows]
 
 
 @pytest.mark.parametrize(
-    "order",
+    "command",
     [
-        orders.Begin("/adapters/policy-v000001", {"lr": 0.1}),
-        orders.Files(),
-        orders.Step(3, {"kl_coefficient": 0.1 + 0.2}, 2, (make_group(0), make_group(1))),
-        orders.Step(0, {}, 0, (), rehearsal=True),
+        ranks.LoadCommit("/adapters/policy-v000001", {"lr": 0.1}),
+        ranks.GatherFiles(),
+        ranks.TrainStep(3, {"kl_coefficient": 0.1 + 0.2}, 2, (make_group(0), make_group(1))),
+        ranks.TrainStep(0, {}, 0, (), dry_run=True),
     ],
-    ids=lambda order: order.kind,
+    ids=lambda command: type(command).__name__,
 )
-def test_orders_survive_the_wire(order: orders.Order) -> None:
-    there = orders.decode(orders.encode(order))
-    if isinstance(order, orders.Step):
-        assert isinstance(there, orders.Step)
-        assert [group.id for group in there.groups] == [group.id for group in order.groups]
-        assert there.learner == order.learner
-        assert orders.encode(there) == orders.encode(order)
+def test_commands_survive_the_wire(command: ranks.Command) -> None:
+    there = ranks.decode(ranks.encode(command))
+    if isinstance(command, ranks.TrainStep):
+        assert isinstance(there, ranks.TrainStep)
+        assert [group.id for group in there.groups] == [group.id for group in command.groups]
+        assert there.state == command.state
+        assert ranks.encode(there) == ranks.encode(command)
     else:
-        assert there == order
+        assert there == command
 
 
 def test_measures_survive_the_wire() -> None:
-    part = Measures(3, 0.1 + 0.2, 1.5, {"ratio": 3.1}, {0: (2, 0.25), 7: (1, 1e-9)})
-    assert Measures.of(part.as_json()) == part
+    part = MicroBatchStats(3, 0.1 + 0.2, 1.5, {"ratio": 3.1}, {0: (2, 0.25), 7: (1, 1e-9)})
+    assert MicroBatchStats.of(part.as_json()) == part
 
 
-def _crew(kind: Any, store: Any) -> Any:
-    return kind(store, rank=0 if kind is Captain else 1, size=2, even=False)
+def _process(kind: Any, store: Any) -> Any:
+    return kind(store, rank=0 if kind is RankZero else 1, size=2, sharded=False)
 
 
 def test_a_follower_ends_when_rank_0_does() -> None:
     store = torch.distributed.HashStore()
-    with _crew(Captain, store).leading(threading.Event()):
+    with _process(RankZero, store).leading(threading.Event()):
         pass
-    assert list(_crew(Follower, store).orders(threading.Event())) == []
+    assert list(_process(Follower, store).commands(threading.Event())) == []
 
 
 def test_a_follower_ends_when_rank_0_fails() -> None:
     store = torch.distributed.HashStore()
-    with pytest.raises(ArithmeticError), _crew(Captain, store).leading(threading.Event()):
+    with pytest.raises(ArithmeticError), _process(RankZero, store).leading(threading.Event()):
         raise ArithmeticError
-    assert list(_crew(Follower, store).orders(threading.Event())) == []
+    assert list(_process(Follower, store).commands(threading.Event())) == []
 
 
 def test_a_follower_told_to_stop_stops_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "PULSE_S", 0.01)
+    monkeypatch.setattr(process_group, "HEARTBEAT_S", 0.01)
     store, stopping, told = torch.distributed.HashStore(), threading.Event(), threading.Event()
     told.set()
     ended: list[bytes] = []
-    follower = threading.Thread(target=lambda: ended.extend(_crew(Follower, store).orders(told)))
-    with _crew(Captain, store).leading(stopping):
+    follower = threading.Thread(target=lambda: ended.extend(_process(Follower, store).commands(told)))
+    with _process(RankZero, store).leading(stopping):
         follower.start()
         assert stopping.wait(20.0)
     follower.join(20.0)
@@ -124,9 +129,9 @@ def test_a_follower_told_to_stop_stops_rank_0(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_follower_does_not_outlive_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "SILENCE_S", 0.05)
+    monkeypatch.setattr(process_group, "HEARTBEAT_TIMEOUT_S", 0.05)
     with pytest.raises(Unavailable, match="no sign of life of rank 0"):
-        list(_crew(Follower, torch.distributed.HashStore()).orders(threading.Event()))
+        list(_process(Follower, torch.distributed.HashStore()).commands(threading.Event()))
 
 
 def _settings(**changed: Any) -> TrainerSettings:
@@ -146,25 +151,23 @@ def test_what_rank_0_has_measured_counts() -> None:
 
 
 class Told(World):
-    """Rank 1 of a world in which rank 0 has said all it has to say."""
+    """A process that gets these commands of rank 0, and then the end."""
 
-    rank = 1
-
-    def __init__(self, *said: orders.Order) -> None:
+    def __init__(self, *said: ranks.Command) -> None:
         self._said = said
 
-    def orders(self, _: threading.Event) -> Iterator[bytes]:
-        return map(orders.encode, self._said)
+    def commands(self, _: threading.Event) -> Iterator[bytes]:
+        return map(ranks.encode, self._said)
 
 
-def _step(number: int, learner: Learner) -> orders.Step:
-    return orders.Step(number, learner.as_json(), 0, (make_group(number, vocabulary=12),))
+def _step(number: int, state: RunningState) -> ranks.TrainStep:
+    return ranks.TrainStep(number, state.as_json(), 0, (make_group(number, vocabulary=12),))
 
 
 def test_a_process_that_has_learned_otherwise_is_found_out() -> None:
     settings = _settings(baseline="ema", device="cpu")
-    first = _step(0, Learner())
-    successor = Learner().after(
+    first = _step(0, RunningState())
+    successor = RunningState().after(
         first.groups, step=0, coefficient=0.0, kl=None, zero_variance_share=0.0, settings=settings
     )
     told: Any = Told(first, _step(1, successor))
@@ -173,7 +176,7 @@ def test_a_process_that_has_learned_otherwise_is_found_out() -> None:
     follow(settings, policy, told, told_to_stop=threading.Event())
     other = replace(successor, averages=replace(successor.averages, mean=0.5))
     told = Told(first, _step(1, other))
-    with pytest.raises(ArithmeticError, match=r"step 1: rank 1 has learned .*, rank 0 .*mean=0.5"):
+    with pytest.raises(ArithmeticError, match=r"step 1: rank 0 is in state .*, rank 0 .*mean=0.5"):
         follow(settings, policy, told, told_to_stop=threading.Event())
 
 
@@ -212,7 +215,7 @@ def test_each_process_of_a_launcher_sets_its_gpu(device: str, monkeypatch: pytes
     monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    with joined(_settings(device=device)):
+    with join_processes(_settings(device=device)):
         assert chosen == [torch.device("cuda:1")]
 
 
@@ -224,11 +227,11 @@ def test_what_is_no_device_is_refused(device: str) -> None:
 
 def test_one_process_shards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with joined(_settings()) as alone:
+    with join_processes(_settings()) as alone:
         assert type(alone) is World
     with (
         pytest.raises(SetupError, match="--sharding fsdp2 needs several processes"),
-        joined(_settings(sharding="fsdp2")),
+        join_processes(_settings(sharding="fsdp2")),
     ):
         pass
 
@@ -255,7 +258,7 @@ def test_the_page_shows_commands_that_parse() -> None:
     assert [settings.sharding for settings in parsed] == ["none", "fsdp2"]
 
 
-@pytest.mark.parametrize("command", FITS)
+@pytest.mark.parametrize("command", FINETUNE_COMMANDS)
 def test_commands_of_one_process_refuse_a_launcher(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,9 +14,10 @@ torch = pytest.importorskip("torch")
 
 from transformers import AutoModelForCausalLM  # noqa: E402
 
-from services.trainer.fitting import dpo  # noqa: E402
-from services.trainer.fitting.layout import Example, lay, rows  # noqa: E402
-from services.trainer.fitting.setup import ready  # noqa: E402
+from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.finetune import dpo  # noqa: E402
+from services.trainer.finetune.model import prepare_model  # noqa: E402
+from services.trainer.finetune.rows import collate_examples, pack_rows  # noqa: E402
 from services.trainer.losses import preference  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
@@ -42,14 +43,14 @@ def _sum_logprob(model: torch.nn.Module, prompt: list[int], answer: list[int]) -
 def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
     settings = _settings(small_model, small_model, small_model, beta=0.7)
     base = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32)
-    model = ready(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
+    model = prepare_model(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
     torch.manual_seed(5)
     for name, weight in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.2)
     examples = [Example([5, 9], ([30, 31, 1], [40, 1])), Example([7, 8, 9], ([22, 1], [23, 24, 1]))]
     with torch.no_grad():
-        found = dpo.DirectPreference(model, settings, []).sums(lay(rows(examples, row_tokens=64)))
+        found = dpo.DpoTask(model, settings, []).sums(collate_examples(pack_rows(examples, row_tokens=64)))
         expected = torch.zeros(())
         for example in examples:
             logs = [
@@ -63,8 +64,8 @@ def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
 
 def test_a_fresh_adapter_is_its_own_reference(small_model: Path) -> None:
     settings = _settings(small_model, small_model, small_model)
-    model = ready(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
-    sums = dpo.DirectPreference(model, settings, []).sums(lay(rows([Example([5], ([6, 7], [8]))])))
+    model = prepare_model(AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32), settings)
+    sums = dpo.DpoTask(model, settings, []).sums(collate_examples(pack_rows([Example([5], ([6, 7], [8]))])))
     assert sums["margin"].item() == 0.0
     assert sums["loss"].item() == pytest.approx(0.693147, abs=1e-6)
 

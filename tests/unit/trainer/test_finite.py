@@ -8,8 +8,8 @@ import pytest
 
 from rookery.trace import TraceGroup
 from services.trainer.batches import finite
-from services.trainer.batches.advantages import Averages
-from services.trainer.batches.batch import Row, prepare
+from services.trainer.batches.advantages import RewardAverages
+from services.trainer.batches.rows import Row, prepare_batch
 from services.trainer.settings import TrainerSettings
 from tests.unit.trainer.groups import make_group
 
@@ -43,7 +43,9 @@ def test_a_log_probability_that_is_no_number_is_stopped(bad: float) -> None:
 def test_advantages_that_are_no_numbers_are_stopped() -> None:
     settings = TrainerSettings(model=Path(), run_dir=Path(), baseline="ema")
     with pytest.raises(ArithmeticError, match=r"group group-3: advantages \(nan, .* of rewards \(-0"):
-        prepare([make_group(3)], version=0, settings=settings, averages=Averages(math.nan, 0.0, 0.0))
+        prepare_batch(
+            [make_group(3)], version=0, settings=settings, averages=RewardAverages(math.nan, 0.0, 0.0)
+        )
 
 
 def test_a_loss_that_is_no_number_names_its_groups_once() -> None:

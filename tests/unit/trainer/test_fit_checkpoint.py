@@ -15,8 +15,8 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.fitting import checkpoint, sft  # noqa: E402
-from services.trainer.fitting.log import Log  # noqa: E402
+from services.trainer.finetune import output, sft  # noqa: E402
+from services.trainer.finetune.output import MetricsLog  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
 
@@ -47,15 +47,15 @@ def _settings(model: Path, data: Path, out: Path) -> SftSettings:
 
 def _stopped(settings: SftSettings, monkeypatch: pytest.MonkeyPatch, number: int) -> int | str | None:
     """Exit status of a run that gets a signal in its second step."""
-    sums, calls = sft.Imitation.sums, iter(range(100))
+    sums, calls = sft.SftTask.sums, iter(range(100))
 
-    def struck(self: sft.Imitation, laid: object) -> object:
+    def struck(self: sft.SftTask, laid: object) -> object:
         if next(calls) == 1:
             os.kill(os.getpid(), number)
         return sums(self, laid)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit) as ended:
-        patch.setattr(sft.Imitation, "sums", struck)
+        patch.setattr(sft.SftTask, "sums", struck)
         sft.run(settings)
     return ended.value.code
 
@@ -88,12 +88,12 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str, damage: Callab
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(2)).sum().backward()
     optimizer.step()
-    weights = checkpoint.trained(model)
-    checkpoint.save(tmp_path, weights, optimizer, step=1, fingerprint={})
-    assert checkpoint.restore(tmp_path, weights, optimizer, fingerprint={}) == 1
+    weights = output.trained_parameters(model)
+    output.save_checkpoint(tmp_path, weights, optimizer, step=1, fingerprint={})
+    assert output.restore_checkpoint(tmp_path, weights, optimizer, fingerprint={}) == 1
     damage(tmp_path / "checkpoint" / name)
     with pytest.raises(InvalidInput, match=f"checkpoint/{name} is missing or damaged"):
-        checkpoint.restore(tmp_path, weights, optimizer, fingerprint={})
+        output.restore_checkpoint(tmp_path, weights, optimizer, fingerprint={})
 
 
 def test_a_state_without_its_step_is_named(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_state_without_its_step_is_named(tmp_path: Path) -> None:
     (tmp_path / "checkpoint" / "state.json").write_text('{"fingerprint": {}}')
     optimizer = torch.optim.AdamW([torch.zeros(1)])
     with pytest.raises(InvalidInput, match=r"state.json lacks step"):
-        checkpoint.restore(tmp_path, {}, optimizer, fingerprint={})
+        output.restore_checkpoint(tmp_path, {}, optimizer, fingerprint={})
 
 
 def test_all_of_a_checkpoint_is_on_the_disk_before_it_has_its_name(
@@ -110,8 +110,12 @@ def test_all_of_a_checkpoint_is_on_the_disk_before_it_has_its_name(
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())))
     model = torch.nn.Linear(2, 3)
-    checkpoint.save(
-        tmp_path, checkpoint.trained(model), torch.optim.AdamW(model.parameters()), step=1, fingerprint={}
+    output.save_checkpoint(
+        tmp_path,
+        output.trained_parameters(model),
+        torch.optim.AdamW(model.parameters()),
+        step=1,
+        fingerprint={},
     )
     making = tmp_path / "checkpoint.tmp"
     names = ("model.safetensors", "optimizer.safetensors", "state.json")
@@ -122,7 +126,7 @@ def test_all_of_a_checkpoint_is_on_the_disk_before_it_has_its_name(
 def test_a_row_that_is_no_steps_is_named(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"loss": 1.0}\n{"step": 3, "lo')
     with pytest.raises(InvalidInput, match=r"metrics.jsonl:2: not the row of a step"):
-        Log("sft", tmp_path, start=1, steps=3)
+        MetricsLog("sft", tmp_path, start=1, steps=3)
 
 
 def test_out_may_not_be_a_file(small_model: Path, data: Path) -> None:

@@ -18,8 +18,9 @@ from transformers import (  # noqa: E402
     LlamaForCausalLM,
 )
 
-from services.trainer.fitting.backbone import answer_logprobs, hidden_states  # noqa: E402
-from services.trainer.fitting.layout import Example, lay, micro_batches, rows  # noqa: E402
+from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.finetune.model import answer_logprobs, hidden_states  # noqa: E402
+from services.trainer.finetune.rows import collate_examples, micro_batches, pack_rows  # noqa: E402
 
 
 def _qwen3(tiny_model: Path) -> torch.nn.Module:
@@ -77,9 +78,9 @@ def test_laid_together_the_numbers_are_those_of_each_answer_alone(
     tiny_model: Path, family: str, row_tokens: int, answers: int
 ) -> None:
     model = FAMILIES[family](tiny_model)
-    packed = rows(_examples(7, answers=answers), row_tokens=row_tokens)
+    packed = pack_rows(_examples(7, answers=answers), row_tokens=row_tokens)
     assert (max(len(row) for row in packed) > 1) == bool(row_tokens)
-    laid = lay(packed)
+    laid = collate_examples(packed)
     examples = [example for row in packed for example in row]
     with torch.no_grad():
         together = answer_logprobs(model, laid)
@@ -93,7 +94,7 @@ def test_packed_gradients_are_those_of_rows_of_their_own(tiny_model: Path) -> No
     gradients = []
     for row_tokens in (0, 50):
         model = _qwen3(tiny_model)
-        laid = lay(rows(_examples(6, answers=2), row_tokens=row_tokens))
+        laid = collate_examples(pack_rows(_examples(6, answers=2), row_tokens=row_tokens))
         answer_logprobs(model, laid).sum().backward()
         gradients.append(model.model.layers[0].self_attn.q_proj.weight.grad)
     assert torch.allclose(*gradients, rtol=1e-5, atol=1e-5)
@@ -101,8 +102,8 @@ def test_packed_gradients_are_those_of_rows_of_their_own(tiny_model: Path) -> No
 
 def test_the_end_of_an_answer_is_its_last_token(tiny_model: Path) -> None:
     model = _qwen3(tiny_model)
-    packed = rows(_examples(4, answers=2), row_tokens=50)
-    laid = lay(packed)
+    packed = pack_rows(_examples(4, answers=2), row_tokens=50)
+    laid = collate_examples(packed)
     with torch.no_grad():
         ends = hidden_states(model, laid)[laid.end_K]
         texts = [[*e.prompt_ids, *answer] for row in packed for e in row for answer in e.answers]
@@ -113,7 +114,7 @@ def test_the_end_of_an_answer_is_its_last_token(tiny_model: Path) -> None:
 
 def test_rows_hold_every_example_once_within_their_bound() -> None:
     examples = _examples(60, answers=1)
-    packed = rows(examples, row_tokens=30)
+    packed = pack_rows(examples, row_tokens=30)
     assert Counter(id(e) for row in packed for e in row) == Counter(id(e) for e in examples)
     assert all(sum(e.length for e in row) <= 30 for row in packed)
     assert len(packed) < 30
@@ -125,20 +126,20 @@ def test_rows_hold_every_example_once_within_their_bound() -> None:
 
 def test_what_shares_a_row_is_one_line_without_padding() -> None:
     examples = _examples(9, answers=2)
-    laid = lay(rows(examples, row_tokens=40))
+    laid = collate_examples(pack_rows(examples, row_tokens=40))
     assert laid.ids_BT.shape == (1, sum(example.length for example in examples))
     assert laid.blocks is not None
-    assert lay(rows(_examples(9, answers=1))).blocks is None
+    assert collate_examples(pack_rows(_examples(9, answers=1))).blocks is None
 
 
 def test_positions_of_padding_are_no_beginning_of_another_sequence() -> None:
-    laid = lay(rows(_examples(9, answers=1)))
+    laid = collate_examples(pack_rows(_examples(9, answers=1)))
     assert laid.ids_BT.shape[0] == 9
     assert (laid.positions_BT == torch.arange(laid.ids_BT.shape[1])).all()
 
 
 def test_an_answer_without_tokens_carries_nothing() -> None:
-    laid = lay(rows([Example([5, 6, 7], ([],)), Example([5, 6], ([8],))]))
+    laid = collate_examples(pack_rows([Example([5, 6, 7], ([],)), Example([5, 6], ([8],))]))
     assert laid.targets_N.tolist() == [8]
     assert laid.predictor_N.tolist() == [4]
     assert laid.answer_N.tolist() == [1]

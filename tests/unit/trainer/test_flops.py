@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.records import flops  # noqa: E402
-from services.trainer.records.flops import Peak, shape_of, step_flops  # noqa: E402
+from services.trainer.records.flops import PeakFlops, count_weights, step_flops  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 
 
@@ -23,7 +23,7 @@ def load(model: Path, tmp_path: Path) -> Policy:
 def test_the_matrices_of_rook_tiny(tiny_model: Path, tmp_path: Path) -> None:
     """4 layers, width 128, MLP 384, 4 heads and 2 for keys of 32 each; LoRA of rank 4 on all seven."""
     policy = load(tiny_model, tmp_path)
-    shape = shape_of(policy.model)
+    shape = count_weights(policy.model)
     layer = 128 * 128 + 2 * 128 * 64 + 128 * 128 + 3 * 128 * 384
     lora = 4 * (4 * (128 + 128) // 2 + 2 * (128 + 64) + 3 * (128 + 384))
     assert (shape.frozen, shape.trained) == (4 * layer, 4 * lora)
@@ -38,7 +38,7 @@ def test_work_agrees_with_torchs_counter(tiny_model: Path, tmp_path: Path) -> No
     ids = torch.arange(length)[None] % 80
     with FlopCounterMode(display=False) as counter:
         policy.model.get_base_model().model(input_ids=ids).last_hidden_state.sum().backward()
-    shape = shape_of(policy.model)
+    shape = count_weights(policy.model)
     ours = step_flops(shape, [(length, [])])
     matrices = length * (4 * shape.frozen + 6 * shape.trained)
     # The first layer's inputs need no gradient: its frozen share of a few per cent is not computed.
@@ -46,21 +46,21 @@ def test_work_agrees_with_torchs_counter(tiny_model: Path, tmp_path: Path) -> No
 
 
 def test_a_longer_prompt_costs_every_completion_more() -> None:
-    from services.trainer.records.flops import Shape
+    from services.trainer.records.flops import WeightCounts
 
-    shape = Shape(frozen=0, trained=0, head=10, head_trained=True, attention=1)
+    shape = WeightCounts(frozen=0, trained=0, head=10, head_trained=True, attention=1)
     # Two completions of 3 tokens, 2 of which are inputs: each sees the prompt, itself and what came before.
     seen = 4 * 5 / 2 + 2 * (2 * 4 + 3)
     assert step_flops(shape, [(4, [3, 3])]) == 12 * seen + 6 * 6 * 10
 
 
 def test_a_cpu_is_measured() -> None:
-    assert 1e8 < Peak(torch.device("cpu")).flops() < 1e14
+    assert 1e8 < PeakFlops(torch.device("cpu")).flops() < 1e14
 
 
 def test_a_measurement_that_a_neighbour_spoiled_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = iter([1e9, 5e9, 2e9])
     monkeypatch.setattr(flops, "_measured_flops", lambda device: next(measured))
-    peak = Peak(torch.device("cpu"))
+    peak = PeakFlops(torch.device("cpu"))
     found = [peak.flops() for _ in range(30)]
     assert (found[9], found[10], found[29]) == (1e9, 5e9, 5e9)

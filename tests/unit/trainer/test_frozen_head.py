@@ -91,27 +91,28 @@ def test_nothing_is_kept_where_nobody_asks() -> None:
         assert not scores(linear, hidden, targets, temperature=1.0)[0].requires_grad
 
 
-@pytest.mark.parametrize("wanted", ["forward", "reverse", "symmetric", None, "entropy"])
+@pytest.mark.parametrize("learned", ["policy_reference", "reference_policy", "symmetric", None, "entropy"])
 @pytest.mark.parametrize("own", [False, True], ids=["one head", "two heads"])
 @pytest.mark.parametrize(("scale", "cap"), [(1.0, 0.0), (0.3, 0.0), (1.7, 4.0)])
 def test_beside_a_reference_it_is_autograds_too(
-    wanted: str | None, own: bool, scale: float, cap: float, monkeypatch: pytest.MonkeyPatch
+    learned: str | None, own: bool, scale: float, cap: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The head's other way, in which autograd does it, stands beside it."""
     monkeypatch.setattr(frozen_head, "_TILE_LOGITS", 5 * 29)
     linear, hidden, targets = make()
     base = torch.nn.Linear(6, 29, bias=False, dtype=torch.float64).requires_grad_(False)
+    gradients = {"entropy": True} if learned == "entropy" else {"kl": learned}
     options = {
         "vocabulary": 29, "temperature": 0.7, "reference_ND": hidden.detach() + torch.randn_like(hidden) / 2,
         "reference_head": Head(base, scale, cap) if own else None,
-        "wanted": head.Wanted(entropy=True) if wanted == "entropy" else head.Wanted(kl=wanted),
+        "with_gradient": head.WithGradient(**gradients),
     }  # fmt: skip
     found = []
     for frozen in (True, False):
         monkeypatch.setattr(head, "is_frozen", lambda _, frozen=frozen: frozen)
         one = head.score_tokens(Head(linear, scale, cap), hidden, targets, **options)
         total = one.logprobs_N @ torch.linspace(-1, 2, 13, dtype=torch.float64)
-        for more in (one.kl_N, one.entropy_N if wanted == "entropy" else None):
+        for more in (one.kl_N, one.entropy_N if learned == "entropy" else None):
             if more is not None:
                 total = total + more @ torch.linspace(3, -1, 13, dtype=torch.float64)
         (gradient,) = torch.autograd.grad(total, hidden)

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.batches.gae import gae, token_rewards
+from services.trainer.batches.advantages import gae, token_rewards
 
 pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.losses.value import value_losses  # noqa: E402
+from services.trainer.losses.surrogate import value_losses  # noqa: E402
 
 numbers = st.floats(-3.0, 3.0)
 tokens = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12)

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from rookery import rookworld  # noqa: E402
 from services.trainer.gpt2.__main__ import main  # noqa: E402
-from services.trainer.gpt2.tokenizer import load_tokenizer  # noqa: E402
+from services.trainer.gpt2.loader import load_tokenizer  # noqa: E402
 from tests.gpt2 import write_rookworld_model  # noqa: E402
 
 PROMPT = rookworld.policy_prompt("8/8/R7/7p/P2K2k1/7r/8/8 w - - 0 56", layout="compact")

@@ -12,9 +12,8 @@ torch = pytest.importorskip("torch")
 
 from rookery.errors import InvalidInput  # noqa: E402
 from services.trainer.gpt2 import loader  # noqa: E402
-from services.trainer.gpt2.generate import Generated, generate  # noqa: E402
+from services.trainer.gpt2.generate import Generated, Sampling, draw, generate, log_distribution  # noqa: E402  # noqa: E402
 from services.trainer.gpt2.model import Gpt2  # noqa: E402
-from services.trainer.gpt2.sampling import Sampling, draw, log_distribution  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 
 GREEDY = Sampling(temperature=0.0)

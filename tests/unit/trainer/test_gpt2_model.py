@@ -16,9 +16,12 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from rookery.errors import InvalidInput  # noqa: E402
 from services.trainer.gpt2 import loader  # noqa: E402
-from services.trainer.gpt2.cache import Cache  # noqa: E402
 from services.trainer.gpt2.config import Gpt2Config  # noqa: E402
-from services.trainer.gpt2.model import Gpt2, positions  # noqa: E402
+from services.trainer.gpt2.model import (  # noqa: E402
+    Cache,
+    Gpt2,
+    positions,
+)
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 

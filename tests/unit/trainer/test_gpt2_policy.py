@@ -10,16 +10,22 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.batches.batch import Row, prepare  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.gpt2.merged import MergedPolicy  # noqa: E402
-from services.trainer.gpt2.policy import Gpt2Policy  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.model.head import Wanted  # noqa: E402
-from services.trainer.model.value_head import ActorCritic, policy_for  # noqa: E402
+from services.trainer.batches.micro_batches import collate  # noqa: E402
+from services.trainer.batches.rows import (  # noqa: E402
+    Row,
+    prepare_batch,
+)
+from services.trainer.model.head import WithGradient  # noqa: E402
+from services.trainer.model.policies import (  # noqa: E402
+    Gpt2Policy,
+    MergedPolicy,
+    build_policy,
+)
+from services.trainer.model.policy import ActorCritic  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import train_step  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import train_step  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
@@ -39,13 +45,13 @@ def settings(folder: Path, **given: Any) -> TrainerSettings:
 
 def rows(folder: Path) -> list[Row]:
     groups = [make_group(number, prompt_length=5 + number) for number in range(6)]
-    return list(prepare(groups, version=1, settings=settings(folder), averages=None).rows)
+    return list(prepare_batch(groups, version=1, settings=settings(folder), averages=None).rows)
 
 
 def test_the_settings_choose_it(folder: Path) -> None:
-    assert type(policy_for(settings(folder))) is Gpt2Policy
-    assert type(policy_for(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj"))) is MergedPolicy
-    critic = policy_for(settings(folder, objective="ppo"))
+    assert type(build_policy(settings(folder))) is Gpt2Policy
+    assert type(build_policy(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj"))) is MergedPolicy
+    critic = build_policy(settings(folder, objective="ppo"))
     assert isinstance(critic, ActorCritic)
     assert isinstance(critic, Gpt2Policy)
     with pytest.raises(ValueError, match="--keep 3: 8 adapters at least"):
@@ -57,7 +63,7 @@ def test_the_settings_choose_it(folder: Path) -> None:
 def test_a_shared_prompt_gives_the_logprobs_of_each_sequence_alone(folder: Path, lora: int) -> None:
     from transformers import GPT2LMHeadModel
 
-    policy = policy_for(settings(folder, lora_rank=lora, lora_targets="c_attn,c_proj"))
+    policy = build_policy(settings(folder, lora_rank=lora, lora_targets="c_attn,c_proj"))
     other: Any = policy.model if lora else GPT2LMHeadModel.from_pretrained(folder).eval()
     with torch.no_grad():
         if lora:
@@ -96,7 +102,9 @@ def test_a_wanted_kl_moves_the_policy_towards_its_base(folder: Path) -> None:
     batch, seen = collate(rows(folder)), []
     optimizer = torch.optim.Adam(policy.parameters, lr=1e-3)
     for _ in range(8):
-        kl = policy.score(batch, wanted=Wanted(kl="forward"), reference=True).kl_N.mean()
+        kl = policy.score(
+            batch, with_gradient=WithGradient(kl="policy_reference"), reference=True
+        ).kl_N.mean()
         kl.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -106,12 +114,14 @@ def test_a_wanted_kl_moves_the_policy_towards_its_base(folder: Path) -> None:
 
 @pytest.mark.parametrize("objective", ["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce"])
 def test_every_weight_learns_by_each_objective(folder: Path, objective: str) -> None:
-    chosen = settings(folder, objective=objective, kl="forward", lr=1e-3, gradient_checkpointing=True)
+    chosen = settings(
+        folder, objective=objective, kl="policy_reference", lr=1e-3, gradient_checkpointing=True
+    )
     policy = Gpt2Policy(chosen)
     before = [weight.detach().clone() for weight in policy.parameters]
     optimizer = adam.build(policy.parameters, lr=chosen.lr)
     groups = [make_group(number) for number in range(3)]
-    result, _ = train_step(policy, optimizer, groups, step=0, settings=chosen, learner=Learner())
+    result, _ = train_step(policy, optimizer, groups, step=0, settings=chosen, state=RunningState())
     assert result.grad_norm > 0
     moved = [not torch.equal(old, new) for old, new in zip(before, policy.parameters, strict=True)]
     assert all(moved)
@@ -141,7 +151,7 @@ def test_a_commit_is_a_model_directory_and_the_way_back(folder: Path, tmp_path: 
 def test_an_adapter_is_committed_merged_too(folder: Path, tmp_path: Path) -> None:
     from transformers import GPT2LMHeadModel
 
-    policy = policy_for(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj,c_fc"))
+    policy = build_policy(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj,c_fc"))
     with torch.no_grad():
         for weight in policy.parameters:
             weight.normal_(std=0.1)
@@ -156,6 +166,6 @@ def test_an_adapter_is_committed_merged_too(folder: Path, tmp_path: Path) -> Non
         assert not torch.allclose(
             GPT2LMHeadModel.from_pretrained(folder).eval()(ids).logits, merged, atol=0.1
         )
-    again = policy_for(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj,c_fc"))
+    again = build_policy(settings(folder, lora_rank=4, lora_targets="c_attn,c_proj,c_fc"))
     again.load_version(tmp_path)
     assert contents(again.version_files()) == files

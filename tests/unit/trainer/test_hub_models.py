@@ -9,10 +9,13 @@ pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 
 from rookery.errors import SetupError  # noqa: E402
-from services.trainer.fitting.setup import prepare  # noqa: E402
-from services.trainer.gpt2.merged import MergedPolicy  # noqa: E402
-from services.trainer.gpt2.policy import Gpt2Policy  # noqa: E402
-from services.trainer.model.value_head import MergedActorCritic, policy_for  # noqa: E402
+from services.trainer.finetune.loop import start_run  # noqa: E402
+from services.trainer.model.policies import (  # noqa: E402  # noqa: E402
+    Gpt2Policy,
+    MergedActorCritic,
+    MergedPolicy,
+    build_policy,
+)
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from tests.hub import write_snapshot  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
@@ -37,33 +40,33 @@ def _settings(folder: Path, *flags: str) -> TrainerSettings:
 def test_a_gpt2_is_recognised_by_its_id(snapshot: Path, tmp_path: Path) -> None:
     write_gpt2(snapshot)
     (snapshot / "vocab.json").write_text("{}")
-    policy = policy_for(_settings(tmp_path))
+    policy = build_policy(_settings(tmp_path))
     assert type(policy) is MergedActorCritic
     assert policy.base_model == ID
     files = contents(policy.version_files())
     assert {"config.json", "model.safetensors", "adapter_model.safetensors", "vocab.json"} < set(files)
     assert files["config.json"] == (snapshot / "config.json").read_bytes()
-    assert type(policy_for(_settings(tmp_path, "--objective", "grpo"))) is MergedPolicy
+    assert type(build_policy(_settings(tmp_path, "--objective", "grpo"))) is MergedPolicy
     whole = TrainerSettings(model=Path(ID), run_dir=tmp_path, lora_rank=0, device="cpu")
-    assert type(policy_for(whole)) is Gpt2Policy
+    assert type(build_policy(whole)) is Gpt2Policy
 
 
 def test_all_weights_of_another_model_are_refused(tiny_model: Path, tmp_path: Path) -> None:
     whole = TrainerSettings(model=tiny_model, run_dir=tmp_path, lora_rank=0, device="cpu")
     with pytest.raises(SetupError, match=f"--lora-rank 0 trains every weight of a GPT-2, and {tiny_model}"):
-        policy_for(whole)
+        build_policy(whole)
 
 
 def test_a_model_that_is_not_here_says_how_to_fetch_it(snapshot: Path, tmp_path: Path) -> None:
     said = rf"no model '{ID}' \(--model\): .*hf download {ID}"
     with pytest.raises(SetupError, match=said):
-        policy_for(_settings(tmp_path))
+        build_policy(_settings(tmp_path))
     sft = SftSettings.parse(["--preset", "pychess-ppo", "--data", "d", "--out", str(tmp_path)], prog="sft")
     with pytest.raises(SetupError, match=said):
-        prepare(sft)
+        start_run(sft)
 
 
 def test_a_preset_of_sft_finds_its_model_too(snapshot: Path, tmp_path: Path) -> None:
     write_gpt2(snapshot)
     sft = SftSettings.parse(["--preset", "pychess-ppo", "--data", "d", "--out", str(tmp_path)], prog="sft")
-    assert prepare(sft) == snapshot
+    assert start_run(sft) == snapshot

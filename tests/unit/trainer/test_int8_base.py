@@ -15,15 +15,15 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load  # noqa: E402
 
-from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.batches.batch import prepare  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.model import int8_base  # noqa: E402
+from services.trainer.batches.micro_batches import collate  # noqa: E402
+from services.trainer.batches.rows import prepare_batch  # noqa: E402
+from services.trainer.model import base_model  # noqa: E402
+from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.model.value_head import policy_for  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import train_step  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import train_step  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
@@ -40,13 +40,13 @@ def settings(model: Path, **given: Any) -> TrainerSettings:
 
 @pytest.fixture(scope="module")
 def whole(tiny_model: Path) -> Policy:
-    return policy_for(settings(tiny_model))
+    return build_policy(settings(tiny_model))
 
 
 @pytest.fixture
 def small(bitsandbytes: Any, tiny_model: Path, whole: Policy) -> Policy:
     """With the same adapter, one that has moved away from 0."""
-    policy = policy_for(settings(tiny_model, int8_base=True))
+    policy = build_policy(settings(tiny_model, int8_base=True))
     with torch.no_grad():
         for index, (mine, theirs) in enumerate(zip(policy.parameters, whole.parameters, strict=True)):
             torch.manual_seed(index)
@@ -61,7 +61,7 @@ def groups() -> list:
 def gradient(policy: Policy) -> "torch.Tensor":
     """Of the log-probabilities' mean."""
     given = settings(Path(), row_tokens=64)
-    rows = prepare(groups(), version=1, settings=given, averages=None).rows
+    rows = prepare_batch(groups(), version=1, settings=given, averages=None).rows
     policy.model.zero_grad()
     policy.score(collate(rows)).logprobs_N.mean().backward()
     return torch.cat([parameter.grad.flatten() for parameter in policy.parameters])
@@ -92,7 +92,7 @@ def test_nothing_of_the_whole_weights_stays_in_memory(
 ) -> None:
     """A view of one norm in the mapped file would hold all of it."""
     folder = shutil.copytree(tiny_model, tmp_path / "alone")
-    policy = policy_for(settings(folder, int8_base=True))
+    policy = build_policy(settings(folder, int8_base=True))
     gc.collect()
     assert policy.model is not None
     assert str(folder) not in Path("/proc/self/maps").read_text()
@@ -112,7 +112,7 @@ def test_a_step_moves_the_adapter_alone_and_the_commit_is_the_usual_one(small: P
     before = load(contents(small.version_files())["adapter_model.safetensors"])
     given = settings(Path(), row_tokens=64)
     optimizer = adam.build(small.parameters, lr=1e-3)
-    train_step(small, optimizer, groups(), step=1, settings=given, learner=Learner())
+    train_step(small, optimizer, groups(), step=1, settings=given, state=RunningState())
     files, usual = contents(small.version_files()), contents(whole.version_files())
     after, theirs = (load(each["adapter_model.safetensors"]) for each in (files, usual))
     assert all(not torch.equal(after[name], before[name]) for name in after)
@@ -128,8 +128,8 @@ def test_a_step_moves_the_adapter_alone_and_the_commit_is_the_usual_one(small: P
 def test_it_is_refused_where_it_cannot_be(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(int8_base.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(base_model.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SetupError, match=r"--int8-base needs bitsandbytes: pip install 'rookery\[bits8\]'"):
-        policy_for(settings(tiny_model, int8_base=True))
+        build_policy(settings(tiny_model, int8_base=True))
     with pytest.raises(SetupError, match="--int8-base: a GPT-2 is served merged"):
-        policy_for(settings(write_gpt2(tmp_path), int8_base=True, lora_targets="c_attn"))
+        build_policy(settings(write_gpt2(tmp_path), int8_base=True, lora_targets="c_attn"))

@@ -11,11 +11,11 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.losses import kl  # noqa: E402
-from services.trainer.model.head import TokenScores, Wanted, score_tokens  # noqa: E402
+from services.trainer.model.head import TokenScores, WithGradient, score_tokens  # noqa: E402
 from services.trainer.model.logits import Head  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 
-KINDS = ("forward", "reverse", "symmetric")
+KINDS = ("policy_reference", "reference_policy", "symmetric")
 ESTIMATORS = {"k1": kl.k1, "k2": kl.k2, "k3": kl.k3}
 
 logits = st.lists(st.tuples(st.floats(-8, 8), st.floats(-8, 8)), min_size=2, max_size=9)
@@ -52,12 +52,14 @@ def test_an_estimator_equals_its_formula(kind: str, p: float, q: float) -> None:
 @given(pairs=logits)
 def test_k1_and_k3_have_the_mean_of_the_divergence(pairs: list[tuple[float, float]]) -> None:
     p, q = _distributions(pairs)
-    exact = kl.divergence("forward", p[None], q[None]).item()
+    exact = kl.divergence("policy_reference", p[None], q[None]).item()
     for estimator in (kl.k1, kl.k3):
         assert (p.exp() * estimator(p, q)).sum().item() == pytest.approx(exact, rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize(("kind", "whose"), [("k1", None), ("k2", "forward"), ("k3", "reverse")])
+@pytest.mark.parametrize(
+    ("kind", "whose"), [("k1", None), ("k2", "policy_reference"), ("k3", "reference_policy")]
+)
 def test_the_mean_gradient_of_an_estimator_in_the_loss(kind: str, whose: str | None) -> None:
     """Over all tokens, weighted by their probability: nothing for k1, another divergence for k3."""
     at, q = torch.randn(2, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
@@ -87,10 +89,14 @@ def _inputs() -> dict:  # type: ignore[type-arg]
     }
 
 
-def _score(wanted: Wanted, **changed: object) -> TokenScores:
+def _score(with_gradient: WithGradient, **changed: object) -> TokenScores:
     inputs = {**_inputs(), **changed}
     return score_tokens(
-        inputs.pop("head"), inputs.pop("hidden_ND"), inputs.pop("targets_N"), wanted=wanted, **inputs
+        inputs.pop("head"),
+        inputs.pop("hidden_ND"),
+        inputs.pop("targets_N"),
+        with_gradient=with_gradient,
+        **inputs,
     )
 
 
@@ -103,12 +109,12 @@ def test_the_chunked_head_gives_the_numbers_of_the_whole_one(
     inputs = _inputs()
     p = (inputs["head"](inputs["hidden_ND"]) / 0.7).log_softmax(-1)
     q = (inputs["head"](inputs["reference_ND"]) / 0.7).log_softmax(-1)
-    scores = _score(Wanted(kl=kind))
+    scores = _score(WithGradient(kl=kind))
     for n in range(5):
         probabilities = p[n].exp().tolist(), q[n].exp().tolist()
         assert scores.kl_N[n].item() == pytest.approx(reference.divergence(kind, *probabilities))
         assert scores.reference_kl_N[n].item() == pytest.approx(
-            reference.divergence("forward", *probabilities)
+            reference.divergence("policy_reference", *probabilities)
         )
     target = inputs["targets_N"][:, None]
     assert torch.allclose(scores.logprobs_N, p.gather(-1, target)[:, 0])
@@ -122,11 +128,11 @@ def test_gradients_of_the_head_by_finite_differences(
     what: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.trainer.model.head._CHUNK_LOGITS", chunk)
-    wanted = Wanted(entropy=what == "entropy", kl=what if what in KINDS else None)
+    with_gradient = WithGradient(entropy=what == "entropy", kl=what if what in KINDS else None)
     column = {"entropy": "entropy_N", "logprobs": "logprobs_N"}.get(what, "kl_N")
 
     def value(hidden: "torch.Tensor") -> "torch.Tensor":
-        return getattr(_score(wanted, hidden_ND=hidden), column)
+        return getattr(_score(with_gradient, hidden_ND=hidden), column)
 
     assert torch.autograd.gradcheck(value, _inputs()["hidden_ND"].requires_grad_())
 
@@ -141,7 +147,7 @@ def test_the_head_never_sees_more_rows_than_a_chunk(monkeypatch: pytest.MonkeyPa
         return head(hidden)
 
     hidden = _inputs()["hidden_ND"].requires_grad_()
-    scores = _score(Wanted(kl="forward"), hidden_ND=hidden, head=Head(counting))
+    scores = _score(WithGradient(kl="policy_reference"), hidden_ND=hidden, head=Head(counting))
     forward = len(seen)
     (scores.logprobs_N.sum() + scores.kl_N.sum()).backward()
     assert max(seen) == 2
@@ -150,7 +156,7 @@ def test_the_head_never_sees_more_rows_than_a_chunk(monkeypatch: pytest.MonkeyPa
 
 def test_without_being_wanted_entropy_and_reference_carry_no_gradient() -> None:
     hidden = _inputs()["hidden_ND"].requires_grad_()
-    scores = _score(Wanted(), hidden_ND=hidden)
+    scores = _score(WithGradient(), hidden_ND=hidden)
     assert scores.logprobs_N.requires_grad
     assert not scores.entropy_N.requires_grad
     assert not scores.reference_kl_N.requires_grad
@@ -158,8 +164,8 @@ def test_without_being_wanted_entropy_and_reference_carry_no_gradient() -> None:
 
 
 def test_a_kl_without_a_reference_is_refused() -> None:
-    with pytest.raises(ValueError, match="'reverse' is wanted"):
-        _score(Wanted(kl="reverse"), reference_ND=None)
+    with pytest.raises(ValueError, match="'reference_policy' is wanted"):
+        _score(WithGradient(kl="reference_policy"), reference_ND=None)
 
 
 def test_log_probabilities_are_float32_under_bfloat16_weights() -> None:

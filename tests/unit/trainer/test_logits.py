@@ -13,12 +13,14 @@ torch = pytest.importorskip("torch")
 
 import transformers  # noqa: E402
 
-from services.trainer.batches.batch import Row, Scored  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.fitting.backbone import answer_logprobs, load_causal_lm  # noqa: E402
-from services.trainer.fitting.layout import Example, lay  # noqa: E402
-from services.trainer.fitting.lora import with_adapter  # noqa: E402
-from services.trainer.model.head import Wanted  # noqa: E402
+from services.trainer.batches.micro_batches import collate  # noqa: E402
+from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
+from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.finetune.model import answer_logprobs  # noqa: E402
+from services.trainer.finetune.rows import collate_examples  # noqa: E402
+from services.trainer.model.base_model import load_causal_lm  # noqa: E402
+from services.trainer.model.head import WithGradient  # noqa: E402
+from services.trainer.model.lora import with_adapter  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 
@@ -68,9 +70,9 @@ def test_a_run_trains_on_the_models_own_logprobs(name: str, tmp_path: Path) -> N
     settings = TrainerSettings(model=write(tmp_path, name), run_dir=tmp_path, device="cpu", lora_rank=4)
     policy = Policy(settings)
     moved(policy.parameters)
-    completions = tuple(Scored(tuple(answer), (-1.0,) * len(answer), 1.0, 0) for answer in ANSWERS)
+    completions = tuple(ScoredCompletion(tuple(answer), (-1.0,) * len(answer), 1.0, 0) for answer in ANSWERS)
     batch = collate([Row(tuple(PROMPT), completions, 1.0)])
-    scores = policy.score(batch, reference=True, wanted=Wanted(kl="forward"))
+    scores = policy.score(batch, reference=True, with_gradient=WithGradient(kl="policy_reference"))
     mine = torch.autograd.grad(scores.logprobs_N.sum(), policy.parameters)
     expected = own_logprobs(policy.model)
     theirs = torch.autograd.grad(expected.sum(), policy.parameters)
@@ -93,7 +95,9 @@ def test_so_do_sft_and_dpo(name: str, rank: int, tmp_path: Path) -> None:
         moved(parameter for parameter in model.parameters() if parameter.requires_grad)
     expected = own_logprobs(model)
     for answers in ([[Example(PROMPT, (answer,))] for answer in ANSWERS], [[Example(PROMPT, ANSWERS)]]):
-        torch.testing.assert_close(answer_logprobs(model, lay(answers)), expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            answer_logprobs(model, collate_examples(answers)), expected, atol=1e-5, rtol=0
+        )
 
 
 def test_scale_and_cap_of_these_models_matter(tmp_path: Path) -> None:

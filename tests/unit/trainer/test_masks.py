@@ -14,12 +14,14 @@ torch = pytest.importorskip("torch")
 from transformers import AutoTokenizer  # noqa: E402
 
 from rookery.trace import Completion  # noqa: E402
-from services.trainer.batches.batch import micro_batches, prepare  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.losses.objective import Objective  # noqa: E402
+from services.trainer.batches.micro_batches import collate, micro_batches  # noqa: E402
+from services.trainer.batches.rows import (  # noqa: E402
+    prepare_batch,
+)
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.model.head import TokenScores  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
 
 TEMPLATES = {
@@ -59,7 +61,7 @@ def test_only_completion_tokens_are_predicted_and_only_they_move_the_loss(
     )
     group = replace(group, prompt_token_ids=tuple(prompt), traces=traces)
     chosen = TrainerSettings(model=Path(), run_dir=Path(), row_tokens=row_tokens, objective=objective)
-    batch = prepare([group], version=0, settings=chosen, averages=None)
+    batch = prepare_batch([group], version=0, settings=chosen, averages=None)
     trained: list[int] = []
     for rows in micro_batches(batch.rows, tokens=100):
         tensors = collate(rows)

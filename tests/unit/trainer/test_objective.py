@@ -12,18 +12,22 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.batches.batch import Batch, Row, micro_batches, prepare  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.losses.objective import Objective  # noqa: E402
+from services.trainer.batches.micro_batches import collate, micro_batches  # noqa: E402
+from services.trainer.batches.rows import (  # noqa: E402
+    Batch,
+    Row,
+    prepare_batch,
+)
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
 VOCABULARY = 12
 WEIGHTS = ("token", "sequence", "constant")
-KINDS = ("none", "k1", "k2", "k3", "forward", "reverse", "symmetric")
+KINDS = ("none", "k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric")
 
 
 def _settings(**changed: object) -> TrainerSettings:
@@ -35,7 +39,7 @@ def _batch(chosen: TrainerSettings, *, groups: int = 4) -> Batch:
         make_group(n, vocabulary=VOCABULARY, finish_reason="length" if n == 1 else "stop")
         for n in range(groups)
     ]
-    return prepare(made, version=n % 2 if (n := groups) else 0, settings=chosen, averages=None)
+    return prepare_batch(made, version=n % 2 if (n := groups) else 0, settings=chosen, averages=None)
 
 
 def _gradient(chosen: TrainerSettings, batch: Batch, cut: list[list[Row]]) -> tuple["torch.Tensor", float]:
@@ -45,7 +49,8 @@ def _gradient(chosen: TrainerSettings, batch: Batch, cut: list[list[Row]]) -> tu
     for rows in cut:
         tensors = collate(rows)
         loss, _ = objective(
-            policy.score(tensors, wanted=objective.wanted, reference=chosen.kl != "none"), tensors
+            policy.score(tensors, with_gradient=objective.with_gradient, reference=chosen.kl != "none"),
+            tensors,
         )
         loss.backward()
         total += loss.item()

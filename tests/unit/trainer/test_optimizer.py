@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.fitting import sft  # noqa: E402
+from services.trainer.finetune import sft  # noqa: E402
 from services.trainer.settings import SftSettings  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
 from tests.unit.trainer.contents import content  # noqa: E402
 
 

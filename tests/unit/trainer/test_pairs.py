@@ -15,8 +15,8 @@ pytest.importorskip("torch")
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
-from services.trainer.examples.pairs import PairExamples, Shares, read_shares  # noqa: E402
-from services.trainer.fitting.backbone import load_tokenizer  # noqa: E402
+from services.trainer.examples.pairs import PairExamples, PairSplit, read_pairs  # noqa: E402
+from services.trainer.finetune.model import load_tokenizer  # noqa: E402
 
 WIDE = json.dumps(
     {
@@ -27,8 +27,8 @@ WIDE = json.dumps(
 )
 
 
-def _read(path: Path, model: Path, *, held_out: float = 0.3, max_length: int = 200) -> Shares:
-    return read_shares(path, load_tokenizer(model), max_length=max_length, held_out=held_out)
+def _read(path: Path, model: Path, *, held_out: float = 0.3, max_length: int = 200) -> PairSplit:
+    return read_pairs(path, load_tokenizer(model), max_length=max_length, held_out=held_out)
 
 
 def test_games_are_held_out_whole(tiny_model: Path, tmp_path: Path) -> None:
@@ -52,14 +52,14 @@ def test_a_position_of_the_exam_is_not_trained_on_in_another_game(tiny_model: Pa
     path.write_text("\n".join(map(json.dumps, lines + doubles)))
     shares = _read(path, tiny_model)
     assert shares.leaking > 0
-    assert not {pair.place for pair in shares.train} & {pair.place for pair in shares.held_out}
+    assert not {pair.position for pair in shares.train} & {pair.position for pair in shares.held_out}
 
 
 def test_the_split_does_not_depend_on_the_order(tiny_model: Path, tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "pairs.jsonl", count=80)
-    before = {pair.place for pair in _read(path, tiny_model).held_out}
+    before = {pair.position for pair in _read(path, tiny_model).held_out}
     path.write_text("\n".join(reversed(path.read_text().splitlines())))
-    assert {pair.place for pair in _read(path, tiny_model).held_out} == before
+    assert {pair.position for pair in _read(path, tiny_model).held_out} == before
 
 
 def test_parquet_gives_the_pairs_of_the_lines(tiny_model: Path, tmp_path: Path) -> None:

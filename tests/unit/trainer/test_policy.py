@@ -14,11 +14,15 @@ torch = pytest.importorskip("torch")
 
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-from services.trainer.batches.batch import Row, Scored, micro_batches, prepare  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.losses.objective import Objective  # noqa: E402
+from services.trainer.batches.micro_batches import collate, micro_batches  # noqa: E402
+from services.trainer.batches.rows import (  # noqa: E402
+    Row,
+    ScoredCompletion,
+    prepare_batch,
+)
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group, prompt_places  # noqa: E402
@@ -38,7 +42,7 @@ def policy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Policy
 def _rows(count: int = 6) -> list[Row]:
     groups = [make_group(n, prompt_length=5 + n) for n in range(count)]
     settings = TrainerSettings(model=Path(), run_dir=Path(), row_tokens=64)
-    return list(prepare(groups, version=1, settings=settings, averages=None).rows)
+    return list(prepare_batch(groups, version=1, settings=settings, averages=None).rows)
 
 
 def test_a_shared_prompt_gives_the_logprobs_of_each_sequence_alone(policy: Policy) -> None:
@@ -80,7 +84,10 @@ def test_prompt_tokens_carry_no_loss(policy: Policy) -> None:
 def test_completions_of_one_prompt_do_not_see_each_other(policy: Policy) -> None:
     row = _rows()[3]
     first, *others = row.completions
-    changed = [Scored(tuple(t % 79 + 1 for t in c.token_ids), c.logprobs, c.advantage, c.age) for c in others]
+    changed = [
+        ScoredCompletion(tuple(t % 79 + 1 for t in c.token_ids), c.logprobs, c.advantage, c.age)
+        for c in others
+    ]
     before = policy.score(collate([row])).logprobs_N
     after = policy.score(collate([Row(row.prompt_ids, (first, *changed), 1.0)])).logprobs_N
     count = len(first.token_ids)

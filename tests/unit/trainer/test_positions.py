@@ -15,12 +15,15 @@ torch = pytest.importorskip("torch")
 
 from transformers import LlamaConfig, Qwen3Config  # noqa: E402
 
-from services.trainer.autobatch import choice  # noqa: E402
+from services.trainer.autobatch import search  # noqa: E402
 from services.trainer.autobatch.profiles import FILE  # noqa: E402
-from services.trainer.model.positions import check_group, limit  # noqa: E402
-from services.trainer.model.value_head import policy_for  # noqa: E402
-from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
-from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+from services.trainer.model.base_model import check_group_length, max_positions  # noqa: E402
+from services.trainer.model.policies import build_policy  # noqa: E402
+from services.trainer.settings import (  # noqa: E402
+    AutobatchSettings,
+    SftSettings,
+    TrainerSettings,
+)
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -61,15 +64,15 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["plain", "yarn", "llama3"],
 )  # fmt: skip
 def test_the_config_says_how_many(config: Any, most: int) -> None:
-    assert limit(config) == most
+    assert max_positions(config) == most
 
 
 def test_a_group_that_is_too_long_is_named(gpt2: Path) -> None:
     settings = TrainerSettings(model=gpt2, run_dir=Path("nowhere"), device="cpu", lora_rank=0)
-    model = policy_for(settings).model
-    check_group(model, make_group(0, prompt_length=9))
+    model = build_policy(settings).model
+    check_group_length(model, make_group(0, prompt_length=9))
     with pytest.raises(SetupError, match=r"group group-1, a prompt of 63 .* the model has 64 positions"):
-        check_group(model, make_group(1, prompt_length=63))
+        check_group_length(model, make_group(1, prompt_length=63))
 
 
 @pytest.mark.parametrize(
@@ -92,24 +95,24 @@ def test_autobatch_probes_nothing_longer(
         run_dir=tmp_path, device="cpu", lora_rank=rank, prompt_tokens=prompt,
     )  # fmt: skip
     with pytest.raises(SetupError, match=said):
-        choice.autobatch(settings, Console())
+        search.autobatch(settings, Console())
 
 
 def test_the_trainers_own_search_keeps_within_the_model(gpt2: Path, tmp_path: Path) -> None:
     settings = TrainerSettings(
         model=gpt2, run_dir=tmp_path, device="cpu", lora_rank=0, micro_batch_tokens="auto", batch_groups=2
     )
-    choice.settle_micro_batch(settings, policy_for(settings))
+    search.resolve_micro_batch_tokens(settings, build_policy(settings))
     asked = json.loads((tmp_path / FILE).read_text())["asked"]
     assert int(asked["prompt_tokens"]) + int(asked["completion_tokens"]) == 64
 
 
 def test_fitting_takes_no_longer_examples(gpt2: Path, tmp_path: Path) -> None:
-    from services.trainer.fitting.backbone import load_causal_lm
-    from services.trainer.fitting.setup import ready
+    from services.trainer.finetune.model import prepare_model
+    from services.trainer.model.base_model import load_causal_lm
 
     model = load_causal_lm(gpt2, dtype=torch.float32)
     settings = SftSettings(model=gpt2, data=tmp_path, out=tmp_path, device="cpu")
     with pytest.raises(SetupError, match="--max-length 384: 384 tokens, but the model has 64 positions"):
-        ready(model, settings)
-    assert ready(model, settings.model_copy(update={"max_length": 64})) is model
+        prepare_model(model, settings)
+    assert prepare_model(model, settings.model_copy(update={"max_length": 64})) is model

@@ -11,18 +11,22 @@ torch = pytest.importorskip("torch")
 
 from rookery.errors import SetupError  # noqa: E402
 from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict  # noqa: E402
-from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer import ppo  # noqa: E402
-from services.trainer.batches.batch import prepare  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.descent import Lesson  # noqa: E402
-from services.trainer.distributed.world import World  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.model.value_head import FILE, ActorCritic, policy_for  # noqa: E402
+from services.trainer.batches.micro_batches import collate  # noqa: E402
+from services.trainer.batches.rows import prepare_batch  # noqa: E402
+from services.trainer.distributed.process_group import World  # noqa: E402
+from services.trainer.model.policies import build_policy  # noqa: E402
+from services.trainer.model.policy import (  # noqa: E402
+    VALUE_HEAD_FILE,
+    ActorCritic,
+    Policy,
+)
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import StepResult, train_step  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
+from services.trainer.training import ppo  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import StepStats, train_step  # noqa: E402
+from services.trainer.training.update import StepInput  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.contents import content, contents  # noqa: E402
@@ -66,16 +70,16 @@ class BigramWithValue(Bigram):
 )
 def test_it_finds_the_best_arm_and_its_value(changed: dict[str, object]) -> None:
     settings = _settings(Path(), Path(), lr=0.1, max_grad_norm=1e9, value_clip=0.0, **changed)
-    policy, learner = BigramWithValue(len(REWARDS)), Learner()
+    policy, state = BigramWithValue(len(REWARDS)), RunningState()
     optimizer = torch.optim.Adam(policy.parameters, lr=0.1)
     for step in range(40):
         groups = [policy.sample(1000 * step + g, rewards=REWARDS, size=12, version=step) for g in range(2)]
-        result, learner = train_step(policy, optimizer, groups, step=step, settings=settings, learner=learner)
+        result, state = train_step(policy, optimizer, groups, step=step, settings=settings, state=state)
     odds = policy.table_VV[0].detach().softmax(-1)
     assert odds[BEST] > 0.8
     earned = float(odds @ torch.tensor(REWARDS, dtype=torch.float64))
     assert policy.value.item() == pytest.approx(earned, abs=0.15)
-    assert result.learning["return_mean"] == pytest.approx(result.learning["value_mean"], abs=0.2)
+    assert result.losses["return_mean"] == pytest.approx(result.losses["value_mean"], abs=0.2)
 
 
 def _certain_group(number: int, prompt: tuple[int, ...], reward: float) -> TraceGroup:
@@ -100,7 +104,7 @@ def _certain_group(number: int, prompt: tuple[int, ...], reward: float) -> Trace
 
 def test_the_head_learns_what_states_are_worth(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path, lr=1e-2, value_clip=0.0, whiten=False, gae_lambda=1.0)
-    policy, learner = ActorCritic(settings), Learner()
+    policy, state = ActorCritic(settings), RunningState()
     optimizer = adam.build(policy.parameters, lr=settings.lr)
     prompts = {(10, 11, 12): -1.0, (20, 21, 22): 0.0, (30, 31): -0.4}
     results = []
@@ -109,24 +113,24 @@ def test_the_head_learns_what_states_are_worth(small_model: Path, tmp_path: Path
             _certain_group(10 * step + n, prompt, reward)
             for n, (prompt, reward) in enumerate(prompts.items())
         ]
-        result, learner = train_step(policy, optimizer, groups, step=0, settings=settings, learner=learner)
+        result, state = train_step(policy, optimizer, groups, step=0, settings=settings, state=state)
         results.append(result)
-    batch = prepare(groups, version=0, settings=settings, averages=None)
+    batch = prepare_batch(groups, version=0, settings=settings, averages=None)
     with torch.no_grad():
         for row in batch.rows:
             tensors = collate([row])
             values = policy.values(policy.score(tensors).hidden_ND)
             assert values.mean().item() == pytest.approx(prompts[row.prompt_ids], abs=0.1)
-    assert results[0].learning["explained_variance"] == 0.0
-    assert results[-1].learning["explained_variance"] > 0.9
-    assert results[-1].learning["value_loss"] < 0.05 * results[0].learning["value_loss"]
+    assert results[0].losses["explained_variance"] == 0.0
+    assert results[-1].losses["explained_variance"] > 0.9
+    assert results[-1].losses["value_loss"] < 0.05 * results[0].losses["value_loss"]
 
 
 def _groups(step: int) -> list[TraceGroup]:
     return [make_group(10 * step + n, prompt_length=5 + n, version=step) for n in range(4)]
 
 
-def _gradient(model: Path, folder: Path, **changed: object) -> tuple[StepResult, "torch.Tensor"]:
+def _gradient(model: Path, folder: Path, **changed: object) -> tuple[StepStats, "torch.Tensor"]:
     settings = _settings(model, folder, max_grad_norm=1e9, **changed)
     policy = ActorCritic(settings)
     taken: list[torch.Tensor] = []
@@ -136,7 +140,7 @@ def _gradient(model: Path, folder: Path, **changed: object) -> tuple[StepResult,
             taken.append(torch.cat([p.grad.flatten() for p in policy.parameters if p.grad is not None]))
 
     optimizer = Noting(policy.parameters, lr=1e-9)
-    result, _ = train_step(policy, optimizer, _groups(0), step=0, settings=settings, learner=Learner())
+    result, _ = train_step(policy, optimizer, _groups(0), step=0, settings=settings, state=RunningState())
     return result, torch.stack(taken).mean(0)
 
 
@@ -151,7 +155,7 @@ def test_the_gradient_does_not_depend_on_micro_batches(
     assert many.forward_backward_s > 0 < many.optimizer_s
     assert torch.allclose(cut, whole, rtol=1e-4, atol=1e-6)
     for name in ("loss", "value_loss", "explained_variance"):
-        assert many.learning[name] == pytest.approx(one.learning[name], abs=1e-5)
+        assert many.losses[name] == pytest.approx(one.losses[name], abs=1e-5)
 
 
 def test_mini_batches_do_not_depend_on_rows(small_model: Path, tmp_path: Path) -> None:
@@ -161,10 +165,12 @@ def test_mini_batches_do_not_depend_on_rows(small_model: Path, tmp_path: Path) -
     )
     assert torch.allclose(cut, whole, rtol=1e-4, atol=1e-6)
     for name in ("loss", "value_loss", "ratio_mean"):
-        assert many.learning[name] == pytest.approx(few.learning[name], abs=1e-5)
+        assert many.losses[name] == pytest.approx(few.losses[name], abs=1e-5)
     settings = _settings(small_model, tmp_path, **how)
-    batch = prepare(_groups(0), version=0, settings=settings, averages=None)
-    dealt = [{row.group_id for row in rows} for rows in ppo._deal(batch.rows, step=0, settings=settings)]
+    batch = prepare_batch(_groups(0), version=0, settings=settings, averages=None)
+    dealt = [
+        {row.group_id for row in rows} for rows in ppo._mini_batches(batch.rows, step=0, settings=settings)
+    ]
     assert [len(groups) for groups in dealt] == [2, 2, 2, 2]
     assert dealt[0] | dealt[1] == dealt[2] | dealt[3] == {group.id for group in _groups(0)}
 
@@ -177,8 +183,8 @@ def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) 
     for name, weight in policy.model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.3)
-    batch = prepare(_groups(0), version=0, settings=settings, averages=None)
-    found = ppo._estimate(policy, Lesson(_groups(0), batch, 0, 0.5, settings, World()))
+    batch = prepare_batch(_groups(0), version=0, settings=settings, averages=None)
+    found = ppo._estimate(policy, batch, StepInput(_groups(0), 0, settings, None, 0.5, World()))
     row = batch.rows[0]
     with torch.no_grad():
         scores = policy.score(collate([row]), reference=True)
@@ -190,23 +196,23 @@ def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) 
 
 def _run(
     settings: TrainerSettings, policy: Policy, optimizer: "torch.optim.Optimizer", steps: range
-) -> Learner:
-    learner = Learner()
+) -> RunningState:
+    state = RunningState()
     for step in steps:
-        _, learner = train_step(
+        _, state = train_step(
             policy,
             optimizer,
             _groups(step),
             step=step,
             settings=settings,
-            learner=learner,  # type: ignore[arg-type]
+            state=state,  # type: ignore[arg-type]
         )
-    return learner
+    return state
 
 
 def test_resuming_gives_the_bytes_of_not_stopping(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path, ppo_epochs=2, ppo_mini_batches=2, row_tokens=32)
-    whole = policy_for(settings)
+    whole = build_policy(settings)
     assert isinstance(whole, ActorCritic)
     optimizer = adam.build(whole.parameters, lr=settings.lr)
     _run(settings, whole, optimizer, range(2))
@@ -218,7 +224,7 @@ def test_resuming_gives_the_bytes_of_not_stopping(small_model: Path, tmp_path: P
         fingerprint=settings.fingerprint(),
     )
     _run(settings, whole, optimizer, range(2, 4))
-    again = policy_for(settings)
+    again = build_policy(settings)
     moments = adam.build(again.parameters, lr=settings.lr)
     again.load_version(commit.folder)
     adam.restore(moments, commit.folder)
@@ -230,10 +236,13 @@ def test_resuming_gives_the_bytes_of_not_stopping(small_model: Path, tmp_path: P
 
 def test_the_head_lies_outside_of_what_servers_load(small_model: Path, tmp_path: Path) -> None:
     settings = _settings(small_model, tmp_path)
-    files, plain = contents(policy_for(settings).version_files()), contents(Policy(settings).version_files())
-    assert set(files) - set(plain) == {FILE}
+    files, plain = (
+        contents(build_policy(settings).version_files()),
+        contents(Policy(settings).version_files()),
+    )
+    assert set(files) - set(plain) == {VALUE_HEAD_FILE}
     assert files["adapter_model.safetensors"] == plain["adapter_model.safetensors"]
-    assert type(policy_for(_settings(small_model, tmp_path, objective="grpo"))) is Policy
+    assert type(build_policy(_settings(small_model, tmp_path, objective="grpo"))) is Policy
 
 
 def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, tmp_path: Path) -> None:
@@ -245,7 +254,7 @@ def test_a_batch_without_a_token_to_learn_from_moves_nothing(small_model: Path, 
         for group in (make_group(n, finish_reason="length") for n in range(2))
     ]
     optimizer = adam.build(policy.parameters, lr=1.0)
-    result, _ = train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+    result, _ = train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
     assert result.tokens == result.micro_batches == 0
     assert contents(policy.version_files()) == before
 
@@ -255,9 +264,9 @@ class Broken(ActorCritic):
 
     token, when = 0, "always"
 
-    def score(self, batch, **wanted):  # type: ignore[no-untyped-def]
+    def score(self, batch, **with_gradient):  # type: ignore[no-untyped-def]
         self._bad = batch.targets_N == self.token
-        return super().score(batch, **wanted)
+        return super().score(batch, **with_gradient)
 
     def values(self, hidden: "torch.Tensor") -> "torch.Tensor":
         values = super().values(hidden)
@@ -284,7 +293,7 @@ def test_a_value_that_is_no_number_names_its_own_group(small_model: Path, tmp_pa
         else r"loss is nan .* of groups group-2$"
     )
     with pytest.raises(ArithmeticError, match=said):
-        train_step(policy, optimizer, groups, step=0, settings=settings, learner=Learner())
+        train_step(policy, optimizer, groups, step=0, settings=settings, state=RunningState())
     assert contents(policy.version_files()) == before
 
 

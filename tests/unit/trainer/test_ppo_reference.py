@@ -12,9 +12,9 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from rookery.trace import TraceGroup  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import train_step  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import train_step  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -132,7 +132,7 @@ def test_loss_and_gradient_are_those_of_the_formulas(kl: str, whiten: bool) -> N
             super().step()
 
     result, _ = train_step(
-        policy, Noting(policy.parameters, lr=0.3), groups, step=0, settings=settings, learner=Learner()
+        policy, Noting(policy.parameters, lr=0.3), groups, step=0, settings=settings, state=RunningState()
     )
     before = (seen[0][0][0].tolist(), seen[0][0][1].tolist())
     base = policy.reference_VV.tolist()
@@ -140,7 +140,7 @@ def test_loss_and_gradient_are_those_of_the_formulas(kl: str, whiten: bool) -> N
         _loss(table.tolist(), head.tolist(), before, base, groups=groups, kl=kl, whiten=whiten)
         for (table, head), _ in seen
     ]
-    assert result.learning["loss"] == pytest.approx(sum(losses) / 2, rel=1e-6)
+    assert result.losses["loss"] == pytest.approx(sum(losses) / 2, rel=1e-6)
     for point, gradient in seen:
         for which, (weights, slope) in enumerate(zip(point, gradient, strict=True)):
             for place in range(0, weights.numel(), 3):

@@ -17,15 +17,21 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.distributed.world import World  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
+from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
-from services.trainer.records.diagnostics import Meter, components, lengths  # noqa: E402
-from services.trainer.records.report import Report, describe_step, strict  # noqa: E402
-from services.trainer.records.tasks import by_task  # noqa: E402
+from services.trainer.records.flops import SpeedMeter  # noqa: E402
+from services.trainer.records.report import StepReporter  # noqa: E402
+from services.trainer.records.statistics import (  # noqa: E402
+    by_task,
+    components,
+    describe_step,
+    json_row,
+    lengths,
+)
 from services.trainer.records.tracking import Tracker  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.trainee import Trainee  # noqa: E402
+from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
 
 PHASES = {"rollout_wait": 0.5, "train": 1.0, "commit": 0.1, "settle": 0.1, "publish": 0.3}
 DROPPED = {"stale": 1, "zero_variance": 0}
@@ -38,14 +44,14 @@ def written(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     settings = TrainerSettings(model=tiny_model, run_dir=folder, device="cpu", lora_rank=2, kl="k3")
     policy = Policy(settings)
     groups = [make_group(0, version=0), make_group(1, version=1)]
-    meter = Meter(policy.model, policy.device)
-    trainee = Trainee.of(settings, policy, World())
+    meter = SpeedMeter(policy.model, policy.device)
+    trainer = PolicyTrainer.of(settings, policy, World())
     with meter.step():
-        result, _ = trainee.learn(groups, step=1, learner=Learner(), dropped_zero_variance=0)
-    row = describe_step(groups, result, version=2, dropped=DROPPED)
+        result, _ = trainer.train_step(groups, step=1, state=RunningState(), dropped_zero_variance=0)
+    row = describe_step(groups, result.row(), version=2, dropped=DROPPED)
     row |= meter.row(groups, tokens=result.tokens, train_s=1.0)
-    with Report(folder) as report:
-        report.step(row, phases_s=PHASES, ages=[0, 1])
+    with StepReporter(folder) as report:
+        report.report(row, phases_s=PHASES, ages=[0, 1])
     line: dict[str, float] = json.loads((folder / "metrics.jsonl").read_text())
     return line
 
@@ -89,9 +95,9 @@ def test_what_a_step_could_not_measure_vanishes(written: dict[str, float], tmp_p
 
     unmeasured = {"mismatch_mean", "mismatch_max", "kl_reference", "kl_behaviour_age1"}
     less = {key: value for key, value in written.items() if key not in unmeasured}
-    with Report(tmp_path) as report:
+    with StepReporter(tmp_path) as report:
         for row, there in ((written, True), (less, False), (less, False), (written, True)):
-            report.step(row, phases_s=PHASES, ages=[0])
+            report.report(row, phases_s=PHASES, ages=[0])
             assert exported() == [there, there, True, there]
 
 
@@ -128,8 +134,8 @@ def test_components_add_up_and_lengths_are_ranks() -> None:
 
 def test_the_best_reward_outlives_the_process(written: dict[str, float], tmp_path: Path) -> None:
     for step, reward, best in ((1, -0.5, -0.5), (2, -0.2, -0.2), (3, -0.4, -0.2)):
-        with Report(tmp_path) as report:
-            report.step({**written, "step": step, "reward": reward}, phases_s=PHASES, ages=[0])
+        with StepReporter(tmp_path) as report:
+            report.report({**written, "step": step, "reward": reward}, phases_s=PHASES, ages=[0])
         assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["reward_best"] == best
 
 
@@ -149,9 +155,9 @@ def test_rookworlds_tasks_are_counted_apart() -> None:
 
 def test_an_infinite_figure_is_written_as_none(written: dict[str, float], tmp_path: Path) -> None:
     row = {**written, "ratio_max": float("inf"), "ess": float("nan")}
-    with Report(tmp_path) as report:
-        report.step(row, phases_s=PHASES, ages=[0])
-        report.recover({**strict(row), "step": 9})
+    with StepReporter(tmp_path) as report:
+        report.report(row, phases_s=PHASES, ages=[0])
+        report.recover({**json_row(row), "step": 9})
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [(line["ratio_max"], line["ess"]) for line in lines] == [(None, None)] * 2
 
@@ -159,7 +165,7 @@ def test_an_infinite_figure_is_written_as_none(written: dict[str, float], tmp_pa
 def test_a_torn_last_line_is_dropped_and_written_again(written: dict[str, float], tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps({**written, "step": 1}) + '\n{"step": 2, "rew')
-    with Report(tmp_path) as report:
+    with StepReporter(tmp_path) as report:
         report.recover({**written, "step": 2})
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
 
@@ -168,9 +174,9 @@ def test_a_line_that_is_no_step_is_named(written: dict[str, float], tmp_path: Pa
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\nnonsense\n')
     with pytest.raises(InvalidInput, match=r"metrics.jsonl:2: no step: .*nonsense"):
-        Report(tmp_path)
+        StepReporter(tmp_path)
     path.write_text('{"step": 1}\n')  # of another program, without a reward
-    with Report(tmp_path) as report:
+    with StepReporter(tmp_path) as report:
         report.recover({**written, "step": 2})
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
 
@@ -187,7 +193,7 @@ class Listener(Tracker):
 
 def test_a_recovered_row_is_tracked_too(written: dict[str, float], tmp_path: Path) -> None:
     listener = Listener()
-    with Report(tmp_path, listener) as report:
+    with StepReporter(tmp_path, listener) as report:
         report.recover({**written, "step": 3})
         report.recover({**written, "step": 3})
     assert [row["step"] for row in listener.rows] == [3]

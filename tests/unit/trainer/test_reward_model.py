@@ -15,10 +15,11 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.fitting.backbone import load_scorer  # noqa: E402
-from services.trainer.fitting.layout import Example, lay, rows  # noqa: E402
+from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.finetune.model import load_sequence_classifier  # noqa: E402
+from services.trainer.finetune.rows import collate_examples, pack_rows  # noqa: E402
 from services.trainer.reward_model import card, training  # noqa: E402
-from services.trainer.reward_model.report import Measured, report_on  # noqa: E402
+from services.trainer.reward_model.report import ScoredPair, report_on  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
 
@@ -49,11 +50,11 @@ def test_it_learns_what_tells_good_moves_from_bad(small_model: Path, tmp_path: P
 def test_a_score_is_that_of_transformers_classifier(small_model: Path) -> None:
     """So any server of such classifiers gives our rewards, but for the centre."""
     torch.manual_seed(0)
-    model = load_scorer(small_model, dtype=torch.float32, pad_id=0).eval()
-    packed = rows([Example([5, 9], ([30, 31, 1], [40, 1])), Example([7], ([22, 1], [23, 24, 1]))])
+    model = load_sequence_classifier(small_model, dtype=torch.float32, pad_id=0).eval()
+    packed = pack_rows([Example([5, 9], ([30, 31, 1], [40, 1])), Example([7], ([22, 1], [23, 24, 1]))])
     settings = _settings(small_model, small_model, small_model)
     with torch.no_grad():
-        ours = training.Preference(model, settings, []).scores(lay(packed))
+        ours = training.RewardModelTask(model, settings, []).scores(collate_examples(packed))
         texts = [[*e.prompt_ids, *answer] for row in packed for e in row for answer in e.answers]
         theirs = [model(input_ids=torch.tensor([text])).logits.item() for text in texts]
     assert ours.tolist() == pytest.approx(theirs, abs=1e-5)
@@ -64,23 +65,23 @@ def test_stopped_in_the_middle_it_ends_with_the_same_bytes(small_model: Path, tm
     how = {"steps": 6, "save_every": 2}
     whole = training.run(_settings(small_model, data, tmp_path / "whole", **how))
     settings = _settings(small_model, data, tmp_path / "cut", **how)
-    course = training.Preference.sums
+    sums = training.RewardModelTask.sums
     calls = iter(range(100))
 
     class KilledError(Exception):
         pass
 
-    def killed(self: training.Preference, laid: object) -> object:
+    def killed(self: training.RewardModelTask, batch: object) -> object:
         if next(calls) == 3:
             raise KilledError
-        return course(self, laid)  # type: ignore[arg-type]
+        return sums(self, batch)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(training.Preference, "sums", killed)
+        patch.setattr(training.RewardModelTask, "sums", killed)
         training.run(settings)
     again = training.run(settings)
     assert (again / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert card.read(again).centre == card.read(whole).centre
+    assert card.read_card(again).centre == card.read_card(whole).centre
 
 
 def test_the_card_names_its_data_and_notices_other_weights(small_model: Path, tmp_path: Path) -> None:
@@ -91,25 +92,25 @@ def test_the_card_names_its_data_and_notices_other_weights(small_model: Path, tm
     told = json.loads((folder / "reward_model.json").read_text())
     assert told["data"]["pairs"]["train"] > 0
     assert len(told["data"]["manifest_sha256"]) == len(told["data"]["sha256"]) == 64
-    assert card.read(folder).style == "mover-squares"
+    assert card.read_card(folder).style == "mover-squares"
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     with pytest.raises(SetupError, match=r"model.safetensors is not the file"):
-        card.read(folder)
+        card.read_card(folder)
     with pytest.raises(SetupError, match="was not written by"):
-        card.read(tmp_path)
+        card.read_card(tmp_path)
 
 
 def test_a_margin_asks_for_more_where_the_gap_is_wide(small_model: Path) -> None:
     torch.manual_seed(0)
-    model = load_scorer(small_model, dtype=torch.float32, pad_id=0)
-    laid = lay(rows([Example([5, 9], ([30, 31, 1], [40, 1]), gap=0.5)]))
+    model = load_sequence_classifier(small_model, dtype=torch.float32, pad_id=0)
+    batch = collate_examples(pack_rows([Example([5, 9], ([30, 31, 1], [40, 1]), gap=0.5)]))
     losses = []
     for margin in (0.0, 2.0):
         settings = _settings(small_model, small_model, small_model, margin=margin)
-        course = training.Preference(model, settings, [])
-        chosen, rejected = course.scores(laid).tolist()
-        losses.append(course.sums(laid)["loss"].item())
+        task = training.RewardModelTask(model, settings, [])
+        chosen, rejected = task.scores(batch).tolist()
+        losses.append(task.sums(batch)["loss"].item())
         expected = math.log1p(math.exp(-(chosen - rejected - margin * 0.5)))
         assert losses[-1] == pytest.approx(expected, rel=1e-5)
     assert losses[1] > losses[0]
@@ -121,10 +122,10 @@ def test_a_calibrated_model_has_no_calibration_error() -> None:
     for _ in range(40_000):
         difference = rng.gauss(0, 2)
         wins = rng.random() < 1 / (1 + math.exp(-difference))
-        measured.append(Measured(difference if wins else -difference, 0.0, gap=0.3))
+        measured.append(ScoredPair(difference if wins else -difference, 0.0, gap=0.3))
     report = report_on(measured)
     assert report.calibration_error < 0.01
-    sure = report_on([Measured(3 * pair.chosen, 0.0, gap=0.3) for pair in measured])
+    sure = report_on([ScoredPair(3 * pair.chosen, 0.0, gap=0.3) for pair in measured])
     assert sure.accuracy == report.accuracy
     assert sure.calibration_error > 0.1
     assert sure.loss > report.loss
@@ -133,9 +134,9 @@ def test_a_calibrated_model_has_no_calibration_error() -> None:
 def test_measures_by_hand() -> None:
     report = report_on(
         [
-            Measured(2.0, 0.0, gap=0.07, origin="policy"),
-            Measured(0.0, 1.0, gap=0.3, origin="sampled"),
-            Measured(1.0, 1.0, gap=1.0, origin="sampled"),
+            ScoredPair(2.0, 0.0, gap=0.07, origin="policy"),
+            ScoredPair(0.0, 1.0, gap=0.3, origin="sampled"),
+            ScoredPair(1.0, 1.0, gap=1.0, origin="sampled"),
         ]
     )
     assert report.accuracy == 0.5

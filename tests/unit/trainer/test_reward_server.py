@@ -19,8 +19,7 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.reward_model import training  # noqa: E402
 from services.trainer.reward_model.app import create_app  # noqa: E402
-from services.trainer.reward_model.desk import Desk  # noqa: E402
-from services.trainer.reward_model.scorer import RewardScorer  # noqa: E402
+from services.trainer.reward_model.scorer import BatchQueue, RewardScorer  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
@@ -52,8 +51,8 @@ def scorer(folder: Path) -> RewardScorer:
 
 
 @pytest.fixture
-async def desk(scorer: RewardScorer) -> AsyncIterator[Desk]:
-    desk, stopping = Desk(scorer, limit=40), asyncio.Event()
+async def desk(scorer: RewardScorer) -> AsyncIterator[BatchQueue]:
+    desk, stopping = BatchQueue(scorer, limit=40), asyncio.Event()
     work = asyncio.create_task(desk.run(stopping))
     yield desk
     stopping.set()
@@ -61,7 +60,7 @@ async def desk(scorer: RewardScorer) -> AsyncIterator[Desk]:
 
 
 @pytest.fixture
-async def http(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
+async def http(desk: BatchQueue) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app=create_app(desk))
     async with httpx.AsyncClient(transport=transport, base_url="http://rewards") as client:
         yield client
@@ -139,7 +138,7 @@ async def test_too_many_are_told_to_come_back(http: httpx.AsyncClient) -> None:
     assert response.headers["retry-after"] == "1"
 
 
-async def test_a_reward_that_is_no_number_is_a_fault(desk: Desk, scorer: RewardScorer) -> None:
+async def test_a_reward_that_is_no_number_is_a_fault(desk: BatchQueue, scorer: RewardScorer) -> None:
     with torch.no_grad():
         scorer._model.score.weight.fill_(math.nan)
     text = scorer.encode([{"role": "user", "content": BOARD}, {"role": "assistant", "content": "x"}])

@@ -6,22 +6,21 @@ from typing import Any, get_args
 
 import pytest
 
-from services.trainer.schedule import share
-from services.trainer.settings import TrainerSettings
-from services.trainer.settings.adam import LrSchedule
+from services.trainer.settings import LrSchedule, TrainerSettings
+from services.trainer.training.optimizer import lr_factor
 
 KINDS = get_args(LrSchedule)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_warm_up_is_a_line_to_the_whole(kind: LrSchedule) -> None:
-    rising = [share(kind, step=step, steps=100, warmup=4) for step in range(5)]
+    rising = [lr_factor(kind, step=step, steps=100, warmup=4) for step in range(5)]
     assert rising == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert share(kind, step=0, steps=100, warmup=0) == 1.0
+    assert lr_factor(kind, step=0, steps=100, warmup=0) == 1.0
 
 
 def test_what_follows_ends_at_a_hundredth() -> None:
-    after = {kind: [share(kind, step=s, steps=90, warmup=10) for s in range(10, 120)] for kind in KINDS}
+    after = {kind: [lr_factor(kind, step=s, steps=90, warmup=10) for s in range(10, 120)] for kind in KINDS}
     assert set(after["constant"]) == {1.0}
     for kind in ("linear", "cosine"):
         assert after[kind][80:] == pytest.approx([0.01] * 30)

@@ -16,11 +16,14 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import load_file  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-from services.trainer.examples.chat_examples import ChatExamples  # noqa: E402
-from services.trainer.examples.chat_files import open_chats  # noqa: E402
-from services.trainer.fitting import sft  # noqa: E402
-from services.trainer.fitting.layout import Example, SoftTargets, lay, rows  # noqa: E402
-from services.trainer.fitting.order import batches  # noqa: E402
+from services.trainer.examples.chat_files import ChatExamples, open_chats  # noqa: E402
+from services.trainer.examples.example import (  # noqa: E402
+    Example,
+    SoftTargets,
+    shuffled_batches,
+)
+from services.trainer.finetune import sft  # noqa: E402
+from services.trainer.finetune.rows import collate_examples, pack_rows  # noqa: E402
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
 
@@ -51,8 +54,8 @@ def _rows(out: Path) -> list[dict[str, float]]:
 def test_the_loss_is_the_cross_entropy_of_the_full_logits(tiny_model: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     examples = [Example([5], ([6, 7],)), Example([9, 6], ([17, 8, 9],))]
-    course = sft.Imitation(model, _settings(tiny_model, tiny_model, tiny_model))
-    loss = course.sums(lay(rows(examples)))["loss"] / course.weight(examples)
+    task = sft.SftTask(model, _settings(tiny_model, tiny_model, tiny_model))
+    loss = task.sums(collate_examples(pack_rows(examples)))["loss"] / task.weight(examples)
     ids = torch.tensor([[5, 6, 7, 0, 0], [9, 6, 17, 8, 9]])
     labels = torch.tensor([[-100, 6, 7, -100, -100], [-100, -100, 17, 8, 9]])
     assert loss.item() == pytest.approx(model(input_ids=ids, labels=labels).loss.item(), rel=1e-5)
@@ -63,13 +66,13 @@ def test_a_soft_target_costs_its_cross_entropy(tiny_model: Path) -> None:
     distribution = SoftTargets.of([17, 8], {1: {8: 0.5, 7: 0.25, 20: 0.25}})
     soft = Example([9, 6], ([17, 8],), soft_targets=distribution)
     examples = [Example([5], ([6, 7, 8],)), soft]
-    course = sft.Imitation(model, _settings(tiny_model, tiny_model, tiny_model))
-    loss = course.sums(lay(rows(examples)))["loss"]
+    task = sft.SftTask(model, _settings(tiny_model, tiny_model, tiny_model))
+    loss = task.sums(collate_examples(pack_rows(examples)))["loss"]
     logs = model(input_ids=torch.tensor([[5, 6, 7, 8], [9, 6, 17, 8]])).logits.log_softmax(-1)
     hard = logs[0, 0, 6] + logs[0, 1, 7] + logs[0, 2, 8] + logs[1, 1, 17]
     expected = hard + logs[1, 2, 8] / 2 + logs[1, 2, 7] / 4 + logs[1, 2, 20] / 4
     assert loss.item() == pytest.approx(-expected.item(), rel=1e-5)
-    assert course.weight(examples) == 5
+    assert task.weight(examples) == 5
 
 
 def test_both_kinds_of_attention_learn_the_same(tiny_model: Path, data: Path, tmp_path: Path) -> None:
@@ -86,7 +89,7 @@ def test_every_example_comes_once_an_epoch_and_skipping_is_the_same_order(
     source = ChatExamples(open_chats(data), tokenizer, max_length=200)
 
     def first(count: int, *, skip: int = 0) -> list[list[Sequence[int]]]:
-        stream = batches(source, batch_size=4, seed=7, skip=skip)
+        stream = shuffled_batches(source, batch_size=4, seed=7, skip=skip)
         return [[example.answers[0] for example in next(stream)] for _ in range(count)]
 
     assert sorted(ids for batch in first(4) for ids in batch) == sorted(
@@ -109,13 +112,13 @@ def test_resuming_gives_the_bytes_of_not_stopping(
         pass
 
     def until_step_5(source: object, **how: object) -> object:
-        for number, batch in enumerate(batches(source, **how)):  # type: ignore[arg-type]
+        for number, batch in enumerate(shuffled_batches(source, **how)):  # type: ignore[arg-type]
             if number == 4:
                 raise KilledError
             yield batch
 
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr("services.trainer.fitting.loop.batches", until_step_5)
+        patch.setattr("services.trainer.finetune.loop.shuffled_batches", until_step_5)
         sft.run(_settings(tiny_model, data, tmp_path / "cut", **changes))
     assert [row["step"] for row in _rows(tmp_path / "cut")] == [1, 2, 3, 4]
     resumed = sft.run(_settings(tiny_model, data, tmp_path / "cut", **changes))
@@ -152,9 +155,9 @@ def test_held_out_examples_are_evaluated(tiny_model: Path, data: Path, tmp_path:
     settings = _settings(tiny_model, data, tmp_path / "out", eval_data=data, eval_every=4, lr=1e-9)
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     source = ChatExamples(open_chats(data), AutoTokenizer.from_pretrained(tiny_model), max_length=384)
-    course = sft.Imitation(model, settings)
+    task = sft.SftTask(model, settings)
     examples = source.examples(range(len(source)))
-    expected = (course.sums(lay(rows(examples)))["loss"] / course.weight(examples)).item()
+    expected = (task.sums(collate_examples(pack_rows(examples)))["loss"] / task.weight(examples)).item()
     sft.run(settings)
     evaluated = {row["step"]: row for row in _rows(settings.out) if "eval_loss" in row}
     assert sorted(evaluated) == [4, 6]

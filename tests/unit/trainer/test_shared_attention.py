@@ -28,10 +28,10 @@ from transformers import (  # noqa: E402
     Qwen3NextForCausalLM,
 )
 
-from services.trainer.batches.batch import Row, Scored  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.model import attention, hf_attention  # noqa: E402
-from services.trainer.model.attention import Blocks, Stretch, attend  # noqa: E402
+from services.trainer.attention import blocks, hugging_face  # noqa: E402
+from services.trainer.attention.blocks import Blocks, Segment, attend  # noqa: E402
+from services.trainer.batches.micro_batches import collate  # noqa: E402
+from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 
@@ -47,32 +47,34 @@ def _row(prompt: int, completions: list[int], seed: int = 0) -> Row:
     def tokens(count: int) -> tuple[int, ...]:
         return tuple(rng.randrange(1, 90) for _ in range(count))
 
-    return Row(tokens(prompt), tuple(Scored(tokens(n), (-1.0,) * n, 1.0, 0) for n in completions), 1.0)
+    return Row(
+        tokens(prompt), tuple(ScoredCompletion(tokens(n), (-1.0,) * n, 1.0, 0) for n in completions), 1.0
+    )
 
 
 ROWS = [_row(5, [1, 7, 7, 6], 1), _row(9, [30, 3, 1], 2), _row(5, [8], 3), _row(1, [2, 1], 4)]
 
 
-def _stretches(rows: list[Row]) -> list[Stretch]:
+def _segments(rows: list[Row]) -> list[Segment]:
     found, start = [], 0
     for row in rows:
         begin, prompt = start, len(row.prompt_ids)
-        found.append(Stretch(begin, prompt))
+        found.append(Segment(begin, prompt))
         start += prompt
         for completion in row.completions:
             if inputs := len(completion.token_ids) - 1:
-                found.append(Stretch(start, inputs, begin, prompt))
+                found.append(Segment(start, inputs, begin, prompt))
                 start += inputs
     return found
 
 
-def _mask(stretches: list[Stretch], window: int | None) -> "torch.Tensor":
-    """Token by token, from what a stretch is said to be."""
-    total = sum(stretch.length for stretch in stretches)
+def _mask(segments: list[Segment], window: int | None) -> "torch.Tensor":
+    """Token by token, from what a segment is said to be."""
+    total = sum(segment.length for segment in segments)
     mask = torch.zeros(total, total, dtype=torch.bool)
-    for stretch in stretches:
-        keys = [*range(stretch.begin, stretch.begin + stretch.context)]
-        for token in range(stretch.start, stretch.start + stretch.length):
+    for segment in segments:
+        keys = [*range(segment.context_start, segment.context_start + segment.context)]
+        for token in range(segment.start, segment.start + segment.length):
             keys.append(token)
             mask[token, keys[-window:] if window else keys] = True
     return mask
@@ -81,15 +83,15 @@ def _mask(stretches: list[Stretch], window: int | None) -> "torch.Tensor":
 @pytest.mark.parametrize("window", [None, 4, 100])
 @pytest.mark.parametrize("groups", [4, 2])
 def test_it_is_attention_under_a_mask_and_so_are_its_gradients(window: int | None, groups: int) -> None:
-    stretches = _stretches(ROWS)
-    total = sum(stretch.length for stretch in stretches)
+    segments = _segments(ROWS)
+    total = sum(segment.length for segment in segments)
     torch.manual_seed(0)
     heads = [torch.randn(1, n, total, 8, dtype=torch.float64) for n in (4, groups, groups)]
     ours = [x.clone().requires_grad_() for x in heads]
     masked = [x.clone().requires_grad_() for x in heads]
-    seen = attend(*ours, Blocks.of(stretches), scale=0.3, window=window)
+    seen = attend(*ours, Blocks.of(segments), scale=0.3, window=window)
     expected = torch.nn.functional.scaled_dot_product_attention(
-        *masked, attn_mask=_mask(stretches, window), scale=0.3, enable_gqa=True
+        *masked, attn_mask=_mask(segments, window), scale=0.3, enable_gqa=True
     ).transpose(1, 2)
     torch.testing.assert_close(seen, expected, rtol=1e-12, atol=1e-12)
     weights = torch.randn_like(seen)
@@ -110,26 +112,26 @@ def test_elsewhere_than_on_a_cpu_heads_are_repeated_where_there_is_a_mask(
         return whole(query, key, value, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", noting)
-    stretches = _stretches(ROWS)
-    total = sum(stretch.length for stretch in stretches)
+    segments = _segments(ROWS)
+    total = sum(segment.length for segment in segments)
     heads = [torch.empty(1, n, total, 8, device="meta") for n in (4, 2, 2)]
-    assert attend(*heads, Blocks.of(stretches, device="meta")).shape == (1, total, 4, 8)
+    assert attend(*heads, Blocks.of(segments, device="meta")).shape == (1, total, 4, 8)
     assert set(calls) == {(4, True, False), (2, False, True)}
 
 
 @pytest.mark.filterwarnings("ignore")  # torch says which kernels a CPU has not
 def test_the_triangle_said_in_a_word_is_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     """What GPUs are told; on a CPU torch draws the mask itself."""
-    stretches = _stretches(ROWS)
+    segments = _segments(ROWS)
     torch.manual_seed(0)
-    heads = [torch.randn(1, 4, sum(s.length for s in stretches), 8, dtype=torch.float64) for _ in range(3)]
-    expected = attend(*heads, Blocks.of(stretches))
-    monkeypatch.setattr(attention, "_knows_lower_right", lambda device: True)
-    torch.testing.assert_close(attend(*heads, Blocks.of(stretches)), expected, rtol=1e-12, atol=1e-12)
+    heads = [torch.randn(1, 4, sum(s.length for s in segments), 8, dtype=torch.float64) for _ in range(3)]
+    expected = attend(*heads, Blocks.of(segments))
+    monkeypatch.setattr(blocks, "_has_lower_right_kernel", lambda device: True)
+    torch.testing.assert_close(attend(*heads, Blocks.of(segments)), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_like_stretches_go_together_and_long_ones_do_not_fill_up_short_ones() -> None:
-    blocks = Blocks.of(_stretches([_row(20, [101, 101, 90, 11, 401], 0), _row(20, [12], 1)]))
+def test_like_segments_go_together_and_long_ones_do_not_fill_up_short_ones() -> None:
+    blocks = Blocks.of(_segments([_row(20, [101, 101, 90, 11, 401], 0), _row(20, [12], 1)]))
     shapes = [(*block.queries_SQ.shape, block.keys_SK.shape[1]) for block in blocks.blocks]
     assert shapes == [(1, 400, 420), (3, 100, 120), (2, 11, 31), (2, 20, 20)]
 
@@ -175,7 +177,7 @@ def test_padding_is_masked_where_a_model_is_used_by_itself(tmp_path: Path) -> No
     ids, present = torch.tensor([[0, 0, 7, 8, 9]]), torch.tensor([[0, 0, 1, 1, 1]])
     with torch.no_grad():
         expected = model(input_ids=ids[:, 2:]).logits
-        hf_attention.use(model)
+        hugging_face.enable(model)
         padded = model(
             input_ids=ids, attention_mask=present, position_ids=(present.cumsum(-1) - 1).clamp(min=0)
         )
@@ -188,14 +190,14 @@ def test_a_window_is_minded_where_a_model_is_used_by_itself() -> None:
     ids = torch.arange(1, 31).view(2, 15)
     with torch.no_grad():
         expected = model(input_ids=ids).logits
-        hf_attention.use(model)
+        hugging_face.enable(model)
         torch.testing.assert_close(model(input_ids=ids).logits, expected, atol=1e-5, rtol=0)
 
 
 def test_a_model_outside_the_interface_is_refused(tmp_path: Path) -> None:
     model = GPTJForCausalLM(GPTJConfig(vocab_size=96, n_embd=32, n_layer=1, n_head=2, rotary_dim=8))
     with pytest.raises(SetupError, match="does not let its attention be chosen"):
-        hf_attention.use(model)
+        hugging_face.enable(model)
 
 
 def test_a_softmax_of_another_kind_is_refused(tmp_path: Path) -> None:
@@ -218,4 +220,4 @@ def test_attention_in_chunks_is_refused() -> None:
     """Llama 4 hands its chunks on in a mask alone, which a shared line has none of."""
     config = Llama4TextConfig(**{**SHAPE, "head_dim": 16}, intermediate_size_mlp=32, num_local_experts=1)
     with pytest.raises(SetupError, match="layers of 'chunked_attention'"):
-        hf_attention.use(Llama4ForCausalLM(config))
+        hugging_face.enable(Llama4ForCausalLM(config))

@@ -11,17 +11,17 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from rookery.trace import TraceGroup  # noqa: E402
-from services.trainer import optimizer as adam  # noqa: E402
-from services.trainer.batches.batch import Row, Scored  # noqa: E402
-from services.trainer.batches.tensors import collate  # noqa: E402
-from services.trainer.distributed.world import World  # noqa: E402
-from services.trainer.learner import Learner  # noqa: E402
-from services.trainer.losses.objective import Objective  # noqa: E402
-from services.trainer.model.head import TokenScores, Wanted  # noqa: E402
+from services.trainer.batches.micro_batches import collate  # noqa: E402
+from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
+from services.trainer.distributed.process_group import World  # noqa: E402
+from services.trainer.model.head import TokenScores, WithGradient  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.step import StepResult, train_step  # noqa: E402
-from services.trainer.trainee import Trainee  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
+from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
+from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import StepStats, train_step  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 
@@ -58,20 +58,20 @@ def _groups(step: int) -> list[TraceGroup]:
     ]
 
 
-def _run(settings: TrainerSettings, steps: int) -> tuple[list[StepResult], Learner, Policy]:
-    policy, learner, results = Policy(settings), Learner(), []
+def _run(settings: TrainerSettings, steps: int) -> tuple[list[StepStats], RunningState, Policy]:
+    policy, state, results = Policy(settings), RunningState(), []
     optimizer = adam.build(policy.parameters, lr=settings.lr)
     for step in range(steps):
-        result, learner = train_step(
-            policy, optimizer, _groups(step), step=step, settings=settings, learner=learner
+        result, state = train_step(
+            policy, optimizer, _groups(step), step=step, settings=settings, state=state
         )
         results.append(result)
-    return results, learner, policy
+    return results, state, policy
 
 
 def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_path: Path) -> None:
-    results, learner, _ = _run(_settings(tiny_model, tmp_path), 3)
-    assert learner == Learner()
+    results, state, _ = _run(_settings(tiny_model, tmp_path), 3)
+    assert state == RunningState()
     for result, golden in zip(results, GOLDEN, strict=True):
         row = result.row()
         assert {name: row[name] for name in golden} == pytest.approx(golden, rel=2e-4)
@@ -79,29 +79,29 @@ def test_the_default_run_has_the_numbers_it_always_had(tiny_model: Path, tmp_pat
 
 def test_a_falling_rate_goes_on_where_a_stopped_run_was(tiny_model: Path, tmp_path: Path) -> None:
     settings = _settings(tiny_model, tmp_path, lr_schedule="cosine", max_steps=4, warmup_steps=1, lr=0.01)
-    trainee = Trainee.of(settings, Policy(settings), World())
-    rates, half, learner = [], {}, Learner()
+    trainer = PolicyTrainer.of(settings, Policy(settings), World())
+    rates, half, state = [], {}, RunningState()
     for step in range(4):
-        half = half if step > 2 else contents(trainee.files())
-        result, learner = trainee.learn(_groups(step), step=step, learner=learner, dropped_zero_variance=0)
+        half = half if step > 2 else contents(trainer.files())
+        result, state = trainer.train_step(_groups(step), step=step, state=state, dropped_zero_variance=0)
         rates.append(result.lr)
     falling = [0.01 + 0.99 * (1 + math.cos(math.pi * n / 3)) / 2 for n in range(3)]
     assert rates == pytest.approx([0.005, *(0.01 * part for part in falling)])
     for name, data in half.items():
         (tmp_path / name).write_bytes(data)
-    again = Trainee.of(settings, Policy(settings), World())
+    again = PolicyTrainer.of(settings, Policy(settings), World())
     again.load(tmp_path)
     for step in range(2, 4):
-        result, learner = again.learn(_groups(step), step=step, learner=learner, dropped_zero_variance=0)
+        result, state = again.train_step(_groups(step), step=step, state=state, dropped_zero_variance=0)
         assert result.lr == rates[step]
-    assert contents(again.files()) == contents(trainee.files())
+    assert contents(again.files()) == contents(trainer.files())
 
 
 def test_a_row_is_flat_and_has_every_figure(tiny_model: Path, tmp_path: Path) -> None:
     settings = _settings(
         tiny_model, tmp_path, kl="k3", kl_schedule="adaptive", kl_target=1e-9, baseline="ema"
     )
-    results, learner, _ = _run(settings, 3)
+    results, state, _ = _run(settings, 3)
     first, last = results[0].row(), results[-1].row()
     assert all(isinstance(value, int | float) and math.isfinite(value) for value in last.values())
     assert {
@@ -114,11 +114,11 @@ def test_a_row_is_flat_and_has_every_figure(tiny_model: Path, tmp_path: Path) ->
     assert last["kl_reference"] > 1e-6
     weights = [result.kl_coefficient for result in results]
     assert weights == pytest.approx([0.02, 0.02 / 1.5, 0.02]), "down while the KL is 0, up once it is not"
-    assert learner.averages is not None
+    assert state.averages is not None
     assert 0.0 < last["ess"] <= 1.0
 
 
-@pytest.mark.parametrize("kl", ["none", "forward"])
+@pytest.mark.parametrize("kl", ["none", "policy_reference"])
 def test_scoring_the_reference_leaves_the_adapter_as_it_was(
     kl: str, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -126,9 +126,9 @@ def test_scoring_the_reference_leaves_the_adapter_as_it_was(
     with torch.no_grad():
         for parameter in policy.parameters:
             parameter.normal_(std=0.05)
-    batch = collate([Row((5, 6, 7), (Scored((8, 9), (-1.0, -1.0), 1.0, 0),), 1.0)])
+    batch = collate([Row((5, 6, 7), (ScoredCompletion((8, 9), (-1.0, -1.0), 1.0, 0),), 1.0)])
     plain = policy.score(batch).logprobs_N
-    scores = policy.score(batch, reference=True, wanted=Wanted())
+    scores = policy.score(batch, reference=True, with_gradient=WithGradient())
     # The head has two ways: with a reference, and a shorter one without.
     assert torch.allclose(scores.logprobs_N, plain, atol=1e-6)
     assert torch.equal(policy.score(batch).logprobs_N, plain)
@@ -144,17 +144,17 @@ def test_zero_variance_counts_what_dynamic_sampling_dropped(tiny_model: Path, tm
     policy = Policy(settings)
     result, _ = train_step(
         policy, adam.build(policy.parameters, lr=1e-3), _groups(0), step=0, settings=settings,
-        learner=Learner(), dropped_zero_variance=2,
+        state=RunningState(), dropped_zero_variance=2,
     )  # fmt: skip
     assert result.zero_variance_share == 2 / 8
 
 
 def _measured(rows: list[tuple[float, float, int]]) -> dict[str, float]:
     """Figures of tokens with (log p, log p behaviour, age)."""
-    from services.trainer.losses.measures import summary
+    from services.trainer.losses.statistics import batch_stats
 
     settings = TrainerSettings(model=Path(), run_dir=Path())
-    row = Row((1,), tuple(Scored((2,), (b,), 1.0, age) for _, b, age in rows), 1.0)
+    row = Row((1,), tuple(ScoredCompletion((2,), (b,), 1.0, age) for _, b, age in rows), 1.0)
     logprobs = torch.tensor([p for p, _, _ in rows])
     scores = TokenScores(logprobs, torch.full_like(logprobs, 0.5), torch.zeros(len(rows), 0))
     objective = Objective.of(settings, coefficient=0.0, normaliser=len(rows))
@@ -163,7 +163,7 @@ def _measured(rows: list[tuple[float, float, int]]) -> dict[str, float]:
         TokenScores(*(t[a:b] for t in (scores.logprobs_N, scores.entropy_N, scores.hidden_ND)))
         for a, b in ((0, 1), (1, len(rows)))
     ]
-    return summary([objective(s, batch)[1].read() for s, batch in zip(parts, halves, strict=True)])
+    return batch_stats([objective(s, batch)[1].read() for s, batch in zip(parts, halves, strict=True)])
 
 
 def test_kl_to_the_behaviour_policy_is_told_by_age() -> None:

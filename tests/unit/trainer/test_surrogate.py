@@ -11,12 +11,12 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.losses.surrogate import SURROGATES, Range, Surrogate  # noqa: E402
+from services.trainer.losses.surrogate import SURROGATES, RatioBounds, Surrogate  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 
 LOW, HIGH, CAP, DUAL = 0.2, 0.28, 2.0, 3.0
-BOUNDS = Range(LOW, HIGH, CAP, DUAL)
+BOUNDS = RatioBounds(LOW, HIGH, CAP, DUAL)
 
 logprobs = st.floats(-6, 0)
 completions = st.lists(
@@ -122,7 +122,13 @@ def test_gspos_default_clip_lets_earlier_versions_teach() -> None:
     advantages = torch.randn(2000, generator=generator)
 
     def cut(low: float, high: float) -> float:
-        args = (logprobs, torch.full((2000,), -1.0), advantages, torch.arange(2000), Range(low, high, CAP))
+        args = (
+            logprobs,
+            torch.full((2000,), -1.0),
+            advantages,
+            torch.arange(2000),
+            RatioBounds(low, high, CAP),
+        )
         surrogate = SURROGATES["gspo"](*args)
         return (surrogate.low_N | surrogate.high_N).float().mean().item()
 

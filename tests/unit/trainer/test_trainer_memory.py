@@ -1,5 +1,6 @@
 """What the process holds, its peak, and what a control group leaves it."""
 
+import ctypes
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 
 from services.trainer.records import memory  # noqa: E402
-from services.trainer.records.memory import MIB, available_bytes, resident_bytes, watch  # noqa: E402
+from services.trainer.records.memory import MIB, available_bytes, release_free, resident_bytes, watch  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -66,3 +67,12 @@ def test_version_1_groups_and_no_groups(tmp_path: Path) -> None:
     (box / "memory.usage_in_bytes").write_text("96")
     assert memory._cgroup_free_bytes(tmp_path, membership) == 4000
     assert memory._cgroup_free_bytes(tmp_path, tmp_path / "absent") == memory._UNLIMITED
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
+def test_gaps_between_tensors_go_back_to_the_system() -> None:
+    tensors = [torch.ones(16_000) for _ in range(2_000)]  # 122 MiB, in pieces that glibc keeps on its heap
+    del tensors[:-1]  # the last one is at the top of the heap and keeps it from shrinking
+    before = resident_bytes()
+    release_free()
+    assert before - resident_bytes() > 64 * MIB

@@ -11,8 +11,7 @@ from launcher.settings import UpSettings
 from rookery.presets import preset_names, presets_dir, read_preset
 from rookery.settings import PresetSettings
 from services.inference.rollouts.settings import RolloutsSettings
-from services.trainer.settings import SftSettings, TrainerSettings
-from services.trainer.settings.autobatch import AutobatchSettings
+from services.trainer.settings import AutobatchSettings, SftSettings, TrainerSettings
 
 TABLES: dict[str, type[PresetSettings]] = {
     "up": UpSettings,

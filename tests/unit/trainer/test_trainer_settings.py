@@ -13,6 +13,7 @@ from rookery.errors import SetupError
 from rookery.presets import read_preset
 from rookery.settings import CONFIG_VARIABLE
 from services.trainer.settings import (
+    AutobatchSettings,
     Baseline,
     KlKind,
     KlSchedule,
@@ -21,7 +22,6 @@ from services.trainer.settings import (
     SftSettings,
     TrainerSettings,
 )
-from services.trainer.settings.autobatch import AutobatchSettings
 from services.trainer.versions import commits
 
 
@@ -60,7 +60,10 @@ def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
         ("--loss-constant 9", "is not read with --loss-weights token, but with --loss-weights constant"),
         ("--baseline ema --dynamic-sampling", "--dynamic-sampling (flag) is not read with --baseline ema"),
         ("--dynamic-sampling-limit 2", "is not read with --no-dynamic-sampling, but with --dynamic-sampling"),
-        ("--kl-coefficient 0.1", "is not read with --kl none, but with --kl k1, k2, k3, forward, reverse or"),
+        (
+            "--kl-coefficient 0.1",
+            "is not read with --kl none, but with --kl k1, k2, k3, policy_reference, reference_policy or",
+        ),
         ("--kl-schedule smooth", "--kl-schedule smooth (flag) is not read with --kl none"),
         (
             "--kl k3 --kl-warmup-steps 9",
@@ -113,7 +116,7 @@ def test_values_are_compared_as_they_are_meant(monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_name_of_the_table_is_a_setting() -> None:
     for kind in (TrainerSettings, SftSettings):
-        for name, when in kind.reading.items():
+        for name, when in kind.conditions.items():
             assert {name, when.setting} <= kind.model_fields.keys()
 
 
@@ -269,6 +272,23 @@ def test_whatever_is_set_is_read_or_refused(chosen: dict[str, str | bool]) -> No
     assert not given_ & resolved.unread().keys()
     for name in resolved.unread():
         assert getattr(resolved, name) == TrainerSettings.model_fields[name].default
+
+
+@pytest.mark.parametrize(
+    ("older", "name"), [("forward", "policy_reference"), ("reverse", "reference_policy")]
+)
+def test_older_names_of_divergences_are_accepted(
+    older: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = parse(f"--kl {name} --kl-coefficient 0.5").model_dump()
+    assert parse(f"--kl {older} --kl-coefficient 0.5").model_dump() == expected
+    kept = tmp_path / "kept.toml"
+    kept.write_text(f'[trainer]\nkl = "{older}"\nkl_coefficient = 0.5\n')
+    with monkeypatch.context() as patch:
+        patch.setenv(CONFIG_VARIABLE, str(kept))
+        assert parse("").model_dump() == expected
+    monkeypatch.setenv("TRAINER_KL", older)
+    assert parse("--kl-coefficient 0.5").model_dump() == expected
 
 
 REFUSED = {

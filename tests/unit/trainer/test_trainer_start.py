@@ -16,14 +16,13 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import save_file  # noqa: E402
 
-from services.trainer import optimizer as adam  # noqa: E402
 from services.trainer import process  # noqa: E402
-from services.trainer.autobatch import choice  # noqa: E402
+from services.trainer.autobatch import search  # noqa: E402
 from services.trainer.autobatch.profiles import FILE, saved_choice  # noqa: E402
-from services.trainer.distributed.world import World  # noqa: E402
-from services.trainer.fitting.setup import device_named  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.settings.autobatch import AutobatchSettings  # noqa: E402
+from services.trainer.distributed.placement import device_named  # noqa: E402
+from services.trainer.distributed.process_group import World  # noqa: E402
+from services.trainer.settings import AutobatchSettings, TrainerSettings  # noqa: E402
+from services.trainer.training import optimizer as adam  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 
 
@@ -43,7 +42,7 @@ def test_nothing_is_begun_that_cannot_go_on(
     def begun(*_: object) -> None:
         raise AssertionError("the processes join")
 
-    monkeypatch.setattr(process, "joined", begun)
+    monkeypatch.setattr(process, "join_processes", begun)
     monkeypatch.setattr(adam.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward": 0}\n[1]\n')
@@ -65,7 +64,11 @@ class Streams:
 def test_a_resume_that_is_refused_leaves_the_kept_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, fake in (("RunStreams", Streams), ("policy_for", id), ("settle_micro_batch", lambda s, _: s)):
+    for name, fake in (
+        ("RunStreams", Streams),
+        ("build_policy", id),
+        ("resolve_micro_batch_tokens", lambda s, _: s),
+    ):
         monkeypatch.setattr(process, name, fake)
     then = TrainerSettings(model=Path("m"), run_dir=tmp_path, device="cpu")
     commits.write(
@@ -108,7 +111,7 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     settings = AutobatchSettings(model=Path("none"), run_dir=tmp_path / "file", device="cpu")
     with pytest.raises(SetupError, match=r"--run-dir .*/file: File exists"):
-        choice.autobatch(settings, None)
+        search.autobatch(settings, None)
     with (
         pytest.raises(SetupError, match=r"--run-dir with .*/file/adapters: Not a directory"),
         commits.sole_writer(settings.adapters_dir),
@@ -128,7 +131,7 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
             json.dumps(
                 {
                     "asked": {},
-                    "choice": dict.fromkeys(choice.Profile.__dataclass_fields__, 1) | {"positions": None},
+                    "choice": dict.fromkeys(search.Profile.__dataclass_fields__, 1) | {"positions": None},
                 }
             ),
             "has no choice",

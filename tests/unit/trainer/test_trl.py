@@ -11,15 +11,16 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.batches.tensors import MicroBatch  # noqa: E402
-from services.trainer.fitting import sft  # noqa: E402
-from services.trainer.fitting.layout import Example, lay  # noqa: E402
-from services.trainer.losses.objective import Objective  # noqa: E402
+from services.trainer.attention.blocks import Blocks  # noqa: E402
+from services.trainer.batches.micro_batches import MicroBatch  # noqa: E402
+from services.trainer.batches.rows import CompletionLength, normaliser, token_weight  # noqa: E402
+from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.finetune import sft  # noqa: E402
+from services.trainer.finetune.rows import collate_examples  # noqa: E402
 from services.trainer.losses.preference import bradley_terry, dpo  # noqa: E402
-from services.trainer.losses.weights import Extent, normaliser, share  # noqa: E402
-from services.trainer.model.attention import Blocks  # noqa: E402
 from services.trainer.model.head import TokenScores  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
+from services.trainer.training.update import Objective  # noqa: E402
 
 TRL = json.loads((Path(__file__).parent / "trl_losses.json").read_text())
 
@@ -43,11 +44,11 @@ def test_loss_and_gradient_are_those_of_trl(case: str) -> None:
         ratio_cap=numbers["cap"], kl_coefficient=numbers["beta"], **OURS[case],
     )  # fmt: skip
     completions = TRL["completions"]
-    extents = [Extent(len(c["logprobs"]), numbers["limit"]) for c in completions]
+    completion_lengths = [CompletionLength(len(c["logprobs"]), numbers["limit"]) for c in completions]
     objective = Objective.of(
         settings,
         coefficient=settings.kl_coefficient,
-        normaliser=normaliser(extents, settings.loss_weights),
+        normaliser=normaliser(completion_lengths, settings.loss_weights),
     )
     scores = _scores(with_reference=settings.kl != "none")
     loss, _ = objective(scores, _batch(settings))
@@ -76,9 +77,9 @@ def test_sft_is_that_of_trl(monkeypatch: pytest.MonkeyPatch) -> None:
     logprobs = _vector("logprobs").requires_grad_()
     monkeypatch.setattr(sft, "answer_logprobs", lambda *_: logprobs)
     settings = SftSettings(model=Path(), data=Path(), out=Path())
-    course: Any = sft.Imitation(None, settings)
+    task: Any = sft.SftTask(None, settings)
     examples = [Example([1], ([2] * len(c["logprobs"]),)) for c in TRL["completions"]]
-    loss = course.sums(lay([[example] for example in examples]))["loss"] / course.weight(examples)
+    loss = task.sums(collate_examples([[example] for example in examples]))["loss"] / task.weight(examples)
     _agrees(loss, logprobs, TRL["sft"])
 
 
@@ -128,7 +129,7 @@ def _batch(settings: TrainerSettings) -> MicroBatch:
         advantages_N=spread([c["advantage"] for c in TRL["completions"]]),
         ages_N=spread([0] * len(lengths)).long(),
         completion_N=spread(list(range(len(lengths)))).long(),
-        share_N=spread([share(length, settings.loss_weights) for length in lengths]),
+        weight_N=spread([token_weight(length, settings.loss_weights) for length in lengths]),
         temperature=1.0,
         oldest=0,
     )

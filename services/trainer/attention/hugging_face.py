@@ -1,0 +1,96 @@
+"""Attention on packed sequences in Hugging Face models, registered through their `AttentionInterface`.
+
+transformers passes keyword arguments of a model's forward to the attention function that its config names.
+The function here receives a `BlockAttention` that way; without one it behaves like `sdpa`.
+"""
+
+from typing import Any
+
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from rookery.errors import SetupError
+from services.trainer.attention.blocks import Blocks, attend, causal_mask
+
+NAME = "rookery"
+
+_UNKNOWN = ("softcap", "s_aux", "position_bias")
+"""Changes to the softmax that some models need and this attention does not support."""
+
+
+class BlockAttention:
+    """The blocks of one forward pass, and how many layers have used them."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+        self.layers = 0
+
+    def check(self, model: Any) -> None:
+        """Checks that all layers of `model` used the blocks. Any other layer would mix completions.
+
+        Raises:
+            SetupError: some layers did not.
+        """
+        layers = int(model.config.num_hidden_layers)
+        if self.layers != layers:
+            raise SetupError(
+                f"{type(model).__name__}: {layers - self.layers} of its {layers} layers are no attention "
+                "that completions could share a prompt in"
+            )
+
+
+def enable(model: Any) -> None:
+    """Makes `model` accept `block_attention=BlockAttention(...)` in its forward.
+
+    Raises:
+        SetupError: it does not use `AttentionInterface`, or has chunked attention, which is not supported.
+    """
+    if "chunked_attention" in (getattr(model.config, "layer_types", None) or ()):
+        raise SetupError(f"{type(model).__name__} has layers of 'chunked_attention', which is not known here")
+    model.set_attn_implementation(NAME)
+    if model.config._attn_implementation != NAME:
+        raise SetupError(f"{type(model).__name__} does not let its attention be chosen (AttentionInterface)")
+
+
+def _attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    block_attention: BlockAttention | None = None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **rest: Any,
+) -> tuple[torch.Tensor, None]:
+    if block_attention is None:
+        queries, keys = query.shape[2], key.shape[2]
+        if attention_mask is None and sliding_window is not None and sliding_window < keys:
+            attention_mask = causal_mask(queries, keys, window=sliding_window, device=query.device)
+        plain: tuple[torch.Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **rest
+        )
+        return plain
+    for name in _UNKNOWN:
+        if rest.get(name) is not None:
+            raise SetupError(f"{type(module).__name__} wants {name!r} of its attention")
+    block_attention.layers += 1
+    return attend(query, key, value, block_attention.blocks, scale=scaling, window=sliding_window), None
+
+
+def _mask(*args: Any, **rest: Any) -> torch.Tensor | None:
+    """Returns None without padding: else transformers would take restarting positions for packed sequences.
+
+    `_attention` handles sliding windows then.
+    """
+    if rest.get("attention_mask") is None:
+        return None
+    mask: torch.Tensor | None = sdpa_mask(*args, **rest)
+    return mask
+
+
+AttentionInterface.register(NAME, _attention)
+AttentionMaskInterface.register(NAME, _mask)

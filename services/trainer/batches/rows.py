@@ -1,0 +1,196 @@
+"""Turns groups into rows of tokens with advantages and token weights. No torch.
+
+A row is one prompt followed by as many of its completions as fit; the prompt is computed once and shared.
+Prompt tokens, including the generation prompt, are context: they never carry loss.
+
+The loss of a batch is the sum over all its tokens of weight x loss / normaliser. Both are computed for the
+whole batch, so the gradient does not depend on how it is split into micro-batches. Masked completions are
+neither summed nor counted.
+
+    token      weight 1       normaliser: all tokens           DAPO (arXiv 2503.14476, eq. 8)
+    sequence   weight 1/|o|   normaliser: completions          GRPO (2402.03300, eq. 3), GSPO (2507.18071)
+    constant   weight 1       normaliser: sum of token limits  Dr. GRPO (2503.20783, appendix A)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rookery.trace import Trace, TraceGroup
+from services.trainer.batches import finite
+from services.trainer.batches.advantages import RewardAverages, advantages, zero_variance
+from services.trainer.settings import LossWeights, TrainerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredCompletion:
+    """One completion to learn from. `logprobs` are the behaviour policy's, as the server reported them."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    advantage: float
+    age: int
+    """How many versions the policy that sampled it is behind."""
+    weight: float = 1.0
+    """The weight of each of its tokens in the loss."""
+    reward: float = 0.0
+    """The verdict's reward. Only PPO, which computes an advantage per token, needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A prompt and some of its completions, in one sequence."""
+
+    prompt_ids: tuple[int, ...]
+    completions: tuple[ScoredCompletion, ...]
+    temperature: float
+    group_id: str = ""
+
+    @property
+    def length(self) -> int:
+        """The number of input tokens. The last token of a completion predicts nothing and is left out."""
+        return len(self.prompt_ids) + sum(len(c.token_ids) - 1 for c in self.completions)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The data of one step. The sum of the weighted losses is divided by `normaliser`."""
+
+    rows: tuple[Row, ...]
+    normaliser: float
+    tokens: int
+    zero_variance: int
+    """The number of groups whose rewards are all equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionLength:
+    """The length of a completion that carries loss, and the most tokens that it could have had."""
+
+    tokens: int
+    limit: int
+
+
+def prepare_batch(
+    groups: Sequence[TraceGroup], *, version: int, settings: TrainerSettings, averages: RewardAverages | None
+) -> Batch:
+    """Computes the advantages of groups, and turns them into weighted rows.
+
+    `averages` are for the baseline: see `advantages`.
+
+    Raises:
+        ArithmeticError: an advantage is not finite. The message names the group.
+    """
+    values = advantages(
+        [group.rewards for group in groups],
+        baseline=settings.baseline,
+        normalise=settings.normalise,
+        averages=averages,
+    )
+    finite.check_advantages(groups, values)
+    rows = make_rows(
+        groups,
+        values,
+        version=version,
+        mask_truncated=settings.mask_truncated,
+        row_tokens=settings.row_tokens or settings.micro_batch_tokens,
+        weights=settings.loss_weights,
+    )
+    lengths = completion_lengths(
+        groups, mask_truncated=settings.mask_truncated, constant=settings.loss_constant
+    )
+    return Batch(
+        rows=tuple(rows),
+        normaliser=normaliser(lengths, settings.loss_weights),
+        tokens=sum(length.tokens for length in lengths),
+        zero_variance=sum(zero_variance(group.rewards) for group in groups),
+    )
+
+
+def make_rows(
+    groups: Sequence[TraceGroup],
+    values: Sequence[Sequence[float]],
+    *,
+    version: int,
+    mask_truncated: bool,
+    row_tokens: int,
+    weights: LossWeights = "token",
+) -> list[Row]:
+    """Returns rows of at most `row_tokens` tokens. A group too long for one row is split over several.
+
+    A prompt with a single completion that is longer than `row_tokens` still becomes a row.
+    `values` are the advantages, one per trace. `version` is the trainer's; ages are counted from it.
+    If `mask_truncated` is set, truncated completions count in the group's baseline but carry no loss.
+    """
+    rows: list[Row] = []
+    for group, own in zip(groups, values, strict=True):
+        scored = [
+            ScoredCompletion(
+                trace.completion.token_ids,
+                trace.completion.logprobs,
+                advantage,
+                version - group.policy.number,
+                token_weight(len(trace.completion.token_ids), weights),
+                trace.verdict.reward,
+            )
+            for trace, advantage in zip(group.traces, own, strict=True)
+            if carries_loss(trace, mask_truncated=mask_truncated)
+        ]
+        rows += [
+            Row(group.prompt_token_ids, part, group.sampling.temperature, group.id)
+            for part in _split(scored, row_tokens - len(group.prompt_token_ids))
+        ]
+    return rows
+
+
+def carries_loss(trace: Trace, *, mask_truncated: bool) -> bool:
+    """Returns whether the completion of a trace has tokens and is not masked as truncated."""
+    return bool(trace.completion.token_ids) and not (mask_truncated and trace.completion.truncated)
+
+
+def completion_lengths(
+    groups: Sequence[TraceGroup], *, mask_truncated: bool, constant: int = 0
+) -> list[CompletionLength]:
+    """Returns the lengths and limits of the completions that carry loss.
+
+    The limit is `constant`, or the rollouts' `max_tokens` if `constant` is 0.
+    """
+    return [
+        CompletionLength(len(trace.completion.token_ids), constant or group.sampling.max_tokens)
+        for group in groups
+        for trace in group.traces
+        if carries_loss(trace, mask_truncated=mask_truncated)
+    ]
+
+
+def token_weight(tokens: int, by: LossWeights) -> float:
+    """Returns the weight of each token of a completion of `tokens` tokens.
+
+    >>> token_weight(4, "token"), token_weight(4, "sequence"), token_weight(4, "constant")
+    (1.0, 0.25, 1.0)
+    """
+    return 1.0 / tokens if by == "sequence" else 1.0
+
+
+def normaliser(lengths: Sequence[CompletionLength], by: LossWeights) -> float:
+    """Returns the divisor of the sum over the batch; 1 for a batch without tokens.
+
+    >>> batch = [CompletionLength(4, 64), CompletionLength(10, 64)]
+    >>> normaliser(batch, "token"), normaliser(batch, "sequence"), normaliser(batch, "constant")
+    (14, 2, 128)
+    """
+    if by == "sequence":
+        return max(1, len(lengths))
+    return max(1, sum(length.tokens if by == "token" else length.limit for length in lengths))
+
+
+def _split(completions: Sequence[ScoredCompletion], tokens: int) -> list[tuple[ScoredCompletion, ...]]:
+    """Splits completions into runs of at most `tokens` tokens each, or one completion."""
+    parts: list[list[ScoredCompletion]] = []
+    room = 0
+    for completion in completions:
+        if not parts or len(completion.token_ids) > room:
+            parts.append([])
+            room = tokens
+        parts[-1].append(completion)
+        room -= len(completion.token_ids)
+    return [tuple(part) for part in parts]

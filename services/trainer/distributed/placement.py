@@ -1,0 +1,124 @@
+"""Where weights lie: the device of a process, and its shards of a model.
+
+Weights are sharded with FSDP2 (`torch.distributed.fsdp.fully_shard`). With an adapter, the decoder layers of
+the frozen base are sharded. The adapter, the embeddings and the head stay whole in every process, so the
+adapter, its optimizer and its files are as in a single process. If all weights are trained, all are sharded,
+with their gradients and Adam's moments.
+"""
+
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rookery.errors import SetupError
+from services.trainer.settings import Sharding, TrainerSettings
+
+
+def device_named(name: str) -> torch.device:
+    """Returns the device of a name: `cpu`, the index of a GPU, or `auto`.
+
+    Raises:
+        SetupError: there is no such GPU.
+    """
+    if name.isdigit() and int(name) >= (found := torch.cuda.device_count()):
+        raise SetupError(f"--device {name}: this machine has {found} GPUs that torch can use, counted from 0")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(f"cuda:{name}" if name.isdigit() else name)
+
+
+def place_model(model: Any, device: torch.device, *, sharding: Sharding) -> Any:
+    """Moves the model, or this process's shards of it, to `device` and returns it.
+
+    It is sharded layer by layer, so that the whole model does not have to fit.
+
+    Raises:
+        SetupError: sharding is requested for a single process, or the decoder layers were not found.
+    """
+    if sharding == "none":
+        return model.to(device)
+    if not dist.is_initialized():
+        raise SetupError("--sharding fsdp2 needs several processes: see `accelerate launch`")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    adapted = hasattr(model, "get_base_model")
+    body = model.get_base_model().base_model if adapted else model
+    learned = {p for p in model.parameters() if p.requires_grad} if adapted else set()
+    layers = _layers(body)
+    for layer in layers:
+        fully_shard(layer, mesh=mesh, ignored_params=learned)
+    in_layers = {p for layer in layers for p in layer.parameters()}
+    apart = {p for p in body.parameters() if p not in in_layers} if adapted else set()
+    fully_shard(body, mesh=mesh, ignored_params=learned | apart)
+    if not adapted:
+        register_fsdp_forward_method(body, "hidden")
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            # The loss is already divided by the whole batch's normaliser, so gradients are summed, not
+            # averaged. gloo supports sums too.
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+    return model.to(device)
+
+
+def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the full tensor. If it is sharded, all processes must call this together."""
+    full: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return full
+
+
+def shard_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Returns this process's shard of `value` if `parameter` is sharded, else `value`.
+
+    Every process must have the whole `value`.
+    """
+    if not hasattr(parameter, "placements") or value.shape != parameter.shape:
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    placed: torch.Tensor = distribute_tensor(
+        value.to(parameter.device).contiguous(),
+        parameter.device_mesh,
+        parameter.placements,
+        src_data_rank=None,  # every process has the value, so nothing is sent
+    )
+    return placed
+
+
+def _layers(body: Any) -> list[Any]:
+    wanted = int(body.config.num_hidden_layers)
+    for module in body.modules():
+        if isinstance(module, torch.nn.ModuleList) and len(module) == wanted:
+            return list(module)
+    raise SetupError(f"--sharding fsdp2: no list of {wanted} layers in a {type(body).__name__}")
+
+
+def own_device(settings: TrainerSettings) -> TrainerSettings:
+    """Returns `settings` with this process's device from the list in `--device`.
+
+    Raises:
+        SetupError: this machine has more processes than devices, or one process has several devices.
+    """
+    place = int(os.environ.get("LOCAL_RANK", "0"))
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    names = settings.device.split(",")
+    if len(names) > 1 and not several:
+        raise SetupError(f"--device {settings.device} is of {len(names)} processes: see `accelerate launch`")
+    if names == ["auto"] and several:
+        names = [str(index) for index in range(torch.cuda.device_count())] or ["cpu"]
+    if names in (["cpu"], ["auto"]):
+        device = names[0]
+    elif place < len(names):
+        device = names[place]
+    else:
+        raise SetupError(
+            f"process {place} of this machine finds no GPU: --device {settings.device} "
+            f"has {len(names)}; lower --num_processes"
+        )
+    return settings.model_copy(update={"device": device})

@@ -1,0 +1,245 @@
+"""The processes of one trainer: how they join, combine numbers, and hear from rank 0.
+
+`World` itself is a single process, for which most calls do nothing.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rookery.errors import SetupError, Unavailable
+from services.trainer.distributed.placement import device_named
+from services.trainer.settings import TrainerSettings
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S = 600.0
+"""The timeout of a collective operation, and of the processes' rendezvous."""
+HEARTBEAT_S = 0.5
+"""The interval of rank 0's heartbeats."""
+HEARTBEAT_TIMEOUT_S = 60.0
+"""A follower that waits for a command ends after this many seconds without a heartbeat."""
+STOPPING_TIMEOUT_S = 5.0
+"""The same for a follower that was told to stop. It still waits while rank 0 finishes its step."""
+
+_POLL_S = 0.02
+_BUCKET = 1 << 24
+"""How many gradient values are summed at once: 64 MiB in float32."""
+
+
+class World:
+    """A single process."""
+
+    rank = 0
+    size = 1
+    sharded = False
+    """Whether weights are sharded, so that all processes must make the same number of forward passes."""
+
+    def gather(self, items: list[Any]) -> list[Any]:
+        """Returns the items of all processes, in the order of ranks. They are JSON values and may be NaN."""
+        return items
+
+    def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """Replaces every process's gradients with the sum over all processes."""
+
+    def command(self, build: Callable[[], bytes]) -> None:
+        """Sends rank 0's command to the others. A single process does not even build it."""
+
+    @contextmanager
+    def leading(self, stopping: threading.Event) -> Iterator[None]:
+        """Wraps rank 0's work: sets `stopping` when another process was told to stop.
+
+        All other processes end at the end of the block.
+        """
+        del stopping
+        yield
+
+
+class ProcessGroup(World):
+    """Several processes in torch's default group, which must have a backend for CPU tensors.
+
+    Commands are announced in `store`, and a process waits for one as long as rank 0 lives, because a batch
+    may take long. In a collective operation it waits at most the group's timeout.
+    """
+
+    def __init__(self, store: Any, *, rank: int, size: int, sharded: bool) -> None:
+        self.rank, self.size, self.sharded = rank, size, sharded
+        self._store = store
+        self._commands = 0
+
+    def gather(self, items: list[Any]) -> list[Any]:
+        own = _bytes_tensor(json.dumps(items).encode())
+        lengths = [torch.zeros(1, dtype=torch.long) for _ in range(self.size)]
+        dist.all_gather(lengths, torch.tensor([len(own)]))
+        longest = int(max(lengths))
+        parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
+        dist.all_gather(parts, torch.nn.functional.pad(own, (0, longest - len(own))))
+        texts = [_bytes(part[: int(length)]) for part, length in zip(parts, lengths, strict=True)]
+        return [item for text in texts for item in json.loads(text)]
+
+    def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """Sums the gradients of replicated weights. FSDP has already summed those of sharded ones.
+
+        A process without rows adds zeros. If no process has a gradient, none is set: with zeros, Adam would
+        still update the weights from its momentum.
+        """
+        replicated = [p for p in parameters if not hasattr(p, "full_tensor")]
+        if not any(self.gather([any(p.grad is not None for p in replicated)])):
+            return
+        for bucket in _buckets(replicated):
+            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
+            total = torch.cat([gradient.flatten() for gradient in gradients])
+            dist.all_reduce(total)
+            sizes = [p.numel() for p in bucket]
+            for parameter, part in zip(bucket, total.split(sizes), strict=True):
+                parameter.grad = part.view_as(parameter)
+
+
+class RankZero(ProcessGroup):
+    """Rank 0."""
+
+    def command(self, build: Callable[[], bytes]) -> None:
+        data = build()
+        self._announce("order")
+        dist.broadcast(torch.tensor([len(data)]), src=0)
+        dist.broadcast(_bytes_tensor(data), src=0)
+
+    @contextmanager
+    def leading(self, stopping: threading.Event) -> Iterator[None]:
+        over = threading.Event()
+        heartbeat = threading.Thread(target=self._beat, args=(stopping, over), name="heartbeat", daemon=True)
+        heartbeat.start()
+        try:
+            yield
+        finally:
+            over.set()
+            heartbeat.join()
+            self._announce("end")
+
+    def _announce(self, word: str) -> None:
+        self._store.set(f"order/{self._commands}", word)
+        self._commands += 1
+
+    def _beat(self, stopping: threading.Event, over: threading.Event) -> None:
+        beats = 0
+        while not over.wait(HEARTBEAT_S):
+            beats += 1
+            try:
+                self._store.set("pulse", str(beats))
+                if self._store.check(["stop"]):
+                    stopping.set()
+            except RuntimeError as error:
+                logger.error("the launcher, which keeps the processes together, is gone: %s", error)
+                stopping.set()
+                return
+
+
+class Follower(ProcessGroup):
+    """Every other rank."""
+
+    def commands(self, told_to_stop: threading.Event) -> Iterator[bytes]:
+        """Yields rank 0's commands until it announces the end.
+
+        `told_to_stop` is passed on to rank 0, which stops between two steps.
+
+        Raises:
+            Unavailable: rank 0 sent no heartbeat for too long.
+        """
+        while self._next_word(told_to_stop) != b"end":
+            length = torch.zeros(1, dtype=torch.long)
+            dist.broadcast(length, src=0)
+            data = torch.zeros(int(length), dtype=torch.uint8)
+            dist.broadcast(data, src=0)
+            yield _bytes(data)
+
+    def _next_word(self, told_to_stop: threading.Event) -> bytes:
+        key = f"order/{self._commands}"
+        self._commands += 1
+        heartbeat = _Heartbeat(self._store)
+        while not self._store.check([key]):
+            if told_to_stop.is_set():
+                self._store.set("stop", "1")
+            silence_s = heartbeat.silence_s()
+            if silence_s > (STOPPING_TIMEOUT_S if told_to_stop.is_set() else HEARTBEAT_TIMEOUT_S):
+                raise Unavailable(f"no sign of life of rank 0 for {silence_s:.0f} s")
+            time.sleep(_POLL_S)
+        word: bytes = self._store.get(key)
+        return word
+
+
+@contextmanager
+def join_processes(settings: TrainerSettings) -> Iterator[World]:
+    """Yields the world that the launcher's environment describes; a single process without a launcher.
+
+    Raises:
+        SetupError: sharding is requested for a single process.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        if settings.sharding != "none":
+            raise SetupError(
+                f"--sharding {settings.sharding} needs several processes: "
+                "accelerate launch --multi_gpu --num_processes 2 -m services.trainer ..."
+            )
+        yield World()
+        return
+    timeout = timedelta(seconds=TIMEOUT_S)
+    store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+    device = device_named(settings.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "cpu:gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    own = dist.PrefixStore("rookery", store)
+    role = Follower if rank else RankZero
+    yield role(own, rank=rank, size=size, sharded=settings.sharding != "none")
+    # Not after an error: NCCL would wait for data that the other processes never send.
+    dist.destroy_process_group()
+
+
+class _Heartbeat:
+    """Measures the time since this process last saw a new heartbeat of rank 0."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._beat = b""
+        self._looked = self._changed = time.monotonic()
+
+    def silence_s(self) -> float:
+        now = time.monotonic()
+        if now - self._looked >= HEARTBEAT_S:
+            self._looked = now
+            beat = self._store.get("pulse") if self._store.check(["pulse"]) else b""
+            if beat != self._beat:
+                self._beat, self._changed = beat, now
+        return now - self._changed
+
+
+def _buckets(parameters: Sequence[torch.nn.Parameter]) -> Iterator[list[torch.nn.Parameter]]:
+    """Yields adjacent parameters of the same type, at most `_BUCKET` values together (or one parameter)."""
+    bucket: list[torch.nn.Parameter] = []
+    for parameter in parameters:
+        full = sum(p.numel() for p in bucket) + parameter.numel() > _BUCKET
+        if bucket and (full or parameter.dtype != bucket[0].dtype):
+            yield bucket
+            bucket = []
+        bucket.append(parameter)
+    if bucket:
+        yield bucket
+
+
+def _bytes_tensor(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+def _bytes(data: torch.Tensor) -> bytes:
+    return bytes(data.numpy().tobytes())

@@ -1,0 +1,196 @@
+"""Turns chats into examples: the context, the answer that carries loss, and soft targets for parts of it."""
+
+import math
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from jinja2 import TemplateError
+
+from rookery.errors import InvalidInput
+from services.trainer.examples.example import Example, SoftTargets
+
+Messages = list[dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """Texts that could replace the characters `start` to `end` of an answer, and their probabilities.
+
+    The answer's own text is one of them.
+    """
+
+    start: int
+    end: int
+    texts: Sequence[str]
+    weights: Sequence[float]
+
+    @classmethod
+    def of(cls, value: Any) -> "Alternatives":
+        """Reads an entry of the column `alternatives`. The weights are divided by their sum.
+
+        Raises:
+            InvalidInput: the entry is malformed.
+        """
+        said = str(value)[:120]
+        try:
+            start, end = int(value["start"]), int(value["end"])
+            texts, weights = list(map(str, value["texts"])), list(map(float, value["weights"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"alternatives are start, end, texts and weights, not {said!r}") from error
+        if not len(texts) == len(set(texts)) == len(weights):
+            raise InvalidInput(f"alternatives need different texts and a weight for each: {said!r}")
+        total = sum(weights)
+        if not 0 < total < math.inf or min(weights) < 0:
+            raise InvalidInput(f"the weights of alternatives are no probabilities: {said!r}")
+        return cls(start, end, texts, [weight / total for weight in weights])
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A conversation with the assistant's answer last, and soft targets for parts of that answer."""
+
+    messages: Messages
+    alternatives: Sequence[Alternatives] = ()
+
+
+def parse_chat(row: Mapping[str, Any], *columns: str) -> Chat:
+    """Builds a chat from the messages of these columns and from `alternatives`, if the row has them.
+
+    Raises:
+        InvalidInput: the messages or alternatives are malformed, or the last message is not the assistant's.
+    """
+    messages = join_messages(*(row[name] for name in columns))
+    return Chat(messages, [Alternatives.of(value) for value in row.get("alternatives") or ()])
+
+
+def join_messages(*parts: Any) -> Messages:
+    """Joins lists of messages, such as a prompt's and an answer's, into one chat with the answer last.
+
+    Raises:
+        InvalidInput: a part is not a list of messages (a prompt may be plain text, for example), or the last
+            message is not the assistant's.
+    """
+    chat: Messages = []
+    for part in parts:
+        if not isinstance(part, list):
+            raise InvalidInput(f"not a list of messages: {str(part)[:120]!r}")
+        chat += part
+    for message in chat:
+        if not isinstance(message, Mapping) or not all(
+            _is_text(message.get(name)) for name in ("role", "content")
+        ):
+            raise InvalidInput(f"not a message of role and content: {str(message)[:120]!r}")
+    if not chat or chat[-1]["role"] != "assistant":
+        raise InvalidInput(f"the last message is not the assistant's: {str(chat[-1:])[:120]!r}")
+    return chat
+
+
+def _is_text(value: Any) -> bool:
+    """Returns whether `value` is a valid string. JSON can hold lone surrogates, which tokenizers reject."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
+    """Applies the model's chat template. The answer is the text after the generation prompt.
+
+    Prompt and answer are tokenised separately, as they are when the model generates.
+
+    Raises:
+        InvalidInput: a chat has no prompt; the template rejects it, or does not render it as its prompt plus
+            the answer, so that the assistant's tokens are unknown; or alternatives do not fit the tokens.
+    """
+    answers, prompts = [], []
+    for chat in chats:
+        messages = chat.messages
+        if len(messages) < 2:
+            raise InvalidInput(f"nothing comes before the answer {messages[0]['content'][:80]!r}")
+        try:
+            text = tokenizer.apply_chat_template(messages, tokenize=False)
+            prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
+        except TemplateError as error:
+            raise InvalidInput(f"the chat template refuses {str(messages)[:200]!r}: {error}") from error
+        if not prompt or not text.startswith(prompt):
+            raise InvalidInput(f"the chat template renders {prompt[-80:]!r}, not a prefix of {text[:200]!r}")
+        answers.append(text[len(prompt) :])
+        prompts.append(prompt)
+    prompt_ids = tokenizer(prompts, add_special_tokens=False)["input_ids"]
+    soft = any(chat.alternatives for chat in chats)
+    tokens = tokenizer(answers, add_special_tokens=False, return_offsets_mapping=soft)
+    ids_of = cache(lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
+    examples = [
+        Example(array("i", prompt), (array("i", answer),))
+        for prompt, answer in zip(prompt_ids, tokens["input_ids"], strict=True)
+    ]
+    for i, chat in enumerate(chats):
+        if chat.alternatives:
+            ids = tokens["input_ids"][i]
+            distributions = token_distributions(
+                chat.alternatives,
+                chat.messages[-1]["content"],
+                within=answers[i],
+                ids=ids,
+                offsets=tokens["offset_mapping"][i],
+                ids_of=ids_of,
+            )
+            examples[i] = replace(examples[i], soft_targets=SoftTargets.of(ids, distributions))
+    return examples
+
+
+def token_distributions(
+    spans: Sequence[Alternatives],
+    content: str,
+    *,
+    within: str,
+    ids: Sequence[int],
+    offsets: Sequence[tuple[int, int]],
+    ids_of: Callable[[str], list[int]],
+) -> dict[int, dict[int, float]]:
+    """Returns distributions over token ids, by the index of the token in the answer.
+
+    Args:
+        spans: Alternatives of parts of `content`.
+        content: The answer.
+        within: The answer as the chat template renders it.
+        ids: Token ids of `within`.
+        offsets: The first character of each token and the one after its last.
+        ids_of: Returns the token ids of a text.
+
+    Raises:
+        InvalidInput: a span does not consist of whole tokens, its text is not among the alternatives, or the
+            tokens of one alternative begin another.
+    """
+    shift = within.find(content)
+    targets: dict[int, dict[int, float]] = {}
+    for span in spans:
+        text = content[span.start : span.end]
+        places = [p for p, (a, b) in enumerate(offsets) if span.start + shift <= a < b <= span.end + shift]
+        path = [ids[place] for place in places]
+        if shift < 0 or text not in span.texts or path != ids_of(text):
+            raise InvalidInput(
+                f"alternatives of {text!r}, characters {span.start} to {span.end} of {content[:120]!r}: that "
+                "text must be one of them and consist of whole tokens"
+            )
+        said = {tuple(ids_of(one)): weight for one, weight in zip(span.texts, span.weights, strict=True)}
+        beginnings = any(one == other[: len(one)] for one, other in pairwise(sorted(said)))
+        if beginnings or len(said) < len(span.texts):
+            raise InvalidInput(f"alternatives of {text!r}: the tokens of one begin another in {span.texts}")
+        for depth, place in enumerate(places):
+            targets[place] = _next_tokens(said, path[:depth]) or {path[depth]: 1.0}
+    return targets
+
+
+def _next_tokens(said: Mapping[tuple[int, ...], float], path: Sequence[int]) -> dict[int, float]:
+    """Returns the probability of each token after `path`; empty if no text with a weight begins with it."""
+    found: dict[int, float] = {}
+    for one, weight in said.items():
+        if weight and one[: len(path)] == tuple(path):
+            found[one[len(path)]] = found.get(one[len(path)], 0.0) + weight
+    total = sum(found.values())
+    return {token: weight / total for token, weight in found.items()}

@@ -1,0 +1,82 @@
+"""Direct preference optimisation: trains an adapter on pairs, without a reward model and without sampling.
+
+The reference is the base with the adapter off, so no second copy of the weights is needed. The answers of a
+pair share their prompt in one row.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from services.trainer.examples.data_file import local_path
+from services.trainer.examples.example import Example
+from services.trainer.examples.pairs import PairExamples, read_pairs
+from services.trainer.finetune.loop import Sums, mean_over, start_run, train
+from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
+from services.trainer.finetune.output import export
+from services.trainer.finetune.rows import TokenBatch
+from services.trainer.losses.preference import dpo, dpo_margin
+from services.trainer.model.base_model import load_causal_lm
+from services.trainer.records.tracking import track
+from services.trainer.settings import DpoSettings
+
+
+class DpoTask:
+    """The task of DPO: makes the chosen answer more likely than the rejected one, relative to the base."""
+
+    name = "dpo"
+
+    def __init__(self, model: Any, settings: DpoSettings, held_out: Sequence[Example]) -> None:
+        self.model = model
+        self._settings = settings
+        self._held_out = held_out[: settings.eval_examples]
+
+    def weight(self, examples: Sequence[Example]) -> int:
+        """Returns the number of pairs."""
+        return len(examples)
+
+    def sums(self, batch: TokenBatch) -> Sums:
+        """Returns the loss, the margin of implicit rewards, and how often the chosen answer's is higher.
+
+        `logprob_chosen` and `logprob_rejected` show whether both fall, which is common in DPO.
+        """
+        with torch.no_grad(), self.model.disable_adapter():
+            base_E2 = self._answers(batch)
+        policy_E2 = self._answers(batch)
+        pairs = (policy_E2[:, 0], policy_E2[:, 1], base_E2[:, 0], base_E2[:, 1])
+        beta = self._settings.beta
+        loss_E = dpo(*pairs, beta=beta, label_smoothing=self._settings.label_smoothing)
+        margin_E = dpo_margin(*pairs, beta=beta).detach()
+        chosen, rejected = policy_E2.detach().sum(0)
+        return {
+            "loss": loss_E.sum(),
+            "accuracy": (margin_E > 0).float().sum(),
+            "margin": margin_E.sum(),
+            "logprob_chosen": chosen,
+            "logprob_rejected": rejected,
+        }
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns the means of `sums` on held-out pairs."""
+        return mean_over(self, self._held_out, self._settings)
+
+    def _answers(self, batch: TokenBatch) -> torch.Tensor:
+        """Returns log p of whole answers, [E, 2]: chosen, rejected."""
+        logprobs_N = answer_logprobs(self.model, batch)
+        return logprobs_N.new_zeros(len(batch.end_K)).index_add(0, batch.answer_N, logprobs_N).view(-1, 2)
+
+
+def run(settings: DpoSettings) -> Path:
+    """Trains an adapter of `settings.model` on `settings.data`. Returns the directory of the merged model."""
+    folder = start_run(settings)
+    tokenizer = load_tokenizer(folder)
+    pairs = read_pairs(
+        local_path(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
+    )
+    model = prepare_model(load_causal_lm(folder, dtype=base_dtype(settings)), settings)
+    task = DpoTask(model, settings, [pair.example for pair in pairs.held_out])
+    with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
+        train(task, PairExamples(pairs.train), settings, tracker)
+        return export(model, tokenizer, settings)

@@ -1,0 +1,231 @@
+"""The training loop on examples, the same for every task: order, rows, gradient, Adam, evaluation.
+
+A step's loss is a mean over the whole step, however it is split into micro-batches, so the gradient is that
+of one pass. A stopped run resumes from its last checkpoint and ends with the same bytes as one that was not
+stopped.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from rookery.errors import InvalidInput
+from rookery.hub import model_folder
+from services.trainer.examples.example import Example, ExampleSource, shuffled_batches
+from services.trainer.finetune import output
+from services.trainer.finetune.output import MetricsLog, trained_parameters
+from services.trainer.finetune.rows import TokenBatch, collate_examples, micro_batches, pack_rows
+from services.trainer.records.memory import MIB, levels, release_free, resident_bytes
+from services.trainer.records.tracking import Tracker
+from services.trainer.settings import FinetuneSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.versions.files import make_folder
+
+logger = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_STOP_MESSAGE = b"finishing this step; a second signal ends at once\n"
+
+_GAPS_MIB = 1024
+"""Growth of the process after which the allocator's free memory is returned to the system."""
+
+Sums = Mapping[str, torch.Tensor]
+"""Scalars summed over a forward pass: `loss`, which is differentiated, and other figures to report."""
+
+
+class FinetuneTask(Protocol):
+    """A model and the loss to train it with."""
+
+    name: str
+    model: Any
+
+    def weight(self, examples: Sequence[Example]) -> int:
+        """Returns the divisor for the sums of `examples`: their answer tokens, or their number."""
+
+    def sums(self, batch: TokenBatch) -> Sums:
+        """Returns the loss of a forward pass and other figures."""
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns figures on held-out examples, by name; empty if there are none."""
+
+
+def start_run(settings: FinetuneSettings) -> Path:
+    """Sets the seed and the number of threads, and returns the folder of the model to start from.
+
+    Raises:
+        InvalidInput: the run is already finished.
+        SetupError: there is no such model, or the folder `out` cannot be made.
+    """
+    finished = make_folder(settings.out, setting="--out") / "model"
+    if finished.exists():
+        raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
+    folder = model_folder(str(settings.model))
+    torch.manual_seed(settings.seed)
+    disable_progress_bar()  # ours is in `output`
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    return folder
+
+
+def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings, tracker: Tracker) -> None:
+    """Trains `task.model` on `source` for `settings.steps`.
+
+    Raises:
+        InvalidInput: the checkpoint has other settings or data, or the gradient is not finite.
+        SystemExit: a signal asked to stop. The step was finished and its checkpoint written.
+    """
+    weights = trained_parameters(task.model)
+    optimizer = adam.build(
+        list(weights.values()),
+        lr=settings.lr,
+        bits=settings.adam_bits,
+        betas=(0.9, 0.98),
+        weight_decay=settings.weight_decay,
+    )
+    identity = output.fingerprint(settings)
+    step = output.restore_checkpoint(settings.out, weights, optimizer, fingerprint=identity)
+    settings.write_resolved(settings.out)
+    logger.info(
+        "%s: %d examples, %d weights, %d steps of %d from step %d",
+        task.name, len(source), sum(weight.numel() for weight in weights.values()),
+        settings.steps, settings.batch_size, step,
+    )  # fmt: skip
+    sums = torch.compile(task.sums, dynamic=True) if settings.compile else task.sums
+    batches = shuffled_batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
+    device = next(task.model.parameters()).device
+    least_mib = 0.0  # resident after free memory was last returned
+    with (
+        MetricsLog(task.name, settings.out, start=step, steps=settings.steps) as log,
+        graceful_stop() as stop,
+    ):
+        while step < settings.steps:
+            started = time.perf_counter()
+            with levels(device) as memory:
+                measured = _step(task, sums, optimizer, settings, next(batches), step=step)
+            step += 1
+            step_s = time.perf_counter() - started
+            speed = {"step_s": step_s, "tokens_per_s": measured["tokens"] / step_s}
+            row: dict[str, Any] = {"step": step, **measured, **speed, **memory}
+            if step % settings.eval_every == 0 or step == settings.steps:
+                row |= {f"eval_{name}": value for name, value in task.evaluate().items()}
+            log.write(row)
+            tracker.log(row)
+            if memory["resident_mib"] > least_mib + _GAPS_MIB:
+                release_free()
+                least_mib = resident_bytes() / MIB
+            if step % settings.save_every == 0 or step == settings.steps or stop.signal_number:
+                output.save_checkpoint(settings.out, weights, optimizer, step=step, fingerprint=identity)
+            if stop.signal_number:
+                logger.info(
+                    "stopped after step %d of %d: the same command goes on from there", step, settings.steps
+                )
+                raise SystemExit(128 + stop.signal_number)
+
+
+def _step(
+    task: FinetuneTask,
+    sums: Callable[[TokenBatch], Sums],
+    optimizer: torch.optim.Optimizer,
+    settings: FinetuneSettings,
+    examples: Sequence[Example],
+    *,
+    step: int,
+) -> dict[str, float]:
+    lr = settings.lr * adam.lr_factor("cosine", step=step, steps=settings.steps, warmup=settings.warmup_steps)
+    adam.set_lr(optimizer, lr)
+    means = _means(task, sums, settings, examples, learn=True)
+    norm = torch.nn.utils.clip_grad_norm_(trained_parameters(task.model).values(), settings.max_grad_norm)
+    if not torch.isfinite(norm):
+        raise InvalidInput(
+            f"step {step}: loss {means['loss']} and gradient norm {norm.item()} are no numbers"
+        )
+    optimizer.step()
+    optimizer.zero_grad()
+    return means | {"grad_norm": norm.item(), "lr": lr}
+
+
+def mean_over(
+    task: FinetuneTask, examples: Sequence[Example], settings: FinetuneSettings, *, batch: int = 64
+) -> dict[str, float]:
+    """Returns the means of the task's sums over `examples`, without gradients."""
+    ordered = sorted(examples, key=lambda example: example.length)
+    total, weights = dict[str, float](), 0
+    for start in range(0, len(ordered), batch):
+        here = ordered[start : start + batch]
+        weight = task.weight(here)
+        for name, value in _means(task, task.sums, settings, here, learn=False).items():
+            total[name] = total.get(name, 0.0) + value * weight
+        weights += weight
+    total.pop("tokens", None)
+    return {name: value / max(1, weights) for name, value in total.items()}
+
+
+def _means(
+    task: FinetuneTask,
+    sums: Callable[[TokenBatch], Sums],
+    settings: FinetuneSettings,
+    examples: Sequence[Example],
+    *,
+    learn: bool,
+) -> dict[str, float]:
+    """Returns means over `examples`, in as many forward passes as needed, and the tokens computed.
+
+    With `learn`, the gradients are left in the weights.
+    """
+    weight = max(1, task.weight(examples))
+    device = next(task.model.parameters()).device
+    rows = pack_rows(examples, row_tokens=settings.row_tokens)
+    totals: dict[str, float] = {"tokens": 0.0}
+    for micro_batch in micro_batches(rows, tokens=settings.micro_batch_tokens):
+        batch = collate_examples(micro_batch, device=device)
+        autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=settings.bf16)
+        with torch.set_grad_enabled(learn), autocast:
+            summed = sums(batch)
+        if learn:
+            (summed["loss"] / weight).backward()
+        for name, value in summed.items():
+            totals[name] = totals.get(name, 0.0) + value.item() / weight
+        totals["tokens"] += batch.ids_BT.numel()
+    return totals
+
+
+@dataclass(slots=True)
+class StopRequest:
+    """The signal that asked to stop; 0 if there was none."""
+
+    signal_number: int = 0
+
+
+@contextmanager
+def graceful_stop() -> Iterator[StopRequest]:
+    """Records the first signal inside the block. A second one has its default effect and ends the process."""
+    stop = StopRequest()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        del frame
+        stop.signal_number = number
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+        os.write(2, _STOP_MESSAGE)  # not the logger: the interrupted code may hold its lock
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
+        yield stop
+        return
+    before = {each: signal.signal(each, note) for each in _SIGNALS}
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,0 +1,119 @@
+"""Prepares any Hugging Face causal LM for training, and computes log-probabilities of answer tokens.
+
+Nothing here depends on an architecture: the body is `base_model`, whatever its name (`model`,
+`transformer`), and the head is `model.logits.Head`. Dropout is off, so that a loss depends only on weights
+and tokens.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from services.trainer.attention import hugging_face
+from services.trainer.attention.hugging_face import BlockAttention
+from services.trainer.distributed.placement import device_named
+from services.trainer.finetune.rows import TokenBatch
+from services.trainer.model.base_model import check_length, config_without_dropout
+from services.trainer.model.logits import Head
+from services.trainer.model.lora import with_adapter
+from services.trainer.settings import FinetuneSettings
+
+_CHUNK_LOGITS = 1 << 26
+"""Logits held at once: 256 MiB in float32."""
+
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
+)
+"""For models without a chat template: the texts one after another, and an EOS token after each answer."""
+
+
+def load_tokenizer(path: Path) -> Any:
+    """Loads the model's tokenizer. If it has no chat template, it gets `PLAIN_TEMPLATE`."""
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    if tokenizer.chat_template is None:
+        tokenizer.chat_template = PLAIN_TEMPLATE
+    return tokenizer
+
+
+def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> Any:
+    """Loads a model with a head of one number, `score`. The head is new unless the directory has one."""
+    config = config_without_dropout(path)
+    config.num_labels, config.pad_token_id = 1, pad_id
+    return AutoModelForSequenceClassification.from_pretrained(path, config=config, dtype=dtype)
+
+
+def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:
+    """Returns the last hidden states, flattened [B * T, D], of a model with or without an adapter.
+
+    Raises:
+        SetupError: the rows need attention in blocks, which the model does not support.
+    """
+    whole = model.get_base_model() if hasattr(model, "get_base_model") else model
+    attention = None
+    if batch.blocks:
+        if whole.config._attn_implementation != hugging_face.NAME:
+            hugging_face.enable(whole)
+        attention = BlockAttention(batch.blocks)
+    hidden_BTD: torch.Tensor = whole.base_model(
+        input_ids=batch.ids_BT,
+        position_ids=batch.positions_BT,
+        use_cache=False,
+        **({"block_attention": attention} if attention else {}),
+    ).last_hidden_state
+    if attention:
+        attention.check(whole.base_model)
+    return hidden_BTD.flatten(0, 1)
+
+
+def answer_logprobs(model: Any, batch: TokenBatch) -> torch.Tensor:
+    """Returns log p of each target, [N] in float32.
+
+    The head sees only hidden states that predict an answer token, in chunks that are recomputed in the
+    backward pass: the full logits [B, T, V] never exist.
+    """
+    hidden_ND = hidden_states(model, batch)[batch.predictor_N]
+    head = Head.of(model)
+    size = max(1, _CHUNK_LOGITS // model.get_output_embeddings().weight.shape[0])
+    if len(hidden_ND) <= size:
+        return _logprobs(head, hidden_ND, batch.targets_N)
+    parts = [
+        checkpoint(_logprobs, head, hidden, targets, use_reentrant=False)
+        for hidden, targets in zip(hidden_ND.split(size), batch.targets_N.split(size), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def _logprobs(head: Head, hidden_ND: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+    return -F.cross_entropy(head(hidden_ND), targets_N, reduction="none")
+
+
+def base_dtype(settings: FinetuneSettings) -> torch.dtype:
+    """Returns the type of the base: bfloat16 if it is frozen, on a GPU, with `bf16`; otherwise float32."""
+    frozen = settings.lora_rank and settings.bf16 and device_named(settings.device).type == "cuda"
+    return torch.bfloat16 if frozen else torch.float32
+
+
+def prepare_model(model: Any, settings: FinetuneSettings, *, trained_whole: tuple[str, ...] = ()) -> Any:
+    """Returns the model on its device in training mode, with an adapter if the settings ask for one.
+
+    Raises:
+        SetupError: `max_length` is more than the model's positions, or `lora_targets` do not fit the model.
+    """
+    check_length(model, settings.max_length, name=f"--max-length {settings.max_length}")
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.enable_input_require_grads()
+    if settings.lora_rank:
+        model = with_adapter(
+            model,
+            rank=settings.lora_rank,
+            alpha=settings.lora_alpha,
+            targets=settings.lora_targets,
+            trained_whole=trained_whole,
+        )
+    return model.to(device_named(settings.device)).train()

@@ -1,0 +1,210 @@
+"""What a run on examples writes: metrics.jsonl and log lines, checkpoints, and the directory of its result.
+
+Checkpoints hold the trained weights and Adam's moments as safetensors, never pickle.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from rookery.errors import InvalidInput
+from rookery.plots.steps import METRICS_FILE
+from services.trainer.examples.data_file import file_sha256, local_path
+from services.trainer.model.lora import adapter_files
+from services.trainer.settings import FinetuneSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.versions import commits, files
+from services.trainer.versions.files import read_object, sync_files, sync_folder
+
+logger = logging.getLogger(__name__)
+
+_LINE_EVERY = 50
+"""Steps between log lines if no terminal shows the progress bar."""
+
+_CHECKPOINTS = ("checkpoint", "checkpoint.old")
+
+Weights = Mapping[str, torch.nn.Parameter]
+"""The trained parameters, by name."""
+
+
+class MetricsLog:
+    """Appends rows to `metrics.jsonl`. Rows after step `start`, from a killed run, are deleted first."""
+
+    def __init__(self, name: str, out: Path, *, start: int, steps: int) -> None:
+        self._steps = steps
+        path = out / METRICS_FILE
+        _delete_rows_after(path, start)
+        columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        self._progress = Progress(*columns, TimeRemainingColumn())
+        self._task = self._progress.add_task("", total=steps, completed=start)
+        self._file = path.open("a", buffering=1)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self._file)
+        self._stack.enter_context(self._progress)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Writes the row of one step and advances the progress bar."""
+        self._file.write(json.dumps(row, allow_nan=False) + "\n")
+        self._progress.update(self._task, advance=1, description=f"loss {row['loss']:.3f}")
+        evaluated = {name: value for name, value in row.items() if name.startswith("eval_")}
+        if evaluated or (not self._progress.console.is_terminal and row["step"] % _LINE_EVERY == 0):
+            said = ", ".join(f"{name} {value:.4f}" for name, value in evaluated.items())
+            logger.info("step %d of %d: loss %.4f %s", row["step"], self._steps, row["loss"], said)
+
+
+def _delete_rows_after(path: Path, start: int) -> None:
+    if not path.exists():
+        return
+    *whole, last = path.read_text().split("\n")  # after a kill the last line may be incomplete
+    del last
+    kept = [line for number, line in enumerate(whole, start=1) if _step_of(line, f"{path}:{number}") <= start]
+    path.write_text("".join(f"{line}\n" for line in kept))
+
+
+def _step_of(line: str, place: str) -> int:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise InvalidInput(f"{place}: not the row of a step: {line[:120]!r}") from error
+
+
+def fingerprint(settings: FinetuneSettings) -> dict[str, str]:
+    """Returns what must not change when a run resumes. For data it is the SHA-256, not the path."""
+    places = {name: getattr(settings, name, None) for name in ("data", "eval_data")}
+    hashes = {name: f"SHA-256 {file_sha256(local_path(place))}" for name, place in places.items() if place}
+    return settings.fingerprint() | hashes
+
+
+def trained_parameters(model: torch.nn.Module) -> Weights:
+    """Returns the parameters that are trained; tied ones once."""
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def save_checkpoint(
+    out: Path,
+    weights: Weights,
+    optimizer: torch.optim.Optimizer,
+    *,
+    step: int,
+    fingerprint: Mapping[str, str],
+) -> None:
+    """Writes the checkpoint of `step`. It is renamed into place when it is complete."""
+    temporary, final, old = out / "checkpoint.tmp", out / "checkpoint", out / "checkpoint.old"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    save_file(tensors, temporary / "model.safetensors")
+    files.write_file(temporary / adam.FILE, adam.dump(optimizer))
+    (temporary / "state.json").write_text(json.dumps({"step": step, "fingerprint": dict(fingerprint)}))
+    sync_files(temporary)
+    # A kill between the two renames leaves checkpoint.old, which `restore_checkpoint` finds.
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    temporary.rename(final)
+    sync_folder(out)
+
+
+def restore_checkpoint(
+    out: Path, weights: Weights, optimizer: torch.optim.Optimizer, *, fingerprint: Mapping[str, str]
+) -> int:
+    """Loads the newest checkpoint and returns its step; 0 if there is none.
+
+    Raises:
+        InvalidInput: it is damaged, or was made with other settings, which the message names.
+    """
+    folder = next((out / name for name in _CHECKPOINTS if (out / name).exists()), None)
+    if folder is None:
+        return 0
+    state = read_object(folder / "state.json", "step", "fingerprint")
+    then = state["fingerprint"]
+    changed = [
+        f"{name} was {then.get(name)!r}, is {fingerprint.get(name)!r}"
+        for name in sorted({*then, *fingerprint})
+        if then.get(name) != fingerprint.get(name)
+    ]
+    if changed:
+        raise InvalidInput(
+            f"{folder} was made with other settings ({'; '.join(changed)}): choose another --out or delete it"
+        )
+    with _readable(folder / "model.safetensors") as path, torch.no_grad():
+        tensors = load_file(path)
+        for name, weight in weights.items():
+            weight.copy_(tensors[name])
+    with _readable(folder / adam.FILE):
+        adam.restore(optimizer, folder)
+    logger.info("resumed from step %d of %s", state["step"], folder)
+    return int(state["step"])
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except (OSError, SafetensorError, LookupError, RuntimeError, ValueError) as error:
+        raise InvalidInput(
+            f"{path} is missing or damaged ({error}): delete {path.parent} to go on from the checkpoint "
+            "before it, or from the beginning"
+        ) from error
+
+
+def delete_checkpoints(out: Path) -> None:
+    """Deletes the checkpoints of a finished run."""
+    for name in (*_CHECKPOINTS, "checkpoint.tmp"):
+        shutil.rmtree(out / name, ignore_errors=True)
+
+
+def export(
+    model: Any,
+    tokenizer: Any,
+    settings: FinetuneSettings,
+    *,
+    extra_files: Callable[[Path], Mapping[str, bytes]] | None = None,
+) -> Path:
+    """Writes the model, with any adapter merged, to `model/` and returns that folder.
+
+    The folder appears only when it is complete. `extra_files` gets the folder under its temporary name and
+    returns further files for it. An adapter is also written as `adapters/policy-v000001`, for `/reload`.
+    """
+    if settings.lora_rank:
+        _commit_adapter(model, settings)
+    final, temporary = settings.out / "model", settings.out / "model.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    whole = model.merge_and_unload() if settings.lora_rank else model
+    whole.to(getattr(torch, settings.save_dtype)).save_pretrained(temporary)
+    tokenizer.save_pretrained(temporary)
+    for name, data in (extra_files(temporary) if extra_files else {}).items():
+        (temporary / name).write_bytes(data)
+    sync_files(temporary)
+    temporary.rename(final)
+    sync_folder(settings.out)
+    delete_checkpoints(settings.out)
+    logger.info("wrote %s", final)
+    return final
+
+
+def _commit_adapter(model: Any, settings: FinetuneSettings) -> None:
+    root = settings.out / "adapters"
+    shutil.rmtree(root, ignore_errors=True)  # left by a run that was killed before it wrote the model
+    commits.write(
+        root,
+        number=1,
+        files=adapter_files(model, base_model=str(settings.model)),
+        ledger=(),
+        fingerprint=fingerprint(settings),
+    )

@@ -1,0 +1,87 @@
+"""LoRA adapters on any causal LM, and their files in PEFT's format, which vLLM reads."""
+
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+
+from rookery.errors import SetupError
+from services.trainer.versions.files import Content, StoredTensor, TensorFile
+
+
+def with_adapter(
+    model: Any, *, rank: int, alpha: int, targets: str, trained_whole: tuple[str, ...] = ()
+) -> Any:
+    """Returns `model`, frozen, with a new adapter in float32. Modules in `trained_whole` are trained too.
+
+    `targets` are module names separated by commas, or `all-linear`: every linear layer except the head.
+
+    Raises:
+        SetupError: the model has no module of that name, or it is the head or the embeddings.
+    """
+    linear = _linear_names(model) - set(trained_whole)
+    # Not PEFT's `all-linear`: it lists a small model's layers one by one.
+    names = linear if targets == "all-linear" else _checked(model, targets.split(","), linear)
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        target_modules=names,
+        modules_to_save=list(trained_whole) or None,
+        lora_dropout=0.0,
+        bias="none",
+        task_type="SEQ_CLS" if trained_whole else "CAUSAL_LM",
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "fan_in_fan_out")  # PEFT corrects it for GPT-2's Conv1D
+        return get_peft_model(model, config)
+
+
+def _linear_names(model: Any) -> set[str]:
+    """Returns the last parts of the names of the linear layers, without the head."""
+    head = model.get_output_embeddings()
+    return {n.split(".")[-1] for n, m in model.named_modules() if _is_linear(m) and m is not head}
+
+
+def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
+    """Returns `targets` as a set, or raises SetupError.
+
+    PEFT itself ignores a name that matches nothing if another matches, and it adapts the head and the
+    embeddings, which no server supports.
+    """
+    whole = (model.get_input_embeddings(), model.get_output_embeddings())
+    for target in targets:
+        # PEFT's own rule: the whole name, or its last parts.
+        named = [module for name, module in model.named_modules() if f".{name}".endswith(f".{target}")]
+        if not target or not named:
+            raise SetupError(
+                f"--lora-targets: no module {target!r} in a {type(model).__name__}, "
+                f"which has {', '.join(sorted(linear))}"
+            )
+        if any(module in whole for module in named):
+            raise SetupError(
+                f"--lora-targets {target}: servers take no adapter of the head or the embeddings"
+            )
+    return set(targets)
+
+
+def _is_linear(module: Any) -> bool:
+    return (
+        isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"
+    )  # GPT-2's, in transformers
+
+
+def adapter_files(model: Any, *, base_model: str) -> Mapping[str, Content]:
+    """Returns the adapter's files by name. The same weights give the same bytes."""
+    weights = {
+        name: StoredTensor.of(tensor, dtype=torch.float32)
+        for name, tensor in get_peft_model_state_dict(model).items()
+    }
+    config = model.peft_config["default"].to_dict()
+    config["base_model_name_or_path"] = base_model
+    config["inference_mode"] = True
+    config["target_modules"] = sorted(config["target_modules"])
+    text = json.dumps(config, indent=2, sort_keys=True, default=str)
+    return {"adapter_model.safetensors": TensorFile(weights), "adapter_config.json": text.encode()}

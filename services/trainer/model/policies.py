@@ -1,0 +1,167 @@
+"""Policies over a GPT-2, and the choice of a policy by the settings.
+
+`Gpt2Policy` trains every weight; its base is a frozen copy. A commit has the whole model in the form that
+transformers and vLLM load, with its tokenizer. `MergedPolicy` trains a LoRA adapter. vLLM can add none to a
+GPT-2, so a commit also has the adapter merged into its base.
+"""
+
+import contextlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft.tuners.lora import LoraLayer
+
+from rookery.errors import SetupError
+from rookery.hub import is_gpt2, model_folder
+from services.trainer.batches.micro_batches import MicroBatch
+from services.trainer.distributed.placement import place_model
+from services.trainer.gpt2 import loader
+from services.trainer.gpt2.config import CONFIG_FILE
+from services.trainer.gpt2.loader import WEIGHTS_FILE
+from services.trainer.gpt2.model import Gpt2
+from services.trainer.model.logits import Head
+from services.trainer.model.policy import ActorCritic, Policy
+from services.trainer.settings import TrainerSettings
+from services.trainer.versions.files import Content, StoredTensor, TensorFile
+
+TOKENIZER_FILES = (
+    "generation_config.json", "merges.txt", "special_tokens_map.json", "tokenizer.json",
+    "tokenizer_config.json", "vocab.json",
+)  # fmt: skip
+"""Files of a model directory that a commit copies from the base, because training does not change them."""
+
+
+def tokenizer_files(folder: Path) -> dict[str, bytes]:
+    """The contents of those files that the directory has, by name."""
+    paths = {name: folder / name for name in TOKENIZER_FILES}
+    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+
+
+class Gpt2Policy(Policy):
+    """Weights in float32; on a GPU matrix products in bfloat16."""
+
+    def _build(self, settings: TrainerSettings) -> None:
+        self._folder = settings.model
+        self._sharding = settings.sharding
+        self.model: Gpt2 = self._loaded().train()
+        self.model.gradient_checkpointing = settings.gradient_checkpointing
+        self._frozen: Gpt2 | None = None
+
+    def _loaded(self) -> Gpt2:
+        model: Gpt2 = place_model(loader.load(self._folder), self.device, sharding=self._sharding)
+        return model
+
+    def version_files(self) -> dict[str, Content]:
+        """What a commit holds of the policy, by file name: a model directory."""
+        config: dict[str, Any] = json.loads((self._folder / CONFIG_FILE).read_text())
+        return {**tokenizer_files(self._folder), **loader.files(self.model, config=config)}
+
+    def load_version(self, folder: Path) -> None:
+        """Loads the weights of a commit."""
+        loader.load_weights(self.model, folder)
+
+    def _head(self) -> Head:
+        return self._head_of(self.model)
+
+    def _head_of(self, model: Gpt2) -> Head:
+        def logits(hidden_ND: torch.Tensor) -> torch.Tensor:
+            with self._precision():
+                logits_NV: torch.Tensor = model.lm_head(hidden_ND)
+            return logits_NV
+
+        return Head(logits)
+
+    def _hidden(self, batch: MicroBatch) -> torch.Tensor:
+        return self._hidden_of(self.model, batch)
+
+    def _hidden_of(self, model: Gpt2, batch: MicroBatch) -> torch.Tensor:
+        with self._precision():
+            hidden_1TD = model.hidden(
+                batch.input_ids_1T, position_ids_BT=batch.position_ids_1T, mask=batch.blocks
+            )
+        return hidden_1TD[0, batch.predictor_N]
+
+    def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Head]:
+        """Returns the hidden states and the head of the base, because the policy's head is trained too."""
+        if self._frozen is None:  # a run without KL never needs it
+            self._frozen = self._loaded().requires_grad_(False)
+        with torch.no_grad():
+            return self._hidden_of(self._frozen, batch), self._head_of(self._frozen)
+
+    def _precision(self) -> contextlib.AbstractContextManager[None]:
+        context: contextlib.AbstractContextManager[None] = torch.autocast(
+            self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"
+        )
+        return context
+
+
+class MergedPolicy(Policy):
+    """A policy that is trained as an adapter and served as a whole model."""
+
+    def _build(self, settings: TrainerSettings) -> None:
+        if settings.int8_base:
+            raise SetupError("--int8-base: a GPT-2 is served merged, which needs the base's own weights")
+        self._folder = settings.model
+        super()._build(settings)
+
+    def version_files(self) -> dict[str, Content]:
+        """Returns the adapter's weights, to resume from, and the files of the merged model."""
+        adapter = super().version_files()
+        del adapter["adapter_config.json"]  # finding one, transformers would add the adapter once more
+        merged: dict[str, Content] = {
+            WEIGHTS_FILE: TensorFile(self._merged(), {"format": "pt"}),
+            CONFIG_FILE: (self._folder / CONFIG_FILE).read_bytes(),
+        }
+        return {**tokenizer_files(self._folder), **adapter, **merged}
+
+    def _merged(self) -> dict[str, StoredTensor]:
+        base = self.model.get_base_model()
+        weights = {
+            name.replace(".base_layer.", "."): StoredTensor.of(weight, dtype=torch.float32)
+            for name, weight in base.named_parameters()
+            if ".lora_" not in name
+        }
+        for name, module in base.named_modules():
+            if isinstance(module, LoraLayer):
+                weights[f"{name}.weight"] = _add_delta(weights[f"{name}.weight"], module)
+        return weights
+
+
+def _add_delta(weight: StoredTensor, module: LoraLayer) -> StoredTensor:
+    def merged() -> torch.Tensor:
+        delta = StoredTensor.of(module.get_delta_weight("default")).read()
+        return weight.read().to("cpu", torch.float32) + delta.to("cpu", torch.float32)
+
+    return replace(weight, read=merged)
+
+
+class MergedActorCritic(ActorCritic, MergedPolicy):
+    """An `ActorCritic` over a GPT-2 that vLLM serves with the adapter merged."""
+
+
+class Gpt2ActorCritic(ActorCritic, Gpt2Policy):
+    """An `ActorCritic` that trains every weight of a GPT-2."""
+
+
+def build_policy(settings: TrainerSettings) -> Policy:
+    """Builds the policy that the settings describe: with a critic for PPO, without an adapter for rank 0.
+
+    Raises:
+        SetupError: there is no such model, or rank 0 was chosen for a model that is not a GPT-2.
+    """
+    folder = model_folder(str(settings.model))
+    plain: type[Policy] = Policy
+    critic: type[Policy] = ActorCritic
+    if not settings.lora_rank and not is_gpt2(folder):
+        raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {settings.model} is none")
+    if not settings.lora_rank:
+        plain, critic = Gpt2Policy, Gpt2ActorCritic
+    elif is_gpt2(folder):
+        plain, critic = MergedPolicy, MergedActorCritic
+    kind = critic if settings.objective == "ppo" else plain
+    policy = kind(settings.model_copy(update={"model": folder}))
+    policy.base_model = str(settings.model)  # servers know the base by the name it was given
+    return policy

@@ -1,0 +1,180 @@
+"""Settings of `sft`, `reward-model` and `dpo`, and of the reward model's server."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic_settings import SettingsConfigDict
+
+from rookery.settings import Port, PresetSettings, Settings
+from services.trainer.settings.conditional import ConditionalSettings, When
+from services.trainer.settings.shared import (
+    ADAPTER_CONDITIONS,
+    AdapterSettings,
+    Device,
+    MemorySettings,
+    OptimiserSettings,
+    PathOrUrl,
+)
+
+
+class FinetuneOptimiserSettings(OptimiserSettings):
+    """AdamW and its learning rate."""
+
+    help_group: ClassVar[str] = "optimiser"
+
+    lr: PositiveFloat = 2e-3
+    """Peak learning rate. The schedule is a linear warm-up, then cosine."""
+    warmup_steps: NonNegativeInt = 100
+    """Steps of linear warm-up."""
+    weight_decay: NonNegativeFloat = 0.01
+    """Weight decay of AdamW."""
+
+
+class FinetuneSettings(
+    ConditionalSettings, MemorySettings, AdapterSettings, FinetuneOptimiserSettings, PresetSettings
+):
+    """Training on a file of examples."""
+
+    help_group: ClassVar[str] = "run"
+
+    conditions: ClassVar[Mapping[str, When]] = ADAPTER_CONDITIONS
+
+    model: Path
+    """Model to start from: a directory or a Hugging Face id."""
+    data: PathOrUrl
+    """Training data."""
+    out: Path
+    """Folder for model/, metrics.jsonl and the checkpoint."""
+    steps: PositiveInt = 2000
+    """Optimizer steps."""
+    batch_size: PositiveInt = 128
+    """Examples per step."""
+    max_length: PositiveInt = 384
+    """Maximum length of an example, in tokens."""
+    eval_every: PositiveInt = 500
+    """Steps between evaluations on held-out examples. The last step is always evaluated."""
+    eval_examples: PositiveInt = 1024
+    """Maximum number of held-out examples per evaluation."""
+    seed: int = 0
+    """Seed of the order of the examples and of new weights."""
+    bf16: bool = True
+    """Matrix products in bfloat16."""
+    compile: bool = False
+    """torch.compile the loss: 1.2 times as fast on a CPU (of rook-tiny) after a minute of compiling."""
+    device: Device = "auto"
+    """`cpu`, the index of a GPU, or `auto`."""
+    threads: NonNegativeInt = 0
+    """CPU threads. 0 uses torch's default."""
+    save_every: PositiveInt = 500
+    """Steps between checkpoints."""
+    save_dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    """Data type of the exported weights."""
+
+    mlflow: bool = False
+    """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
+
+    def fingerprint(self) -> dict[str, str]:
+        """The settings that must not change when a run is resumed."""
+        free = {"out", "device", "threads", "save_every", "save_dtype", "eval_every", "eval_examples"}
+        free |= {"preset", "dry_run", "mlflow"}
+        free |= {"data", "eval_data"}  # compared by content: see `finetune.output`
+        return {
+            # Different spellings of the same path give the same text.
+            name: str(value.resolve() if isinstance(value, Path) and value.exists() else value)
+            for name, value in self.model_dump(exclude=free).items()
+        }
+
+
+class SftSettings(FinetuneSettings):
+    """Supervised fine-tuning: the last answer of a chat is learned, given all before it."""
+
+    model_config = SettingsConfigDict(env_prefix="SFT_")
+    help_group: ClassVar[str] = "sft"
+
+    conditions: ClassVar[Mapping[str, When]] = {
+        **FinetuneSettings.conditions,
+        "eval_every": When("eval_data", but=(None,)),
+        "eval_examples": When("eval_data", but=(None,)),
+        "attention": When("row_tokens", (0,)),
+    }
+
+    data: PathOrUrl
+    """JSON lines of {"messages": [...]} that end with the assistant's; or Parquet with the columns messages,
+    or prompt and answer, or prompt and chosen. A path, or s3://bucket/key."""
+    eval_data: PathOrUrl | None = None
+    """Examples in the same format for evaluation. Their loss and perplexity are written to metrics.jsonl."""
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    """sdpa: torch's fused kernel. eager: plain matrix products, which are faster on a CPU for short examples,
+    but need memory proportional to the square of the length."""
+
+
+class PairSettings(FinetuneSettings):
+    """Training on preference pairs."""
+
+    help_group: ClassVar[str] = "pairs"
+
+    data: PathOrUrl
+    """pairs.parquet of `rookery data pairs`, or JSON lines with prompt, chosen and rejected. A path, or
+    s3://bucket/key."""
+    held_out: float = Field(default=0.1, gt=0.0, lt=1.0)
+    """Share of the games (or of the positions, if no games are named) that is used only for evaluation."""
+    steps: PositiveInt = 1000
+    """Optimizer steps."""
+    batch_size: PositiveInt = 64
+    """Pairs per step."""
+    eval_every: PositiveInt = 200
+    """Steps between evaluations on held-out pairs. The last step is always evaluated."""
+
+
+class RewardModelSettings(PairSettings):
+    """Train a reward model: it gives the chosen answer of a pair a higher reward than the rejected one."""
+
+    model_config = SettingsConfigDict(env_prefix="REWARD_MODEL_")
+    help_group: ClassVar[str] = "reward model"
+
+    lr: PositiveFloat = 5e-4
+    """Peak learning rate. The schedule is a linear warm-up, then cosine."""
+    margin: NonNegativeFloat = 0.0
+    """Lead of the chosen answer required for a gap of 1 in win probability. 0 keeps the model calibrated."""
+    save_dtype: Literal["bfloat16", "float32"] = "float32"
+    """Data type of the exported weights."""
+
+
+class DpoSettings(PairSettings):
+    """Train an adapter by direct preference optimisation (DPO). The base model is the reference."""
+
+    model_config = SettingsConfigDict(env_prefix="DPO_")
+    help_group: ClassVar[str] = "dpo"
+
+    lr: PositiveFloat = 2e-4
+    """Peak learning rate. The schedule is a linear warm-up, then cosine."""
+    lora_rank: PositiveInt = 16
+    """Rank of the adapter. The model without the adapter is the reference."""
+    beta: PositiveFloat = 0.1
+    """Weight of the KL constraint to the reference. Small values let the policy move far away."""
+    label_smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
+    """Assumed share of pairs whose chosen and rejected answers are swapped."""
+
+
+class RewardServerSettings(Settings):
+    """Serve a reward model over HTTP."""
+
+    model_config = SettingsConfigDict(env_prefix="REWARD_SERVER_")
+
+    model: Path
+    """Directory that `rookery reward-model` wrote."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Port = 8007
+    """HTTP port; 0 picks a free one."""
+    rows: PositiveInt = 8
+    """Answers per forward pass. Every pass is padded to this number, so that an answer's score does not
+    depend on the other answers in the pass."""
+    queue: PositiveInt = 4096
+    """Maximum number of waiting answers. Beyond it, callers are told to retry later."""
+    device: Device = "auto"
+    """`cpu`, the index of a GPU, or `auto`."""
+    threads: NonNegativeInt = 0
+    """CPU threads. 0 uses torch's default."""

@@ -1,0 +1,194 @@
+"""Settings of the trainer of a run, and of the search for the largest batch."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from rookery.hub import identity
+from rookery.settings import Port, PresetSettings, RunSettings, Settings
+from services.trainer.settings.conditional import When
+from services.trainer.settings.objective import ObjectiveSettings
+from services.trainer.settings.shared import (
+    ADAPTER_CONDITIONS,
+    AdapterSettings,
+    Devices,
+    LrSchedule,
+    MemorySettings,
+    OptimiserSettings,
+)
+
+_LEAST_ADAPTERS = 8
+"""More than the servers have slots. vLLM reads evicted adapters again from disk, and dies without them."""
+
+
+def _auto_is_0(value: object) -> object:
+    return 0 if value == "auto" else value
+
+
+Sharding: TypeAlias = Literal["none", "fsdp2"]
+
+
+class TrainerOptimiserSettings(OptimiserSettings):
+    """AdamW and the schedule of its learning rate."""
+
+    help_group: ClassVar[str] = "optimiser"
+
+    lr_schedule: LrSchedule = "constant"
+    """Schedule after the warm-up: constant, or a decrease to a hundredth until --max-steps."""
+
+
+class TrainerMemorySettings(MemorySettings):
+    """How a step is split, and what is kept in memory."""
+
+    help_group: ClassVar[str] = "memory"
+
+    micro_batch_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 8192
+    """Tokens per forward pass. Smaller values need more passes, with the same gradient. `auto`, or 0,
+    measures what fits into memory."""
+    row_tokens: Annotated[NonNegativeInt, BeforeValidator(_auto_is_0)] = 0
+    """Maximum tokens of a row: a prompt with completions that share its computation. `auto`, or 0: as many as
+    a forward pass has, so that a prompt is computed once."""
+    int8_base: bool = False
+    """Keep the base's linear layers in 8 bits: half the memory, or a quarter on a CPU. Needs bitsandbytes."""
+    offload: bool = False
+    """Keep Adam's moments off the GPU between steps."""
+
+
+class DistributedSettings(Settings):
+    """Devices and processes."""
+
+    help_group: ClassVar[str] = "distributed"
+
+    device: Devices = "auto"
+    """`cpu`, the index of a GPU, or `auto`. With several processes, the indices of all, with commas."""
+    threads: NonNegativeInt = 0
+    """CPU threads. 0 uses half of the cores and leaves the others to vLLM and Stockfish."""
+    sharding: Sharding = "none"
+    """With several processes, each has all weights (`none`) or a part of them (`fsdp2`)."""
+
+
+class TrainerSettings(
+    DistributedSettings,
+    TrainerMemorySettings,
+    AdapterSettings,
+    TrainerOptimiserSettings,
+    ObjectiveSettings,
+    RunSettings,
+    PresetSettings,
+):
+    """Train a policy by policy gradient on the groups of a run's `traces` stream."""
+
+    help_group: ClassVar[str] = "run"
+
+    model_config = SettingsConfigDict(env_prefix="TRAINER_")
+    conditions: ClassVar[Mapping[str, When]] = {
+        **ObjectiveSettings.conditions,
+        **ADAPTER_CONDITIONS,
+        "int8_base": When("lora_rank", but=(0,)),
+    }
+
+    model: Path
+    """Base model: a directory or a Hugging Face id. Must be the model of the inference servers."""
+    run_dir: Path
+    """Folder for metrics.jsonl and the versions (adapters/policy-v000000, ...)."""
+    inference_urls: str = "http://127.0.0.1:8000"
+    """Inference servers that load new versions, separated by commas."""
+    host: str = "127.0.0.1"
+    """Address of probes and metrics."""
+    port: Port = 8003
+    """Port of probes and metrics."""
+
+    max_steps: NonNegativeInt = 0
+    """Stop after this many optimizer steps. 0 for no limit."""
+    from_version: NonNegativeInt | None = None
+    """Go back to this version and continue from it under the next free number. Later ones are discarded."""
+    rest: bool = False
+    """Keep answering probes after the last step, for supervisors that restart every process that ends."""
+    batch_groups: PositiveInt = 32
+    """Groups per step. The rollouts must have the same value."""
+    max_staleness: NonNegativeInt = 4
+    """Groups that are more versions behind than this are dropped, and counted."""
+
+    mlflow: bool = False
+    """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
+    lora_rank: NonNegativeInt = 16
+    """Rank of the adapter. vLLM must be started with at least this rank. 0 trains all weights of a GPT-2."""
+    seed: int = 0
+    """Seed of the adapter's initial weights."""
+    keep: int = Field(default=20, ge=3)
+    """Number of newest versions to keep on disk (at least 8 if they are adapters). More are kept if groups
+    may still be of them. Version 0 and every hundredth version are always kept."""
+
+    @model_validator(mode="after")
+    def _served_adapters_stay(self) -> Self:
+        if self.lora_rank and self.keep < _LEAST_ADAPTERS:
+            raise ValueError(
+                f"--keep {self.keep}: {_LEAST_ADAPTERS} adapters at least, some are being served"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _schedule_ends(self) -> Self:
+        if self.lr_schedule != "constant" and not self.max_steps:
+            raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps: set it")
+        return self
+
+    @model_validator(mode="after")
+    def _sharded_as_it_can_be(self) -> Self:
+        if self.sharding == "none":
+            return self
+        if not self.micro_batch_tokens:
+            raise ValueError("--micro-batch-tokens auto measures one process alone: not with --sharding")
+        if self.int8_base:
+            raise ValueError(f"--sharding {self.sharding} does not shard integers: not with --int8-base")
+        if self.lora_rank == 0 and (self.objective == "ppo" or self.adam_bits == 8 or self.offload):
+            raise ValueError(
+                "--sharding with --lora-rank 0 shards Adam's moments: not with ppo, --adam-bits 8, --offload"
+            )
+        return self
+
+    @property
+    def adapters_dir(self) -> Path:
+        """The folder of the committed versions, which is the inference servers' adapter root."""
+        return (self.run_dir / "adapters").absolute()
+
+    @cached_property
+    def base_identity(self) -> str:
+        """The base model by name and content, as servers compare it.
+
+        Read once: what is written there later is not what this process trains on.
+        """
+        return identity(str(self.model))
+
+    def fingerprint(self) -> dict[str, str]:
+        """The settings that must not change when a run is resumed."""
+        fields = ("lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
+        own = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
+        critic = {"critic": "value head"} if self.objective == "ppo" else {}
+        return {**own, **critic, **({"base": "int8"} if self.int8_base else {})}
+
+
+class AutobatchSettings(TrainerSettings):
+    """Measure which batch of positions x completions fits into memory in one forward pass.
+
+    Runs real steps of the model with batches from (2, G) upwards, and stops near 85% of the available memory.
+    Accepts all settings of the trainer, and ignores those that do not affect memory.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="AUTOBATCH_")
+    help_group: ClassVar[str] = "autobatch"
+
+    run_dir: Path = Path()
+    """Folder for memory_profiles.json."""
+    group_size: int = Field(default=4, ge=2)
+    """Completions per position."""
+    prompt_tokens: PositiveInt = 128
+    """Length of a prompt, in tokens."""
+    completion_tokens: PositiveInt = 128
+    """Length of a completion, in tokens."""
+    most_positions: PositiveInt = 128
+    """Largest number of positions to try."""

@@ -1,0 +1,121 @@
+"""Finds groups that cannot be trained on, so that such a group does not end the trainer at every restart.
+
+The groups of a step are recorded in a file before it begins, because a process that runs out of memory may be
+killed. After a failed step, each of its groups is tried alone, without changing the policy. Groups that fail
+alone are at fault. Therefore no valid group is lost if the process is killed for other reasons.
+"""
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rookery.trace import TraceGroup
+from services.trainer.records.memory import is_out_of_memory
+from services.trainer.training.ranks import RankZeroTrainer
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import StepStats
+from services.trainer.versions.commits import Commit
+
+logger = logging.getLogger(__name__)
+
+FILE = "attempts.json"
+MOST = 3
+"""A group is given up after this many attempts ended the process. All but the first try the group alone."""
+
+
+class GroupsAtFault(Exception):
+    """Some groups cannot be trained on. `reasons` has the reason by group id."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__("; ".join(reasons.values()))
+        self.reasons = reasons
+
+
+class Attempts:
+    """Counts unfinished attempts by group id, in a file in the run's folder, until a step is committed."""
+
+    def __init__(self, folder: Path, trainer: RankZeroTrainer) -> None:
+        self._path = folder / FILE
+        self._trainer = trainer
+        # With several processes, a failure in one ends all, because they wait for each other.
+        self._survives = trainer.local.world.size == 1
+        self._counts: dict[str, int] = {}
+        with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have damaged it
+            self._counts = json.loads(self._path.read_bytes())
+
+    def train_step(
+        self, groups: Sequence[TraceGroup], *, commit: Commit, dropped_zero_variance: int
+    ) -> tuple[StepStats, RunningState]:
+        """Trains one step from the version of `commit`. A step that fails is tried once more.
+
+        Raises:
+            GroupsAtFault: some of the groups fail alone too.
+            ArithmeticError: the step fails twice, or all of several groups fail alone, so the fault is not
+                theirs.
+            RuntimeError, MemoryError: the step fails twice for lack of memory, or for another reason.
+        """
+        step, state = commit.version.number, RunningState.of(commit.running_state)
+
+        def alone(group: TraceGroup) -> None:
+            self._trainer.train_step([group], step=step, state=state, dropped_zero_variance=0, dry_run=True)
+
+        failed = False
+        while not (at_fault := self._at_fault(groups, alone)):
+            self._count(groups)
+            try:
+                return self._trainer.train_step(
+                    groups, step=step, state=state, dropped_zero_variance=dropped_zero_variance
+                )
+            except (ArithmeticError, RuntimeError, MemoryError) as error:
+                if failed or not self._may_be_groups_fault(error):
+                    raise
+                logger.error(
+                    "the step after %s failed, so its groups are tried alone: %s", commit.folder, error
+                )
+            failed = True
+            self._trainer.local.load(commit.folder)  # not inside `except`, which holds the step's tensors
+        raise GroupsAtFault(at_fault)
+
+    def committed(self) -> None:
+        """Clears all counts, because a step was committed."""
+        self._write({})
+
+    def _at_fault(self, groups: Sequence[TraceGroup], alone: Callable[[TraceGroup], None]) -> dict[str, str]:
+        """Tries each group alone that was in an unfinished attempt, those with the fewest attempts first.
+
+        Returns the reasons by group id for the groups that fail.
+        """
+        reasons: dict[str, str] = {}
+        suspects = [group for group in groups if group.id in self._counts]
+        for group in sorted(suspects, key=lambda group: self._counts[group.id]):
+            if (count := self._counts[group.id]) >= MOST:
+                reasons[group.id] = f"group {group.id}: {count} steps on it ended the trainer"
+                continue
+            self._count([group])
+            try:
+                alone(group)
+            except (ArithmeticError, RuntimeError, MemoryError) as error:
+                if not self._may_be_groups_fault(error):
+                    raise
+                reasons[group.id] = f"group {group.id} alone: {error}"
+            else:
+                self._write({name: count for name, count in self._counts.items() if name != group.id})
+        if len(groups) == len(reasons) > 1:
+            self._write({})  # the next start, with the fault fixed, tries them again
+            raise ArithmeticError(f"no group of the batch can be trained on: {'; '.join(reasons.values())}")
+        return reasons
+
+    def _may_be_groups_fault(self, error: BaseException) -> bool:
+        """Whether the error may be due to the step's groups, and this process can continue."""
+        return self._survives and (isinstance(error, ArithmeticError) or is_out_of_memory(error))
+
+    def _count(self, groups: Sequence[TraceGroup]) -> None:
+        self._write(self._counts | {group.id: self._counts.get(group.id, 0) + 1 for group in groups})
+
+    def _write(self, counts: dict[str, int]) -> None:
+        self._counts = counts
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(counts))
+        temporary.replace(self._path)

@@ -1,0 +1,161 @@
+"""The policy and its optimizer in one process: loads commits, trains, and provides a commit's files.
+
+Before each step, one group of the batch is scored again with the weights of the version that it names: those
+in memory if it is the current version, else those of its commit, loaded for one forward pass. Apart from
+numerical precision, the log-probabilities differ from the reported ones only if the server serves another
+version than it reports, or if the server or the trainer computes them incorrectly.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+
+from rookery.errors import NotFound, RookeryError
+from rookery.trace import TraceGroup, policy_name
+from services.trainer.batches.micro_batches import collate
+from services.trainer.batches.rows import make_rows
+from services.trainer.distributed.process_group import World
+from services.trainer.model.policy import Policy
+from services.trainer.settings import TrainerSettings
+from services.trainer.training import optimizer as adam
+from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import StepStats, train_step
+from services.trainer.versions.files import Content
+
+logger = logging.getLogger(__name__)
+
+TOKENS = 1024
+"""Maximum number of completion tokens to score again. A group's first completion is always scored."""
+
+WHOLE_MODEL_EVERY = 10
+"""If versions are whole models, older ones are loaded only every this many steps, because loading takes a
+considerable part of a step's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTrainer:
+    """A policy with its optimizer. Must be created in the thread that trains."""
+
+    settings: TrainerSettings
+    policy: Policy
+    optimizer: torch.optim.Optimizer
+    world: World
+
+    @classmethod
+    def of(cls, settings: TrainerSettings, policy: Policy, world: World) -> "PolicyTrainer":
+        """Creates a trainer with a new optimizer."""
+        if policy.device.type == "cuda":
+            torch.cuda.set_device(policy.device)  # a thread does not inherit the device
+        optimizer = adam.build(
+            policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
+        )
+        return cls(settings, policy, optimizer, world)
+
+    def load(self, folder: Path) -> None:
+        """Loads the weights of a commit, and Adam's moments if they exist: old commits have none."""
+        self.policy.load_version(folder)
+        if (folder / adam.FILE).exists():
+            adam.restore(self.optimizer, folder)
+
+    def files(self) -> dict[str, Content]:
+        """The contents of a commit's files, by file name."""
+        return {**self.policy.version_files(), adam.FILE: adam.dump(self.optimizer)}
+
+    def train_step(
+        self,
+        groups: Sequence[TraceGroup],
+        *,
+        step: int,
+        state: RunningState,
+        dropped_zero_variance: int,
+        dry_run: bool = False,
+    ) -> tuple[StepStats, RunningState]:
+        """One step on a batch (see `step.train_step`). Before it, `mismatch` checks one group."""
+        self.optimizer.zero_grad(set_to_none=True)  # a failed step may have left gradients
+        measured = {} if dry_run else mismatch(self.policy, groups, step=step, settings=self.settings)
+        stats, state = train_step(
+            self.policy,
+            self.optimizer,
+            groups,
+            step=step,
+            settings=self.settings,
+            state=state,
+            dropped_zero_variance=dropped_zero_variance,
+            world=self.world,
+            dry_run=dry_run,
+        )
+        return replace(stats, losses={**stats.losses, **measured}), state
+
+
+def mismatch(
+    policy: Policy, groups: Sequence[TraceGroup], *, step: int, settings: TrainerSettings
+) -> dict[str, float]:
+    """Measures the differences of log-probabilities on one group, in nats per token.
+
+    Returns `mismatch_mean`, `mismatch_max`, `mismatch_age` (how many versions the group is behind) and
+    `rescore_s` (the seconds that it took), or an empty dictionary if nothing could be measured. `policy` must
+    be at version `step`, and is not changed.
+    """
+    started = time.perf_counter()
+    group = _choose(groups, step=step, settings=settings)
+    if group is None:
+        return {}
+    rows = make_rows(
+        [group],
+        [[0.0] * len(group.traces)],
+        version=step,
+        mask_truncated=False,
+        row_tokens=len(group.prompt_token_ids) + TOKENS,
+    )
+    if not rows:
+        return {}
+    batch = collate(rows[:1], device=policy.device)
+    folder = None if group.policy.number == step else settings.adapters_dir / policy_name(group.policy.number)
+    try:
+        with _weights_of(policy, folder), torch.no_grad():
+            gap_N = (policy.score(batch).logprobs_N - batch.behaviour_N).double().abs()
+    except (OSError, SafetensorError, RookeryError) as error:
+        logger.warning("group %s cannot be scored under %s: %s", group.id, group.policy.name, error)
+        return {}
+    return {
+        "mismatch_mean": gap_N.mean().item(),
+        "mismatch_max": gap_N.max().item(),
+        "mismatch_age": step - group.policy.number,
+        "rescore_s": time.perf_counter() - started,
+    }
+
+
+def _choose(groups: Sequence[TraceGroup], *, step: int, settings: TrainerSettings) -> TraceGroup | None:
+    """Chooses the group to score, or None. The choice is the same in all processes."""
+    if settings.lora_rank or (settings.sharding == "none" and step % WHOLE_MODEL_EVERY == 0):
+        return groups[step % len(groups)]
+    return next((group for group in groups if group.policy.number == step), None)
+
+
+@contextmanager
+def _weights_of(policy: Policy, folder: Path | None) -> Iterator[None]:
+    """Loads a commit's weights for the `with` block, then restores the policy's. No-op without a folder.
+
+    Raises:
+        NotFound: the folder does not exist.
+    """
+    if folder is None:
+        yield
+        return
+    if not folder.is_dir():
+        raise NotFound(f"{folder} is gone")
+    with torch.no_grad():
+        own = [(parameter, parameter.clone()) for parameter in policy.parameters]
+    try:
+        policy.load_version(folder)
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in own:
+                parameter.copy_(value)

@@ -1,0 +1,252 @@
+"""PPO on a batch of groups: token advantages from a learned value, and several passes over the same batch.
+
+    groups -> rows -> values        without gradient, by the policy before the step
+    values, rewards -> advantages   generalised advantage estimation; then fixed, like the returns
+    `ppo_epochs` times, for each of `ppo_mini_batches` mini-batches of whole groups:
+        rows -> log-probabilities -> ratio -> clipped loss of policy, value and entropy -> optimizer step
+
+Importance ratios are relative to the behaviour policy, whose log-probabilities the server reported.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from services.trainer.batches import finite
+from services.trainer.batches.advantages import gae, token_rewards
+from services.trainer.batches.micro_batches import MicroBatch, collate
+from services.trainer.batches.rows import Batch, Row
+from services.trainer.losses.statistics import MicroBatchStats, PendingStats, batch_stats
+from services.trainer.losses.surrogate import value_losses
+from services.trainer.model.head import TokenScores, WithGradient
+from services.trainer.settings import TrainerSettings
+from services.trainer.training.update import (
+    Objective,
+    OptimizerStats,
+    StepInput,
+    UpdateStats,
+    gather_stats,
+    optimizer_step,
+)
+
+
+class ValuePolicy(Protocol):
+    """A policy with a value head."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def parameters(self) -> list[torch.nn.Parameter]: ...
+
+    def score(
+        self, batch: MicroBatch, *, with_gradient: WithGradient = ..., reference: bool = ...
+    ) -> TokenScores: ...
+
+    def values(self, hidden_ND: torch.Tensor) -> torch.Tensor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEstimates:
+    """For each token of a completion: its value before the step, its advantage and its return."""
+
+    values: list[float]
+    advantages: list[float]
+    returns: list[float]
+
+
+Estimates = Mapping[int, Sequence[TokenEstimates]]
+"""Estimates of a row's completions, in their order, by the `id()` of the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatchStats:
+    """The statistics of one optimizer step and its micro-batches."""
+
+    parts: list[MicroBatchStats]
+    loss: float
+    value_loss: float
+    value_clipped: float
+    stepped: OptimizerStats
+
+
+def ppo_update(policy: ValuePolicy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
+    """Computes values and advantages of all tokens, then makes the optimizer steps of all epochs.
+
+    Raises:
+        ArithmeticError: a value, a loss or a gradient is not finite; the message names the groups.
+    """
+    batch = inputs.batch()
+    estimates = _estimate(policy, batch, inputs)
+    updates = [
+        _mini_batch_update(policy, optimizer, rows, batch, estimates, inputs)
+        for rows in _mini_batches(batch.rows, step=inputs.step, settings=inputs.settings)
+    ]
+    return UpdateStats(
+        batch=batch,
+        losses=_statistics(updates, estimates),
+        grad_norm=max((update.stepped.grad_norm for update in updates), default=0.0),
+        lr=updates[-1].stepped.lr if updates else 0.0,
+        micro_batches=sum(len(update.parts) for update in updates),
+        optimizer_s=sum(update.stepped.seconds for update in updates),
+    )
+
+
+def _estimate(policy: ValuePolicy, batch: Batch, inputs: StepInput) -> dict[int, list[TokenEstimates]]:
+    """Values, advantages and returns of all completions, computed with the policy before the step."""
+    settings = inputs.settings
+    in_reward = settings.kl == "k1"
+    measured: list[list[list[float]]] = []
+    mine = inputs.partition(batch.rows)
+    for forward in mine.passes:
+        tensors = collate(forward.rows, device=policy.device)
+        with torch.no_grad():
+            scores = policy.score(tensors, reference=in_reward)
+            values_N = policy.values(scores.hidden_ND)
+        reference_N = scores.reference_logprobs_N
+        gaps_N = (
+            torch.zeros_like(scores.logprobs_N) if reference_N is None else scores.logprobs_N - reference_N
+        )
+        if forward.weight:
+            measured.append([values_N.tolist(), gaps_N.tolist()])
+    found: dict[int, list[TokenEstimates]] = {}
+    for rows, columns in zip(mine.micro_batches, inputs.world.gather(measured), strict=True):
+        values, gaps = map(iter, columns)
+        for row in rows:
+            found[id(row)] = [
+                _estimate_completion(
+                    completion.reward,
+                    [next(values) for _ in completion.token_ids],
+                    [next(gaps) for _ in completion.token_ids],
+                    coefficient=inputs.kl_coefficient if in_reward else 0.0,
+                    settings=settings,
+                )
+                for completion in row.completions
+            ]
+            for estimate in found[id(row)]:
+                finite.check_estimate(row.group_id, values=estimate.values, advantages=estimate.advantages)
+    return _whitened(found) if settings.whiten else found
+
+
+def _estimate_completion(
+    reward: float, values: list[float], gaps: list[float], *, coefficient: float, settings: TrainerSettings
+) -> TokenEstimates:
+    rewards = token_rewards(reward, gaps, coefficient=coefficient)
+    advantages = gae(rewards, values, gamma=settings.gamma, lambda_=settings.gae_lambda)
+    return TokenEstimates(values, advantages, [a + v for a, v in zip(advantages, values, strict=True)])
+
+
+def _whitened(estimates: Estimates) -> dict[int, list[TokenEstimates]]:
+    """Normalises the advantages to mean 0 and standard deviation 1 over all tokens. Returns are unchanged."""
+    flat = torch.tensor(_flat(estimates, "advantages") or [0.0], dtype=torch.float64)
+    mean, deviation = flat.mean().item(), flat.std(correction=0).item() + 1e-8
+    return {
+        key: [replace(e, advantages=[(a - mean) / deviation for a in e.advantages]) for e in row]
+        for key, row in estimates.items()
+    }
+
+
+def _mini_batches(rows: Sequence[Row], *, step: int, settings: TrainerSettings) -> Iterator[list[Row]]:
+    """Yields the mini-batches of all epochs. They consist of whole groups, however these are cut into rows.
+
+    The order depends only on the seed, the step and the epoch.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.group_id, []).append(row)
+    for epoch in range(settings.ppo_epochs):
+        order = list(groups.values())
+        random.Random(f"{settings.seed}:{step}:{epoch}").shuffle(order)
+        size = max(1, -(-len(order) // settings.ppo_mini_batches))
+        for start in range(0, len(order), size):
+            yield [row for group in order[start : start + size] for row in group]
+
+
+def _mini_batch_update(
+    policy: ValuePolicy,
+    optimizer: torch.optim.Optimizer,
+    rows: Sequence[Row],
+    batch: Batch,
+    estimates: Estimates,
+    inputs: StepInput,
+) -> MiniBatchStats:
+    settings, step = inputs.settings, inputs.step
+    objective = _objective(rows, batch, inputs)
+    pending: list[PendingStats] = []
+    critic: list[torch.Tensor] = []
+    mine = inputs.partition(rows)
+    for forward in mine.passes:
+        tensors = collate(forward.rows, device=policy.device)
+        old_N, advantages_N, returns_N = _columns(forward.rows, estimates, device=policy.device)
+        tensors = replace(tensors, advantages_N=advantages_N)
+        with_gradient = replace(objective.with_gradient, entropy=settings.entropy_coefficient > 0)
+        scores = policy.score(tensors, with_gradient=with_gradient, reference=settings.measures_kl(step))
+        loss, stats = objective(scores, tensors)
+        values_N = policy.values(scores.hidden_ND)
+        value_N, clipped_N = value_losses(values_N, old_N, returns_N, clip=settings.value_clip)
+        beside_N = settings.value_coefficient * value_N - settings.entropy_coefficient * scores.entropy_N
+        loss = loss + (tensors.weight_N * beside_N).sum() / objective.normaliser
+        (forward.weight * loss).backward()
+        if forward.weight:
+            pending.append(stats)
+            critic.append(
+                torch.stack([t.double() for t in (loss.detach(), value_N.detach().sum(), clipped_N.sum())])
+            )
+    parts = gather_stats(pending, inputs.world)
+    gathered = inputs.world.gather([figures.tolist() for figures in critic])
+    losses, value_sums, clipped = zip(*gathered, strict=True)
+    finite.check_losses(losses, mine.micro_batches, step=step)
+    stepped = optimizer_step(policy.parameters, optimizer, inputs)
+    return MiniBatchStats(parts, sum(losses), sum(value_sums), sum(clipped), stepped)
+
+
+def _objective(rows: Sequence[Row], batch: Batch, inputs: StepInput) -> Objective:
+    """The objective of a mini-batch: GRPO's surrogate. A k1 penalty is left out: the rewards include it."""
+    normaliser = batch.normaliser * _total_weight(rows) / _total_weight(batch.rows)
+    objective = Objective.of(inputs.settings, coefficient=inputs.kl_coefficient, normaliser=normaliser)
+    return replace(objective, kl="none") if inputs.settings.kl == "k1" else objective
+
+
+def _columns(rows: Sequence[Row], estimates: Estimates, *, device: torch.device) -> list[torch.Tensor]:
+    """Old values, advantages and returns of a micro-batch's tokens, each [N]."""
+    own = [estimate for row in rows for estimate in estimates[id(row)]]
+    return [
+        torch.tensor([x for estimate in own for x in getattr(estimate, name)], device=device)
+        for name in ("values", "advantages", "returns")
+    ]
+
+
+def _total_weight(rows: Sequence[Row]) -> float:
+    """The part of the rows in the loss's normaliser: tokens or completions, depending on the weights."""
+    return sum(c.weight * len(c.token_ids) for row in rows for c in row.completions) or 1.0
+
+
+def _flat(estimates: Estimates, name: str) -> list[float]:
+    return [x for row in estimates.values() for estimate in row for x in getattr(estimate, name)]
+
+
+def _statistics(updates: Sequence[MiniBatchStats], estimates: Estimates) -> dict[str, float]:
+    """The statistics of the policy over all updates, and of the values before the updates.
+
+    `explained_variance` is 1 - Var(return - value) / Var(return): 1 for a perfect critic, 0 for a constant.
+    """
+    parts = [part for update in updates for part in update.parts]
+    tokens = max(1, sum(part.tokens for part in parts))
+    row = batch_stats(parts)
+    if updates:
+        row["loss"] = sum(update.loss for update in updates) / len(updates)
+    values, returns = (torch.tensor(_flat(estimates, name)).double() for name in ("values", "returns"))
+    if not len(values):
+        return row
+    spread = returns.var(correction=0).item()
+    left = (returns - values).var(correction=0).item()
+    return row | {
+        "value_loss": sum(update.value_loss for update in updates) / tokens,
+        "value_clip_fraction": sum(update.value_clipped for update in updates) / tokens,
+        "value_mean": values.mean().item(),
+        "return_mean": returns.mean().item(),
+        "explained_variance": 1.0 - left / spread if spread > 0 else 0.0,
+    }

@@ -1,0 +1,219 @@
+"""One update of the policy from a batch of groups: GRPO and its variants, from top to bottom.
+
+    groups -> advantages -> rows      rewards minus a baseline; prompts with completions: `prepare_batch`
+    rows -> log-probabilities         `Policy.score`, with gradient, one micro-batch after the other
+    log-probabilities -> ratio        exp(log p - log p of the behaviour policy): `losses.surrogate`
+    ratio -> loss                     clipped surrogate + KL, weighted by token: `Objective`
+    loss -> step                      backward, sum over processes, clipped by norm, AdamW: `optimizer_step`
+
+`ppo.ppo_update` replaces this for PPO.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+
+from rookery.trace import TraceGroup
+from services.trainer.batches import finite
+from services.trainer.batches.advantages import RewardAverages
+from services.trainer.batches.micro_batches import MicroBatch, Partition, collate, partition
+from services.trainer.batches.rows import Batch, Row, prepare_batch
+from services.trainer.distributed.placement import full_tensor
+from services.trainer.distributed.process_group import World
+from services.trainer.losses import kl
+from services.trainer.losses.statistics import MicroBatchStats, PendingStats, batch_stats, micro_batch_stats
+from services.trainer.losses.surrogate import SURROGATES, RatioBounds, SurrogateLoss
+from services.trainer.model.head import TokenScores, WithGradient
+from services.trainer.model.policy import Policy
+from services.trainer.settings import KlKind, ObjectiveSettings, TrainerSettings
+from services.trainer.training import optimizer as adam
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """The groups of a step and everything else that the update depends on, except the weights."""
+
+    groups: Sequence[TraceGroup]
+    step: int
+    settings: TrainerSettings
+    averages: RewardAverages | None
+    kl_coefficient: float
+    world: World
+    dry_run: bool = False
+    """Whether to leave out the optimizer's step."""
+
+    def batch(self) -> Batch:
+        """Groups to advantages to rows of tokens."""
+        return prepare_batch(self.groups, version=self.step, settings=self.settings, averages=self.averages)
+
+    def partition(self, rows: Sequence[Row]) -> Partition:
+        """Rows to the forward passes of this process."""
+        return partition(
+            rows,
+            tokens=self.settings.micro_batch_tokens,
+            rank=self.world.rank,
+            processes=self.world.size,
+            same_number=self.world.sharded,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStats:
+    """The statistics of an update, which has one optimizer step, or with PPO several.
+
+    `losses` has those of the losses by name: see `losses.statistics.batch_stats`. `optimizer_s` is the time
+    that the optimizer took.
+    """
+
+    batch: Batch
+    losses: Mapping[str, float]
+    grad_norm: float
+    lr: float
+    micro_batches: int
+    optimizer_s: float
+
+
+def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: StepInput) -> UpdateStats:
+    """Computes the gradient of the whole batch, then makes one optimizer step.
+
+    Raises:
+        ArithmeticError: an advantage, a loss or the gradient is not finite; the message names the groups.
+    """
+    batch = inputs.batch()  # groups -> advantages -> rows
+    objective = Objective.of(inputs.settings, coefficient=inputs.kl_coefficient, normaliser=batch.normaliser)
+    mine = inputs.partition(batch.rows)
+    pending: list[PendingStats] = []
+    for forward in mine.passes:
+        tensors = collate(forward.rows, device=policy.device)
+        scores = policy.score(  # rows -> log-probabilities
+            tensors,
+            with_gradient=objective.with_gradient,
+            reference=inputs.settings.measures_kl(inputs.step),
+        )
+        loss, stats = objective(scores, tensors)  # log-probabilities -> ratio -> loss
+        (forward.weight * loss).backward()
+        if forward.weight:
+            pending.append(stats)
+    parts = gather_stats(pending, inputs.world)
+    finite.check_losses([part.loss for part in parts], mine.micro_batches, step=inputs.step)
+    stepped = optimizer_step(policy.parameters, optimizer, inputs)  # gradient -> new weights
+    return UpdateStats(batch, batch_stats(parts), stepped.grad_norm, stepped.lr, len(parts), stepped.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The loss of a micro-batch: surrogate, KL and token weights as the settings say.
+
+    `normaliser` is the batch's (see `batches.rows`), `coefficient` the weight of the KL.
+    """
+
+    surrogate: SurrogateLoss
+    bounds: RatioBounds
+    kl: KlKind
+    coefficient: float
+    normaliser: float
+
+    @classmethod
+    def of(cls, settings: ObjectiveSettings, *, coefficient: float, normaliser: float) -> Self:
+        """Builds the objective that the settings name."""
+        return cls(
+            surrogate=SURROGATES["grpo" if settings.objective == "ppo" else settings.objective],
+            bounds=RatioBounds(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip),
+            kl=settings.kl,
+            coefficient=coefficient,
+            normaliser=normaliser,
+        )
+
+    @property
+    def with_gradient(self) -> WithGradient:
+        """The scores that need gradients besides the log-probabilities."""
+        if self.kl == "policy_reference" or self.kl == "reference_policy" or self.kl == "symmetric":
+            return WithGradient(kl=self.kl)
+        return WithGradient()
+
+    def __call__(self, scores: TokenScores, batch: MicroBatch) -> tuple[torch.Tensor, PendingStats]:
+        """Returns the micro-batch's part of the batch's loss, and its statistics."""
+        penalty_N = self._penalty(scores)
+        advantages_N = batch.advantages_N
+        if penalty_N is not None and self.kl == "k1":
+            advantages_N = advantages_N - self.coefficient * penalty_N
+        surrogate = self.surrogate(
+            scores.logprobs_N, batch.behaviour_N, advantages_N, batch.completion_N, self.bounds
+        )
+        losses_N = surrogate.losses_N
+        if penalty_N is not None and self.kl != "k1":
+            losses_N = losses_N + self.coefficient * penalty_N
+        loss = (batch.weight_N * losses_N).sum() / self.normaliser
+        stats = micro_batch_stats(
+            loss,
+            surrogate,
+            logprobs_N=scores.logprobs_N,
+            behaviour_N=batch.behaviour_N,
+            ages_N=batch.ages_N,
+            oldest=batch.oldest,
+            entropy_N=scores.entropy_N,
+            reference_kl_N=scores.reference_kl_N,
+            penalty_N=penalty_N,
+        )
+        return loss, stats
+
+    def _penalty(self, scores: TokenScores) -> torch.Tensor | None:
+        """Returns the KL of each token, or None if the settings have no KL.
+
+        k1 has no gradient, because it goes into the advantage. The others have one and go into the loss.
+
+        Raises:
+            ValueError: the scores have no reference.
+        """
+        if self.kl == "none":
+            return None
+        reference_N = scores.reference_logprobs_N
+        if reference_N is None:
+            raise ValueError(f"KL {self.kl!r} needs scores of a reference")
+        if self.kl == "k1":
+            return kl.k1(scores.logprobs_N.detach(), reference_N)
+        if self.kl in ("k2", "k3"):
+            return (kl.k2 if self.kl == "k2" else kl.k3)(scores.logprobs_N, reference_N)
+        return scores.kl_N
+
+
+def gather_stats(pending: Sequence[PendingStats], world: World) -> list[MicroBatchStats]:
+    """The statistics of the micro-batches of all processes, in the order of `Partition.micro_batches`."""
+    return [MicroBatchStats.of(part) for part in world.gather([stats.read().as_json() for stats in pending])]
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerStats:
+    """The statistics of one optimizer step."""
+
+    grad_norm: float
+    lr: float
+    seconds: float
+
+
+def optimizer_step(
+    parameters: Sequence[torch.nn.Parameter], optimizer: torch.optim.Optimizer, inputs: StepInput
+) -> OptimizerStats:
+    """Makes one optimizer step with the clipped sum of the gradients of all processes.
+
+    Raises:
+        ArithmeticError: the gradient is not finite; the message names the groups.
+    """
+    started = time.perf_counter()
+    settings, step = inputs.settings, inputs.step
+    lr = settings.lr * adam.lr_factor(
+        settings.lr_schedule, step=step, steps=settings.max_steps, warmup=settings.warmup_steps
+    )
+    adam.set_lr(optimizer, lr)
+    inputs.world.sum_gradients(parameters)
+    norm = full_tensor(torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm))
+    if not torch.isfinite(norm):
+        names = ", ".join(group.id for group in inputs.groups)
+        raise ArithmeticError(f"step {step}: gradient norm is {norm.item()}; the batch holds groups {names}")
+    if not inputs.dry_run:
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return OptimizerStats(norm.item(), lr, time.perf_counter() - started)

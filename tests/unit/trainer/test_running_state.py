@@ -1,0 +1,143 @@
+"""What learning remembers: the KL coefficient, the averages, the alarm."""
+
+import json
+import logging
+import math
+from pathlib import Path
+
+import pytest
+
+from services.trainer.batches.advantages import RewardAverages
+from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
+from services.trainer.settings import TrainerSettings
+from services.trainer.training.running_state import RunningState
+from tests.unit.trainer.groups import make_group
+
+
+def _settings(**changed: object) -> TrainerSettings:
+    return TrainerSettings(model=Path(), run_dir=Path(), **{"kl": "k3", **changed})  # type: ignore[arg-type]
+
+
+def test_fixed_stays() -> None:
+    settings = _settings(kl_coefficient=0.1)
+    assert kl_coefficient(None, step=0, settings=settings) == 0.1
+    assert updated_controller(KlController(0.3, 0.3), 0.1, kl=99.0, settings=settings) is None
+
+
+def _next(now: float, *, kl: float, settings: TrainerSettings) -> float:
+    state = updated_controller(None, now, kl=kl, settings=settings)
+    assert state is not None
+    assert state.begun == settings.kl_coefficient
+    return state.now
+
+
+def test_warmup_is_linear_and_then_full() -> None:
+    settings = _settings(kl_schedule="warmup", kl_coefficient=0.4, kl_warmup_steps=3)
+    values = [kl_coefficient(None, step=step, settings=settings) for step in range(6)]
+    assert values == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("kl", "factor"), [(0.2, 1.5), (0.151, 1.5), (0.149, 1.0), (0.068, 1.0), (0.066, 1 / 1.5), (0.0, 1 / 1.5)]
+)
+def test_adaptive_multiplies_outside_its_band_of_half_around_the_target(kl: float, factor: float) -> None:
+    settings = _settings(kl_schedule="adaptive", kl_target=0.1)
+    assert _next(0.02, kl=kl, settings=settings) == pytest.approx(0.02 * factor)
+
+
+@pytest.mark.parametrize(("kl", "factor"), [(0.1, 1.0), (0.11, 1.01), (0.09, 0.99), (5.0, 1.02), (0.0, 0.98)])
+def test_smooth_is_zieglers_proportional_controller(kl: float, factor: float) -> None:
+    settings = _settings(kl_schedule="smooth", kl_target=0.1)
+    assert _next(0.02, kl=kl, settings=settings) == pytest.approx(0.02 * factor)
+
+
+@pytest.mark.parametrize("schedule", ["adaptive", "smooth"])
+def test_a_controller_brings_a_divergence_that_answers_it_to_the_target(schedule: str) -> None:
+    settings = _settings(kl_schedule=schedule, kl_target=0.1, kl_coefficient=1.0)
+    now = 1.0
+    for _ in range(400):
+        now = _next(now, kl=0.02 / now, settings=settings)
+    assert 0.1 / 1.51 < 0.02 / now < 0.1 * 1.51
+
+
+def test_an_unreachable_target_ends_at_a_bound() -> None:
+    settings = _settings(kl_schedule="adaptive", kl_coefficient=0.02)
+    now = 0.02
+    for _ in range(100):
+        now = _next(now, kl=9.0, settings=settings)
+    assert now == pytest.approx(30 * 0.02)
+    for _ in range(100):
+        now = _next(now, kl=0.0, settings=settings)
+    assert now == pytest.approx(0.02 / 30)
+
+
+def test_the_reference_is_scored_when_penalised_or_reported() -> None:
+    assert all(_settings().measures_kl(step) for step in range(5))
+    reported = _settings(kl="none", kl_report_every=3)
+    assert [reported.measures_kl(step) for step in range(5)] == [True, False, False, True, False]
+    assert not _settings(kl="none", kl_report_every=0).measures_kl(0)
+
+
+def _after(
+    state: RunningState, share: float = 0.0, kl: float | None = None, **changed: object
+) -> RunningState:
+    return state.after(
+        [make_group(1), make_group(2)], step=3, coefficient=0.02, kl=kl, zero_variance_share=share,
+        settings=_settings(**changed),
+    )  # fmt: skip
+
+
+def test_a_step_moves_only_what_its_settings_use() -> None:
+    assert _after(RunningState(), kl=9.0) == RunningState()
+    adaptive = _after(RunningState(), kl=9.0, kl_schedule="adaptive", baseline="ema")
+    assert adaptive.kl_controller == KlController(pytest.approx(0.03), 0.02)
+    assert adaptive.averages is not None
+    unmeasured = _after(RunningState(kl_controller=KlController(0.5, 0.02)), kl=None, kl_schedule="adaptive")
+    assert unmeasured.kl_controller == KlController(0.5, 0.02), (
+        "a batch without tokens says nothing about the KL"
+    )
+
+
+def test_what_a_step_does_not_use_is_forgotten() -> None:
+    """Taken up again a thousand steps later, it would be another policy's."""
+    before = RunningState(RewardAverages(0.1, 0.2, 0.3), kl_controller=KlController(0.5, 0.02))
+    assert _after(before) == RunningState()
+
+
+@pytest.mark.parametrize("kl", [math.nan, math.inf])
+@pytest.mark.parametrize("schedule", ["adaptive", "smooth"])
+def test_a_divergence_that_is_no_number_moves_no_coefficient(schedule: str, kl: float) -> None:
+    with pytest.raises(ArithmeticError, match=r"step 3: D\(policy .* is (nan|inf).*groups group-1, group-2$"):
+        _after(RunningState(), kl=kl, kl_schedule=schedule)
+    assert _after(RunningState(), kl=kl).kl_controller is None
+
+
+def test_it_survives_the_commit() -> None:
+    state = RunningState(
+        RewardAverages(0.1, 1 / 3, 1e-17), kl_controller=KlController(0.1 + 0.2, 0.1), collapsed_steps=4
+    )
+    assert RunningState.of(json.loads(json.dumps(state.as_json()))) == state
+    assert RunningState.of(json.loads(json.dumps(RunningState().as_json()))) == RunningState()
+    assert RunningState.of(None) == RunningState()
+
+
+def test_the_alarm_sounds_when_the_groups_have_collapsed_for_long(caplog: pytest.LogCaptureFixture) -> None:
+    state = RunningState()
+    with caplog.at_level(logging.ERROR):
+        for share in (0.9, 0.95, 0.2, 1.0, 1.0):
+            state = _after(state, share, collapse_share=0.9, collapse_steps=3)
+        assert state.collapsed_steps == 2
+        assert not caplog.records
+        state = _after(state, 1.0, collapse_share=0.9, collapse_steps=3)
+    assert state.collapsed_steps == 3
+    assert "3 steps in a row, 90% or more of the groups had equal rewards" in caplog.text
+
+
+def test_a_coefficient_of_the_flags_wins_over_what_was_remembered_of_another() -> None:
+    def resumed(**changed: object) -> float:
+        return kl_coefficient(KlController(0.9, 0.1), step=7, settings=_settings(**changed))
+
+    assert resumed(kl_coefficient=0.1) == 0.1, "fixed"
+    for schedule in ("adaptive", "smooth"):
+        assert resumed(kl_coefficient=0.1, kl_schedule=schedule) == 0.9
+        assert resumed(kl_coefficient=0.4, kl_schedule=schedule) == 0.4
