@@ -10,11 +10,10 @@ import pytest
 
 from rookery.codec import verdict_from_proto
 from rookery.v1 import reward_pb2, reward_pb2_grpc
-from services.reward import stream as stream_module
+from services.reward import servicer as stream_module
 from services.reward.bodies import MAX_ITEMS
 from services.reward.scorer import Item, Scorer
-from services.reward.servicer import RewardServicer
-from services.reward.stream import WINDOW
+from services.reward.servicer import WINDOW, RewardServicer
 from tests.contract.reward.gated import GatedScorer, served, until, verdict_of
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"

@@ -64,6 +64,20 @@ def test_a_file_has_a_line_for_each_of_its_lines(score, tmp_path: Path) -> None:
     assert score("--file", "-", stdin=lines[0] + "\n").returncode == 0
 
 
+def test_flags_are_for_the_lines_of_a_file_that_have_no_such_field(score) -> None:
+    lines = [
+        {"fen": FEN, "response": "The rook"},
+        {"fen": FEN, "response": "The rook", "scheme": "delta", "truncated": False},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    done = score("--file", "-", "--scheme", "best", "--truncated", stdin=text)
+    truncated, complete = (json.loads(line) for line in done.stdout.splitlines())
+    assert (truncated["outcome"], complete["outcome"]) == ("truncated", "no_box")
+    assert truncated["reward_version"].startswith("best-2/") and complete["reward_version"].startswith(
+        "delta-1/"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "why"),
     [

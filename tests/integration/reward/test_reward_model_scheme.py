@@ -172,9 +172,9 @@ async def test_a_model_that_is_away_is_a_fault_and_never_a_reward(
     for item in (_item("a2a3"), _item("e1e8")):  # not even the price of an illegal move: no version
         with pytest.raises(PeerFault, match="reward model does not answer"):
             await scorer.score(item)
-    assert "/v1/model" in (await scorer.away() or "")
+    assert "/v1/model" in (await scorer.unavailable_reason() or "")
     server = start(model, port)
-    assert await scorer.away() is None
+    assert await scorer.unavailable_reason() is None
     [before] = await _verdicts(scorer, [_item("a2a3")])
     _stop(server)
     transport = httpx.ASGITransport(app=create_app(scorer))
