@@ -12,7 +12,7 @@ from rich.text import Text
 
 from launcher.observer import WINDOW, Snapshot
 from launcher.supervisor import Member, State
-from rookery.streams.account import Overview
+from rookery.streams.state import Overview
 
 _COLOURS = {
     State.WAITING: "dim",

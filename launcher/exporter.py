@@ -5,21 +5,19 @@ also while services are down.
 """
 
 import asyncio
-import threading
 from collections.abc import Iterator
 
 from prometheus_client import Gauge
 from pydantic import PositiveFloat
 from pydantic_settings import SettingsConfigDict
 
-from rookery import __version__, metrics
+from rookery import metrics
 from rookery.errors import Unavailable
 from rookery.logs import configure
-from rookery.serving import Service, add_probes, serve
+from rookery.serving import Service, probes_app, serve
 from rookery.settings import Port, RunSettings
 from rookery.streams import RunStreams
-from rookery.streams.account import Counts, Overview
-from rookery.streams.backlog import Backlog
+from rookery.streams.state import Backlog, Counts, Overview
 
 STREAMS = ("positions", "traces", "dead")
 
@@ -37,7 +35,7 @@ class ExporterSettings(RunSettings):
 
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
-    port: Port = 8007
+    port: Port = 8008
     """Port of the probes and metrics; 0 picks a free one."""
     every_s: PositiveFloat = 2.0
     """Seconds between two reads of Redis."""
@@ -116,31 +114,14 @@ def export(settings: ExporterSettings) -> int:
 
 
 async def _serve(settings: ExporterSettings) -> None:
-    from fastapi import FastAPI
-
-    given_up = threading.Event()
-    streams = RunStreams(settings.redis_url, settings.run, stopping=given_up)
-
-    async def give_up(stopping: asyncio.Event) -> None:
-        await stopping.wait()
-        given_up.set()
-
-    async def ready() -> str | None:
-        try:
-            await asyncio.to_thread(streams.ping, once=True)
-        except Unavailable as error:
-            return str(error)
-        return None
-
-    app = FastAPI(title="Rookery exporter", version=__version__)
-    add_probes(app, ready=ready)
+    streams = RunStreams(settings.redis_url, settings.run)
     await serve(
         Service(
             name="exporter",
-            app=app,
+            app=probes_app("Rookery exporter", ready=streams.unavailable_reason),
             host=settings.host,
             port=settings.port,
             port_setting="--port (EXPORTER_PORT)",
-            background=(give_up, Exporter(streams, every_s=settings.every_s).run),
+            background=(streams.stop_waiting, Exporter(streams, every_s=settings.every_s).run),
         )
     )

@@ -20,7 +20,7 @@ from prometheus_client.samples import Sample
 from launcher.probes import TIMEOUT_S, probe
 from rookery.errors import Unavailable
 from rookery.streams import RunStreams
-from rookery.streams.account import Overview
+from rookery.streams.state import Overview
 
 logger = logging.getLogger(__name__)
 

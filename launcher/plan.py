@@ -14,9 +14,9 @@ from launcher.settings import UpSettings
 from rookery.errors import SetupError
 from rookery.hub import cached
 from rookery.masking import mask_setting
-from rookery.presets import read_preset
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
+from rookery.settings import read_preset
 
 HOST = "127.0.0.1"
 

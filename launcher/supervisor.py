@@ -14,13 +14,14 @@ from pathlib import Path
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import PortTaken, somebody_listens
+from rookery.retries import pause_after
 
 logger = logging.getLogger(__name__)
 
 RESTARTS = 3
 """How many times a crashed service is restarted. The count is reset once it was ready for `FORGIVE_S`."""
 FORGIVE_S = 300.0
-_BACKOFF_S = (1.0, 3.0, 9.0)
+_PAUSES_S = (1.0, 3.0, 9.0)
 STOP_S = 20.0
 """How long a service may take to stop before it is killed. Services finish open requests for up to 10 s."""
 SETUP_STATUS = 2
@@ -130,8 +131,7 @@ class Supervisor:
             _probed(member, probes[member.command.name])
 
     def _rested(self, member: Member) -> bool:
-        wait_s = _BACKOFF_S[min(member.restarts, len(_BACKOFF_S)) - 1]
-        return time.monotonic() - member.changed_at >= wait_s
+        return time.monotonic() - member.changed_at >= pause_after(member.restarts, _PAUSES_S)
 
     def _ended(self, member: Member, status: int) -> None:
         name, log = member.command.name, member.command.log

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from rookery import __version__
 from rookery.body_limit import MAX_BODY_BYTES, BodyLimit
 from rookery.errors import InvalidInput, RookeryError, SetupError
 
@@ -81,6 +82,15 @@ def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
     @app.get("/metrics", tags=["probes"], response_class=Response)
     async def metrics() -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def probes_app(title: str, *, ready: ReadyCheck) -> "FastAPI":
+    """An app with probes and metrics only, for services without an API."""
+    from fastapi import FastAPI
+
+    app = FastAPI(title=title, version=__version__)
+    add_probes(app, ready=ready)
+    return app
 
 
 def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES) -> None:

@@ -8,7 +8,7 @@ import difflib
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
 from urllib.parse import urlsplit
@@ -27,7 +27,6 @@ from pydantic_settings import (
 from rookery.errors import RookeryError, SetupError
 from rookery.masking import mask_setting
 from rookery.origins import Origins, Witness, as_toml, last_origins
-from rookery.presets import preset_table
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
 """The environment variable with the path of a TOML file. Each service reads the table with its own name."""
@@ -151,6 +150,40 @@ def _toml_table(path: Path, table: str) -> dict[str, Any]:
     if table not in tables and (meant := difflib.get_close_matches(table, tables, n=1, cutoff=0.8)):
         raise SetupError(f"{CONFIG_VARIABLE}={str(path)!r}: no table [{table}], but [{meant[0]}]")
     return values
+
+
+def presets_dir() -> Path:
+    """The folder of the preset files, which are TOML."""
+    return Path(__file__).parent / "presets"
+
+
+def preset_names() -> list[str]:
+    """The names of all presets, sorted."""
+    return sorted(path.stem for path in presets_dir().glob("*.toml"))
+
+
+def read_preset(name: str) -> dict[str, dict[str, Any]]:
+    """The tables of a preset, one for each service.
+
+    Raises:
+        SetupError: there is no such preset; the message lists all.
+    """
+    if name not in preset_names():
+        raise SetupError(f"no preset {name!r}: choose from {', '.join(preset_names())}")
+    return tomllib.loads((presets_dir() / f"{name}.toml").read_text())
+
+
+def preset_table(name: str, wanted: Sequence[str]) -> dict[str, Any]:
+    """The settings of a preset in the first of the `wanted` tables that it has.
+
+    Raises:
+        SetupError: there is no such preset, or it has none of these tables.
+    """
+    tables = read_preset(name)
+    for table in wanted:
+        if table in tables:
+            return tables[table]
+    raise SetupError(f"preset {name!r} has no settings for {wanted[0]}: it has {', '.join(sorted(tables))}")
 
 
 class PresetSettings(Settings):

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field, NonNegativeInt
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
-from rookery.plots.style import Theme
+from rookery.plots.picture import Theme
 from rookery.settings import Settings
 
 

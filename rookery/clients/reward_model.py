@@ -1,6 +1,5 @@
 """HTTP client of a reward model's server. Any answer other than rewards is a `PeerFault`."""
 
-import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +7,9 @@ from typing import Any
 
 import httpx
 
-from rookery.clients.retries import BACKOFF_S, TRIES
 from rookery.errors import PeerFault
 from rookery.http_pool import HttpPool
+from rookery.retries import PAUSES_S, retry
 from rookery.trace import Message
 
 TIMEOUT_S = 30.0
@@ -57,14 +56,9 @@ class RewardModelClient:
         items = [
             {"messages": [{"role": turn.role, "content": turn.content} for turn in chat]} for chat in chats
         ]
-        for pause_s in (*BACKOFF_S[: TRIES - 1], None):
-            try:
-                body = await self._ask("POST", "/v1/rewards", {"items": items})
-                break
-            except PeerFault:
-                if pause_s is None:
-                    raise
-                await asyncio.sleep(pause_s)
+        body = await retry(
+            lambda: self._ask("POST", "/v1/rewards", {"items": items}), on=PeerFault, pauses_s=PAUSES_S
+        )
         rewards = body.get("rewards")
         if not isinstance(rewards, list) or len(rewards) != len(chats) or not all(map(_is_number, rewards)):
             raise PeerFault(f"{self.url}: no {len(chats)} rewards: {str(rewards)[:200]}")

@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from rookery.clients.retries import BACKOFF_S, REFUSALS, TRIES, reason_of
-from rookery.clients.score_items import PendingScores, ScoreItem
+from rookery.clients.score_items import REFUSALS, TRIES, PendingScores, ScoreItem, reason_of
 from rookery.errors import InvalidInput, PeerFault, RookeryError
+from rookery.retries import PAUSES_S, pause_after
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2
 
@@ -121,7 +121,7 @@ class ScoreStream(Generic[Key]):
         self._ask_again(group)
 
     def _ask_again(self, group: _Group[Key]) -> None:
-        pause_s = BACKOFF_S[min(group.tries, len(BACKOFF_S)) - 1]
+        pause_s = pause_after(group.tries, PAUSES_S)
         asyncio.get_running_loop().call_later(pause_s, self._todo.put_nowait, group)
 
 

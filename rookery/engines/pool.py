@@ -10,7 +10,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Self
 
@@ -19,11 +18,12 @@ from rookery.engines.engine import Engine
 from rookery.engines.fair_queue import Call, Job, RequestQueue, Slot
 from rookery.engines.quarantine import Quarantine
 from rookery.errors import EngineFault, RookeryError, Unavailable
+from rookery.retries import pause_after
 from rookery.uci import Analysis, Query
 
 logger = logging.getLogger(__name__)
 
-BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
+PAUSES_S = (0.0, 0.1, 0.5, 2.0, 5.0)
 """Pauses before an engine restarts, by its number of faults since its last answer; the last one repeats."""
 
 MAX_WAIT_S = 60.0
@@ -230,9 +230,9 @@ class EnginePool:
     async def _revive(self, slot: Slot, dead: Engine) -> None:
         """Restarts the engine of `slot`, with as many attempts as it takes."""
         await dead.close()
-        for pause_s in chain(BACKOFF_S[slot.faults :], repeat(BACKOFF_S[-1])):
+        while True:
             slot.faults += 1
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(pause_after(slot.faults, PAUSES_S))
             try:
                 engine = await self._start_engine()
             except EngineFault as fault:

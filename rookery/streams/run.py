@@ -34,9 +34,8 @@ from rookery.codec import encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
-from rookery.streams.account import Counts, Overview
-from rookery.streams.backlog import Backlog
 from rookery.streams.reader import Reader
+from rookery.streams.state import Backlog, Counts, Overview
 from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
 
 logger = logging.getLogger(__name__)

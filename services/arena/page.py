@@ -13,8 +13,8 @@ from typing import Any
 import chess
 import chess.svg
 
+from rookery.plots.picture import Theme
 from rookery.plots.steps import METRICS_FILE
-from rookery.plots.style import Theme
 from rookery.trace import Trace
 from services.arena.evaluation import Evaluation
 from services.arena.measures import ALL, Answers, Part, mover

@@ -15,9 +15,8 @@ from typing import Any
 
 from rookery import __version__
 from rookery.errors import InvalidInput, NotFound
-from rookery.plots.picture import overview
+from rookery.plots.picture import Theme, overview
 from rookery.plots.steps import METRICS_FILE, read_metrics
-from rookery.plots.style import Theme
 from rookery.trace import Trace
 from services.arena.evaluation import Evaluation
 from services.arena.measures import ALL, COLOURS, FURTHER, METRICS, Answers, Part

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from rookery.errors import InvalidInput
 from rookery.trace import Adapter
-from services.inference.server import files
+from services.inference.server import file_checks
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -39,8 +39,21 @@ class AdapterRules:
     """Machine epsilon of the engine's data type (the distance from 1 to the next number); here float32's."""
 
     def verify(self, adapter: Adapter) -> Adapter:
-        """See the function `verify`."""
-        return verify(adapter, self)
+        """Returns the adapter with its path resolved. Reads the whole file.
+
+        Raises:
+            InvalidInput: a check fails; the message quotes the value.
+        """
+        file_checks.check_base(adapter.base_model, self.base_names)
+        try:
+            folder = file_checks.inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))
+            _check_config(folder / CONFIG_FILE, self)
+            _check_tensors(folder / WEIGHTS_FILE, self)
+            file_checks.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
+        except (OSError, ValueError) as error:
+            # For example another user's files, a name too long or with a zero byte, a half-deleted folder.
+            raise InvalidInput(f"adapter path {adapter.path[:200]!r}: {error}") from error
+        return replace(adapter, path=str(folder))
 
     def must_differ(self, adapter: Adapter) -> bool:
         """Whether the adapter changes the weights so much that rounding cannot hide it.
@@ -66,24 +79,6 @@ class _LoraConfig(BaseModel):
     modules_to_save: None = None
 
 
-def verify(adapter: Adapter, rules: AdapterRules) -> Adapter:
-    """Returns the adapter with its path resolved. Reads the whole file.
-
-    Raises:
-        InvalidInput: a check fails; the message quotes the value.
-    """
-    files.check_base(adapter.base_model, rules.base_names)
-    try:
-        folder = files.inside(adapter.path, rules.root, names=(CONFIG_FILE, WEIGHTS_FILE))
-        _check_config(folder / CONFIG_FILE, rules)
-        _check_tensors(folder / WEIGHTS_FILE, rules)
-        files.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
-    except (OSError, ValueError) as error:
-        # For example another user's files, a name too long or with a zero byte, a half-deleted folder.
-        raise InvalidInput(f"adapter path {adapter.path[:200]!r}: {error}") from error
-    return replace(adapter, path=str(folder))
-
-
 def change_of_weights(folder: Path) -> float:
     """The largest root mean square, over the modules, of a verified adapter's change `alpha / r * B @ A`."""
     from safetensors import safe_open
@@ -107,7 +102,7 @@ def _check_config(path: Path, rules: AdapterRules) -> None:
     try:
         config = _LoraConfig.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise InvalidInput(f"{path}: {files.readable(error)}") from error
+        raise InvalidInput(f"{path}: {file_checks.readable(error)}") from error
     rank = max(config.r, *(config.rank_pattern or {}).values(), 0)
     if rank > rules.max_rank:
         raise InvalidInput(f"{path}: rank {rank}, at most {rules.max_rank} (--max-lora-rank)")
@@ -117,15 +112,15 @@ def _check_config(path: Path, rules: AdapterRules) -> None:
 
 
 def _check_tensors(path: Path, rules: AdapterRules) -> None:
-    header, data_bytes = files.read_header(path)
+    header, data_bytes = file_checks.read_header(path)
     if not header:
         raise InvalidInput(f"{path}: no tensors")
     for name, tensor in header.items():
         _check_tensor(f"{path}: tensor {name!r}", name, tensor, rules)
-        files.check_extent(f"{path}: tensor {name!r}", tensor, data_bytes)
+        file_checks.check_extent(f"{path}: tensor {name!r}", tensor, data_bytes)
 
 
-def _check_tensor(where: str, name: str, tensor: files.Tensor, rules: AdapterRules) -> None:
+def _check_tensor(where: str, name: str, tensor: file_checks.Tensor, rules: AdapterRules) -> None:
     module, _, kind = name.removesuffix(".weight").rpartition(".")
     if kind not in {"lora_A", "lora_B"} or module.rpartition(".")[2] not in rules.target_modules:
         raise InvalidInput(f"{where} is no LoRA weight of {sorted(rules.target_modules)}")

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from rookery.clients import RewardClient, ScoreItem, reward, score_stream
-from rookery.clients.retries import TRIES
+from rookery.clients.score_items import TRIES
 from rookery.errors import EngineFault, InvalidInput, PeerFault, RookeryError
 from rookery.trace import Verdict
 from services.reward.scorer import Item
@@ -20,7 +20,7 @@ from tests.contract.reward.gated import GatedScorer, served, until, verdict_of
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (reward, score_stream):
-        monkeypatch.setattr(module, "BACKOFF_S", (0.05,) * TRIES)
+        monkeypatch.setattr(module, "PAUSES_S", (0.05,) * (TRIES - 1))
 
 
 @pytest.fixture

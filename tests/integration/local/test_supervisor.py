@@ -16,7 +16,7 @@ from tests.integration.local.children import STUBBORN, script, service
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "_BACKOFF_S", (0.05,))
+    monkeypatch.setattr(supervisor_module, "_PAUSES_S", (0.05,))
 
 
 @pytest.fixture

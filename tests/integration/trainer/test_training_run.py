@@ -18,7 +18,7 @@ import redis
 
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.trace import TraceGroup
-from services.inference.rollouts.admission import Admission, Ledger
+from services.inference.rollouts.admission import Admission, RunCounts
 from tests.unit.trainer.groups import make_group
 
 pytestmark = [pytest.mark.redis, pytest.mark.torch]
@@ -568,7 +568,7 @@ def test_after_going_back_generation_runs_ahead_no_further_than_before(run: Run)
     def room() -> int:
         overview, policy = run.streams.overview(), run.streams.policy()
         assert policy is not None
-        ledger = Ledger(accepted=overview.counts.accepted, untrained=overview.traces, pending=0)
+        ledger = RunCounts(accepted=overview.counts.accepted, untrained=overview.traces, pending=0)
         return admission.new(ledger, version=policy.version.number, held=0)
 
     for steps, from_version in ((3, None), (4, 0), (5, 1), (6, 2)):

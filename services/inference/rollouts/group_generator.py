@@ -21,12 +21,12 @@ from services.inference.rollouts.peers import Peers
 
 logger = logging.getLogger(__name__)
 
-RETIRED_TRIES = 3
+MAX_RETIRED_TRIES = 3
 """A version can be retired between its choice and the request, but hardly this often in a row."""
 
 
 @dataclass(frozen=True)
-class Workshop:
+class GroupGenerator:
     """Makes groups: everything a group needs except its position."""
 
     run: str
@@ -38,7 +38,7 @@ class Workshop:
     state_max_tokens: int = 0
     """Longest answer to the task `A`, in tokens; 0 means that of `sampling`."""
 
-    async def make(self, entry: Entry) -> TraceGroup:
+    async def generate(self, entry: Entry) -> TraceGroup:
         """Makes the complete group of a `positions` entry, with one server and one version.
 
         Raises:
@@ -91,11 +91,11 @@ class Workshop:
         return self.sampling
 
     async def _generate(self, prompt: Prompt, sampling: Sampling, *, seed: int) -> tuple[Adapter, Generation]:
-        for _ in range(RETIRED_TRIES):
+        for _ in range(MAX_RETIRED_TRIES):
             server, adapter = self.peers.pick()
             name = adapter.version.name
             try:
-                async with server.occupied():
+                async with server.one_more_in_flight():
                     generation = await server.client.complete(
                         prompt, model=name, count=self.group_size, sampling=sampling, seed=seed
                     )
@@ -109,7 +109,7 @@ class Workshop:
                     raise Unavailable(f"{error}, and is away now: {server.reason}") from error
                 raise
             return adapter, generation
-        raise PeerFault(f"{server.client.url} names {name} but does not know it, {RETIRED_TRIES} times")
+        raise PeerFault(f"{server.client.url} names {name} but does not know it, {MAX_RETIRED_TRIES} times")
 
     async def _score(self, items: Sequence[ScoreItem]) -> list[Verdict]:
         try:

@@ -1,6 +1,6 @@
 """Checks on untrusted files: paths inside a root, safetensors headers, checksums.
 
-Never reads a pickle. `adapter` and `whole_model` decide which tensors are valid.
+Never reads a pickle. `adapter` and `full_weights` decide which tensors are valid.
 """
 
 import hashlib
