@@ -14,7 +14,7 @@ from pydantic_settings import SettingsConfigDict
 from rookery import metrics
 from rookery.errors import Unavailable
 from rookery.logs import configure
-from rookery.serving import Service, probes_app, serve
+from rookery.serving import background_service, serve
 from rookery.settings import Port, RunSettings
 from rookery.streams import RunStreams
 from rookery.streams.state import Backlog, Counts, Overview
@@ -116,12 +116,12 @@ def export(settings: ExporterSettings) -> int:
 async def _serve(settings: ExporterSettings) -> None:
     streams = RunStreams(settings.redis_url, settings.run)
     await serve(
-        Service(
-            name="exporter",
-            app=probes_app("Rookery exporter", ready=streams.unavailable_reason),
-            host=settings.host,
-            port=settings.port,
+        background_service(
+            "exporter",
+            settings.host,
+            settings.port,
             port_setting="--port (EXPORTER_PORT)",
+            ready=streams.unreachable,
             background=(streams.stop_waiting, Exporter(streams, every_s=settings.every_s).run),
         )
     )

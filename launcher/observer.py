@@ -105,7 +105,10 @@ class Observer:
     def look(self) -> Snapshot:
         """Queries all services once. Values of a service that does not answer are left out."""
         return Snapshot(
-            probes={name: probe(url, self._http) for name, url in self._probe_urls.items()},
+            probes={
+                name: self._redis_fault() if name == "redis" else probe(url, self._http)
+                for name, url in self._probe_urls.items()
+            },
             overview=self._overview(),
             served=self._served(),
             steps=self._log.refresh() if self._log else (),
@@ -136,10 +139,16 @@ class Observer:
             idle_s=fresh.idle_s or old.idle_s,
         )
 
-    def _overview(self) -> Overview | None:
+    def _redis_fault(self) -> str | None:
         try:
             self._streams.ping(once=True)
-            return self._streams.overview()
+        except Unavailable as error:
+            return str(error)
+        return None
+
+    def _overview(self) -> Overview | None:
+        try:
+            return None if self._redis_fault() else self._streams.overview()
         except Unavailable:
             return None
 

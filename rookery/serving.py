@@ -84,13 +84,21 @@ def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
-def probes_app(title: str, *, ready: ReadyCheck) -> "FastAPI":
-    """An app with probes and metrics only, for services without an API."""
+def background_service(
+    name: str,
+    host: str,
+    port: int,
+    *,
+    port_setting: str,
+    ready: ReadyCheck,
+    background: tuple[Callable[[asyncio.Event], Awaitable[None]], ...],
+) -> Service:
+    """A service without an API of its own: `background` does the work, HTTP serves probes and metrics."""
     from fastapi import FastAPI
 
-    app = FastAPI(title=title, version=__version__)
+    app = FastAPI(title=f"Rookery {name}", version=__version__)
     add_probes(app, ready=ready)
-    return app
+    return Service(name, app, host, port, port_setting, background=background)
 
 
 def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES) -> None:

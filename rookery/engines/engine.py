@@ -6,9 +6,7 @@ Stockfish quits when its standard input is closed.
 """
 
 import asyncio
-import os
 import re
-import shutil
 import signal
 import time
 from collections import deque
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rookery.engines.pipe import Pipe
-from rookery.errors import EngineFault, SetupError
+from rookery.errors import EngineFault
 from rookery.uci import Analysis, Query, analysis_of
 
 START_S = 30.0
@@ -255,25 +253,3 @@ class Engine:
         while self._searches:
             self._searches.popleft().done(None)
         self.died()
-
-
-_USUAL_PLACES = ("/usr/games", "/usr/local/games", "/usr/local/bin", "/opt/homebrew/bin")
-
-
-def find_engine(path: Path | None, *, setting: str) -> Path:
-    """The Stockfish binary: `path` if given, else the first on the PATH or in the usual directories.
-
-    Raises:
-        SetupError: there is none; the message names `setting` or says how to install Stockfish.
-    """
-    if path is not None:
-        if not os.access(path, os.X_OK) or path.is_dir():
-            raise SetupError(f"{setting} is no program: {str(path)!r}")
-        return path
-    places = os.pathsep.join((os.environ.get("PATH", os.defpath), *_USUAL_PLACES))
-    if found := shutil.which("stockfish", path=places):
-        return Path(found)
-    raise SetupError(
-        "no Stockfish on this machine: type `sudo apt-get install stockfish` (Debian, Ubuntu) or "
-        f"`brew install stockfish` (macOS), or set {setting} to the binary"
-    )

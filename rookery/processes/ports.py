@@ -95,7 +95,7 @@ class Ports:
         return port
 
 
-def somebody_listens(host: str, port: int) -> bool:
+def is_listening(host: str, port: int) -> bool:
     """Whether a process listens on the port. Sockets that are only bound or were just closed do not count."""
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

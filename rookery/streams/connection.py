@@ -48,6 +48,11 @@ class RunConnection:
             url, socket_timeout=15.0, socket_connect_timeout=5.0, health_check_interval=30
         )
 
+    async def stop_waiting(self, stopping: asyncio.Event) -> None:
+        """Ends the waiting of all calls once the service stops: a background task of the service."""
+        await stopping.wait()
+        self._stopping.set()
+
     def key(self, name: str) -> str:
         """The full name of one of this run's Redis keys."""
         return f"rookery:{self.run}:{name}"
@@ -68,18 +73,13 @@ class RunConnection:
             self._check_admitted(error)
             raise Unavailable(f"redis does not answer: {error}") from error
 
-    async def unavailable_reason(self) -> str | None:
-        """Why Redis does not answer now, or None if it does. For readiness probes."""
+    async def unreachable(self) -> str | None:
+        """Why Redis does not answer now, or None if it does: the readiness check of a service."""
         try:
             await asyncio.to_thread(self.ping, once=True)
         except Unavailable as error:
             return str(error)
         return None
-
-    async def stop_waiting(self, stopping: asyncio.Event) -> None:
-        """Ends the waiting of all calls once the service stops. A background task of the service."""
-        await stopping.wait()
-        self._stopping.set()
 
     def _call(self, call: Callable[[], T]) -> T:
         failures = 0

@@ -33,7 +33,7 @@ def main() -> int:
 
 async def _serve(settings: RolloutsSettings) -> None:
     from rookery.clients import InferenceClient, RewardClient
-    from rookery.serving import Service, add_problem_handlers, probes_app, serve
+    from rookery.serving import add_problem_handlers, background_service, serve
     from rookery.streams import RunStreams
     from services.inference.rollouts.admission import Admission
     from services.inference.rollouts.group_generator import GroupGenerator
@@ -64,25 +64,23 @@ async def _serve(settings: RolloutsSettings) -> None:
     )
 
     async def ready() -> str | None:
-        return await streams.unavailable_reason() or peers.unavailable_reason()
+        return await streams.unreachable() or peers.unavailable_reason()
 
     async def run(stopping: asyncio.Event) -> None:
         await asyncio.to_thread(streams.agree, settings.terms)
         await loop.run(stopping)
 
-    app = probes_app("Rookery rollouts", ready=ready)
-    add_problem_handlers(app)
-    await serve(
-        Service(
-            name="rollouts",
-            app=app,
-            host=settings.host,
-            port=settings.port,
-            port_setting="--port or ROLLOUTS_PORT",
-            background=(streams.stop_waiting, peers.watch, loop.keep, run),
-            on_stop=peers.close,
-        )
+    service = background_service(
+        "rollouts",
+        settings.host,
+        settings.port,
+        port_setting="--port or ROLLOUTS_PORT",
+        ready=ready,
+        background=(streams.stop_waiting, peers.watch, loop.keep, run),
     )
+    add_problem_handlers(service.app)
+    service.on_stop = peers.close
+    await serve(service)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from rich.console import Console
 
 from launcher import dashboard
+from launcher.dashboard import PlainDisplay, display
 from launcher.observer import WINDOW, Observer, Snapshot, StepLog
 from launcher.supervisor import Member, State
-from launcher.terminal import PlainDisplay, display
 from rookery.processes.child import Command
 from rookery.streams.state import Counts, Overview
 from tests.conftest import free_port

@@ -15,7 +15,7 @@ from launcher.plan import HOST, Plan, make_plan
 from launcher.session import Session
 from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.processes.ports import Ports, somebody_listens
+from rookery.processes.ports import Ports, is_listening
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.hub import write_snapshot
 
@@ -116,9 +116,19 @@ def test_no_password_is_in_a_command_line(house: Path, redis_server: RedisServer
     assert f'redis_url = "{url.replace("sesame", "***")}"' in done.stdout
 
 
-def test_a_given_redis_that_is_not_there_is_named(house: Path) -> None:
-    url = f"redis://127.0.0.1:{free_port()}/0"
-    with pytest.raises(SetupError, match=f"no Redis at '{url}': .*refused"):
+def test_a_given_redis_that_refuses_the_password_is_named(house: Path, redis_server: RedisServer) -> None:
+    with closing(redis.Redis.from_url(redis_server.url)) as client:
+        client.config_set("requirepass", "sesame")
+    with pytest.raises(SetupError, match="refuses the user or password of --redis-url"):
+        plan("--redis-url", redis_server.url)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:{port}/0", "rediss://127.0.0.1:{port}/0", "unix:///none-{port}"]
+)
+def test_a_given_redis_that_is_not_there_is_named(house: Path, url: str) -> None:
+    url = url.format(port=free_port())
+    with pytest.raises(SetupError, match=f"no Redis at '{url}': redis does not answer: Error"):
         plan("--redis-url", url)
 
 
@@ -165,12 +175,12 @@ def test_a_port_that_is_given_up_is_exchanged_and_the_others_stay() -> None:
             ports.choose(free_port()),
             ports.choose(asked := free_port(), asked=asked, setting="--x"),
         )
-        assert not somebody_listens(HOST, first), "bound is not listening"
+        assert not is_listening(HOST, first), "bound is not listening"
         with socket.socket() as stranger:
             stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             stranger.bind((HOST, first))
             stranger.listen()
-            assert somebody_listens(HOST, first)
+            assert is_listening(HOST, first)
             ports.replace(first)
             assert ports.choose(first) not in (first, second)
             assert ports.choose(first) == ports.choose(first)
