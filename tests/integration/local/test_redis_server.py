@@ -106,7 +106,7 @@ def test_a_file_that_is_damaged_further_up_is_left_to_redis(embedded: Embedded) 
     torn = whole.replace(b"*1\r\n$4\r\nEXEC\r\n", b"", 1)
     embedded.aof.write_bytes(torn)
     embedded.start()
-    assert "whole transactions follow: left as it is" in (embedded.folder / "log").read_text()
+    assert "complete transactions follow: left as it is" in (embedded.folder / "log").read_text()
     assert embedded.aof.read_bytes() == torn
     assert not list(embedded.aof.parent.glob("*.cut-at-*"))
 
