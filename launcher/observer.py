@@ -101,6 +101,7 @@ class Observer:
         if self._thread.is_alive():
             self._thread.join(timeout=5 * TIMEOUT_S)
         self._http.close()
+        self._streams.close()
 
     def look(self) -> Snapshot:
         """Queries all services once. Values of a service that does not answer are left out."""

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,7 +114,8 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
 
 def _check_redis(url: str, run: str) -> None:
     try:
-        RunStreams(url, run).ping(once=True)
+        with closing(RunStreams(url, run)) as streams:
+            streams.ping(once=True)
     except Unavailable as error:
         raise SetupError(
             f"no Redis at {mask_setting(url)!r}: {error} (--redis-url; without it one is started)"

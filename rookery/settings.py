@@ -26,7 +26,7 @@ from pydantic_settings import (
 
 from rookery.errors import RookeryError, SetupError
 from rookery.masking import mask_setting
-from rookery.origins import Origins, Witness, as_toml, last_origins
+from rookery.origins import OriginRecorder, Origins, as_toml, last_origins
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
 """The environment variable with the path of a TOML file. Each service reads the table with its own name."""
@@ -62,7 +62,7 @@ class Settings(BaseSettings):
             sources.append(TomlFile(settings_cls, _toml_table(Path(path), cls.table())))
         if "preset" in settings_cls.model_fields:
             sources.append(PresetFile(settings_cls))
-        return (*sources, Witness(settings_cls))
+        return (*sources, OriginRecorder(settings_cls))
 
     @classmethod
     def table(cls) -> str:

@@ -53,6 +53,10 @@ class RunConnection:
         await stopping.wait()
         self._stopping.set()
 
+    def close(self) -> None:
+        """Closes the connections."""
+        self._redis.close()
+
     def key(self, name: str) -> str:
         """The full name of one of this run's Redis keys."""
         return f"rookery:{self.run}:{name}"

@@ -97,7 +97,7 @@ BOARD = Board(
                 panel(
                     "Versions behind",
                     units.Number,
-                    "Versions that each server has not loaded yet, as the trainer knows. Above 1, the server is behind.",
+                    "Versions that each server has not loaded yet. Above 1, the server is behind.",
                     ('rookery_server_behind_versions{job="trainer"}', "{{server}}"),
                 ),
             ),

@@ -131,7 +131,7 @@ BOARD = Board(
                 panel(
                     "Groups generated",
                     units.CountsPerSecond,
-                    "By the rollouts, by result. `superseded`: another process was faster; `dead`: dead-lettered.",
+                    "By result. `superseded`: another process was faster; `dead`: moved to `dead`.",
                     (rate("rookery_rollout_groups_total", R, by="result"), "{{result}}"),
                     stacked=True,
                 ),

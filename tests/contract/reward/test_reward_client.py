@@ -241,7 +241,7 @@ async def test_a_reader_who_leaves_ends_the_work(gated: GatedScorer) -> None:
 
 
 async def test_replicas_share_the_groups_and_cover_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_stream, "FIRST_LIFE_S", 0.01)
+    monkeypatch.setattr(score_stream, "FIRST_LIFETIME_S", 0.01)
     replicas = [GatedScorer(), GatedScorer()]
     async with AsyncExitStack() as stack, AsyncExitStack() as first:
         targets = [await first.enter_async_context(served(RewardServicer(replicas[0])))]

@@ -61,6 +61,7 @@ def embedded(tmp_path: Path) -> Iterator[Embedded]:
     server = Embedded(tmp_path / "redis")
     server.start()
     yield server
+    server.streams.close()
     server.kill()
 
 
