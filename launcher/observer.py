@@ -127,7 +127,7 @@ class Observer:
             try:
                 self.refresh()
             except Exception:  # the thread must survive an invalid answer: the supervisor needs the probes
-                logger.exception("could not look at the run")
+                logger.exception("could not read the state of the run")
             ready = not any(self.snapshot.probes.values())
             self._stopping.wait(READY_EVERY_S if ready else STARTING_EVERY_S)
 

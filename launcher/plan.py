@@ -134,7 +134,7 @@ def _model(name: str) -> str:
     if (path / "config.json").is_file():
         return str(path.resolve())
     if path.exists() or path.is_absolute() or path.parent.is_dir():
-        raise SetupError(f"{name!r} is no model directory: it has no config.json (--model)")
+        raise SetupError(f"{name!r} is not a model directory: it has no config.json (--model)")
     return str(cached(name) or name)
 
 

@@ -119,7 +119,8 @@ class Supervisor:
         if member.state in (State.DONE, State.STOPPED):
             return
         if member.child is None:
-            if member.state is State.WAITING or self._may_restart(member):
+            waited_s = time.monotonic() - member.changed_at
+            if member.state is State.WAITING or waited_s >= pause_after(member.restarts, _PAUSES_S):
                 member.child = Child(member.command, self._watchdog)
                 member.enter(State.STARTING)
             return
@@ -130,9 +131,6 @@ class Supervisor:
             member.enter(State.READY)
         elif member.command.name in probes:
             _probed(member, probes[member.command.name])
-
-    def _may_restart(self, member: Member) -> bool:
-        return time.monotonic() - member.changed_at >= pause_after(member.restarts, _PAUSES_S)
 
     def _ended(self, member: Member, status: int) -> None:
         name, log = member.command.name, member.command.log
@@ -150,7 +148,9 @@ class Supervisor:
             member.restarts = 0
         member.restarts += 1
         if member.restarts > RESTARTS:
-            raise RookeryError(f"{name} ended {member.restarts} times, now {_how(status)}{_quoted(log)}")
+            raise RookeryError(
+                f"{name} ended {member.restarts} times, the last time {_how(status)}{_quoted(log)}"
+            )
         logger.warning("%s ended %s: restart %d of %d", name, _how(status), member.restarts, RESTARTS)
         member.enter(State.RESTARTING, f"ended {_how(status)}")
 

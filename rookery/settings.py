@@ -216,7 +216,7 @@ def _redis_url(url: str) -> str:
     """Refuses URLs that redis-py would misread, or reject later with part of a password in the message."""
     if url and not _is_redis_url(url):
         raise ValueError(
-            "no URL of a Redis, such as redis://:PASSWORD@HOST:6379/0 or unix:///PATH; "
+            "not a Redis URL such as redis://:PASSWORD@HOST:6379/0 or unix:///PATH; "
             "write / ? # of a password as %2F %3F %23"
         )
     return url

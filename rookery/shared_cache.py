@@ -1,8 +1,8 @@
 """A cache of bytes in a Redis that replicas share. Every look-up may miss.
 
 If Redis is unavailable or slow, a look-up is a miss: it raises no error and ends after `LOOKUP_TIMEOUT_S`.
-After a fault, Redis is not used again until a background probe succeeds. Look-ups in the same tick of the event
-loop are sent as one MGET, and writes are sent later in batches. The caller must validate the bytes.
+After a fault, Redis is not used again until a background probe succeeds. Look-ups in the same tick of the
+event loop are sent as one MGET, and writes are sent later in batches. The caller must validate the bytes.
 """
 
 import asyncio

@@ -95,9 +95,11 @@ def compare_runs(settings: CompareSettings, console: Console) -> int:
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
     configurations = alone(runs) if settings.separate else group_seeds(runs)
     if len(runs) == 1:
-        raise InvalidInput(f"run {runs[0].name!r} alone has nothing to be compared with")
+        raise InvalidInput(f"run {runs[0].name!r} is the only run: name another to compare it with")
     if len(configurations) == 1 and not settings.separate:
-        raise InvalidInput(f"{len(runs)} seeds of one configuration: --separate compares them one by one")
+        raise InvalidInput(
+            f"{len(runs)} seeds of one configuration: use --separate to compare them with each other"
+        )
     found = compare(configurations, window=settings.window, keys=settings.keys, seed=settings.seed)
     if settings.out is not None:
         curves = [Curve(c.name, tuple(run.steps for run in c.runs)) for c in configurations]
@@ -156,7 +158,9 @@ def _keys(runs: Sequence[Run]) -> list[str]:
 def _kind(out: Path) -> str:
     kind = out.suffix.removeprefix(".").lower()
     if kind not in FORMATS:
-        raise InvalidInput(f"--out {str(out)!r}: end it in {', '.join('.' + known for known in FORMATS)}")
+        raise InvalidInput(
+            f"--out {str(out)!r}: it must end in {', '.join('.' + known for known in FORMATS)}"
+        )
     return kind
 
 

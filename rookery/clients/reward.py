@@ -62,7 +62,7 @@ class RewardClient:
                 lambda: self._ask(pending), on=failures, pauses_s=PAUSES_S, failed=_log_failure
             )
         except failures as error:
-            raise PeerFault(f"reward service: {reason_of(error)} after {TRIES} tries") from error
+            raise PeerFault(f"reward service: {reason_of(error)} after {TRIES} attempts") from error
 
     def stream(
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048, calls: int = 4
@@ -111,4 +111,4 @@ class RewardClient:
 
 
 def _log_failure(error: Exception, failures: int) -> None:
-    logger.warning("reward: %s; try %d of %d failed", reason_of(error), failures, TRIES)
+    logger.warning("reward: %s; attempt %d of %d failed", reason_of(error), failures, TRIES)

@@ -61,7 +61,7 @@ class RewardModelClient:
         )
         rewards = body.get("rewards")
         if not isinstance(rewards, list) or len(rewards) != len(chats) or not all(map(_is_number, rewards)):
-            raise PeerFault(f"{self.url}: no {len(chats)} rewards: {str(rewards)[:200]}")
+            raise PeerFault(f"{self.url}: not {len(chats)} rewards: {str(rewards)[:200]}")
         return ModelRewards(_text(body, "sha256"), tuple(map(float, rewards)))
 
     async def close(self) -> None:
@@ -87,5 +87,5 @@ def _is_number(value: object) -> bool:
 def _text(body: dict[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str):
-        raise PeerFault(f"reward model: {name} is {value!r}, no text")
+        raise PeerFault(f"reward model: {name} is {value!r}, not a string")
     return value

@@ -75,7 +75,7 @@ class PendingScores:
             PeerFault: their number differs.
         """
         if len(answers) != len(self._open):
-            raise PeerFault(f"reward service: {len(answers)} answers to {len(self._open)} items")
+            raise PeerFault(f"reward service: {len(answers)} answers for {len(self._open)} items")
         for place, answer in zip(self._open, answers, strict=True):
             self._slots[place] = _slot(answer)
         self._open = [place for place in self._open if isinstance(self._slots[place], PeerFault)]

@@ -117,7 +117,7 @@ class ScoreStream(Generic[Key]):
     def _unanswered(self, group: _Group[Key], fault: str) -> None:
         group.tries += 1
         if group.tries >= TRIES:
-            raise PeerFault(f"reward service: {fault} after {TRIES} tries")
+            raise PeerFault(f"reward service: {fault} after {TRIES} attempts")
         self._send_again(group)
 
     def _send_again(self, group: _Group[Key]) -> None:
@@ -144,7 +144,9 @@ class _Call(Generic[Key]):
         self._timeout = asyncio.timeout(None)
 
     async def run(self, group: _Group[Key], *, lifetime_s: float, share: int) -> str:
-        """Sends `group` and, for `lifetime_s`, further groups, `share` items at once at most. Returns why it ended.
+        """Sends `group` and, for `lifetime_s`, further groups. Returns why the call ended.
+
+        At most `share` items are unanswered at once.
 
         Raises:
             InvalidInput: the service does not understand us.
@@ -193,7 +195,7 @@ class _Call(Generic[Key]):
         async for response in self._rpc:
             group = self.unanswered.get(response.id)
             if group is None:
-                raise PeerFault(f"reward service: an answer to the unknown request {response.id}")
+                raise PeerFault(f"reward service: an answer to an unknown request {response.id}")
             group.pending.take(response.items)
             del self.unanswered[group.id]
             self._items -= group.size

@@ -226,7 +226,7 @@ class Engine:
 
     def _answered(self, output: bytes) -> None:
         if not self._searches:
-            self.kill("the engine answers what nobody asked")
+            self.kill("the engine answered without a search")
             return
         search = self._searches.popleft()
         self._nodes -= search.query.nodes

@@ -29,7 +29,7 @@ PAUSES_S = (0.0, 0.1, 0.5, 2.0, 5.0)
 MAX_WAIT_S = 60.0
 """How long a search may wait for an engine before its caller gets `Unavailable`."""
 
-_STOPS = "the engines stop"
+_STOPS = "the engines are stopping"
 _UNANSWERED = Unavailable("not answered yet")
 
 
@@ -242,7 +242,7 @@ class EnginePool:
                     self._fail_queued(fault)
                 continue
             metrics.ENGINE_RESTARTS.inc()
-            logger.warning("engine %d started again as process %d", slot.number, engine.pid)
+            logger.warning("engine %d restarted as process %d", slot.number, engine.pid)
             self._install(slot, engine)
             return
 

@@ -71,7 +71,7 @@ def draw(
         InvalidInput: the format is unknown.
     """
     if kind not in FORMATS:
-        raise InvalidInput(f"no picture of kind {kind!r}: choose from {', '.join(FORMATS)}")
+        raise InvalidInput(f"no picture format {kind!r}: choose from {', '.join(FORMATS)}")
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -100,9 +100,14 @@ class RunConnection:
                 failures += 1
                 wait_s = pause_after(failures, _PAUSES_S)
                 REDIS_RETRIES.inc()
-                logger.warning("redis is away or full (%s); try %d, next in %.1f s", error, failures, wait_s)
+                logger.warning(
+                    "redis is unavailable or full (%s); attempt %d failed, the next is in %.1f s",
+                    error,
+                    failures,
+                    wait_s,
+                )
                 if self._stopping.wait(wait_s):
-                    raise Unavailable(f"stopped while redis was away: {error}") from error
+                    raise Unavailable(f"stopped while redis was unavailable: {error}") from error
 
     def _check_admitted(self, error: redis.RedisError) -> None:
         if isinstance(error, _REFUSED):

@@ -104,7 +104,8 @@ def _score_file(scorer: LocalScorer, options: argparse.Namespace) -> int:
     }
     failed = done = 0
     with sys.stdin.buffer if str(options.file) == "-" else _open(options.file) as lines:
-        for items in _chunks(_items(lines, defaults)):
+        parsed = _items(lines, defaults)
+        while items := list(islice(parsed, _CHUNK)):
             sound = iter(scorer.score_batch([item for item in items if isinstance(item, Item)]))
             for item in items:
                 result = next(sound) if isinstance(item, Item) else item
@@ -113,7 +114,7 @@ def _score_file(scorer: LocalScorer, options: argparse.Namespace) -> int:
             done += len(items)
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{done} answers judged")
-    sys.stderr.write(f"\r{done} answers judged, {failed} of them could not be\n")
+    sys.stderr.write(f"\r{done} answers, {failed} of them could not be judged\n")
     return 1 if failed else 0
 
 
@@ -137,11 +138,6 @@ def _items(lines: Iterable[bytes], defaults: dict[str, object]) -> Iterator[Item
             place = ".".join(map(str, first["loc"])) or "line"
             got = first["input"] if first["loc"] else line.decode(errors="backslashreplace")
             yield InvalidInput(f"line {number}: {place}: {first['msg']} (got {str(got)[:200]!r})")
-
-
-def _chunks(items: Iterator[Item | InvalidInput]) -> Iterator[list[Item | InvalidInput]]:
-    while chunk := list(islice(items, _CHUNK)):
-        yield chunk
 
 
 def _json(result: Verdict | RookeryError) -> str:

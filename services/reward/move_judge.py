@@ -91,7 +91,7 @@ class MoveJudge:
                 for line in root.lines:
                     position.legal_move(position.from_engine(line.pv[0]))
             except ValueError as error:
-                return EngineFault(f"the engine answers nonsense: {error}")
+                return EngineFault(f"the engine's answer is not valid: {error}")
         return root
 
     def value(self, legal_move: LegalMove, line: Line, *, nodes: int = 0) -> MoveValue:
@@ -181,7 +181,7 @@ def _model_score(answer: MoveAnswer, scores: ModelScores | PeerFault) -> float |
     if isinstance(scores, PeerFault):
         return scores
     if not answer.reward_version.endswith(scores.sha256):
-        return PeerFault(f"the reward model has become {scores.sha256[:12]}: ask again")
+        return PeerFault(f"the reward model is now {scores.sha256[:12]}: ask again")
     return scores.by_move[answer.move]
 
 

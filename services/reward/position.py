@@ -88,7 +88,7 @@ def read_position(fen: str) -> Position:
 
 def _board(fen: str) -> chess.Board:
     if len(fen) > MAX_FEN_CHARS:
-        raise InvalidInput(f"no FEN is {len(fen)} characters long: {fen[:MAX_FEN_CHARS]!r}...")
+        raise InvalidInput(f"a FEN cannot have {len(fen)} characters: {fen[:MAX_FEN_CHARS]!r}...")
     if not fen.isascii():  # python-chess would read U+212A, the Kelvin sign, as a king
         raise InvalidInput(f"not a FEN: {fen!r}: characters beyond ASCII")
     try:

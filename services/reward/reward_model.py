@@ -63,7 +63,7 @@ class RewardModel:
             self._why = str(error)
             return self._why
         if not card.style:
-            self._why = f"the model at {self._client.url} does not say on which prompts it was trained"
+            self._why = f"the model at {self._client.url} does not report the prompt style it was trained on"
             return self._why
         self._sha256, self._style = card.sha256, card.style
         return None

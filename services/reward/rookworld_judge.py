@@ -42,7 +42,7 @@ def check_scheme(task: str, scheme: str) -> None:
     """
     if scheme not in ("", SCHEME):
         raise InvalidInput(
-            f"scheme {scheme[:MAX_SCHEME_CHARS]!r} judges moves: task {task!r} takes {SCHEME!r} alone"
+            f"scheme {scheme[:MAX_SCHEME_CHARS]!r} judges moves: task {task!r} takes only {SCHEME!r}"
         )
 
 

@@ -97,7 +97,10 @@ class Scheme:
         (weight, first), *rest = self.terms
         if not rest and weight == 1.0:
             return f"{first.name}-{first.version}"
-        return "+".join(f"{_exact(weight)}*{term.name}-{term.version}" for weight, term in self.terms)
+        # With all digits of the weights, because different weights give different rewards.
+        return "+".join(
+            f"{repr(weight).removesuffix('.0')}*{term.name}-{term.version}" for weight, term in self.terms
+        )
 
     @property
     def low(self) -> float:
@@ -126,12 +129,6 @@ class Scheme:
     def penalty(self, outcome: Outcome) -> float:
         """The reward of an answer without a legal move."""
         return self.low - _SHORTFALL[outcome] * (self.high - self.low)
-
-
-def _exact(weight: float) -> str:
-    return repr(weight).removesuffix(
-        ".0"
-    )  # with all digits, because different weights give different rewards
 
 
 def _delta(inputs: TermInput) -> float:
@@ -211,21 +208,23 @@ def find_scheme(text: str) -> Scheme:
         InvalidInput: `text` is not a scheme, names a term twice, or has no term that judges the move.
     """
     if len(text) > MAX_SCHEME_CHARS:
-        raise InvalidInput(f"no scheme is {len(text)} characters long: {text[:MAX_SCHEME_CHARS]!r}...")
+        raise InvalidInput(f"a scheme cannot have {len(text)} characters: {text[:MAX_SCHEME_CHARS]!r}...")
     parts = "".join(text.split()).split("+")
     scheme = Scheme("+".join(parts), tuple(_weighted(part, text) for part in parts))
     names = [term.name.partition("(")[0] for _, term in scheme.terms]
     if len(set(names)) < len(names):
         raise InvalidInput(f"scheme {text!r} names a term twice")
     if not any(term.judges_move for _, term in scheme.terms):
-        raise InvalidInput(f"scheme {text!r} judges no move: add delta, best, accuracy, minmax or model")
+        raise InvalidInput(
+            f"scheme {text!r} has no term that judges the move: add delta, best, accuracy, minmax or model"
+        )
     return scheme
 
 
 def _weighted(part: str, text: str) -> tuple[float, Term]:
     match = _TERM.fullmatch(part)
     if match is None:
-        raise InvalidInput(f"no scheme {text!r}: {part!r} is no term such as delta or 0.1*format")
+        raise InvalidInput(f"no scheme {text!r}: {part!r} is not a term such as delta or 0.1*format")
     weight, name, number = float(match[1] or 1.0), match[2], match[3]
     if not 0 < weight <= 1000:
         raise InvalidInput(f"scheme {text!r}: weight {match[1]} is not in (0, 1000]")

@@ -111,7 +111,7 @@ class Scorer:
         try:
             return cls(await pool.start(), settings, shared, _reward_model(settings.model_url))
         except RookeryError as error:
-            raise SetupError(f"{str(path)!r} does not work as an engine: {error}") from error
+            raise SetupError(f"{str(path)!r} is not a working engine: {error}") from error
 
     async def close(self) -> None:
         """Stops the engines and closes the connections to the reward model and Redis."""
@@ -140,7 +140,7 @@ class Scorer:
         if not scheme.needs_model:
             return version
         if self._reward_model is None:
-            raise InvalidInput(f"scheme {scheme.text!r} asks a reward model: start with --model-url")
+            raise InvalidInput(f"scheme {scheme.text!r} needs a reward model: start with --model-url")
         return f"{version}/model-{self._reward_model.sha256}"
 
     async def score(self, item: Item) -> Verdict:
@@ -232,7 +232,7 @@ class Scorer:
             raise InvalidInput(f"no task {item.task[:QUOTED]!r}: choose from {', '.join(TASKS)}")
         if item.move and item.task != "A":
             raise InvalidInput(
-                f"move {item.move[:QUOTED]!r} goes with task 'A', not with {item.task or MOVE!r}"
+                f"move {item.move[:QUOTED]!r} is only for task 'A', not for {item.task or MOVE!r}"
             )
         position = read_position(item.fen)
         if item.task in ROOKWORLD_TASKS:

@@ -61,7 +61,7 @@ class ScoreStream:
                 if not await self._stopped_early(reading):
                     return
                 deadline.reschedule(asyncio.get_running_loop().time() + STREAM_DRAIN_S)
-        await self._context.abort(grpc.StatusCode.UNAVAILABLE, "the reward service stops")
+        await self._context.abort(grpc.StatusCode.UNAVAILABLE, "the reward service is stopping")
 
     async def _stopped_early(self, reading: asyncio.Task[None]) -> bool:
         """Waits until all requests are read. Returns True if the service stopped before that."""

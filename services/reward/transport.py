@@ -42,7 +42,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -
             raise ClientDisconnected
         return working.result()
     except asyncio.CancelledError as error:
-        raise Unavailable("the reward service stops") from error
+        raise Unavailable("the reward service is stopping") from error
     finally:
         disconnecting.cancel()
         working.cancel()

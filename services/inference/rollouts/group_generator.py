@@ -100,23 +100,25 @@ class GroupGenerator:
                         prompt, model=name, count=self.group_size, sampling=sampling, seed=seed
                     )
             except NotFound:
-                logger.info("%s has retired %s: asking anew", server.client.url, name)
+                logger.info("%s has retired %s: trying again", server.client.url, name)
                 await self.peers.refresh(server)
                 continue
             except PeerFault as error:
                 await self.peers.refresh(server)
                 if server.adapter is None:
-                    raise Unavailable(f"{error}, and is away now: {server.reason}") from error
+                    raise Unavailable(f"{error}, and is unavailable now: {server.reason}") from error
                 raise
             return adapter, generation
-        raise PeerFault(f"{server.client.url} names {name} but does not know it, {MAX_RETIRED_TRIES} times")
+        raise PeerFault(
+            f"{server.client.url} reports {name} but does not serve it, {MAX_RETIRED_TRIES} times"
+        )
 
     async def _score(self, items: Sequence[ScoreItem]) -> list[Verdict]:
         try:
             verdicts = await self.peers.reward.score(items)
         except PeerFault as error:
             if not await self.peers.reward.ready():
-                raise Unavailable(f"{error}, and is away now") from error
+                raise Unavailable(f"{error}, and is unavailable now") from error
             raise
         if len(verdicts) != len(items):
             raise PeerFault(f"reward: {len(verdicts)} verdicts for {len(items)} answers")

@@ -137,7 +137,7 @@ class Loop:
             lambda: self._streams.read_held("positions", group=CONSUMER_GROUP, consumer=self._consumer)
         )
         if held:
-            logger.info("takes up %d positions of an earlier life", len(held))
+            logger.info("resumes %d positions of an earlier process", len(held))
         self._in_flight.add(held)
 
     async def _read_new(self, count: int) -> None:
@@ -201,7 +201,7 @@ class Loop:
             if self._conflicts_in_a_row > MAX_FAILURES_IN_A_ROW:
                 accepted = shlex.quote(group.reward_versions[0])
                 raise SetupError(
-                    f"{error}: let the reward service judge as before, or, to change it for good, start the "
+                    f"{error}: restore the reward service, or, to change the run's version, start the "
                     f"rollouts with --accept-reward-version {accepted} (`rookery up` with "
                     f"--set rollouts.accept_reward_version={accepted})"
                 ) from error
@@ -227,7 +227,7 @@ class Loop:
     async def _dead_letter(self, entry: Entry, reason: str) -> None:
         self._dead_letters_in_a_row += 1
         if self._dead_letters_in_a_row > MAX_FAILURES_IN_A_ROW:
-            raise RookeryError(f"{MAX_FAILURES_IN_A_ROW} dead letters in a row; the next would say: {reason}")
+            raise RookeryError(f"{MAX_FAILURES_IN_A_ROW} dead letters in a row; the next reason: {reason}")
         await asyncio.to_thread(
             self._streams.dead_letter, "positions", entry.id, group=CONSUMER_GROUP, reason=reason
         )
@@ -237,7 +237,7 @@ class Loop:
     async def _drain(self) -> None:
         if not self._tasks:
             return
-        logger.info("drains %d groups in flight", len(self._tasks))
+        logger.info("finishing %d groups in flight", len(self._tasks))
         _, abandoned = await asyncio.wait(self._tasks, timeout=DRAIN_S)
         for task in abandoned:
             task.cancel()

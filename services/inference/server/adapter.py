@@ -123,9 +123,9 @@ def _check_tensors(path: Path, rules: AdapterRules) -> None:
 def _check_tensor(where: str, name: str, tensor: file_checks.Tensor, rules: AdapterRules) -> None:
     module, _, kind = name.removesuffix(".weight").rpartition(".")
     if kind not in {"lora_A", "lora_B"} or module.rpartition(".")[2] not in rules.target_modules:
-        raise InvalidInput(f"{where} is no LoRA weight of {sorted(rules.target_modules)}")
+        raise InvalidInput(f"{where} is not a LoRA weight of {sorted(rules.target_modules)}")
     if len(tensor.shape) != 2:
-        raise InvalidInput(f"{where} has shape {list(tensor.shape)}: a matrix is wanted")
+        raise InvalidInput(f"{where} has shape {list(tensor.shape)}: it must be a matrix")
     rank = tensor.shape[0] if kind == "lora_A" else tensor.shape[1]
     if not 1 <= rank <= rules.max_rank:
         raise InvalidInput(f"{where} has rank {rank}, allowed are 1 to {rules.max_rank}")

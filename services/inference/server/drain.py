@@ -1,7 +1,7 @@
-"""Drains requests: before the weights change, and when the server stops.
+"""Drains requests: before the weights change, and when the server is stopping.
 
 While the weights change, new requests wait until those in flight are answered completely and the change is
-done. They may then get a 404, because the version they name is gone. When the server stops, every open
+done. They may then get a 404, because the version they name is gone. When the server is stopping, every open
 request ends: with 503, or with a broken connection if its answer has already begun.
 """
 
@@ -66,7 +66,7 @@ class RequestDrainer:
                     await self._idle.wait()
             except TimeoutError:
                 raise Unavailable(
-                    f"requests in work did not end within {within_s:g} s: {self._in_flight}"
+                    f"requests in flight did not end within {within_s:g} s: {self._in_flight}"
                 ) from None
             yield
         finally:

@@ -78,7 +78,7 @@ class FullWeightsRules:
             if config.get(name) != self._config.get(name):
                 raise InvalidInput(
                     f"{folder / CONFIG_FILE}: {name} is {config.get(name)!r}, "
-                    f"of the base model {self._config.get(name)!r}"
+                    f"in the base model {self._config.get(name)!r}"
                 )
 
     def _check_tensors(self, path: Path) -> None:
@@ -108,7 +108,7 @@ class FullWeightsRules:
 def _read_config(folder: Path) -> dict[str, Any]:
     config = json.loads((folder / CONFIG_FILE).read_text())
     if not isinstance(config, dict):
-        raise InvalidInput(f"{folder / CONFIG_FILE} holds no object")
+        raise InvalidInput(f"{folder / CONFIG_FILE} is not a JSON object")
     return config
 
 

@@ -71,4 +71,6 @@ class FullWeightsPolicies(Policies):
                 for name in (before.version.name, ALIAS):
                     self._engine.unroute(name)
                 self._named.clear()
-            raise EngineFault(f"{cause}; and what was served before is lost: {error}") from error
+            raise EngineFault(
+                f"{cause}; and the version served before could not be restored: {error}"
+            ) from error

@@ -229,5 +229,5 @@ async def _maintain(policies: Policies) -> None:
             await policies.prepare()
             await policies.unload_retired()
         except RookeryError as error:
-            logger.warning("could not tend the policies: %s", error)
+            logger.warning("could not prepare or unload versions: %s", error)
         await asyncio.sleep(POLL_S)

@@ -77,7 +77,7 @@ class ServerSettings(RunSettings):
             return path.resolve()
         if path.exists() or path.parent.is_dir() or not _HUB_ID.fullmatch(self.model):
             raise SetupError(
-                f"{self.model!r} is no model directory (config.json is missing) and no Hugging Face id: "
+                f"{self.model!r} is not a Hugging Face id, and as a directory its config.json is missing: "
                 "choose another with --model"
             )
         return None

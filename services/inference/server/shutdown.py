@@ -45,8 +45,8 @@ async def shut_down_when_told(client: "AsyncLLM", state: "State", drainer: Reque
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), _LOOK_S)
     if stopping.is_set():
-        logger.info("the server stops")
-        await drainer.close("the server stops", within_s=GRACE_S)
+        logger.info("the server is stopping")
+        await drainer.close("the server is stopping", within_s=GRACE_S)
         server.should_exit = True
         return
     # Do not leave this to vLLM's watchdog: it waits for requests that a dead engine may never answer.

@@ -119,6 +119,6 @@ async def test_a_caller_whom_a_stopping_service_cannot_wait_for_is_told_to_come_
             await asyncio.sleep(0.01)
         service.stopping.set()
         answer = await asked
-    assert (answer.status_code, answer.json()["detail"]) == (503, "the reward service stops")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the reward service is stopping")
     assert answer.headers["retry-after"] == "1"
     assert gated.cancelled == len(ITEMS)

@@ -195,14 +195,14 @@ async def test_a_service_that_restarts_loses_nothing(gated: GatedScorer) -> None
 
 async def test_a_service_that_stays_away_ends_the_stream() -> None:
     async with client_of(f"127.0.0.1:{free_port()}") as client:
-        with pytest.raises(PeerFault, match=f"reward service: UNAVAILABLE .* after {TRIES} tries"):
+        with pytest.raises(PeerFault, match=f"reward service: UNAVAILABLE .* after {TRIES} attempts"):
             await collected(client.stream(groups(10)))
 
 
 async def test_an_answer_that_does_not_come_is_not_waited_for(gated: GatedScorer) -> None:
     gated.open("0")
     async with client_on(gated, timeout_s=0.3) as client:
-        with pytest.raises(PeerFault, match=f"no answer in 0.3 s after {TRIES} tries"):
+        with pytest.raises(PeerFault, match=f"no answer in 0.3 s after {TRIES} attempts"):
             await collected(client.stream(groups(2)))
     assert gated.begun.count("0") == 1
     assert gated.begun.count("1") == TRIES

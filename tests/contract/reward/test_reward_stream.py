@@ -141,7 +141,7 @@ async def test_a_stopping_service_answers_what_it_has_read_and_says_that_it_goes
     await call.write(request(2, "b"))
     gated.open("a")
     assert (await call.read()).id == 1
-    with pytest.raises(grpc.aio.AioRpcError, match="the reward service stops") as caught:
+    with pytest.raises(grpc.aio.AioRpcError, match="the reward service is stopping") as caught:
         await call.read()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert gated.begun == ["a"]

@@ -56,7 +56,7 @@ def test_a_file_has_a_line_for_each_of_its_lines(score, tmp_path: Path) -> None:
     path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n")
     done = score("--file", str(path))
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 1 and "7 answers judged, 4 of them could not be" in done.stderr
+    assert done.returncode == 1 and "7 answers, 4 of them could not be judged" in done.stderr
     assert [result.get("reward") for result in results] == [0.0, -0.3, None, None, None, 0.0, None]
     assert "line 3" in results[2]["detail"] and "'not JSON\\n'" in results[2]["detail"]
     assert "'no position'" in results[3]["detail"]

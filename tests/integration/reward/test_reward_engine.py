@@ -315,7 +315,7 @@ async def test_stopping_fails_what_waits(stockfish_path: str) -> None:
     await asyncio.sleep(0.05)
     await pool.close()
     for search in searches:
-        with pytest.raises(Unavailable, match="the engines stop"):
+        with pytest.raises(Unavailable, match="the engines are stopping"):
             await search
     with pytest.raises(Unavailable):
         await pool.search(SHORT)
@@ -369,7 +369,7 @@ def test_a_missing_engine_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr("rookery.engines.binary._USUAL_PLACES", ())
     with pytest.raises(SetupError, match=r"apt-get install stockfish.*brew install.*REWARD_ENGINE_PATH"):
         find_engine(None, setting=SETTING)
-    with pytest.raises(SetupError, match=r"REWARD_ENGINE_PATH.* is no program"):
+    with pytest.raises(SetupError, match=r"REWARD_ENGINE_PATH.* is not an executable file"):
         find_engine(tmp_path / "none", setting=SETTING)
 
 

@@ -125,7 +125,7 @@ async def test_starts_without_a_server_cost_a_position_nothing(house: House) -> 
         house.inference[0].ready = False
         await asyncio.sleep(0.3)
     house.inference[0].delay_s = 0
-    for _ in range(2 * loop_module.MAX_FAULTS):
+    for _ in range(loop_module.MAX_FAULTS + 1):
         async with house.running():
             await until(lambda: house.streams.pending("positions", group="rollouts") == 3)
             await asyncio.sleep(0.15)

@@ -290,7 +290,7 @@ def test_a_group_of_a_version_that_was_never_committed_stops_the_trainer(run: Ru
 
 def test_a_fault_of_the_reading_thread_ends_the_wait(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object, **__: object) -> None:
-        raise Unavailable("stopped while redis was away")
+        raise Unavailable("stopped while redis was unavailable")
 
     monkeypatch.setattr(run.streams, "read", away)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)

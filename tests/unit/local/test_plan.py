@@ -11,11 +11,13 @@ import redis
 from rich.console import Console
 
 from launcher import plan as plan_module
+from launcher.exporter import ExporterSettings
 from launcher.plan import HOST, Plan, make_plan
 from launcher.session import Session
 from launcher.settings import UpSettings
 from rookery.errors import SetupError
 from rookery.processes.ports import Ports, is_listening
+from services.trainer.settings import RewardServerSettings
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.hub import write_snapshot
 
@@ -132,6 +134,12 @@ def test_a_given_redis_that_is_not_there_is_named(house: Path, url: str) -> None
         plan("--redis-url", url)
 
 
+def test_no_two_services_have_one_default_port() -> None:
+    ports = [port for service in plan_module.PORTS.values() for port in service.values()]
+    alone = [s.model_fields["port"].default for s in (ExporterSettings, RewardServerSettings)]
+    assert len({*ports, *alone}) == len(ports) + len(alone)
+
+
 def test_no_port_is_given_out_twice(house: Path) -> None:
     made = plan()
     ports = [port for service in made.ports.values() for port in service.values()]
@@ -200,8 +208,8 @@ def test_overrides_reach_their_service(house: Path) -> None:
     [
         (["--set", "trainer.batch_groups=4"], "trainer.batch_groups: the run decides"),
         (["--set", "trainr.lr=1"], "SERVICE.SETTING=VALUE for one of feed"),
-        (["--set", "reward.port=eighty"], "'eighty' is no port"),
-        (["--model", "models/none"], "'models/none' is no model directory"),
+        (["--set", "reward.port=eighty"], "'eighty' is not a port"),
+        (["--model", "models/none"], "'models/none' is not a model directory"),
         (["--source", "none.pgn"], "no such file: 'none.pgn'"),
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
         (["--trainer-device", "tpu"], "index of a GPU"),

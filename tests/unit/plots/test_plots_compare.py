@@ -53,13 +53,13 @@ def test_what_is_no_run_is_said(four: Path) -> None:
     with pytest.raises(InvalidInput, match="named twice"):
         find_runs(["slow-0", str(four / "slow-0")], runs_dir=four)
     (four / "slow-0" / "metrics.jsonl").write_text("")
-    with pytest.raises(InvalidInput, match="no step yet"):
+    with pytest.raises(InvalidInput, match="no steps yet"):
         find_runs(["slow-0"], runs_dir=four)
 
 
 def test_settings_that_are_no_object_are_named(four: Path) -> None:
     (four / "slow-0" / "settings.json").write_text("[1]")
-    with pytest.raises(InvalidInput, match=r"settings\.json: no JSON object: '\[1\]'"):
+    with pytest.raises(InvalidInput, match=r"settings\.json: not a JSON object: '\[1\]'"):
         find_runs(["slow-0"], runs_dir=four)
 
 
@@ -171,9 +171,9 @@ def test_plot_draws_several_runs_and_only_what_is_asked(four: Path) -> None:
     ("argv", "said"),
     [
         (["plot", "lost"], "no metrics.jsonl in 'lost'"),
-        (["plot", "slow-0", "--out", "x.txt"], "end it in .png"),
+        (["plot", "slow-0", "--out", "x.txt"], "must end in .png"),
         (["plot", "slow-0", "--keys", "speed"], "nothing to draw: no step has any of speed"),
-        (["compare", "slow-0"], "alone has nothing to be compared with"),
+        (["compare", "slow-0"], "is the only run: name another to compare it with"),
         (["compare", "slow-0", "slow-1"], "--separate"),
     ],
 )

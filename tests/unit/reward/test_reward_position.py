@@ -27,7 +27,7 @@ from services.reward.position import read_position
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBN1 w KQkq - 0 1", "bad castling rights"),
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq e6 0 1", "invalid ep square"),
         ("P3k3/8/8/8/8/8/8/4K3 w - - 0 1", "pawns on backrank"),
-        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1 " + "x" * 200, "characters long"),
+        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1 " + "x" * 200, "a FEN cannot have"),
         ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "stalemate"),
         ("R5k1/5ppp/8/8/8/8/8/4K3 b - - 0 1", "checkmate"),
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQ\u212aBNR w - - 0 1", "beyond ASCII"),  # a Kelvin sign

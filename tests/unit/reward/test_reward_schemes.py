@@ -122,17 +122,17 @@ def test_a_scheme_names_its_versions() -> None:
     ("text", "why"),
     [
         ("alpha", "no scheme 'alpha': choose from delta, best, accuracy, minmax, model, format"),
-        ("", "is no term"),
-        ("delta+", "is no term"),
-        ("delta-0.1*format", "is no term"),
+        ("", "is not a term"),
+        ("delta+", "is not a term"),
+        ("delta-0.1*format", "is not a term"),
         ("0*delta", "weight 0 is not in"),
         ("delta+delta", "names a term twice"),
         ("delta+length(5)+length(6)", "names a term twice"),
-        ("format", "judges no move"),
+        ("format", "has no term that judges the move"),
         ("delta+length(0)", "choose from"),
         ("delta+length(00)", "choose from"),
         ("delta(3)", "choose from"),
-        ("delta+" * 1000 + "best", "no scheme is 6004 characters long"),
+        ("delta+" * 1000 + "best", "a scheme cannot have 6004 characters"),
     ],
 )
 def test_a_scheme_that_cannot_be_is_refused_by_name(text: str, why: str) -> None:

@@ -84,7 +84,9 @@ async def test_a_passing_fault_is_tried_again() -> None:
 async def test_a_lasting_fault_ends_with_its_reason() -> None:
     reward = ScriptedReward(*[grpc.StatusCode.UNAVAILABLE] * TRIES)
     async with client_of(reward) as client:
-        with pytest.raises(PeerFault, match=f"reward service: UNAVAILABLE as scripted after {TRIES} tries"):
+        with pytest.raises(
+            PeerFault, match=f"reward service: UNAVAILABLE as scripted after {TRIES} attempts"
+        ):
             await client.score(ITEMS)
     assert len(reward.requests) == TRIES
 

@@ -105,14 +105,14 @@ async def test_closing_answers_what_is_open_and_what_comes_later() -> None:
 
     tasks = [ask("/v1/completions"), ask("/stream"), ask("/reload")]
     await settle()
-    await drainer.close("the server stops", within_s=60.0)
+    await drainer.close("the server is stopping", within_s=60.0)
     tasks.append(ask("/late"))
     await asyncio.gather(*tasks)
 
     for path in ("/v1/completions", "/reload", "/late"):
         start, body = sent[path]
         assert start["status"] == 503
-        assert json.loads(body["body"])["detail"] == "the server stops"
+        assert json.loads(body["body"])["detail"] == "the server is stopping"
     assert [message["type"] for message in sent["/stream"]] == ["http.response.start"], "cut off, not ended"
 
 
@@ -128,6 +128,6 @@ async def test_a_request_given_up_by_its_client_is_cancelled_as_ever() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await drainer.close("the server stops", within_s=60.0)
-    with pytest.raises(Unavailable, match="the server stops"):
+    await drainer.close("the server is stopping", within_s=60.0)
+    with pytest.raises(Unavailable, match="the server is stopping"):
         await request()

@@ -37,12 +37,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "missing": ({"shapes": dict(list(SHAPES.items())[:1])}, r"missing h\.0\.mlp\.c_fc\.weight"),
     "unknown": ({"shapes": {**SHAPES, "transformer.wpe.weight": (1, 4)}}, r"unknown wpe\.weight"),
     "misshapen": ({"shapes": {**SHAPES, "transformer.wte.weight": (7, 4)}}, r"misshapen wte\.weight"),
-    "heads": ({"config": CONFIG | {"n_head": 4}}, "n_head is 4, of the base model 2"),
+    "heads": ({"config": CONFIG | {"n_head": 4}}, "n_head is 4, in the base model 2"),
     "norm": (
         {"config": CONFIG | {"layer_norm_epsilon": 1.0}},
-        "layer_norm_epsilon is 1.0, of the base model None",
+        "layer_norm_epsilon is 1.0, in the base model None",
     ),
-    "list": ({"config": []}, "holds no object"),
+    "list": ({"config": []}, "is not a JSON object"),
 }
 
 

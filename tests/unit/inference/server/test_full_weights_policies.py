@@ -176,7 +176,9 @@ async def test_when_nothing_can_be_restored_nothing_is_served(
 ) -> None:
     await policies.reload(version(tmp_path, 0))
     engine.refuses = {"policy-v000000", "policy-v000001"}
-    with pytest.raises(EngineFault, match=r"refuses policy-v000001.* is lost.*refuses policy-v000000"):
+    with pytest.raises(
+        EngineFault, match=r"refuses policy-v000001.*could not be restored: refuses policy-v000000"
+    ):
         await policies.reload(version(tmp_path, 1))
     assert policies.served is None
     assert engine.names == {}
