@@ -109,8 +109,8 @@ def _fetched(model: str) -> Path:
     except (ImportError, OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise SetupError(
-            f"no model {model!r} (--model): it is not a directory, it is not in {cache_dir()}, and Hugging Face "
-            f"did not provide it ({why}); on a machine with a network, run: hf download {model}"
+            f"no model {model!r} (--model): it is not a directory, it is not in {cache_dir()}, and Hugging "
+            f"Face did not provide it ({why}); on a machine with a network, run: hf download {model}"
         ) from error
 
 
