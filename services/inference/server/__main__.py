@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
 
 
 def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
-    from rookery.serving import bind
+    from rookery.processes.ports import bind
     from rookery.streams import RunStreams
     from services.inference.server import vllm_command
 
