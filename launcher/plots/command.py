@@ -14,7 +14,7 @@ from rich.text import Text
 
 from launcher.plots.comparison import Comparison, compare
 from launcher.plots.intervals import Interval
-from launcher.plots.runs import Run, alone, find_runs, group_seeds
+from launcher.plots.runs import Run, find_runs, group_seeds, ungrouped
 from rookery.errors import InvalidInput, SetupError
 from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
@@ -93,7 +93,7 @@ def compare_runs(settings: CompareSettings, console: Console) -> int:
     """
     _need_matplotlib()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
-    configurations = alone(runs) if settings.separate else group_seeds(runs)
+    configurations = ungrouped(runs) if settings.separate else group_seeds(runs)
     if len(runs) == 1:
         raise InvalidInput(f"run {runs[0].name!r} is the only run: name another to compare it with")
     if len(configurations) == 1 and not settings.separate:

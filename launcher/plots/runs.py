@@ -96,7 +96,7 @@ def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
     return [Configuration(_name(group), tuple(group)) for group in groups.values()]
 
 
-def alone(runs: Sequence[Run]) -> list[Configuration]:
+def ungrouped(runs: Sequence[Run]) -> list[Configuration]:
     """Each run as its own configuration."""
     return [Configuration(run.name, (run,)) for run in runs]
 

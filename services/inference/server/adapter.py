@@ -46,7 +46,7 @@ class AdapterRules:
         """
         file_checks.check_base(adapter.base_model, self.base_names)
         try:
-            folder = file_checks.inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))
+            folder = file_checks.resolve_inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))
             _check_config(folder / CONFIG_FILE, self)
             _check_tensors(folder / WEIGHTS_FILE, self)
             file_checks.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
@@ -62,7 +62,7 @@ class AdapterRules:
         of many of the thousands of products, so it alters the canary's answer too. In float32 the first
         training step is far above that. In bfloat16 it may be below, and then an equal answer is accepted.
         """
-        return change_of_weights(Path(adapter.path)) > self.precision / 10
+        return weight_change(Path(adapter.path)) > self.precision / 10
 
 
 class _LoraConfig(BaseModel):
@@ -79,7 +79,7 @@ class _LoraConfig(BaseModel):
     modules_to_save: None = None
 
 
-def change_of_weights(folder: Path) -> float:
+def weight_change(folder: Path) -> float:
     """The largest root mean square, over the modules, of a verified adapter's change `alpha / r * B @ A`."""
     from safetensors import safe_open
 
@@ -102,7 +102,7 @@ def _check_config(path: Path, rules: AdapterRules) -> None:
     try:
         config = _LoraConfig.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise InvalidInput(f"{path}: {file_checks.readable(error)}") from error
+        raise InvalidInput(f"{path}: {file_checks.describe(error)}") from error
     rank = max(config.r, *(config.rank_pattern or {}).values(), 0)
     if rank > rules.max_rank:
         raise InvalidInput(f"{path}: rank {rank}, at most {rules.max_rank} (--max-lora-rank)")

@@ -46,7 +46,7 @@ def check_base(said: str, own: frozenset[str]) -> None:
         raise InvalidInput(f"base model {said!r}: this server has {sorted(own)}")
 
 
-def inside(path: str, root: Path, *, names: Iterable[str]) -> Path:
+def resolve_inside(path: str, root: Path, *, names: Iterable[str]) -> Path:
     """Resolves the folder `path`, absolute or relative to `root`.
 
     The folder, and the files `names` in it, must be inside `root` after links are resolved.
@@ -83,7 +83,7 @@ def read_header(path: Path) -> tuple[Mapping[str, Tensor], int]:
         header.pop("__metadata__", None)
         return _HEADER.validate_python(header), path.stat().st_size - 8 - size
     except ValidationError as error:
-        raise InvalidInput(f"{path}: {readable(error)}") from error
+        raise InvalidInput(f"{path}: {describe(error)}") from error
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise InvalidInput(f"{path} is not a safetensors file: {error}") from error
 
@@ -113,7 +113,7 @@ def check_sha256(path: Path, expected: str) -> None:
         raise InvalidInput(f"{path} has sha256 {actual}, not {expected!r}")
 
 
-def readable(error: ValidationError) -> str:
+def describe(error: ValidationError) -> str:
     """pydantic's first three errors, in one line."""
     return "; ".join(
         f"{'.'.join(str(part) for part in e['loc']) or 'file'}: {e['msg']} (got {str(e['input'])[:100]!r})"

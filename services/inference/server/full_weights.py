@@ -59,7 +59,7 @@ class FullWeightsRules:
         """
         file_checks.check_base(adapter.base_model, self.base_names)
         try:
-            folder = file_checks.inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))
+            folder = file_checks.resolve_inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))
             self._check_config(folder)
             self._check_tensors(folder / WEIGHTS_FILE)
             file_checks.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)

@@ -30,7 +30,7 @@ from services.inference.server.full_weights import FullWeightsRules
 from services.inference.server.full_weights_policies import FullWeightsPolicies
 from services.inference.server.policies import Policies
 from services.inference.server.settings import ServerSettings
-from services.inference.server.shutdown import shut_down_when_told
+from services.inference.server.shutdown import shut_down_on_signal
 
 if TYPE_CHECKING:
     from starlette.datastructures import State
@@ -76,7 +76,7 @@ class _ProblemRoute(APIRoute):
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServerState:
     """The objects that the routes use, kept in the app's state."""
 
     client: "AsyncLLM"
@@ -100,16 +100,16 @@ class Serving:
 router = APIRouter(route_class=_ProblemRoute, tags=["rookery"])
 
 
-def _serving(request: Request) -> Serving:
-    serving: Serving = request.app.state.rookery
-    return serving
+def _state(request: Request) -> ServerState:
+    state: ServerState = request.app.state.rookery
+    return state
 
 
 @router.post("/reload")
 async def reload(body: _Reload, request: Request) -> dict[str, Any]:
     """Serves another policy version. Requests in flight keep theirs."""
     adapter = Adapter(PolicyVersion(body.version, body.sha256), body.path, body.base_model)
-    done = await _serving(request).policies.reload(adapter, rollback=body.rollback)
+    done = await _state(request).policies.reload(adapter, rollback=body.rollback)
     return {
         **_description(done.adapter),
         "changed": done.changed,
@@ -121,17 +121,17 @@ async def reload(body: _Reload, request: Request) -> dict[str, Any]:
 @router.get("/policy")
 async def policy(request: Request) -> dict[str, Any]:
     """The version behind the alias `policy`; 503 before the first."""
-    serving = _serving(request)
-    reason = serving.not_ready()
-    if reason or serving.policies.served is None:
+    state = _state(request)
+    reason = state.not_ready()
+    if reason or state.policies.served is None:
         raise NotReady(reason or "no policy yet: POST /reload")
-    return _description(serving.policies.served)
+    return _description(state.policies.served)
 
 
 @router.get("/readyz", responses={503: {"description": "Not ready, and why"}})
 async def readyz(request: Request, response: Response) -> dict[str, str]:
     """200 once the server is warm and has loaded the run's version; `/policy` says which it serves now."""
-    reason = _serving(request).not_ready()
+    reason = _state(request).not_ready()
     if reason is None:
         return {"status": "ready"}
     response.status_code = 503
@@ -141,7 +141,7 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 @router.get("/healthz")
 async def healthz(request: Request) -> dict[str, str]:
     """200 while vLLM's engine is alive."""
-    if _serving(request).client.errored:
+    if _state(request).client.errored:
         raise EngineFault("vLLM's engine has died")
     return {"status": "alive"}
 
@@ -183,9 +183,9 @@ class RookeryPlugin:
             tasks.append(asyncio.create_task(_follow(follower, stopping)))
         for task in tasks:
             task.add_done_callback(_log_failure)
-        state.rookery = Serving(engine_client, policies, follower, tuple(tasks))
-        state.rookery_end = asyncio.create_task(
-            shut_down_when_told(engine_client, state, state.rookery_drainer)
+        state.rookery = ServerState(engine_client, policies, follower, tuple(tasks))
+        state.rookery_shutdown = asyncio.create_task(
+            shut_down_on_signal(engine_client, state, state.rookery_drainer)
         )
 
 

@@ -29,7 +29,7 @@ kills the server after 20 s."""
 _LOOK_S = 0.2
 
 
-async def shut_down_when_told(client: "AsyncLLM", state: "State", drainer: RequestDrainer) -> None:
+async def shut_down_on_signal(client: "AsyncLLM", state: "State", drainer: RequestDrainer) -> None:
     """Waits for a signal or for the engine's death, then ends the server.
 
     Raises:

@@ -11,7 +11,7 @@ import pytest
 from launcher.command import main
 from launcher.plots.comparison import compare
 from launcher.plots.intervals import Interval, block_means, over_blocks, over_seeds
-from launcher.plots.runs import alone, find_runs, group_seeds
+from launcher.plots.runs import find_runs, group_seeds, ungrouped
 from rookery.errors import InvalidInput, NotFound
 
 
@@ -102,7 +102,7 @@ def test_the_window_is_the_end_of_each_run(tmp_path: Path) -> None:
         lines = [{"step": i, "reward": float(i > 80)} for i in range(1, 101)]
         (tmp_path / name).mkdir()
         (tmp_path / name / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    found = compare(alone(find_runs([str(tmp_path)], runs_dir=tmp_path)), window=0.2, keys=[], seed=0)
+    found = compare(ungrouped(find_runs([str(tmp_path)], runs_dir=tmp_path)), window=0.2, keys=[], seed=0)
     assert found.figures[0].value.mean == 1.0
     assert found.figures[0].value.low == found.figures[0].value.high == 1.0
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bench.noise_adapter import write_adapter
 from rookery.errors import InvalidInput
 from rookery.trace import Adapter, PolicyVersion
-from services.inference.server.adapter import AdapterRules, change_of_weights
+from services.inference.server.adapter import AdapterRules, weight_change
 
 MODEL = {
     "num_hidden_layers": 1,
@@ -79,7 +79,7 @@ def test_the_change_of_weights_is_that_of_the_product(
         2 * weights[name] @ weights[name.replace("lora_B", "lora_A")] for name in weights if "lora_B" in name
     ]
     largest = max(float(product.square().mean().sqrt()) for product in products)
-    assert change_of_weights(Path(adapter.path)) == pytest.approx(largest)
+    assert weight_change(Path(adapter.path)) == pytest.approx(largest)
 
     assert rules.must_differ(adapter)
     assert not dataclasses.replace(rules, precision=torch.finfo(torch.bfloat16).eps).must_differ(
