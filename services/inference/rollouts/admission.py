@@ -31,16 +31,17 @@ class Admission:
     staleness: int
     max_inflight: int
 
-    def held(self, counts: RunCounts, *, version: int, running: int) -> int:
+    def to_start(self, counts: RunCounts, *, version: int, running: int) -> int:
         """How many of the positions that this process holds may start.
 
-        >>> Admission(32, 2, 64).held(RunCounts(accepted=90, untrained=90, pending=10), version=0, running=4)
+        >>> counts = RunCounts(accepted=90, untrained=90, pending=10)
+        >>> Admission(32, 2, 64).to_start(counts, version=0, running=4)
         2
         """
         ahead = self._accepted(counts, version) + running
         return max(0, min(self.max_inflight - running, self._bound(version) - ahead))
 
-    def new(self, counts: RunCounts, *, version: int, held: int) -> int:
+    def to_read(self, counts: RunCounts, *, version: int, held: int) -> int:
         """How many more positions may be read from the stream, if this process holds `held` already.
 
         The pending positions of all replicas count as running.

@@ -51,7 +51,7 @@ class InFlight:
             held.running = True
         return [held.entry for held in ready]
 
-    def settle(self, entry_id: str) -> None:
+    def remove(self, entry_id: str) -> None:
         """Removes an entry that was published or dead-lettered."""
         del self._entries[entry_id]
 

@@ -118,9 +118,9 @@ class Loop:
             return await self._pause(None)
         counts = await asyncio.to_thread(self._run_counts)
         running = self._in_flight.running
-        room = self._admission.held(counts, version=version, running=running)
+        room = self._admission.to_start(counts, version=version, running=running)
         self._start(self._in_flight.start(now=time.monotonic(), limit=room))
-        wanted = self._admission.new(counts, version=version, held=len(self._in_flight))
+        wanted = self._admission.to_read(counts, version=version, held=len(self._in_flight))
         if wanted:
             return await self._read_new(wanted)
         full = self._in_flight.running >= self._admission.max_inflight
@@ -207,7 +207,7 @@ class Loop:
                 ) from error
             return await self._postpone(entry, error)
         self._dead_letters_in_a_row = self._conflicts_in_a_row = 0
-        self._in_flight.settle(entry.id)
+        self._in_flight.remove(entry.id)
         ROLLOUT_GROUPS.labels("published" if published else "superseded").inc()
         return None
 
@@ -218,7 +218,7 @@ class Loop:
                 self._streams.count_fault, "positions", entry.id, group=CONSUMER_GROUP
             )
             if faults >= MAX_FAULTS:
-                return await self._dead_letter(entry, f"out of tries, the last: {error}")
+                return await self._dead_letter(entry, f"out of attempts, the last: {error}")
         wait_s = self._in_flight.postpone(entry.id, now=time.monotonic())
         ROLLOUT_GROUPS.labels("postponed").inc()
         logger.warning("entry %s waits %.0f s: %s", entry.id, wait_s, error)
@@ -231,7 +231,7 @@ class Loop:
         await asyncio.to_thread(
             self._streams.dead_letter, "positions", entry.id, group=CONSUMER_GROUP, reason=reason
         )
-        self._in_flight.settle(entry.id)
+        self._in_flight.remove(entry.id)
         ROLLOUT_GROUPS.labels("dead").inc()
 
     async def _drain(self) -> None:

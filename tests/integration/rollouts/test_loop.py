@@ -114,7 +114,7 @@ async def test_an_entry_out_of_tries_is_dead_lettered(house: House) -> None:
     async with house.running():
         await until(lambda: house.streams.counts().dead == {"positions": 1})
     assert len(house.inference[0].requests) == loop_module.MAX_FAULTS
-    assert reasons(house.streams) == ["out of tries, the last: POST"]
+    assert reasons(house.streams) == ["out of attempts, the last: POST"]
 
 
 async def test_starts_without_a_server_cost_a_position_nothing(house: House) -> None:

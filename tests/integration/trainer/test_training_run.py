@@ -569,7 +569,7 @@ def test_after_going_back_generation_runs_ahead_no_further_than_before(run: Run)
         overview, policy = run.streams.overview(), run.streams.policy()
         assert policy is not None
         ledger = RunCounts(accepted=overview.counts.accepted, untrained=overview.traces, pending=0)
-        return admission.new(ledger, version=policy.version.number, held=0)
+        return admission.to_read(ledger, version=policy.version.number, held=0)
 
     for steps, from_version in ((3, None), (4, 0), (5, 1), (6, 2)):
         run.train(steps, from_version=from_version)

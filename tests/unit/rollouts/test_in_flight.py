@@ -39,5 +39,5 @@ def test_a_settled_entry_is_gone() -> None:
     in_flight = InFlight()
     in_flight.add([entry(1)])
     in_flight.start(now=0, limit=1)
-    in_flight.settle("1-0")
+    in_flight.remove("1-0")
     assert (len(in_flight), in_flight.running, in_flight.ids) == (0, 0, [])
