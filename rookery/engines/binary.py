@@ -17,12 +17,12 @@ def find_engine(path: Path | None, *, setting: str) -> Path:
     """
     if path is not None:
         if not os.access(path, os.X_OK) or path.is_dir():
-            raise SetupError(f"{setting} is not an executable file: {str(path)!r}")
+            raise SetupError(f"{setting} is no program: {str(path)!r}")
         return path
     places = os.pathsep.join((os.environ.get("PATH", os.defpath), *_USUAL_PLACES))
     if found := shutil.which("stockfish", path=places):
         return Path(found)
     raise SetupError(
-        "no Stockfish on this machine: run `sudo apt-get install stockfish` (Debian, Ubuntu) or "
+        "no Stockfish on this machine: type `sudo apt-get install stockfish` (Debian, Ubuntu) or "
         f"`brew install stockfish` (macOS), or set {setting} to the binary"
     )
