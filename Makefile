@@ -7,19 +7,19 @@ PY := $(BIN)/python
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format proto dashboards lock bench clean
 
-help: ## say what there is
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install everything into .venv, and Stockfish (PYTHON=python3.12 picks the interpreter)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
 
-demo: setup ## train the shipped model for some minutes on this machine, before and after (runs/<id>/)
+demo: setup ## train the shipped model for some minutes, and compare before and after (runs/<id>/)
 	$(BIN)/rookery demo
 
-test: setup ## run every test; a missing neighbour skips, ROOKERY_REQUIRE=all makes it fail
+test: setup ## run every test; one whose needs are missing is skipped; with ROOKERY_REQUIRE=all it fails
 	$(PY) -m pytest
 
-check: setup ## formatting, lint (Dockerfiles too), types, import rules, drift of what is generated, unit tests
+check: setup ## formatting, lint (Dockerfiles too), types, import rules, generated files, unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -31,7 +31,7 @@ check: setup ## formatting, lint (Dockerfiles too), types, import rules, drift o
 	$(PY) -m scripts.dashboards --check
 	$(PY) -m pytest -q -n auto --dist worksteal tests/unit
 
-format: setup ## format the code and mend what ruff can mend
+format: setup ## format the code and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -41,10 +41,10 @@ proto: setup ## generate rookery/v1 from proto/
 dashboards: setup ## write Grafana's dashboards (deploy/grafana/dashboards)
 	$(PY) -m scripts.dashboards
 
-lock: setup ## write requirements/*.txt from what .venv holds
+lock: setup ## write requirements/*.txt from the packages in .venv
 	$(PY) scripts/lock.py
 
-bench: setup ## measure each part beside a peer or a limit (an hour; `python -m bench.PART` for one)
+bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)
 	$(PY) -m bench.loop
 	$(PY) -m bench.reload
 	$(PY) -m bench.reward

@@ -139,8 +139,8 @@ def _require(module: str) -> None:
 
 
 def _up(rest: list[str]) -> int:
-    from launcher.dry_run import print_services
     from launcher.settings import UpSettings
+    from launcher.up import print_services
 
     settings = UpSettings.parse(rest, prog="rookery up", show=print_services)
     from rich.console import Console
@@ -151,8 +151,8 @@ def _up(rest: list[str]) -> int:
 
 
 def _demo(rest: list[str]) -> int:
-    from launcher.dry_run import print_services
     from launcher.settings import DemoSettings
+    from launcher.up import print_services
 
     settings = DemoSettings.parse(rest, prog="rookery demo", show=print_services)
     from rich.console import Console
@@ -179,7 +179,7 @@ def _exporter(rest: list[str]) -> int:
 
 
 def _plot(rest: list[str]) -> int:
-    from launcher.plots.settings import PlotSettings
+    from launcher.plots.command import PlotSettings
 
     settings = PlotSettings.parse(rest, prog="rookery plot")
     from rich.console import Console
@@ -190,7 +190,7 @@ def _plot(rest: list[str]) -> int:
 
 
 def _compare(rest: list[str]) -> int:
-    from launcher.plots.settings import CompareSettings
+    from launcher.plots.command import CompareSettings
 
     settings = CompareSettings.parse(rest, prog="rookery compare")
     from rich.console import Console

@@ -5,7 +5,6 @@ also while services are down.
 """
 
 import asyncio
-import threading
 from collections.abc import Iterator
 
 from prometheus_client import Gauge
@@ -18,8 +17,7 @@ from rookery.logs import configure
 from rookery.serving import background_service, serve
 from rookery.settings import Port, RunSettings
 from rookery.streams import RunStreams
-from rookery.streams.account import Counts, Overview
-from rookery.streams.backlog import Backlog
+from rookery.streams.state import Backlog, Counts, Overview
 
 STREAMS = ("positions", "traces", "dead")
 
@@ -37,7 +35,7 @@ class ExporterSettings(RunSettings):
 
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
-    port: Port = 8007
+    port: Port = 8008
     """Port of the probes and metrics; 0 picks a free one."""
     every_s: PositiveFloat = 2.0
     """Seconds between two reads of Redis."""
@@ -116,13 +114,7 @@ def export(settings: ExporterSettings) -> int:
 
 
 async def _serve(settings: ExporterSettings) -> None:
-    given_up = threading.Event()
-    streams = RunStreams(settings.redis_url, settings.run, stopping=given_up)
-
-    async def give_up(stopping: asyncio.Event) -> None:
-        await stopping.wait()
-        given_up.set()
-
+    streams = RunStreams(settings.redis_url, settings.run)
     await serve(
         background_service(
             "exporter",
@@ -130,6 +122,6 @@ async def _serve(settings: ExporterSettings) -> None:
             settings.port,
             port_setting="--port (EXPORTER_PORT)",
             ready=streams.unreachable,
-            background=(give_up, Exporter(streams, every_s=settings.every_s).run),
+            background=(streams.stop_waiting, Exporter(streams, every_s=settings.every_s).run),
         )
     )

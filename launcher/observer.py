@@ -21,7 +21,7 @@ from launcher.probes import TIMEOUT_S, probe
 from rookery.errors import InvalidInput, Unavailable
 from rookery.plots.strength import read_strength
 from rookery.streams import RunStreams
-from rookery.streams.account import Overview
+from rookery.streams.state import Overview
 
 logger = logging.getLogger(__name__)
 
@@ -105,11 +105,15 @@ class Observer:
         if self._thread.is_alive():
             self._thread.join(timeout=5 * TIMEOUT_S)
         self._http.close()
+        self._streams.close()
 
     def look(self) -> Snapshot:
         """Queries all services once. Values of a service that does not answer are left out."""
         return Snapshot(
-            probes={name: probe(url, self._http) for name, url in self._probe_urls.items()},
+            probes={
+                name: self._redis_fault() if name == "redis" else probe(url, self._http)
+                for name, url in self._probe_urls.items()
+            },
             overview=self._overview(),
             served=self._served(),
             steps=self._log.refresh() if self._log else (),
@@ -128,7 +132,7 @@ class Observer:
             try:
                 self.refresh()
             except Exception:  # the thread must survive an invalid answer: the supervisor needs the probes
-                logger.exception("could not look at the run")
+                logger.exception("could not read the state of the run")
             ready = not any(self.snapshot.probes.values())
             self._stopping.wait(READY_EVERY_S if ready else STARTING_EVERY_S)
 
@@ -141,10 +145,16 @@ class Observer:
             idle_s=fresh.idle_s or old.idle_s,
         )
 
-    def _overview(self) -> Overview | None:
+    def _redis_fault(self) -> str | None:
         try:
             self._streams.ping(once=True)
-            return self._streams.overview()
+        except Unavailable as error:
+            return str(error)
+        return None
+
+    def _overview(self) -> Overview | None:
+        try:
+            return None if self._redis_fault() else self._streams.overview()
         except Unavailable:
             return None
 

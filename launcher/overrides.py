@@ -49,7 +49,7 @@ class Overrides:
         try:
             return int(asked), setting
         except ValueError:
-            raise SetupError(f"{asked!r} is no port ({setting})") from None
+            raise SetupError(f"{asked!r} is not a port ({setting})") from None
 
 
 def as_flag(key: str, value: str) -> list[str]:

@@ -2,20 +2,21 @@
 
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.devices import count_gpus, place
 from launcher.overrides import Overrides, as_flag
-from launcher.probes import probe_redis
 from launcher.redis_server import redis_argv
 from launcher.settings import UpSettings
 from rookery import hub
-from rookery.errors import SetupError
+from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
-from rookery.presets import read_preset
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
+from rookery.settings import read_preset
+from rookery.streams import RunStreams
 
 HOST = "127.0.0.1"
 
@@ -103,10 +104,8 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             probe_url=redis_url,
             addresses=((HOST, redis_port),),
         )
-    elif redis_url.startswith("redis://") and (reason := probe_redis(redis_url)):
-        raise SetupError(
-            f"no Redis at {mask_setting(redis_url)!r}: {reason} (--redis-url; without it one is started)"
-        )
+    else:
+        _check_redis(redis_url, settings.run)
     draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
     left_out = {"redis"}
     left_out |= set() if settings.archive else {"archive"}
@@ -116,6 +115,16 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             continue
         commands[name] = service_command(name, settings, draft, overrides)
     return draft
+
+
+def _check_redis(url: str, run: str) -> None:
+    try:
+        with closing(RunStreams(url, run)) as streams:
+            streams.ping(once=True)
+    except Unavailable as error:
+        raise SetupError(
+            f"no Redis at {mask_setting(url)!r}: {error} (--redis-url; without it one is started)"
+        ) from error
 
 
 def _model(name: str) -> str:
@@ -130,7 +139,7 @@ def _model(name: str) -> str:
     if (path / "config.json").is_file():
         return str(path.resolve())
     if path.exists() or path.is_absolute() or path.parent.is_dir():
-        raise SetupError(f"{name!r} is no model directory: it has no config.json (--model)")
+        raise SetupError(f"{name!r} is not a model directory: it has no config.json (--model)")
     return str(hub.cached(name) or name)
 
 

@@ -26,7 +26,7 @@ if [ -f "$aof" ]; then
         tail -c "+$((sound + 1))" "$file" >"$file.cut-at-$sound"
         if grep -qa '^EXEC' "$file.cut-at-$sound"; then
             rm "$file.cut-at-$sound"
-            echo "$file is damaged at byte $sound of $size, and whole transactions follow: left as it is" >&2
+            echo "$file is damaged at byte $sound of $size, and complete transactions follow: left as it is" >&2
         else
             sync "$file.cut-at-$sound"
             truncate -s "$sound" "$file"

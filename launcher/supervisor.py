@@ -13,14 +13,16 @@ from pathlib import Path
 
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command, Watchdog, last_lines
-from rookery.processes.ports import PortTaken, somebody_listens
+from rookery.processes.ports import PortTaken, is_listening
+from rookery.retries import pause_after
 
 logger = logging.getLogger(__name__)
 
 RESTARTS = 3
-"""How many times a crashed service is restarted. The count is reset once it was ready for `FORGIVE_S`."""
-FORGIVE_S = 300.0
-_BACKOFF_S = (1.0, 3.0, 9.0)
+"""How many times a crashed service is restarted."""
+RESET_RESTARTS_S = 300.0
+"""The restarts of a service that was ready for this long are forgotten."""
+_PAUSES_S = (1.0, 3.0, 9.0)
 STOP_S = 20.0
 """How long a service may take to stop before it is killed. Services finish open requests for up to 10 s."""
 SETUP_STATUS = 2
@@ -93,7 +95,7 @@ class Supervisor:
         """
         for stage in self._stages:
             for member in stage:
-                self._look_after(member, probes)
+                self._update(member, probes)
             if not all(member.state in (State.READY, State.DONE) for member in stage):
                 return
 
@@ -102,10 +104,10 @@ class Supervisor:
 
         Services are killed once `hurry` returns True, or after `STOP_S`. `tick` is called while waiting.
         """
-        for wave in self._waves():
+        for wave in self._stop_order():
             _stop([m for m in wave if not names or m.command.name in names], hurry=hurry, tick=tick)
 
-    def _waves(self) -> Iterable[list[Member]]:
+    def _stop_order(self) -> Iterable[list[Member]]:
         """Stages from the last to the first. The finisher is in the first wave, so its peers still run."""
         finishers = [m for m in self.members if m.command.name == self._finisher]
         first = [m for m in self._stages[-1] if m not in finishers] + finishers
@@ -113,11 +115,12 @@ class Supervisor:
         for stage in reversed(self._stages[:-1]):
             yield [m for m in stage if m not in first]
 
-    def _look_after(self, member: Member, probes: Mapping[str, str | None]) -> None:
+    def _update(self, member: Member, probes: Mapping[str, str | None]) -> None:
         if member.state in (State.DONE, State.STOPPED):
             return
         if member.child is None:
-            if member.state is State.WAITING or self._rested(member):
+            waited_s = time.monotonic() - member.changed_at
+            if member.state is State.WAITING or waited_s >= pause_after(member.restarts, _PAUSES_S):
                 member.child = Child(member.command, self._watchdog)
                 member.enter(State.STARTING)
             return
@@ -129,10 +132,6 @@ class Supervisor:
         elif member.command.name in probes:
             _probed(member, probes[member.command.name])
 
-    def _rested(self, member: Member) -> bool:
-        wait_s = _BACKOFF_S[min(member.restarts, len(_BACKOFF_S)) - 1]
-        return time.monotonic() - member.changed_at >= wait_s
-
     def _ended(self, member: Member, status: int) -> None:
         name, log = member.command.name, member.command.log
         member.child = None
@@ -141,15 +140,17 @@ class Supervisor:
             return
         if member.state is State.STARTING or status == SETUP_STATUS:
             for host, port in member.command.addresses:
-                if somebody_listens(host, port):
+                if is_listening(host, port):
                     raise PortTaken(f"{name}: port {port} on {host} was taken by another process", port)
         if status == SETUP_STATUS:
             raise SetupError(f"{name} cannot start: {' '.join(last_lines(log, 1))} (log: {log})")
-        if member.state is State.READY and time.monotonic() - member.changed_at > FORGIVE_S:
+        if member.state is State.READY and time.monotonic() - member.changed_at > RESET_RESTARTS_S:
             member.restarts = 0
         member.restarts += 1
         if member.restarts > RESTARTS:
-            raise RookeryError(f"{name} ended {member.restarts} times, now {_how(status)}{_quoted(log)}")
+            raise RookeryError(
+                f"{name} ended {member.restarts} times, the last time {_how(status)}{_quoted(log)}"
+            )
         logger.warning("%s ended %s: restart %d of %d", name, _how(status), member.restarts, RESTARTS)
         member.enter(State.RESTARTING, f"ended {_how(status)}")
 

@@ -1,10 +1,19 @@
 """`rookery up`: runs all services on this machine until --steps, --minutes or Ctrl-C."""
 
+import os
+import subprocess
+import sys
+from contextlib import suppress
+
 from rich.console import Console
 
-from launcher.runs import HELD_OUT_FILE, settle_settings, write_held_out
+from launcher.plan import HOST, make_plan
+from launcher.runs import HELD_OUT_FILE, kept_origins, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import UpSettings
+from rookery.errors import SetupError
+from rookery.origins import last_origins
+from rookery.processes.ports import Ports
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 + SIGINT, as in shells."""
@@ -22,8 +31,8 @@ def up(given: UpSettings, console: Console) -> int:
         session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")
         if settings.from_version is not None:
             session.say(
-                f"goes back to version {settings.from_version}, unless it has gone back to it before: later "
-                "versions are given up, the groups that they learned from stay counted as trained"
+                f"goes back to version {settings.from_version}, unless it has done so before: later versions "
+                "are discarded, and their groups stay counted as trained"
             )
         if settings.evaluate_every:
             count, seed = settings.evaluate_positions, settings.seed
@@ -41,3 +50,35 @@ def up(given: UpSettings, console: Console) -> int:
         highlight=False,
     )
     return INTERRUPTED if end is End.INTERRUPT else 0
+
+
+def print_services(given: UpSettings) -> None:
+    """Prints the run's settings, then the output of `--dry-run` of the rollouts and the trainer.
+
+    Raises:
+        SetupError: a setting of the run or of a service is wrong.
+    """
+    now = last_origins()
+    settings, kept = settle_settings(given), kept_origins(given)
+    origins = {**last_origins(), **kept, **now}
+    if "set" in now and settings.set != given.set:
+        origins["set"] = f"{now['set']}, {kept['set']}"
+    settings.print_resolved(origins)
+    with Ports(HOST) as ports:
+        plan = make_plan(settings, ports)
+    # `make_plan` creates a folder for Redis, which is not started here.
+    for folder in (plan.run_dir / "redis", plan.run_dir, settings.runs_dir):
+        with suppress(OSError):  # not empty, so it was there before
+            folder.rmdir()
+    for name in ("rollouts", "trainer"):
+        command = plan.commands[name]
+        done = subprocess.run(
+            [*command.argv, "--dry-run"],
+            env={**os.environ, **command.env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise SetupError(f"{name}: {done.stderr.strip().removeprefix('error: ')}")
+        sys.stdout.write("\n" + done.stdout)

@@ -1,6 +1,6 @@
-"""What every Rookery service shares: records, wire, streams, clients, serving, the command.
+"""What all Rookery services share: records, wire format, streams, clients, serving.
 
-Light on purpose: importing it never brings torch, vllm, peft, transformers or fastapi.
+Importing it never imports torch, vllm, peft, transformers or fastapi.
 """
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Bounds on request bodies: their size, whether or not they say how long they are, and their fields."""
+"""Limits on request bodies: their size, also without a Content-Length, and their number of fields."""
 
 from typing import TYPE_CHECKING
 
@@ -8,21 +8,21 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 16 << 20
-"""Of a request over HTTP, where the service sets no lower limit, or gRPC."""
+"""Largest request over HTTP or gRPC. A service can set a lower limit for HTTP."""
 
 MAX_FIELDS = 100
-"""Of one JSON object, unknown ones included."""
+"""Most fields of a JSON object, including unknown ones."""
 
 
 class BodyLimit:
-    """ASGI middleware: a body beyond `max_bytes` is answered with 413 as soon as that is known."""
+    """ASGI middleware that answers 413 as soon as a body exceeds `max_bytes`."""
 
     def __init__(self, app: "ASGIApp", *, max_bytes: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        from starlette.exceptions import HTTPException  # where there is no server there is none to import
+        from starlette.exceptions import HTTPException  # not installed where no server runs
 
         seen = 0
 
@@ -38,14 +38,14 @@ class BodyLimit:
 
 
 class StrictBody(BaseModel):
-    """A JSON object that refuses unknown fields."""
+    """A request body that must be a JSON object without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     @model_validator(mode="before")
     @classmethod
     def _has_few_fields(cls, body: object) -> object:
-        # pydantic describes every unknown field: a million of them would hold the service for half a minute.
+        # pydantic describes every unknown field, which would take half a minute for a million of them.
         if isinstance(body, dict) and len(body) > MAX_FIELDS:
             raise ValueError(f"{len(body)} fields: at most {MAX_FIELDS}")
         return body

@@ -217,7 +217,7 @@ def _trace(proto: trace_pb2.Trace, *, group_id: str) -> Trace:
 def _outcome(number: int) -> Outcome:
     outcome = _OUTCOMES.get(number)
     if outcome is None:
-        raise WireError(f"{number} is no known value of OUTCOME")
+        raise WireError(f"{number} is not a known value of OUTCOME")
     return outcome
 
 
@@ -243,11 +243,11 @@ def _parse(proto: position_pb2.Position | trace_pb2.TraceGroup, data: bytes) -> 
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
-        raise WireError(f"{len(data)} bytes are no {proto.DESCRIPTOR.full_name}: {error}") from error
+        raise WireError(f"{len(data)} bytes are not a {proto.DESCRIPTOR.full_name}: {error}") from error
 
 
 def _enum_name(enum: object, value: int, prefix: str) -> str:
     name: str = enum.Name(value) if value in enum.values() else ""  # type: ignore[attr-defined]
     if not name or name.endswith("_UNSPECIFIED"):
-        raise WireError(f"{value} is no known value of {prefix.rstrip('_')}")
+        raise WireError(f"{value} is not a known value of {prefix.rstrip('_')}")
     return name.removeprefix(prefix)

@@ -60,21 +60,21 @@ def is_gpt2(folder: Path) -> bool:
 
 
 def identity(model: str) -> str:
-    """A model by name and content, `models/rook-tiny@sha256:...`; by name where `weights_digest` is None.
+    """The model's name and digest, `models/rook-tiny@sha256:...`; only the name if `weights_digest` is None.
 
     Raises:
-        SetupError: it is an id that cannot be fetched, or its weights are damaged.
+        SetupError: it is an id that cannot be downloaded, or its weights are damaged.
     """
     digest = weights_digest(model_folder(model) if _is_id(model) else Path(model))
     return f"{model}@{digest}" if digest else model
 
 
 def weights_digest(folder: Path) -> str | None:
-    """What tells a model's weights from others whatever they are called; None without safetensors files.
+    """A digest of a model's weights, whatever the model is called; None without safetensors files.
 
     The SHA-256 over the name, type and shape of every tensor and three blocks of 16 KiB of its bytes: the
-    first, the middle and the last. So it is cheap at any size, and the same however tensors are spread over
-    files. Training moves all of a tensor, so three blocks show it.
+    first, the middle and the last. It is cheap at any size, and does not depend on how tensors are spread
+    over files. Three blocks are enough, because training changes all of a tensor.
 
     Raises:
         SetupError: a file is damaged.
@@ -90,7 +90,7 @@ def weights_digest(folder: Path) -> str | None:
 
 
 def _sampled(path: Path) -> Iterator[tuple[str, str]]:
-    """Names of a safetensors file's tensors, each with what is known of its content."""
+    """The name of each tensor in a safetensors file, with its type, its shape and a digest of its blocks."""
     with path.open("rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
         header: dict[str, Any] = json.loads(file.read(size))
@@ -117,8 +117,8 @@ def _fetched(model: str) -> Path:
     except (ImportError, OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise SetupError(
-            f"no model {model!r} (--model): it is no directory, it is not in {cache_dir()}, and Hugging Face "
-            f"did not provide it ({why}); on a machine with a network: hf download {model}"
+            f"no model {model!r} (--model): it is not a directory, it is not in {cache_dir()}, and Hugging "
+            f"Face did not provide it ({why}); on a machine with a network, run: hf download {model}"
         ) from error
 
 

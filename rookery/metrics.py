@@ -10,16 +10,18 @@ _SLOW_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 3
 
 # data
 POSITIONS_SAMPLED = Counter("rookery_positions_sampled_total", "Positions drawn from games", ["phase"])
-GAMES_SKIPPED = Counter("rookery_games_skipped_total", "Games passed over", ["reason"])
+GAMES_SKIPPED = Counter("rookery_games_skipped_total", "Games skipped", ["reason"])
 FEED_WAIT_S = Counter("rookery_feed_wait_seconds_total", "Time the feed waited for room in its stream")
-ARCHIVE_GROUPS = Counter("rookery_archive_groups_total", "Groups the archiver is through with", ["result"])
+ARCHIVE_GROUPS = Counter("rookery_archive_groups_total", "Groups processed by the archiver", ["result"])
 ARCHIVE_FILES = Counter("rookery_archive_files_total", "Files written by the archiver")
 ARCHIVE_BYTES = Counter("rookery_archive_bytes_total", "Bytes written by the archiver")
-ARCHIVE_WAITING = Gauge("rookery_archive_waiting_groups", "Groups of the stream that are not archived yet")
-ARCHIVE_WRITABLE = Gauge("rookery_archive_writable", "Whether the last try to write a file succeeded")
+ARCHIVE_WAITING = Gauge("rookery_archive_waiting_groups", "Groups in the stream that are not archived yet")
+ARCHIVE_WRITABLE = Gauge(
+    "rookery_archive_writable", "1 if the last attempt to write a file succeeded, else 0"
+)
 ARCHIVE_MISSED = Gauge(
     "rookery_archive_missed_groups",
-    "Groups of the run that left unarchived: the archiver was away for too long",
+    "Groups removed from the stream before the archiver read them",
 )
 
 # reward
@@ -27,12 +29,12 @@ REWARD_REQUESTS = Counter("rookery_reward_requests_total", "Scoring requests", [
 REWARD_OUTCOMES = Counter("rookery_reward_outcomes_total", "Verdicts by outcome", ["outcome"])
 REWARD_SECONDS = Histogram("rookery_reward_seconds", "From request to verdict of one item", buckets=_FAST_S)
 REWARD_QUEUE = Gauge("rookery_reward_queue_depth", "Searches waiting for an engine")
-ENGINES_BUSY = Gauge("rookery_reward_engines_busy", "Engines that search now")
+ENGINES_BUSY = Gauge("rookery_reward_engines_busy", "Engines that are searching")
 ENGINES_TOTAL = Gauge("rookery_reward_engines", "Engines of this replica")
 REWARD_WAIT = Histogram(
     "rookery_reward_wait_seconds", "From request to engine of one search", buckets=_FAST_S
 )
-ENGINE_RESTARTS = Counter("rookery_reward_engine_restarts_total", "Engines started again")
+ENGINE_RESTARTS = Counter("rookery_reward_engine_restarts_total", "Engines restarted")
 POSITIONS_QUARANTINED = Counter(
     "rookery_reward_quarantined_total", "Positions refused because two engines died over them"
 )
@@ -40,12 +42,14 @@ ENGINE_NODES = Counter("rookery_reward_engine_nodes_total", "Nodes searched")
 REWARD_CACHE = Counter("rookery_reward_cache_total", "Cache look-ups", ["result"])
 REWARD_STREAMS = Gauge("rookery_reward_streams", "Open ScoreStream calls")
 REWARD_STREAM_ITEMS = Gauge("rookery_reward_stream_items", "Items of open streams not yet answered")
-SHARED_CACHE_READS = Counter("rookery_shared_cache_reads_total", "Keys asked of the shared cache", ["result"])
+SHARED_CACHE_READS = Counter(
+    "rookery_shared_cache_reads_total", "Keys looked up in the shared cache", ["result"]
+)
 SHARED_CACHE_WRITES = Counter(
-    "rookery_shared_cache_writes_total", "Keys given to the shared cache", ["result"]
+    "rookery_shared_cache_writes_total", "Keys written to the shared cache", ["result"]
 )
 SHARED_CACHE_UP = Gauge(
-    "rookery_shared_cache_up", "Whether the shared cache answers; 0 also where none is set"
+    "rookery_shared_cache_up", "1 if the shared cache answers, 0 if not or if none is set"
 )
 
 # reward model
@@ -58,32 +62,34 @@ REWARD_MODEL_WAITING = Gauge("rookery_reward_model_waiting", "Answers waiting fo
 # inference
 RELOADS = Counter("rookery_reloads_total", "Adapter reloads", ["result"])
 RELOAD_SECONDS = Histogram("rookery_reload_seconds", "Adapter reload by stage", ["stage"], buckets=_SLOW_S)
-SERVED_VERSION = Gauge("rookery_policy_version_served", "Version the alias `policy` names")
+SERVED_VERSION = Gauge("rookery_policy_version_served", "Version that the alias `policy` names")
 
 # rollouts
 ROLLOUT_INFLIGHT = Gauge("rookery_rollout_inflight_groups", "Groups being generated or scored")
-ROLLOUT_GROUPS = Counter("rookery_rollout_groups_total", "Groups by what became of them", ["result"])
+ROLLOUT_GROUPS = Counter("rookery_rollout_groups_total", "Groups by result", ["result"])
 ROLLOUT_TOKENS = Counter("rookery_rollout_tokens_total", "Completion tokens generated")
 ROLLOUT_GENERATION_S = Histogram(
     "rookery_rollout_generation_seconds", "One group of completions", buckets=_SLOW_S
 )
 ROLLOUT_REWARD_S = Histogram("rookery_rollout_reward_seconds", "One group of verdicts", buckets=_SLOW_S)
 BACKPRESSURE_S = Counter(
-    "rookery_backpressure_seconds_total", "Time rollouts idled because the trainer was behind"
+    "rookery_backpressure_seconds_total", "Time rollouts were idle because the trainer was behind"
 )
 POSITIONS_WAIT_S = Counter(
-    "rookery_positions_wait_seconds_total", "Time rollouts idled for want of positions"
+    "rookery_positions_wait_seconds_total", "Time rollouts were idle because there were no positions"
 )
 PEERS_WAIT_S = Counter(
-    "rookery_peers_wait_seconds_total", "Time rollouts idled because inference or reward was away"
+    "rookery_peers_wait_seconds_total", "Time rollouts were idle because inference or reward was down"
 )
 
 # trainer
-ROLLOUT_WAIT_S = Counter("rookery_rollout_wait_seconds_total", "Time the trainer idled for want of groups")
+ROLLOUT_WAIT_S = Counter(
+    "rookery_rollout_wait_seconds_total", "Time the trainer was idle because there were no groups"
+)
 TRAINER_VERSION = Gauge("rookery_policy_version_trained", "Version last committed")
 SERVER_BEHIND = Gauge(
     "rookery_server_behind_versions",
-    "Versions since the one that an inference server took last, as the trainer knows",
+    "Versions since the last one that an inference server accepted",
     ["server"],
 )
 TRAINER_STEP_S = Histogram(
@@ -116,23 +122,25 @@ EVALUATION = Gauge(
 EVALUATION_S = Gauge("rookery_evaluation_seconds", "Duration of the last evaluation")
 
 # streams
-REDIS_RETRIES = Counter("rookery_redis_retries_total", "Calls repeated because Redis was away")
+REDIS_RETRIES = Counter("rookery_redis_retries_total", "Calls repeated because Redis was unavailable")
 
 # `rookery exporter`
 STREAM_LENGTH = Gauge("rookery_stream_length", "Entries in a stream", ["stream"])
 STREAM_OLDEST_S = Gauge("rookery_stream_oldest_seconds", "Age of the oldest entry of a stream", ["stream"])
 STREAM_LAG = Gauge(
     "rookery_stream_lag",
-    "Entries of a stream that no consumer of the group has been given",
+    "Entries of a stream that were not delivered to any consumer of the group",
     ["stream", "group"],
 )
 STREAM_PENDING = Gauge(
     "rookery_stream_pending", "Entries delivered, not acknowledged", ["stream", "group", "consumer"]
 )
 CONSUMER_IDLE_S = Gauge(
-    "rookery_stream_consumer_idle_seconds", "Since a consumer last asked", ["stream", "group", "consumer"]
+    "rookery_stream_consumer_idle_seconds",
+    "Time since the last call of a consumer",
+    ["stream", "group", "consumer"],
 )
-RUN_GROUPS = Gauge("rookery_run_groups", "Groups since the run began, by what became of them", ["result"])
+RUN_GROUPS = Gauge("rookery_run_groups", "Groups since the start of the run, by result", ["result"])
 RUN_ASTRAY = Gauge(
-    "rookery_run_astray_groups", "Groups that the run's account cannot place: 0, or something was lost"
+    "rookery_run_astray_groups", "Groups missing from the run's counts; 0 unless groups were lost"
 )

@@ -26,7 +26,7 @@ SOURCES = {
 _last: ContextVar[Origins] = ContextVar("origins")
 
 
-class Witness(PydanticBaseSettingsSource):
+class OriginRecorder(PydanticBaseSettingsSource):
     """A source without values. It runs last and records the source that each field's value came from."""
 
     def __call__(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import errno
 import json
 import logging
 import signal
@@ -21,6 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rookery import __version__
 from rookery.body_limit import MAX_BODY_BYTES, BodyLimit
 from rookery.errors import InvalidInput, RookeryError, SetupError, validation_message
+from rookery.processes.ports import bind
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -199,28 +199,6 @@ async def serve(service: Service) -> None:
         await service.on_stop()
     if fault := next((result for result in results if isinstance(result, Exception)), None):
         raise fault
-
-
-def bind(host: str, port: int, *, setting: str) -> socket.socket:
-    """A listening socket on `port`. 0 picks a free port.
-
-    Raises:
-        SetupError: the port is taken, or the address cannot be used.
-    """
-    # IPPROTO_TCP is needed: asyncio sets TCP_NODELAY only then, and answers would else be delayed by 40 ms.
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-        sock.listen(2048)
-    except OSError as error:
-        sock.close()
-        if error.errno == errno.EADDRINUSE:
-            raise SetupError(f"port {port} on {host} is taken: choose another with {setting}") from error
-        raise SetupError(f"cannot listen on {host}:{port}: {error} ({setting})") from error
-    sock.setblocking(False)
-    return sock
 
 
 async def _http(service: Service, sock: socket.socket) -> None:

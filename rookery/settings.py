@@ -10,7 +10,7 @@ import re
 import sys
 import tomllib
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, cast
 from urllib.parse import urlsplit
@@ -27,8 +27,7 @@ from pydantic_settings import (
 
 from rookery.errors import RookeryError, SetupError, validation_message
 from rookery.masking import mask_setting
-from rookery.origins import Origins, Witness, as_toml, last_origins
-from rookery.presets import preset_table
+from rookery.origins import OriginRecorder, Origins, as_toml, last_origins
 
 CONFIG_VARIABLE = "ROOKERY_CONFIG"
 """The environment variable with the path of a TOML file. Each service reads the table with its own name."""
@@ -67,7 +66,7 @@ class Settings(BaseSettings):
             sources.append(TomlFile(settings_cls, _toml_table(Path(path), cls.table())))
         if "preset" in settings_cls.model_fields:
             sources.append(PresetFile(settings_cls))
-        return (*sources, Witness(settings_cls))
+        return (*sources, OriginRecorder(settings_cls))
 
     @classmethod
     def table(cls) -> str:
@@ -173,6 +172,40 @@ def _toml_table(path: Path, table: str) -> dict[str, Any]:
     return values
 
 
+def presets_dir() -> Path:
+    """The folder of the preset files, which are TOML."""
+    return Path(__file__).parent / "presets"
+
+
+def preset_names() -> list[str]:
+    """The names of all presets, sorted."""
+    return sorted(path.stem for path in presets_dir().glob("*.toml"))
+
+
+def read_preset(name: str) -> dict[str, dict[str, Any]]:
+    """The tables of a preset, one for each service.
+
+    Raises:
+        SetupError: there is no such preset; the message lists all.
+    """
+    if name not in preset_names():
+        raise SetupError(f"no preset {name!r}: choose from {', '.join(preset_names())}")
+    return tomllib.loads((presets_dir() / f"{name}.toml").read_text())
+
+
+def preset_table(name: str, wanted: Sequence[str]) -> dict[str, Any]:
+    """The settings of a preset in the first of the `wanted` tables that it has.
+
+    Raises:
+        SetupError: there is no such preset, or it has none of these tables.
+    """
+    tables = read_preset(name)
+    for table in wanted:
+        if table in tables:
+            return tables[table]
+    raise SetupError(f"preset {name!r} has no settings for {wanted[0]}: it has {', '.join(sorted(tables))}")
+
+
 class PresetSettings(Settings):
     """Settings with --preset and --dry-run."""
 
@@ -203,7 +236,7 @@ def _redis_url(url: str) -> str:
     """Refuses URLs that redis-py would misread, or reject later with part of a password in the message."""
     if url and not _is_redis_url(url):
         raise ValueError(
-            "no URL of a Redis, such as redis://:PASSWORD@HOST:6379/0 or unix:///PATH; "
+            "not a Redis URL such as redis://:PASSWORD@HOST:6379/0 or unix:///PATH; "
             "write / ? # of a password as %2F %3F %23"
         )
     return url

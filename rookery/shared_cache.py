@@ -1,8 +1,8 @@
 """A cache of bytes in a Redis that replicas share. Every look-up may miss.
 
-If Redis is unavailable or slow, a look-up is a miss: it raises no error and takes at most `PATIENCE_S`. After
-a fault, Redis is not used again until a background probe succeeds. Look-ups in the same tick of the event
-loop are sent as one MGET, and writes are sent later in batches. The caller must validate the bytes.
+If Redis is unavailable or slow, a look-up is a miss: it raises no error and ends after `LOOKUP_TIMEOUT_S`.
+After a fault, Redis is not used again until a background probe succeeds. Look-ups in the same tick of the
+event loop are sent as one MGET, and writes are sent later in batches. The caller must validate the bytes.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ PREFIX = "rookery:reward:"
 TTL_S = 30 * 24 * 3600
 """Time to live of an entry. Entries never become wrong, but engines and settings go out of use."""
 
-PATIENCE_S = 0.1
+LOOKUP_TIMEOUT_S = 0.1
 """A look-up that takes longer is a miss; within a data centre it takes about one millisecond."""
 
-FAULT_S = 1.0
+REDIS_TIMEOUT_S = 1.0
 """Redis is considered unavailable if it does not answer within this time, including the connection."""
 
-PROBE_S = 2.0
+PROBE_EVERY_S = 2.0
 """Seconds between two probes while Redis is unavailable."""
 
 WRITE_DELAY_S = 0.02
@@ -52,13 +52,13 @@ _FAULTS = (redis.RedisError, OSError, TimeoutError)
 _HITS = metrics.SHARED_CACHE_READS.labels("hit")
 _MISSES = metrics.SHARED_CACHE_READS.labels("miss")
 _SLOW = metrics.SHARED_CACHE_READS.labels("slow")
-_AWAY = metrics.SHARED_CACHE_READS.labels("away")
+_UNAVAILABLE = metrics.SHARED_CACHE_READS.labels("away")
 
 Values = list[bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _Lookup:
     keys: Sequence[str]
     answer: asyncio.Future[Values]
 
@@ -81,19 +81,19 @@ class SharedCache:
         ) as error:  # the message leaves out the URL, which may have a password
             raise SetupError(f"shared cache: {error}") from error
         self._ttl_s = ttl_s
-        self._questions: list[_Question] = []
+        self._lookups: list[_Lookup] = []
         self._pending: dict[str, bytes] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._away = self._refused = self._closed = False
+        self._unavailable = self._refusing = self._closed = False
         metrics.SHARED_CACHE_UP.set(1)
 
     async def get_many(self, keys: Sequence[str]) -> Values:
         """The values of `keys`, in their order. None for a key that is unknown or not found in time."""
         values: Values = []
-        if self._away or self._closed:
-            _AWAY.inc(len(keys))
+        if self._unavailable or self._closed:
+            _UNAVAILABLE.inc(len(keys))
         else:
-            values = await self._asked(keys)
+            values = await self._look_up(keys)
         return values or [None] * len(keys)
 
     def put(self, key: str, value: bytes) -> None:
@@ -102,8 +102,8 @@ class SharedCache:
         if len(self._pending) > MAX_PENDING:
             del self._pending[next(iter(self._pending))]
             metrics.SHARED_CACHE_WRITES.labels("dropped").inc()
-        if not (self._away or self._closed):
-            self._begin(self._write)
+        if not (self._unavailable or self._closed):
+            self._start_task(self._write)
 
     async def close(self) -> None:
         """Sends the waiting writes, if Redis accepts them within `_CLOSE_S`, and disconnects."""
@@ -117,49 +117,49 @@ class SharedCache:
         with suppress(*_FAULTS):
             await self._redis.aclose()
 
-    async def _asked(self, keys: Sequence[str]) -> Values:
-        question = _Question(keys, asyncio.get_running_loop().create_future())
-        self._questions.append(question)
-        self._begin(self._read)
+    async def _look_up(self, keys: Sequence[str]) -> Values:
+        lookup = _Lookup(keys, asyncio.get_running_loop().create_future())
+        self._lookups.append(lookup)
+        self._start_task(self._read)
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                values = await question.answer
+            async with asyncio.timeout(LOOKUP_TIMEOUT_S):
+                values = await lookup.answer
         except TimeoutError:
             _SLOW.inc(len(keys))
             return []
         hits = len(values) - values.count(None)
         _HITS.inc(hits)
         _MISSES.inc(len(values) - hits)
-        _AWAY.inc(len(keys) - len(values))
+        _UNAVAILABLE.inc(len(keys) - len(values))
         return values
 
-    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _start_task(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = self._tasks.get(work.__name__)
         if task is None or task.done():
             self._tasks[work.__name__] = asyncio.create_task(work(), name=f"shared-cache-{work.__name__}")
 
     async def _read(self) -> None:
-        while self._questions:
+        while self._lookups:
             await asyncio.sleep(0)  # collect the other look-ups of this tick
-            asked = self._next_questions()
-            keys = [PREFIX + key for question in asked for key in question.keys]
+            lookups = self._next_lookups()
+            keys = [PREFIX + key for lookup in lookups for key in lookup.keys]
             values: Values | None = None
             try:
                 values = await self._ask(lambda: self._redis.mget(keys)) if keys else None  # noqa: B023
             finally:
-                _answer(asked, values)
+                _resolve(lookups, values)
 
-    def _next_questions(self) -> list[_Question]:
+    def _next_lookups(self) -> list[_Lookup]:
         """Removes the oldest look-ups, about `MAX_KEYS` keys, and returns those that have not timed out."""
         taken, keys = [], 0
-        waiting = iter(self._questions)
-        for question in waiting:
-            if not question.answer.done():
-                taken.append(question)
-                keys += len(question.keys)
+        waiting = iter(self._lookups)
+        for lookup in waiting:
+            if not lookup.answer.done():
+                taken.append(lookup)
+                keys += len(lookup.keys)
             if keys >= MAX_KEYS:
                 break
-        self._questions = list(waiting)
+        self._lookups = list(waiting)
         return taken
 
     async def _write(self) -> None:
@@ -172,55 +172,55 @@ class SharedCache:
             results = await self._ask(lambda: pipeline.execute(raise_on_error=False))  # noqa: B023
             if results is None:
                 return
-            self._settle(batch, results)
+            self._record_results(batch, results)
 
-    def _settle(self, batch: dict[str, bytes], results: list[Any]) -> None:
+    def _record_results(self, batch: dict[str, bytes], results: list[Any]) -> None:
         for key, value in batch.items():
             if self._pending.get(key) is value:
                 del self._pending[key]
         refusals = [result for result in results if isinstance(result, Exception)]
         metrics.SHARED_CACHE_WRITES.labels("refused").inc(len(refusals))
         metrics.SHARED_CACHE_WRITES.labels("written").inc(len(results) - len(refusals))
-        if refusals and not self._refused:  # full, or a read-only replica: it still answers
-            logger.warning("the shared cache refuses to remember: %s", refusals[0])
-        self._refused = bool(refusals)
+        if refusals and not self._refusing:  # full, or a read-only replica: it still answers
+            logger.warning("the shared cache refuses writes: %s", refusals[0])
+        self._refusing = bool(refusals)
 
     async def _ask(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """The answer of Redis, or None if it is unavailable."""
-        if self._away:
+        if self._unavailable:
             return None
         try:
-            async with asyncio.timeout(FAULT_S):
+            async with asyncio.timeout(REDIS_TIMEOUT_S):
                 return await call()
         except _FAULTS as error:
-            self._lose(str(error) or f"silent for {FAULT_S:g} s")
+            self._mark_unavailable(str(error) or f"no answer in {REDIS_TIMEOUT_S:g} s")
             return None
 
-    def _lose(self, reason: str) -> None:
-        if self._away or self._closed:
+    def _mark_unavailable(self, reason: str) -> None:
+        if self._unavailable or self._closed:
             return
-        logger.warning("the shared cache is away, and done without: %s", reason)
+        logger.warning("the shared cache is unavailable, searches are not shared: %s", reason)
         metrics.SHARED_CACHE_UP.set(0)
-        self._away = True
-        self._begin(self._probe)
+        self._unavailable = True
+        self._start_task(self._probe)
 
     async def _probe(self) -> None:
-        while self._away:
-            await asyncio.sleep(PROBE_S)
+        while self._unavailable:
+            await asyncio.sleep(PROBE_EVERY_S)
             with suppress(*_FAULTS):
-                async with asyncio.timeout(FAULT_S):
+                async with asyncio.timeout(REDIS_TIMEOUT_S):
                     await self._redis.mget([PREFIX + "probe"])
-                self._away = False
-        logger.info("the shared cache is back")
+                self._unavailable = False
+        logger.info("the shared cache is available again")
         metrics.SHARED_CACHE_UP.set(1)
         if self._pending:
-            self._begin(self._write)
+            self._start_task(self._write)
 
 
-def _answer(questions: list[_Question], values: Values | None) -> None:
+def _resolve(lookups: list[_Lookup], values: Values | None) -> None:
     """Gives each look-up its part of `values`, or an empty list if there are none."""
     rest = iter(values or ())
-    for question in questions:
-        share = list(islice(rest, len(question.keys)))
-        if not question.answer.done():
-            question.answer.set_result(share)
+    for lookup in lookups:
+        share = list(islice(rest, len(lookup.keys)))
+        if not lookup.answer.done():
+            lookup.answer.set_result(share)

@@ -210,5 +210,5 @@ class TraceGroup:
 
     @property
     def reward_versions(self) -> tuple[str, ...]:
-        """What its verdicts depend on, without repetitions; rewards can be compared where it is one."""
+        """The distinct reward versions of its verdicts. Rewards can be compared only if there is one."""
         return tuple(sorted({trace.verdict.reward_version for trace in self.traces}))

@@ -52,7 +52,7 @@ class WinModel:
         if self.name == "lichess":
             return win_probability(line.evaluation, k=self.k)
         if line.wdl is None:
-            raise EngineFault("the engine tells no wins, draws and losses: set --win-model lichess")
+            raise EngineFault("the engine does not report wins, draws and losses: set --win-model lichess")
         win, draw, _ = line.wdl
         return (win + draw / 2) / 1000
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from rookery.serving import bind
+from rookery.processes.ports import bind
 
 START_S = 600.0
 

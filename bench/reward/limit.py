@@ -48,7 +48,11 @@ def searches(questions: Sequence[Question], best: Mapping[str, str]) -> list[tup
         position = read_position(question.fen)
         found.append((position.key, None))
         others = [chess.Move.from_uci(move) for move in moves if move != best[question.fen]]
-        found += [(position.key, position.to_engine(m)) for m in others if position.play(m).settled is None]
+        found += [
+            (position.key, position.to_engine(m))
+            for m in others
+            if position.legal_move(m).final_score is None
+        ]
     return found
 
 

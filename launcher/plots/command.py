@@ -1,10 +1,12 @@
-"""The commands `rookery plot` and `rookery compare`."""
+"""The commands `rookery plot` and `rookery compare`, with their settings."""
 
 import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import Field, NonNegativeInt
+from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -12,13 +14,58 @@ from rich.text import Text
 
 from launcher.plots.comparison import Comparison, compare
 from launcher.plots.intervals import Interval
-from launcher.plots.runs import Run, alone, find_runs, group_seeds
-from launcher.plots.settings import CompareSettings, PlotSettings
+from launcher.plots.runs import Run, find_runs, group_seeds, ungrouped
 from rookery.errors import InvalidInput, SetupError
 from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
-from rookery.plots.picture import FORMATS, Curve, draw
+from rookery.plots.picture import FORMATS, Curve, Theme, draw
 from rookery.plots.steps import keys_of
+from rookery.settings import Settings
+
+
+class PlotSettings(Settings):
+    """Draw the training curves of one or more runs, from their metrics.jsonl, in one picture."""
+
+    model_config = SettingsConfigDict(env_prefix="PLOT_")
+
+    runs: CliPositionalArg[list[str]] = Field(min_length=1)
+    """Names or folders of runs. A folder with several runs stands for all of them."""
+    out: Path | None = None
+    """Picture to write: .png, .svg or .pdf. Default: curves.png, in the run's folder if there is one run."""
+    keys: tuple[str, ...] = ()
+    """Statistics to draw, repeatable; for example reward or kl_*. Default: all statistics with a panel."""
+    runs_dir: Path = Path("runs")
+    """Folder with the runs, for runs given by name."""
+    theme: Theme = "light"
+    """Colour theme: light or dark background."""
+
+
+class CompareSettings(Settings):
+    """Compare runs: the means of their last steps, and the differences to the first run.
+
+    Runs that differ only in their seed count as one configuration.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="COMPARE_")
+
+    runs: CliPositionalArg[list[str]] = Field(min_length=1)
+    """Names or folders of runs. A folder with several runs stands for all of them."""
+    out: Path | None = None
+    """Picture to write: .png, .svg or .pdf. Default: none."""
+    keys: tuple[str, ...] = ()
+    """Statistics to compare, repeatable; `*` matches any characters. Default: the most common ones."""
+    window: float = Field(default=0.2, gt=0, le=1)
+    """Share of each run's steps, counted from the end, over which the means are computed."""
+    separate: bool = False
+    """Compare every run separately, even if runs differ only in their seed."""
+    json_: bool = Field(default=False, alias="json")
+    """Print JSON instead of a table."""
+    seed: NonNegativeInt = 0
+    """Seed of the resampling."""
+    runs_dir: Path = Path("runs")
+    """Folder with the runs, for runs given by name."""
+    theme: Theme = "light"
+    """Colour theme: light or dark background."""
 
 
 def plot(settings: PlotSettings, console: Console) -> int:
@@ -46,11 +93,13 @@ def compare_runs(settings: CompareSettings, console: Console) -> int:
     """
     _need_matplotlib()
     runs = find_runs(settings.runs, runs_dir=settings.runs_dir)
-    configurations = alone(runs) if settings.separate else group_seeds(runs)
+    configurations = ungrouped(runs) if settings.separate else group_seeds(runs)
     if len(runs) == 1:
-        raise InvalidInput(f"run {runs[0].name!r} alone has nothing to be compared with")
+        raise InvalidInput(f"run {runs[0].name!r} is the only run: name another to compare it with")
     if len(configurations) == 1 and not settings.separate:
-        raise InvalidInput(f"{len(runs)} seeds of one configuration: --separate compares them one by one")
+        raise InvalidInput(
+            f"{len(runs)} seeds of one configuration: use --separate to compare them with each other"
+        )
     found = compare(configurations, window=settings.window, keys=settings.keys, seed=settings.seed)
     if settings.out is not None:
         curves = [Curve(c.name, tuple(run.steps for run in c.runs)) for c in configurations]
@@ -109,7 +158,9 @@ def _keys(runs: Sequence[Run]) -> list[str]:
 def _kind(out: Path) -> str:
     kind = out.suffix.removeprefix(".").lower()
     if kind not in FORMATS:
-        raise InvalidInput(f"--out {str(out)!r}: end it in {', '.join('.' + known for known in FORMATS)}")
+        raise InvalidInput(
+            f"--out {str(out)!r}: it must end in {', '.join('.' + known for known in FORMATS)}"
+        )
     return kind
 
 

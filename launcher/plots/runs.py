@@ -57,13 +57,15 @@ def _folders(name: str, runs_dir: Path) -> list[Path]:
         if inside:
             return [path.resolve() for path in inside]
     known = ", ".join(sorted(path.parent.name for path in runs_dir.glob(f"*/{METRICS_FILE}"))) or "none"
-    raise NotFound(f"no {METRICS_FILE} in {name!r}, nor below it; runs in {str(runs_dir)!r}: {known}")
+    raise NotFound(
+        f"no {METRICS_FILE} in {name!r}, nor in a folder inside it; runs in {str(runs_dir)!r}: {known}"
+    )
 
 
 def _read(folder: Path) -> Run:
     steps = read_metrics(folder / METRICS_FILE)
     if not steps:
-        raise InvalidInput(f"{folder / METRICS_FILE} has no step yet")
+        raise InvalidInput(f"{folder / METRICS_FILE} has no steps yet")
     return Run(folder.name, folder, tuple(steps), _settings(folder))
 
 
@@ -76,7 +78,7 @@ def _settings(folder: Path) -> dict[str, Any]:
         except ValueError as error:
             raise InvalidInput(f"{path}: {error}") from error
         if not isinstance(table, dict):
-            raise InvalidInput(f"{path}: no JSON object: {str(table)[:120]!r}")
+            raise InvalidInput(f"{path}: not a JSON object: {str(table)[:120]!r}")
         for key, value in table.items():
             inner = value if isinstance(value, dict) else {key: value}
             settings |= {f"{path.stem}.{name}": setting for name, setting in inner.items()}
@@ -94,7 +96,7 @@ def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
     return [Configuration(_name(group), tuple(group)) for group in groups.values()]
 
 
-def alone(runs: Sequence[Run]) -> list[Configuration]:
+def ungrouped(runs: Sequence[Run]) -> list[Configuration]:
     """Each run as its own configuration."""
     return [Configuration(run.name, (run,)) for run in runs]
 

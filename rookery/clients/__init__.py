@@ -1,7 +1,7 @@
 """Typed clients of the other services: reward over gRPC, inference over HTTP.
 
-Every call has a timeout and a bounded number of tries. A peer's fault surfaces as `PeerFault`, a
-refusal of our input as `InvalidInput`; nothing here turns either into a reward.
+Every call has a timeout and a limited number of attempts. It raises `PeerFault` if the service fails, and
+`InvalidInput` if the service refuses the request. Neither ever becomes a reward.
 """
 
 from rookery.clients.inference import Generation, InferenceClient

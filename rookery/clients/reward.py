@@ -1,6 +1,5 @@
 """The client of the reward service, over gRPC: a group at a time, or a stream of them."""
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Sequence
@@ -9,10 +8,10 @@ from typing import TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rookery.clients.retries import BACKOFF_S, REFUSALS, TRIES, reason_of
-from rookery.clients.score_items import PendingScores, ScoreItem
+from rookery.clients.score_items import REFUSALS, TRIES, PendingScores, ScoreItem, reason_of
 from rookery.clients.score_stream import Groups, ScoreStream
 from rookery.errors import InvalidInput, PeerFault, RookeryError
+from rookery.retries import PAUSES_S, retry
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 
@@ -57,17 +56,13 @@ class RewardClient:
             PeerFault: no answer after several attempts.
         """
         pending = PendingScores(items, scheme=scheme)
-        for attempt in range(TRIES):
-            try:
-                await self._ask(pending)
-            except (grpc.aio.AioRpcError, PeerFault) as error:
-                reason = reason_of(error)
-            else:
-                return pending.verdicts()
-            if attempt + 1 < TRIES:
-                logger.warning("reward: %s; try %d of %d failed", reason, attempt + 1, TRIES)
-                await asyncio.sleep(BACKOFF_S[attempt])
-        raise PeerFault(f"reward service: {reason} after {TRIES} tries")
+        failures = (grpc.aio.AioRpcError, PeerFault)
+        try:
+            return await retry(
+                lambda: self._ask(pending), on=failures, pauses_s=PAUSES_S, failed=_log_failure
+            )
+        except failures as error:
+            raise PeerFault(f"reward service: {reason_of(error)} after {TRIES} attempts") from error
 
     def stream(
         self, groups: Groups[Key], *, scheme: str = "", items: int = 2048, calls: int = 4
@@ -90,7 +85,7 @@ class RewardClient:
         )
         return stream.run(groups, scheme=scheme)
 
-    async def _ask(self, pending: PendingScores) -> None:
+    async def _ask(self, pending: PendingScores) -> list[Verdict]:
         request = reward_pb2.ScoreBatchRequest(items=pending.open)
         try:
             response = await self._stub.ScoreBatch(
@@ -101,7 +96,7 @@ class RewardClient:
                 raise InvalidInput(reason_of(error)) from error
             raise
         pending.take(response.items)
-        pending.verdicts()
+        return pending.verdicts()
 
     async def ready(self) -> bool:
         """Whether a replica reports that it is serving."""
@@ -113,3 +108,7 @@ class RewardClient:
 
     async def close(self) -> None:
         await self._channel.close(grace=None)
+
+
+def _log_failure(error: Exception, failures: int) -> None:
+    logger.warning("reward: %s; attempt %d of %d failed", reason_of(error), failures, TRIES)

@@ -1,6 +1,5 @@
 """HTTP client of a reward model's server. Any answer other than rewards is a `PeerFault`."""
 
-import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +7,9 @@ from typing import Any
 
 import httpx
 
-from rookery.clients.retries import BACKOFF_S, TRIES
 from rookery.errors import PeerFault
 from rookery.http_pool import HttpPool
+from rookery.retries import PAUSES_S, retry
 from rookery.trace import Message
 
 TIMEOUT_S = 30.0
@@ -57,17 +56,12 @@ class RewardModelClient:
         items = [
             {"messages": [{"role": turn.role, "content": turn.content} for turn in chat]} for chat in chats
         ]
-        for pause_s in (*BACKOFF_S[: TRIES - 1], None):
-            try:
-                body = await self._ask("POST", "/v1/rewards", {"items": items})
-                break
-            except PeerFault:
-                if pause_s is None:
-                    raise
-                await asyncio.sleep(pause_s)
+        body = await retry(
+            lambda: self._ask("POST", "/v1/rewards", {"items": items}), on=PeerFault, pauses_s=PAUSES_S
+        )
         rewards = body.get("rewards")
         if not isinstance(rewards, list) or len(rewards) != len(chats) or not all(map(_is_number, rewards)):
-            raise PeerFault(f"{self.url}: no {len(chats)} rewards: {str(rewards)[:200]}")
+            raise PeerFault(f"{self.url}: not {len(chats)} rewards: {str(rewards)[:200]}")
         return ModelRewards(_text(body, "sha256"), tuple(map(float, rewards)))
 
     async def close(self) -> None:
@@ -93,5 +87,5 @@ def _is_number(value: object) -> bool:
 def _text(body: dict[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str):
-        raise PeerFault(f"reward model: {name} is {value!r}, no text")
+        raise PeerFault(f"reward model: {name} is {value!r}, not a string")
     return value

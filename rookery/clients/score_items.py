@@ -7,10 +7,18 @@ retried.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import grpc
+
 from rookery.codec import verdict_from_proto
 from rookery.errors import InvalidInput, PeerFault, RookeryError
+from rookery.retries import PAUSES_S
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2
+
+TRIES = len(PAUSES_S) + 1
+
+REFUSALS = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED})
+"""Status codes that a retry cannot change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,7 @@ class PendingScores:
             PeerFault: their number differs.
         """
         if len(answers) != len(self._open):
-            raise PeerFault(f"reward service: {len(answers)} answers to {len(self._open)} items")
+            raise PeerFault(f"reward service: {len(answers)} answers for {len(self._open)} items")
         for place, answer in zip(self._open, answers, strict=True):
             self._slots[place] = _slot(answer)
         self._open = [place for place in self._open if isinstance(self._slots[place], PeerFault)]
@@ -90,3 +98,10 @@ def _slot(answer: reward_pb2.ScoreBatchItem) -> Verdict | RookeryError:
     problem = answer.problem
     kind = InvalidInput if 400 <= problem.status < 500 else PeerFault
     return kind(f"{problem.title}: {problem.detail}")
+
+
+def reason_of(error: Exception) -> str:
+    """One line about a failed call, for logs and errors."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name} {error.details()}"
+    return str(error)

@@ -30,23 +30,25 @@ SLACK_S = 0.008
 LONG_S = 0.05
 """Nothing is written behind searches this long, because a search with another behind it cannot be stopped."""
 
-SPARE = 2
+MIN_QUEUED = 2
 """This many searches wait in an engine even if they exceed `AHEAD_S`, up to `LONG_S`: some take half as long
 as estimated."""
 
-MIN_NAP_S, MAX_NAP_S = 0.001, 0.012
+MIN_PAUSE_S, MAX_PAUSE_S = 0.001, 0.012
 """Bounds of the time between two reads of the output."""
 
 MAX_AHEAD = 24
 """Maximum searches in the pipe of one engine. Each has about 150 bytes, and a pipe holds at least 4,096."""
 
-_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+_KILLED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Exit codes of an engine that was killed from outside. No position can cause them."""
 
 
 _OPTIONS = "setoption name Threads value 1\nsetoption name UCI_ShowWDL value true\n"
-_LAST_WORD = b"\nbestmove "
-_TRIAL = "position startpos\ngo nodes 1\n"  # without its network, Stockfish dies only on its first search
+_END_OF_ANSWER = b"\nbestmove "
+_TRIAL_SEARCH = (
+    "position startpos\ngo nodes 1\n"  # without its network, Stockfish dies only on its first search
+)
 _NAME = re.compile(rb"^id name (.+?)\s*$", re.MULTILINE)
 
 
@@ -72,18 +74,18 @@ class Engine:
         stdin = transport.get_pipe_transport(0)
         assert isinstance(stdin, asyncio.WriteTransport)  # noqa: S101 -- opened as a pipe below
         self._stdin = stdin
-        pipe.nap_s = self._nap_s
-        pipe.overflowed = lambda size: self.kill(f"the engine printed {size} bytes without an answer")
+        pipe.read_pause_s = self._read_pause_s
+        pipe.on_overflow = lambda size: self.kill(f"the engine printed {size} bytes without an answer")
         self._searches: deque[Search] = deque()
         self._abandoned: Search | None = None
         self._nodes = 0  # the sum of all searches in the pipe
         self._unsent = bytearray()
-        self._head_since = 0.0
+        self._running_since = 0.0
         self.s_per_node = 1e-6
         """Moving average over recent searches."""
         self._options: tuple[int, bool] = (1, False)
         self._fault = "the engine died"
-        self._ends = False
+        self._ending = False
         self.name = ""
         self.died: Callable[[], None] = lambda: None
         """Called when the process has ended and `done` was called for all its searches."""
@@ -106,7 +108,7 @@ class Engine:
             raise EngineFault(f"engine {str(path)!r} does not start: {error}") from error
         engine = cls(transport, pipe)
         try:
-            output = await asyncio.wait_for(engine._greet(hash_mb), START_S)
+            output = await asyncio.wait_for(engine._try_search(hash_mb), START_S)
         except (TimeoutError, EngineFault) as error:
             await engine.close()
             why = str(error) or f"no bestmove in {START_S:g} s"
@@ -116,20 +118,20 @@ class Engine:
             raise
         name = _NAME.search(output)
         engine.name = name[1].decode(errors="replace") if name else path.name
-        pipe.listen(_LAST_WORD, engine._answered, engine._lost)
+        pipe.listen(_END_OF_ANSWER, engine._answered, engine._lost)
         return engine
 
-    async def _greet(self, hash_mb: int) -> bytes:
-        greeting: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+    async def _try_search(self, hash_mb: int) -> bytes:
+        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
-        def hear(output: bytes | None) -> None:
-            if not greeting.done():
-                greeting.set_result(output)
+        def receive(output: bytes | None) -> None:
+            if not answer.done():
+                answer.set_result(output)
 
-        self._pipe.listen(_LAST_WORD, hear, lambda: hear(None))
+        self._pipe.listen(_END_OF_ANSWER, receive, lambda: receive(None))
         hash_size = f"setoption name Hash value {hash_mb}\n"
-        self._stdin.write(f"uci\n{_OPTIONS}{hash_size}isready\n{_TRIAL}".encode())
-        output = await greeting
+        self._stdin.write(f"uci\n{_OPTIONS}{hash_size}isready\n{_TRIAL_SEARCH}".encode())
+        output = await answer
         if output is None:
             raise EngineFault(self._fault)
         return output
@@ -140,7 +142,7 @@ class Engine:
         return self._transport.get_pid()
 
     @property
-    def gone(self) -> bool:
+    def ended(self) -> bool:
         """Whether the process has ended and `died` was called."""
         return self._pipe.lost
 
@@ -154,44 +156,44 @@ class Engine:
         """Whether another search should be written now."""
         count = len(self._searches)
         work_s = self._nodes * self.s_per_node
-        if self._ends or count >= MAX_AHEAD:
+        if self._ending or count >= MAX_AHEAD:
             return False
-        return work_s < AHEAD_S or count == 0 or (count <= SPARE and work_s < LONG_S)
+        return work_s < AHEAD_S or count == 0 or (count <= MIN_QUEUED and work_s < LONG_S)
 
     @property
-    def head_age_s(self) -> float:
+    def running_s(self) -> float:
         """How long the running search has taken so far, or 0 if there is none."""
-        return time.perf_counter() - self._head_since if self._searches else 0.0
+        return time.perf_counter() - self._running_since if self._searches else 0.0
 
     def submit(self, search: Search) -> None:
         """Adds `search` to the pipe, behind those already there."""
         if not self._searches:
-            self._head_since = time.perf_counter()
+            self._running_since = time.perf_counter()
         self._searches.append(search)
         self._nodes += search.query.nodes
-        self._say(self._command(search.query))
+        self._write(self._command(search.query))
 
-    def _say(self, commands: bytes) -> None:
+    def _write(self, commands: bytes) -> None:
         """Collects the commands of one turn of the event loop in a single write: writes wake the engine."""
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._send)
         self._unsent += commands
 
     def _send(self) -> None:
-        if not self._ends:
+        if not self._ending:
             self._stdin.write(bytes(self._unsent))
         self._unsent.clear()
-        self._pipe.rest()
+        self._pipe.pause()
 
     def abandon(self, search: Search) -> None:
         """Stops `search` early, because its result is not needed, if it is the only one in the pipe."""
         if len(self._searches) == 1 and self._searches[0] is search:
             self._abandoned = search
-            self._say(b"stop\n")
+            self._write(b"stop\n")
 
     def kill(self, why: str = "the engine died") -> None:
         """Kills the process. The running search fails with `why` as the reason."""
-        self._fault, self._ends = why, True
+        self._fault, self._ending = why, True
         if self._transport.get_returncode() is None and not self._transport.is_closing():
             self._transport.kill()
 
@@ -209,7 +211,7 @@ class Engine:
         # Stockfish waits for the running search before `ucinewgame`, so these commands do not disturb it.
         return f"ucinewgame\n{options}{query.go}".encode()
 
-    def _nap_s(self) -> float:
+    def _read_pause_s(self) -> float:
         """How long to wait before the next read: about half the work in the pipe, or 0 to read each line.
 
         A search prints a line per iteration. Waking up for each line would cost Python more time than the
@@ -217,19 +219,19 @@ class Engine:
         """
         if not self._searches:
             return 0.0
-        work_s = max(0.0, self._nodes * self.s_per_node - self.head_age_s)
+        work_s = max(0.0, self._nodes * self.s_per_node - self.running_s)
         if len(self._searches) > 1:
-            return min(MAX_NAP_S, max(MIN_NAP_S, min(0.5 * work_s, work_s - SLACK_S)))
-        return min(MAX_NAP_S, work_s / 16) if work_s > 16 * MIN_NAP_S else 0.0
+            return min(MAX_PAUSE_S, max(MIN_PAUSE_S, min(0.5 * work_s, work_s - SLACK_S)))
+        return min(MAX_PAUSE_S, work_s / 16) if work_s > 16 * MIN_PAUSE_S else 0.0
 
     def _answered(self, output: bytes) -> None:
         if not self._searches:
-            self.kill("the engine answers what nobody asked")
+            self.kill("the engine answered without a search")
             return
         search = self._searches.popleft()
         self._nodes -= search.query.nodes
         now = time.perf_counter()
-        seconds, self._head_since = now - self._head_since, now
+        seconds, self._running_since = now - self._running_since, now
         if search is self._abandoned:  # it may have no score, and its time says nothing about the speed
             search.done(None)
             return
@@ -243,11 +245,11 @@ class Engine:
         search.done(analysis)
 
     def _lost(self) -> None:
-        innocent = not self._ends and self._transport.get_returncode() in _OUTSIDE
-        self._ends = True
+        killed_from_outside = not self._ending and self._transport.get_returncode() in _KILLED_FROM_OUTSIDE
+        self._ending = True
         self._transport.close()
         # The fault is empty if the engine was killed because of a search that is already done.
-        if self._searches and self._fault and not innocent:
+        if self._searches and self._fault and not killed_from_outside:
             search = self._searches.popleft()
             search.done(EngineFault(f"{self._fault} over {search.query}"))
         while self._searches:

@@ -51,7 +51,7 @@ class Call:
     missing: int = 0
     jobs: list[Job] = field(default_factory=list)
 
-    def take(self, place: int, result: Analysis | RookeryError) -> None:
+    def set_result(self, place: int, result: Analysis | RookeryError) -> None:
         """The result of the search in `place`."""
         self.results[place] = result
         self.missing -= 1

@@ -22,24 +22,26 @@ class Pipe(asyncio.SubprocessProtocol):
         self.exited: asyncio.Future[None] = self._loop.create_future()
         self.lost = False
         """Whether the process has ended and all its output has been processed."""
-        self.nap_s: Callable[[], float] = lambda: 0.0
+        self.read_pause_s: Callable[[], float] = lambda: 0.0
         """Returns how long to wait before the next read; 0 to read the output as it arrives."""
-        self.overflowed: Callable[[int], None] = lambda size: None
+        self.on_overflow: Callable[[int], None] = lambda size: None
         """Called with the number of bytes when there are too many without an answer."""
         self._stdout: asyncio.ReadTransport | None = None
         self._fd = -1
-        self._resting = False
+        self._paused = False
         self._buffer = bytearray()
-        self._last_word = b""
+        self._end_of_answer = b""
         self._answered: Callable[[bytes], None] = lambda output: None
         self._lost: Callable[[], None] = lambda: None
 
-    def listen(self, last_word: bytes, answered: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+    def listen(
+        self, end_of_answer: bytes, answered: Callable[[bytes], None], lost: Callable[[], None]
+    ) -> None:
         """Sets the callbacks: `answered` for each answer, and `lost` once, when the process has ended.
 
-        An answer ends with the line that contains `last_word`.
+        An answer ends with the line that contains `end_of_answer`.
         """
-        self._last_word, self._answered, self._lost = last_word, answered, lost
+        self._end_of_answer, self._answered, self._lost = end_of_answer, answered, lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)  # noqa: S101 -- what subprocess_exec makes
@@ -47,17 +49,17 @@ class Pipe(asyncio.SubprocessProtocol):
         assert isinstance(stdout, asyncio.ReadTransport)  # noqa: S101 -- opened as a pipe
         self._stdout, self._fd = stdout, stdout.get_extra_info("pipe").fileno()
 
-    def rest(self) -> None:
-        """Pauses reading for `nap_s()` seconds, if that is more than 0."""
-        if self._resting or self._stdout is None or (nap_s := self.nap_s()) <= 0.0:
+    def pause(self) -> None:
+        """Pauses reading for `read_pause_s()` seconds, if that is more than 0."""
+        if self._paused or self._stdout is None or (read_pause_s := self.read_pause_s()) <= 0.0:
             return
-        self._resting = True
+        self._paused = True
         self._stdout.pause_reading()
-        self._loop.call_later(nap_s, self._look)
+        self._loop.call_later(read_pause_s, self._read_now)
 
-    def _look(self) -> None:
+    def _read_now(self) -> None:
         """Reads the available output directly, without the event loop, and pauses again if there is time."""
-        assert self._stdout is not None  # noqa: S101 -- `rest` looks
+        assert self._stdout is not None  # noqa: S101 -- `pause` checks
         if self.lost or self._stdout.is_closing():
             return
         try:
@@ -66,20 +68,20 @@ class Pipe(asyncio.SubprocessProtocol):
             data = None
         if data:
             self._take(data)
-        nap_s = 0.0 if data == b"" or self.lost else self.nap_s()
-        if nap_s > 0.0:
-            self._loop.call_later(nap_s, self._look)
+        read_pause_s = 0.0 if data == b"" or self.lost else self.read_pause_s()
+        if read_pause_s > 0.0:
+            self._loop.call_later(read_pause_s, self._read_now)
         else:
-            self._resting = False
+            self._paused = False
             self._stdout.resume_reading()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._take(data)
-        self.rest()
+        self.pause()
 
     def _take(self, data: bytes) -> None:
         self._buffer += data
-        while (word := self._buffer.find(self._last_word)) >= 0:
+        while (word := self._buffer.find(self._end_of_answer)) >= 0:
             end = self._buffer.find(b"\n", word + 1)
             if end < 0:
                 break
@@ -87,21 +89,21 @@ class Pipe(asyncio.SubprocessProtocol):
             del self._buffer[:end]  # keeps the newline, because the expected word starts with one
             self._answered(answer)
         if len(self._buffer) > MAX_OUTPUT_BYTES:
-            self.overflowed(len(self._buffer))
+            self.on_overflow(len(self._buffer))
             self._buffer.clear()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         # Wait until the output has ended and the process has exited: before, an answer may still be in the
         # pipe, and the exit status is unknown. Else `Engine.close` might reap the process before asyncio.
         if fd == 1:
-            self.exited.add_done_callback(lambda _: self._lose())
+            self.exited.add_done_callback(lambda _: self._end())
 
     def process_exited(self) -> None:
         if not self.exited.done():
             self.exited.set_result(None)
-        self._loop.call_later(_EOF_S, self._lose)  # in case a child of the engine keeps the pipe open
+        self._loop.call_later(_EOF_S, self._end)  # in case a child of the engine keeps the pipe open
 
-    def _lose(self) -> None:
+    def _end(self) -> None:
         if not self.lost:
             self.lost = True
             self._lost()

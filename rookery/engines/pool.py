@@ -10,7 +10,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Self
 
@@ -19,17 +18,18 @@ from rookery.engines.engine import Engine
 from rookery.engines.fair_queue import Call, Job, RequestQueue, Slot
 from rookery.engines.quarantine import Quarantine
 from rookery.errors import EngineFault, RookeryError, Unavailable
+from rookery.retries import pause_after
 from rookery.uci import Analysis, Query
 
 logger = logging.getLogger(__name__)
 
-BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
+PAUSES_S = (0.0, 0.1, 0.5, 2.0, 5.0)
 """Pauses before an engine restarts, by its number of faults since its last answer; the last one repeats."""
 
 MAX_WAIT_S = 60.0
 """How long a search may wait for an engine before its caller gets `Unavailable`."""
 
-_STOPS = "the engines stop"
+_STOPS = "the engines are stopping"
 _UNANSWERED = Unavailable("not answered yet")
 
 
@@ -83,13 +83,13 @@ class EnginePool:
         """Implements `RequestQueue.search_all`."""
         call = Call([_UNANSWERED] * len(queries), asyncio.get_running_loop().create_future())
         for place, query in enumerate(queries):
-            self._join(query, queue, call, place)
+            self._enqueue(query, queue, call, place)
         try:
             if call.missing:
                 await call.done
         finally:
             if call.missing:
-                self._leave(call)
+                self._abandon(call)
         return call.results
 
     @property
@@ -114,7 +114,7 @@ class EnginePool:
 
     # From request to engine.
 
-    def _join(self, query: Query, queue: RequestQueue, call: Call, place: int) -> None:
+    def _enqueue(self, query: Query, queue: RequestQueue, call: Call, place: int) -> None:
         job = self._jobs.get(query)
         if job is None:
             if (error := self._refusal(query)) is not None:
@@ -141,7 +141,7 @@ class EnginePool:
             return self._busy(why, nodes=query.nodes)
         return self._quarantine.refusal(query.fen)
 
-    def _leave(self, call: Call) -> None:
+    def _abandon(self, call: Call) -> None:
         for job in call.jobs:
             job.waiters = [waiter for waiter in job.waiters if waiter[0] is not call]
             if job.waiters or self._jobs.get(job.query) is not job:
@@ -153,15 +153,15 @@ class EnginePool:
                 job.slot.engine.abandon(job)
 
     def _dispatch(self) -> None:
-        while self._queued and (slot := self._idlest()) and (job := self._next_job()):
+        while self._queued and (slot := self._least_busy()) and (job := self._next_job()):
             if (refusal := self._quarantine.refusal(job.query.fen)) is not None:  # since it was queued
                 self._finish(job, refusal)
                 continue
-            assert slot.engine is not None  # noqa: S101 -- `_idlest` looks
+            assert slot.engine is not None  # noqa: S101 -- `_least_busy` checks
             job.slot = slot
             slot.engine.submit(job)
 
-    def _idlest(self) -> Slot | None:
+    def _least_busy(self) -> Slot | None:
         able = [slot for slot in self._slots if slot.engine is not None and slot.engine.has_room]
         return min(able, key=lambda slot: slot.engine.searches if slot.engine else 0, default=None)
 
@@ -199,14 +199,14 @@ class EnginePool:
         elif (refusal := self._quarantine.refusal(job.query.fen)) is not None:
             self._finish(job, refusal)
         else:
-            self._again(job)
+            self._requeue(job)
 
     def _finish(self, job: Job, result: Analysis | RookeryError) -> None:
         del self._jobs[job.query]
         for call, place in job.waiters:
-            call.take(place, result)
+            call.set_result(place, result)
 
-    def _again(self, job: Job) -> None:
+    def _requeue(self, job: Job) -> None:
         """Puts `job` before all others: it has waited already."""
         queue = RequestQueue(self.answer)
         queue.jobs.append(job)
@@ -218,21 +218,21 @@ class EnginePool:
     def _install(self, slot: Slot, engine: Engine) -> None:
         slot.engine, slot.failing = engine, False
         engine.died = lambda: self._died(slot, engine)
-        if engine.gone:  # between its greeting and now
+        if engine.ended:  # between its answer and now
             self._died(slot, engine)
         self._dispatch()
 
     def _died(self, slot: Slot, engine: Engine) -> None:
         slot.engine = None
         if not self._stopped:
-            self._spawn(self._revive(slot, engine))
+            self._spawn(self._restart(slot, engine))
 
-    async def _revive(self, slot: Slot, dead: Engine) -> None:
+    async def _restart(self, slot: Slot, dead: Engine) -> None:
         """Restarts the engine of `slot`, with as many attempts as it takes."""
         await dead.close()
-        for pause_s in chain(BACKOFF_S[slot.faults :], repeat(BACKOFF_S[-1])):
+        while True:
             slot.faults += 1
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(pause_after(slot.faults, PAUSES_S))
             try:
                 engine = await self._start_engine()
             except EngineFault as fault:
@@ -242,7 +242,7 @@ class EnginePool:
                     self._fail_queued(fault)
                 continue
             metrics.ENGINE_RESTARTS.inc()
-            logger.warning("engine %d started again as process %d", slot.number, engine.pid)
+            logger.warning("engine %d restarted as process %d", slot.number, engine.pid)
             self._install(slot, engine)
             return
 
@@ -256,7 +256,7 @@ class EnginePool:
         while True:
             await asyncio.sleep(min(0.25, self._deadline_s / 4))
             for slot in self._slots:
-                if slot.engine and slot.engine.head_age_s > self._deadline_s:
+                if slot.engine and slot.engine.running_s > self._deadline_s:
                     slot.engine.kill(f"the engine hung: no bestmove in {self._deadline_s:g} s")
             oldest = time.monotonic() - MAX_WAIT_S
             for job in [job for job in self._jobs.values() if job.slot is None and job.since < oldest]:

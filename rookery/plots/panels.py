@@ -140,5 +140,5 @@ def choose(
     if not present:
         wanted = ", ".join(asked or [key for panel in panels for key in panel.keys])
         there = ", ".join(keys) or "none"
-        raise InvalidInput(f"nothing to draw: no step has any of {wanted}; there is {there}")
+        raise InvalidInput(f"nothing to draw: no step has any of {wanted}; the steps have {there}")
     return present

@@ -8,17 +8,30 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rookery.errors import InvalidInput
 from rookery.plots.panels import OVERVIEW, STRENGTH, Panel, choose, label_of
 from rookery.plots.steps import Step, keys_of, series, smooth
 from rookery.plots.strength import PREFIX
-from rookery.plots.style import COLOURS, LINES, Theme, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Theme: TypeAlias = Literal["light", "dark"]
+
+COLOURS: dict[Theme, tuple[str, ...]] = {
+    "light": ("#2563a8", "#c2571a", "#2e7d4f", "#8a4fb0", "#b08900", "#0f8b8d", "#b3355a", "#5b6470"),
+    "dark": ("#7ab3ef", "#f0a268", "#7fcf9f", "#c79be8", "#e3c35c", "#6fd0d2", "#ee86a5", "#aab3bf"),
+}
+"""Colours of the curves. The first few can be distinguished by people with red-green colour blindness."""
+
+LINES = ("-", "--", ":", "-.")
+"""Line styles of the statistics in a panel with several runs, where the colour identifies the run."""
+
+_INK: dict[Theme, str] = {"light": "#24292f", "dark": "#d7dce2"}
+_PAPER: dict[Theme, str] = {"light": "#ffffff", "dark": "#16191d"}
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -63,7 +76,7 @@ def draw(
         InvalidInput: the format is unknown.
     """
     if kind not in FORMATS:
-        raise InvalidInput(f"no picture of kind {kind!r}: choose from {', '.join(FORMATS)}")
+        raise InvalidInput(f"no picture format {kind!r}: choose from {', '.join(FORMATS)}")
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -71,7 +84,7 @@ def draw(
 
     rows = math.ceil(len(panels) / _MOST_COLUMNS)
     columns = math.ceil(len(panels) / rows)
-    with mpl.rc_context(style(theme)):
+    with mpl.rc_context(_style(theme)):
         layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
         figure = Figure(figsize=(max(6.0, 3.0 * columns), 2.35 * rows), layout=layout)
         FigureCanvasAgg(figure)
@@ -156,3 +169,29 @@ def _legend(figure: "Figure", curves: Sequence[Curve], *, theme: Theme) -> None:
     ]
     columns = min(len(handles), _MOST_COLUMNS)
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False)
+
+
+def _style(theme: Theme) -> dict[str, Any]:
+    """The matplotlib settings (rcParams) of a theme."""
+    ink, paper = _INK[theme], _PAPER[theme]
+    return {
+        "font.size": 8.5,
+        "axes.titlesize": 9.5,
+        "axes.titlelocation": "left",
+        "axes.titleweight": "bold",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.18,
+        "grid.color": ink,
+        "figure.facecolor": paper,
+        "savefig.facecolor": paper,
+        "axes.facecolor": paper,
+        "legend.facecolor": paper,
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "axes.edgecolor": ink,
+        "xtick.color": ink,
+        "ytick.color": ink,
+        "svg.hashsalt": "rookery",
+    }

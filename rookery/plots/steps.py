@@ -28,7 +28,7 @@ def read_metrics(path: Path) -> list[Step]:
     try:
         lines = path.read_text(errors="replace").split("\n")
     except FileNotFoundError:
-        raise NotFound(f"no learning curve without {str(path)!r}: the trainer writes it") from None
+        raise NotFound(f"no metrics file {str(path)!r}: the trainer writes it") from None
     steps: dict[int, Step] = {}
     for number, line in enumerate(lines, start=1):
         try:
@@ -36,7 +36,7 @@ def read_metrics(path: Path) -> list[Step]:
             steps[int(step["step"])] = step
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if number < len(lines):
-                raise InvalidInput(f"{path}:{number}: no step: {error!r} in {line[:120]!r}") from error
+                raise InvalidInput(f"{path}:{number}: not a step: {error!r} in {line[:120]!r}") from error
     return [steps[number] for number in sorted(steps)]
 
 

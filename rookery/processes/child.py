@@ -32,12 +32,15 @@ class Command:
 
 
 class Watchdog:
-    """A process that ends the children if this process is killed."""
+    """A process that ends the children if this process is killed; after `grace_s` seconds by SIGKILL."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, grace_s: float = 15.0) -> None:
         script = str(Path(watchdog.__file__))
         self._process = subprocess.Popen(
-            [sys.executable, "-S", script], stdin=subprocess.PIPE, text=True, start_new_session=True
+            [sys.executable, "-S", script, str(grace_s)],
+            stdin=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
 
     def guard(self, group: int) -> None:
@@ -60,7 +63,9 @@ class Watchdog:
             pipe.write(line)
             pipe.flush()
         except BrokenPipeError:
-            logger.warning("the watchdog is gone: a kill -9 of this process would leave its children behind")
+            logger.warning(
+                "the watchdog has ended: if this process is killed, its children will keep running"
+            )
 
 
 class Child:

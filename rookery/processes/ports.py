@@ -1,4 +1,4 @@
-"""Chooses the ports of a run's services."""
+"""Opens listening sockets, and chooses the ports of a run's services."""
 
 import errno
 import socket
@@ -95,7 +95,7 @@ class Ports:
         return port
 
 
-def somebody_listens(host: str, port: int) -> bool:
+def is_listening(host: str, port: int) -> bool:
     """Whether a process listens on the port. Sockets that are only bound or were just closed do not count."""
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,3 +104,25 @@ def somebody_listens(host: str, port: int) -> bool:
         except OSError as error:
             return error.errno == errno.EADDRINUSE
     return False
+
+
+def bind(host: str, port: int, *, setting: str) -> socket.socket:
+    """A listening socket on `port`. 0 picks a free port.
+
+    Raises:
+        SetupError: the port is taken, or the address cannot be used.
+    """
+    # IPPROTO_TCP is needed: asyncio sets TCP_NODELAY only then, and answers would else be delayed by 40 ms.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(2048)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise SetupError(f"port {port} on {host} is taken: choose another with {setting}") from error
+        raise SetupError(f"cannot listen on {host}:{port}: {error} ({setting})") from error
+    sock.setblocking(False)
+    return sock

@@ -2,7 +2,8 @@
 
 Runs as a script with a pipe as its stdin. The supervisor writes `+PGID` for each group that it starts and
 `-PGID` for each one that has ended. When the pipe closes, because the supervisor ended for any reason, the
-remaining groups get SIGTERM, and SIGKILL after `GRACE_S`. Imports only the standard library, to start fast.
+remaining groups get SIGTERM, and SIGKILL after the seconds in its argument. Imports only the standard
+library, to start fast.
 """
 
 import contextlib
@@ -11,10 +12,8 @@ import signal
 import sys
 import time
 
-GRACE_S = 15.0
 
-
-def main() -> None:
+def main(grace_s: float) -> None:
     """Waits for the pipe to close, then ends the remaining groups."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -23,7 +22,7 @@ def main() -> None:
         change = groups.add if line[0] == "+" else groups.discard
         change(int(line[1:]))
     _send(groups, signal.SIGTERM)
-    deadline = time.monotonic() + GRACE_S
+    deadline = time.monotonic() + grace_s
     while groups and time.monotonic() < deadline:
         time.sleep(0.1)
         groups = {group for group in groups if _alive(group)}
@@ -45,4 +44,4 @@ def _alive(group: int) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    main(grace_s=float(sys.argv[1]))

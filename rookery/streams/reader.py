@@ -3,17 +3,25 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
 import redis
 
-from rookery.streams.entry import Entry
-from rookery.streams.link import Link
+from rookery.streams.connection import RunConnection
 
 logger = logging.getLogger(__name__)
 
 
-class Reader(Link):
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One stream entry that this consumer holds and must settle."""
+
+    id: str
+    data: bytes
+
+
+class Reader(RunConnection):
     """Reads the entries of a run's streams. Missing consumer groups are created."""
 
     def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:

@@ -34,9 +34,8 @@ from rookery.codec import encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
-from rookery.streams.account import Counts, Overview
-from rookery.streams.backlog import Backlog
 from rookery.streams.reader import Reader
+from rookery.streams.state import Backlog, Counts, Overview
 from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
 
 logger = logging.getLogger(__name__)
@@ -73,10 +72,12 @@ class RunStreams(Reader):
             return
         pairs = [value.decode() for value in cast(list[bytes], differing)]
         said = "; ".join(
-            f"{name} is {agreed} there and {terms[name]} here"
+            f"{name} is {agreed} in the run and {terms[name]} here"
             for name, agreed in zip(pairs[::2], pairs[1::2], strict=True)
         )
-        raise SetupError(f"run {self.run!r} was begun with other sizes: {said}; name another run or agree")
+        raise SetupError(
+            f"run {self.run!r} was started with other sizes: {said}; name another run or use its sizes"
+        )
 
     # positions
 
@@ -167,7 +168,7 @@ class RunStreams(Reader):
         """
         keys = self._shared_keys("traces")
         if not self._call(lambda: self._join_archive(keys=keys, args=[group, limit])):
-            raise Conflict(f"run {self.run!r} has an archive that is not {group!r}")
+            raise Conflict(f"run {self.run!r} already has an archive, which is not {group!r}")
 
     def take_over_archive(self, *, consumer: str) -> int:
         """Starts a new epoch for archivers of this name and returns it.
@@ -203,7 +204,7 @@ class RunStreams(Reader):
         keys = [*self._shared_keys("traces"), self.key("epoch")]
         epoch, astray = map(int, self._call(lambda: self._take_over(keys=keys)))
         if astray:
-            logger.error("run %r: %d groups were astray; its account is corrected", self.run, astray)
+            logger.error("run %r: %d groups were astray; the counts are corrected", self.run, astray)
         return epoch
 
     def publish_policy(self, adapter: Adapter, *, epoch: int) -> None:

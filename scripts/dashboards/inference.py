@@ -8,7 +8,7 @@ J, R = 'job="inference"', 'job="rollouts"'
 
 BOARD = Board(
     "inference",
-    "The servers of the policy: what they generate, how full they are, how long a new version takes.",
+    "The inference servers: what they generate, how full they are, and how long a reload takes.",
     (
         (
             "Tokens",
@@ -16,7 +16,7 @@ BOARD = Board(
                 panel(
                     "Generated",
                     units.CountsPerSecond,
-                    "Tokens by server, and those that became part of groups.",
+                    "Tokens by server, and the tokens of finished groups.",
                     (rate("vllm:generation_tokens_total", J, by="instance"), "{{instance}}"),
                     (rate("rookery_rollout_tokens_total", R), "in groups"),
                 ),
@@ -44,14 +44,14 @@ BOARD = Board(
                 panel(
                     "Requests",
                     units.Number,
-                    "Sequences that generate, and those that wait for room.",
+                    "Sequences being generated, and sequences that wait for room.",
                     (f"sum(vllm:num_requests_running{{{J}}})", "running"),
                     (f"sum(vllm:num_requests_waiting{{{J}}})", "waiting"),
                 ),
                 panel(
                     "KV cache",
                     units.PercentUnit,
-                    "In use, by server. At 1 sequences are put off and begun again.",
+                    "Share in use, by server. At 1, sequences are preempted and started again.",
                     (f"max by (instance) (vllm:kv_cache_usage_perc{{{J}}})", "{{instance}}"),
                 ),
                 panel(
@@ -64,7 +64,7 @@ BOARD = Board(
                 panel(
                     "A group",
                     units.Seconds,
-                    "Seen by the rollouts: its completions, then its verdicts.",
+                    "Measured by the rollouts: generation, then scoring.",
                     (mean("rookery_rollout_generation_seconds", R), "generation, mean"),
                     (quantile(0.95, "rookery_rollout_generation_seconds", R), "generation, p95"),
                     (mean("rookery_rollout_reward_seconds", R), "reward, mean"),
@@ -84,7 +84,7 @@ BOARD = Board(
                 panel(
                     "Reloads",
                     units.CountsPerSecond,
-                    "By result: as the server counts them, and as the trainer heard of them.",
+                    "By result, as counted by the servers and by the trainer.",
                     (rate("rookery_reloads_total", J, by="result"), "server: {{result}}"),
                     (rate("rookery_reloads_total", 'job="trainer"', by="result"), "trainer: {{result}}"),
                 ),
@@ -97,7 +97,7 @@ BOARD = Board(
                 panel(
                     "Versions behind",
                     units.Number,
-                    "That each server has yet to take, as the trainer knows. Above 1: it is left behind.",
+                    "Versions that each server has not loaded yet. Above 1, the server is behind.",
                     ('rookery_server_behind_versions{job="trainer"}', "{{server}}"),
                 ),
             ),

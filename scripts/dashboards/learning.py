@@ -33,7 +33,7 @@ BOARD = Board(
                 panel(
                     "Reward by component",
                     units.Number,
-                    "Means; where they are summands, they add up to the reward.",
+                    "Means. The components of a sum add up to the reward.",
                     (f"rookery_learning_reward_component{{{J}}}", "{{component}}"),
                 ),
                 panel(
@@ -45,7 +45,7 @@ BOARD = Board(
                 panel(
                     "Regret",
                     units.Number,
-                    "Win probability given away by a legal move, on average: 0 is the engine's choice.",
+                    "Mean win probability that a legal move loses. 0 for the engine's choice.",
                     _of("regret"),
                 ),
                 panel(
@@ -128,7 +128,7 @@ BOARD = Board(
                 panel(
                     "Steps in collapse",
                     units.Number,
-                    "Steps on end in which nearly all groups had equal rewards.",
+                    "Consecutive steps in which nearly all groups had equal rewards.",
                     _of("collapsed_steps"),
                 ),
             ),

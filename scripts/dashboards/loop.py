@@ -8,7 +8,7 @@ T, R, I = 'job="trainer"', 'job="rollouts"', 'job="inference"'  # noqa: E741
 
 BOARD = Board(
     "loop",
-    "Start here: the two waits say which side is the bottleneck, the account says whether anything is lost.",
+    "Start here: the waits show which side is the bottleneck, the counts show whether groups were lost.",
     (
         (
             "Now",
@@ -37,21 +37,21 @@ BOARD = Board(
                 panel(
                     "Groups trained",
                     units.Number,
-                    "Groups that entered a gradient since the run began.",
+                    "Groups trained on since the start of the run.",
                     ('max(rookery_run_groups{result="trained"})', "trained"),
                     number=True,
                 ),
                 panel(
                     "Groups astray",
                     units.Number,
-                    "Groups that the run's account cannot place. But for 0, something was lost.",
+                    "Groups missing from the run's counts. If it is not 0, groups were lost.",
                     ('max(rookery_run_astray_groups{job="exporter"})', "astray"),
                     number=True,
                 ),
                 panel(
                     "Processes up",
                     units.Number,
-                    "Targets that Prometheus reaches.",
+                    "Targets that Prometheus can reach.",
                     ("sum(up)", "up"),
                     number=True,
                 ),
@@ -63,8 +63,8 @@ BOARD = Board(
                 panel(
                     "The waits",
                     units.PercentUnit,
-                    "Share of time idle. The trainer idles for want of groups: more inference or reward. "
-                    "Rollouts idle because the trainer is behind: a faster trainer, or more staleness.",
+                    "Share of time idle. If the trainer waits for groups, add inference or reward. "
+                    "If rollouts wait for the trainer, make it faster or allow more staleness.",
                     (rate("rookery_rollout_wait_seconds_total", T), "trainer, for groups"),
                     (
                         f"avg(rate(rookery_backpressure_seconds_total{{{R}}}[$__rate_interval]))",
@@ -100,7 +100,7 @@ BOARD = Board(
                 panel(
                     "Versions",
                     units.Number,
-                    "Trained, and served by each server. They part when reloads fail.",
+                    "Trained, and served by each server. They differ if reloads fail.",
                     (f"max(rookery_policy_version_trained{{{T}}})", "trained"),
                     (f"rookery_policy_version_served{{{I}}}", "served by {{instance}}"),
                 ),
@@ -119,7 +119,7 @@ BOARD = Board(
                 panel(
                     "Groups settled",
                     units.CountsPerSecond,
-                    "By the trainer, by what it did with them.",
+                    "By the trainer, by result.",
                     (rate("rookery_trainer_groups_total", T, by="result"), "{{result}}"),
                     stacked=True,
                 ),
@@ -131,7 +131,7 @@ BOARD = Board(
                 panel(
                     "Groups generated",
                     units.CountsPerSecond,
-                    "By the rollouts, by result. `superseded`: another process was faster; `dead`: given up.",
+                    "By result. `superseded`: another process was faster; `dead`: moved to `dead`.",
                     (rate("rookery_rollout_groups_total", R, by="result"), "{{result}}"),
                     stacked=True,
                 ),
@@ -144,7 +144,7 @@ BOARD = Board(
                 panel(
                     "Trainer speed",
                     units.CountsPerSecond,
-                    "Tokens: those of the last step by its seconds, and the mean over wall time.",
+                    "Tokens per second of the last step, and the mean over wall time.",
                     (f"rookery_trainer_tokens_per_second{{{T}}}", "last step, {{kind}}"),
                     (rate("rookery_trainer_tokens_total", T), "over wall time"),
                 ),
@@ -163,7 +163,7 @@ BOARD = Board(
                 panel(
                     "Redis retries",
                     units.CountsPerSecond,
-                    "Calls repeated because Redis was away, by service. 0 but in an outage.",
+                    "Calls repeated because Redis was unavailable, by service. 0 except in an outage.",
                     ("sum by (job) (rate(rookery_redis_retries_total[$__rate_interval]))", "{{job}}"),
                 ),
             ),

@@ -8,7 +8,7 @@ J = 'job="reward"'
 
 BOARD = Board(
     "reward",
-    "The reward service, all replicas together and each alone.",
+    "The reward service: all replicas together, and each.",
     (
         (
             "Throughput",
@@ -16,14 +16,14 @@ BOARD = Board(
                 panel(
                     "Verdicts",
                     units.CountsPerSecond,
-                    "By replica: even shares mean that the load is spread.",
+                    "By replica. Equal shares mean that the load is balanced.",
                     (rate("rookery_reward_outcomes_total", J, by="instance"), "{{instance}}"),
                     stacked=True,
                 ),
                 panel(
                     "Outcomes",
                     units.CountsPerSecond,
-                    "Verdicts by what the answer was.",
+                    "Verdicts by outcome.",
                     (f"{rate('rookery_reward_outcomes_total', J, by='outcome')} > 0", "{{outcome}}"),
                     stacked=True,
                 ),
@@ -44,14 +44,14 @@ BOARD = Board(
                 panel(
                     "Request to verdict",
                     units.Seconds,
-                    "Of one item: median, and the slowest of twenty.",
+                    "Of one item: median and 95th percentile.",
                     (quantile(0.5, "rookery_reward_seconds", J), "p50"),
                     (quantile(0.95, "rookery_reward_seconds", J), "p95"),
                 ),
                 panel(
                     "Wait for an engine",
                     units.Seconds,
-                    "Of one search. It grows when engines are too few.",
+                    "Of one search. It grows if there are too few engines.",
                     (quantile(0.5, "rookery_reward_wait_seconds", J), "p50"),
                     (quantile(0.95, "rookery_reward_wait_seconds", J), "p95"),
                 ),
@@ -69,7 +69,7 @@ BOARD = Board(
                 panel(
                     "Utilisation",
                     units.PercentUnit,
-                    "Engines that search, of all engines of the replica.",
+                    "Searching engines as a share of the replica's engines.",
                     (
                         f"rookery_reward_engines_busy{{{J}}} / (rookery_reward_engines{{{J}}} > 0)",
                         "{{instance}}",
@@ -78,13 +78,13 @@ BOARD = Board(
                 panel(
                     "Nodes",
                     units.CountsPerSecond,
-                    "Searched a second, by replica.",
+                    "Nodes searched per second, by replica.",
                     (rate("rookery_reward_engine_nodes_total", J, by="instance"), "{{instance}}"),
                 ),
                 panel(
                     "Faults",
                     units.Number,
-                    "Engines started again, and positions given up because they killed two.",
+                    "Engines restarted, and positions refused because two engines died over them.",
                     (f"sum(increase(rookery_reward_engine_restarts_total{{{J}}}[{WINDOW}]))", "restarts"),
                     (f"sum(increase(rookery_reward_quarantined_total{{{J}}}[{WINDOW}]))", "quarantined"),
                 ),
@@ -96,14 +96,14 @@ BOARD = Board(
                 panel(
                     "Look-ups",
                     units.CountsPerSecond,
-                    "In the replica's own cache: hit, miss, or shared with a search that runs.",
+                    "In the replica's own cache (hit, miss) and in the shared one.",
                     (rate("rookery_reward_cache_total", J, by="result"), "{{result}}"),
                     stacked=True,
                 ),
                 panel(
                     "Shared cache",
                     units.CountsPerSecond,
-                    "Keys asked of Redis, and keys given to it.",
+                    "Keys looked up in Redis, and keys written to it.",
                     (rate("rookery_shared_cache_reads_total", J, by="result"), "read: {{result}}"),
                     (rate("rookery_shared_cache_writes_total", J, by="result"), "write: {{result}}"),
                 ),

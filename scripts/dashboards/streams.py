@@ -8,7 +8,7 @@ E, A, F = 'job="exporter"', 'job="archive"', 'job="feed"'
 
 BOARD = Board(
     "streams",
-    "Every stream of the run: how much lies in it, for how long, for whom, and what became of it.",
+    "The run's streams: their length and age, their consumers, and groups by result.",
     (
         (
             "Streams",
@@ -22,13 +22,13 @@ BOARD = Board(
                 panel(
                     "Oldest entry",
                     units.Seconds,
-                    "Its age. It grows without end when a reader has stopped.",
+                    "Age of the oldest entry. It keeps growing if a reader has stopped.",
                     (f"rookery_stream_oldest_seconds{{{E}}}", "{{stream}}"),
                 ),
                 panel(
                     "Lag",
                     units.Number,
-                    "Entries that no consumer of the group has been given yet.",
+                    "Entries that were not delivered to any consumer of the group.",
                     (f"rookery_stream_lag{{{E}}}", "{{stream}} for {{group}}"),
                 ),
             ),
@@ -45,13 +45,13 @@ BOARD = Board(
                 panel(
                     "Silence",
                     units.Seconds,
-                    "Since each consumer last asked Redis for anything.",
+                    "Time since the last call of each consumer.",
                     (f"rookery_stream_consumer_idle_seconds{{{E}}}", "{{group}} / {{consumer}}"),
                 ),
                 panel(
                     "Feed waits",
                     units.PercentUnit,
-                    "Share of time that the feed waited for room: near 1 is well.",
+                    "Share of time that the feed waited for room. Near 1 is good.",
                     (f"avg(rate(rookery_feed_wait_seconds_total{{{F}}}[{WINDOW}]))", "waiting"),
                 ),
             ),
@@ -69,7 +69,7 @@ BOARD = Board(
                 panel(
                     "Groups",
                     units.CountsPerSecond,
-                    "Generated, trained and dropped, from the run's own account.",
+                    "Generated, trained and dropped, from the run's counts.",
                     (
                         "sum by (result) (rate("
                         f'rookery_run_groups{{{E}, result=~"generated|trained|dropped:.*"}}'
@@ -80,7 +80,7 @@ BOARD = Board(
                 panel(
                     "Dead letters",
                     units.Number,
-                    "What nobody could handle, since the run began. `XRANGE rookery:RUN:dead` says why.",
+                    "Dead letters since the start of the run. `XRANGE rookery:RUN:dead` has the reasons.",
                     (f'rookery_stream_length{{{E}, stream="dead"}}', "in the stream"),
                     (f'rookery_run_groups{{{E}, result=~"dead:.*"}}', "{{result}}"),
                 ),
@@ -92,14 +92,14 @@ BOARD = Board(
                 panel(
                     "Waiting and missed",
                     units.Number,
-                    "Groups not archived yet, and groups that left unarchived, lost to the archive.",
+                    "Groups not archived yet, and groups that left the stream without being archived.",
                     (f"max(rookery_archive_waiting_groups{{{A}}})", "waiting"),
                     (f"max(rookery_archive_missed_groups{{{A}}})", "missed"),
                 ),
                 panel(
                     "Groups archived",
                     units.CountsPerSecond,
-                    "By result; `known` stood in a file already.",
+                    "By result. `known`: was in a file already.",
                     (rate("rookery_archive_groups_total", A, by="result") + " or vector(0)", "{{result}}"),
                 ),
                 panel(
@@ -117,13 +117,13 @@ BOARD = Board(
                 panel(
                     "Files written",
                     units.CountsPerSecond,
-                    "Many small ones: raise `file_groups` or `file_age_s`.",
+                    "If there are many small files, raise `file_groups` or `file_age_s`.",
                     (rate("rookery_archive_files_total", A), "files"),
                 ),
                 panel(
                     "Games skipped",
                     units.Number,
-                    "Broken games that data and feed passed over, by reason.",
+                    "Broken games that data and feed skipped, by reason.",
                     (
                         'sum by (reason) (rookery_games_skipped_total{job=~"data|feed"}) or vector(0)',
                         "{{reason}}",

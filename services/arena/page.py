@@ -11,7 +11,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from rookery.plots.style import Theme
+from rookery.plots.picture import Theme
 from services.arena.answers import Answers
 from services.arena.examples import render_examples
 from services.arena.stats import Estimate

@@ -42,10 +42,10 @@ def verdict(
     move: str = "",
 ) -> "Verdict":
     """The full verdict behind `reward`. Raises the same exceptions."""
-    from services.reward.local import shared
+    from services.reward.local import shared_scorer
     from services.reward.scorer import Item
 
-    return shared().score(Item(board_state, model_response, task, scheme, truncated, move))
+    return shared_scorer().score(Item(board_state, model_response, task, scheme, truncated, move))
 
 
 def verdicts(items: "Sequence[Item]") -> "list[Verdict | RookeryError]":
@@ -56,6 +56,6 @@ def verdicts(items: "Sequence[Item]") -> "list[Verdict | RookeryError]":
     Raises:
         SetupError: Stockfish was not found.
     """
-    from services.reward.local import shared
+    from services.reward.local import shared_scorer
 
-    return shared().score_batch(items)
+    return shared_scorer().score_batch(items)

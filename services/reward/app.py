@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from rookery import __version__
 from rookery.errors import InvalidInput, RookeryError, validation_message
-from rookery.serving import ReadyCheck, add_probes, add_problem_handlers
+from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Verdict
 from services.reward.bodies import (
     BatchRequest,
@@ -18,9 +18,8 @@ from services.reward.bodies import (
     batch_json,
     verdict_json,
 )
-from services.reward.callers import while_connected
-from services.reward.counting import counted
 from services.reward.scorer import QUOTED, Item, Scorer
+from services.reward.transport import counted, while_connected
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
 
@@ -40,7 +39,7 @@ def create_app(scorer: Scorer) -> FastAPI:
         summary="Judges a model's answer to a chess position with Stockfish.",
     )
     add_problem_handlers(app)
-    add_probes(app, ready=readiness(scorer))
+    add_probes(app, ready=scorer.unavailable_reason)
 
     @app.post("/v1/score", response_model=VerdictBody, responses=_PROBLEMS, tags=["reward"])
     async def score(body: ScoreRequest, request: Request) -> Response:
@@ -77,12 +76,3 @@ def _item(raw: object) -> Item | InvalidInput:
 
 def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
-
-
-def readiness(scorer: Scorer) -> ReadyCheck:
-    """The check behind `/readyz`: why answers cannot be judged now, or None if they can."""
-
-    async def ready() -> str | None:
-        return await scorer.away()
-
-    return ready

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
 
 from rookery.errors import InvalidInput, RookeryError, validation_message
 from rookery.serving import problem
-from rookery.trace import Verdict
+from rookery.trace import Evaluation, Move, Verdict
 from services.reward.bodies import ScoreRequest
 from services.reward.local import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
-from services.reward.table import show
 
 _CHUNK = 256
 
@@ -33,7 +34,7 @@ examples:
 
 Each line of the file is the body of a POST /v1/score: {"fen": ..., "response": ...}. The output has one
 verdict per line. A line that cannot be judged has a problem in its place, and the exit status is then 1.
-With --file, the flags --scheme, --task, --move and --truncated are ignored: each line has its own fields.
+With --file, the flags --scheme, --task, --move and --truncated are for lines without a field of that name.
 Engine settings are read from REWARD_* variables.
 """
 
@@ -48,7 +49,7 @@ def score(argv: list[str], *, prog: str) -> int:
     try:
         scorer = LocalScorer(settings)
         try:
-            return _score_file(scorer, options.file) if options.file else _score_one(scorer, options)
+            return _score_file(scorer, options) if options.file else _score_one(scorer, options)
         finally:
             scorer.close()
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
@@ -90,14 +91,21 @@ def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(_json(verdict) + "\n")
     else:
-        show(verdict)
+        Console().print(verdict_table(verdict))
     return 0
 
 
-def _score_file(scorer: LocalScorer, path: Path) -> int:
+def _score_file(scorer: LocalScorer, options: argparse.Namespace) -> int:
+    defaults = {
+        "scheme": options.scheme,
+        "task": options.task or "move",
+        "move": options.move,
+        "truncated": options.truncated,
+    }
     failed = done = 0
-    with sys.stdin.buffer if str(path) == "-" else _open(path) as lines:
-        for items in _chunks(_items(lines)):
+    with sys.stdin.buffer if str(options.file) == "-" else _open(options.file) as lines:
+        parsed = _items(lines, defaults)
+        while items := list(islice(parsed, _CHUNK)):
             sound = iter(scorer.score_batch([item for item in items if isinstance(item, Item)]))
             for item in items:
                 result = next(sound) if isinstance(item, Item) else item
@@ -106,7 +114,7 @@ def _score_file(scorer: LocalScorer, path: Path) -> int:
             done += len(items)
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{done} answers judged")
-    sys.stderr.write(f"\r{done} answers judged, {failed} of them could not be\n")
+    sys.stderr.write(f"\r{done} answers, {failed} of them could not be judged\n")
     return 1 if failed else 0
 
 
@@ -117,10 +125,14 @@ def _open(path: Path) -> BinaryIO:
         raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
 
 
-def _items(lines: Iterable[bytes]) -> Iterator[Item | InvalidInput]:
+def _items(lines: Iterable[bytes], defaults: dict[str, object]) -> Iterator[Item | InvalidInput]:
     for number, line in enumerate(lines, start=1):
         try:
-            yield ScoreRequest.model_validate_json(line).item()
+            request = ScoreRequest.model_validate_json(line)
+            missing = {
+                name: value for name, value in defaults.items() if name not in request.model_fields_set
+            }
+            yield request.model_copy(update=missing).item()
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             if not first["loc"]:
@@ -129,10 +141,32 @@ def _items(lines: Iterable[bytes]) -> Iterator[Item | InvalidInput]:
             yield InvalidInput(f"line {number}: {message}")
 
 
-def _chunks(items: Iterator[Item | InvalidInput]) -> Iterator[list[Item | InvalidInput]]:
-    while chunk := list(islice(items, _CHUNK)):
-        yield chunk
-
-
 def _json(result: Verdict | RookeryError) -> str:
     return json.dumps(asdict(result) if isinstance(result, Verdict) else problem(result))
+
+
+def verdict_table(verdict: Verdict) -> Table:
+    """The table of `verdict`: one row per field, without those that are None."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    rows = {
+        "reward": f"{verdict.reward:+.4f}",
+        "outcome": verdict.outcome.value,
+        "move": _move(verdict.move, verdict.eval_after, verdict.win_after),
+        "best": _move(verdict.best, verdict.eval_before, verdict.win_before),
+        "regret": None if verdict.regret is None else f"{verdict.regret:.4f}",
+        "engine": f"{verdict.engine.id}, {verdict.engine.nodes} nodes" if verdict.engine else None,
+        "version": verdict.reward_version,
+    }
+    for name, value in rows.items():
+        if value is not None:
+            table.add_row(name, value)
+    return table
+
+
+def _move(move: Move | None, evaluation: Evaluation | None, win: float | None) -> str | None:
+    if move is None or evaluation is None or win is None:
+        return None
+    score = f"mate {evaluation.mate}" if evaluation.cp is None else f"{evaluation.cp / 100:+.2f}"
+    return f"{move.san} ({move.uci})  {score}  win {win:.1%}"

@@ -69,7 +69,7 @@ _lock = threading.Lock()
 _shared: LocalScorer | None = None
 
 
-def shared() -> LocalScorer:
+def shared_scorer() -> LocalScorer:
     """The scorer of this process. It is started if there is none or it was closed.
 
     Settings come from `REWARD_*` variables.

@@ -24,11 +24,11 @@ PAWNS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
+class LegalMove:
     """A legal move and, when it ends the game by the rules, its score: mate in 1, or 0 for a draw."""
 
     move: Move
-    settled: Evaluation | None
+    final_score: Evaluation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class Position:
 
     board: chess.Board
     key: str
-    _plays: dict[chess.Move, Play] = field(default_factory=dict)
+    _legal_moves: dict[chess.Move, LegalMove] = field(default_factory=dict)
 
     @property
     def chess960(self) -> bool:
         """Whether the castling rights exist only in Chess960. Castling is then king takes rook in UCI."""
         return self.board.chess960
 
-    def play(self, move: chess.Move) -> Play:
+    def legal_move(self, move: chess.Move) -> LegalMove:
         """`move` in UCI and SAN, and its score if it ends the game.
 
         The result is cached, because the answers of a group often repeat a move.
@@ -52,13 +52,15 @@ class Position:
         Raises:
             chess.IllegalMoveError: the move is not legal here.
         """
-        if (play := self._plays.get(move)) is None:
+        if (legal_move := self._legal_moves.get(move)) is None:
             if not self.board.is_legal(move):
                 raise chess.IllegalMoveError(f"illegal move {move.uci()!r} in {self.board.fen()!r}")
             after = self.board.copy(stack=False)
             san = after.san_and_push(move)
-            play = self._plays[move] = Play(Move(uci=move.uci(), san=san), _settled(after, san))
-        return play
+            legal_move = self._legal_moves[move] = LegalMove(
+                Move(uci=move.uci(), san=san), _final_score(after, san)
+            )
+        return legal_move
 
     def to_engine(self, move: chess.Move) -> str:
         """`move` in UCI on the engine's board."""
@@ -86,7 +88,7 @@ def read_position(fen: str) -> Position:
 
 def _board(fen: str) -> chess.Board:
     if len(fen) > MAX_FEN_CHARS:
-        raise InvalidInput(f"no FEN is {len(fen)} characters long: {fen[:MAX_FEN_CHARS]!r}...")
+        raise InvalidInput(f"a FEN cannot have {len(fen)} characters: {fen[:MAX_FEN_CHARS]!r}...")
     if not fen.isascii():  # python-chess would read U+212A, the Kelvin sign, as a king
         raise InvalidInput(f"not a FEN: {fen!r}: characters beyond ASCII")
     try:
@@ -197,7 +199,7 @@ def _key(board: chess.Board, placement: str) -> str:
     return f"{placement} w {castling} {en_passant} {min(board.halfmove_clock, DRAWN_CLOCK)} 1"
 
 
-def _settled(after: chess.Board, san: str) -> Evaluation | None:
+def _final_score(after: chess.Board, san: str) -> Evaluation | None:
     if san.endswith("#"):
         return Evaluation(mate=1)
     over = after.is_insufficient_material() or after.is_seventyfive_moves()

@@ -45,7 +45,7 @@ LENGTH_CHARS = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class TermInput:
     """The input of a term: win probabilities of the side to move, and the answer's text.
 
     `win_worst` is that of the worst legal move, `model` the reward model's opinion of the move, in [0, 1].
@@ -69,7 +69,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A named function of the evidence, with values in [`low`, `high`].
+    """A named function of the inputs, with values in [`low`, `high`].
 
     `version` is increased whenever a value changes.
     """
@@ -78,7 +78,7 @@ class Term:
     version: int
     low: float
     high: float
-    value: Callable[[Evidence], float]
+    value: Callable[[TermInput], float]
     judges_move: bool = True
     needs_worst: bool = False
     needs_model: bool = False
@@ -97,7 +97,10 @@ class Scheme:
         (weight, first), *rest = self.terms
         if not rest and weight == 1.0:
             return f"{first.name}-{first.version}"
-        return "+".join(f"{_exact(weight)}*{term.name}-{term.version}" for weight, term in self.terms)
+        # With all digits of the weights, because different weights give different rewards.
+        return "+".join(
+            f"{repr(weight).removesuffix('.0')}*{term.name}-{term.version}" for weight, term in self.terms
+        )
 
     @property
     def low(self) -> float:
@@ -119,68 +122,62 @@ class Scheme:
         """Whether a reward model must be asked."""
         return any(term.needs_model for _, term in self.terms)
 
-    def components(self, evidence: Evidence) -> dict[str, float]:
+    def components(self, inputs: TermInput) -> dict[str, float]:
         """The weighted terms of a legal move, by name. Their sum is the reward."""
-        return {term.name: weight * term.value(evidence) for weight, term in self.terms}
+        return {term.name: weight * term.value(inputs) for weight, term in self.terms}
 
     def penalty(self, outcome: Outcome) -> float:
         """The reward of an answer without a legal move."""
         return self.low - _SHORTFALL[outcome] * (self.high - self.low)
 
 
-def _exact(weight: float) -> str:
-    return repr(weight).removesuffix(
-        ".0"
-    )  # with all digits, because different weights give different rewards
+def _delta(inputs: TermInput) -> float:
+    return 0.0 - inputs.regret  # not -regret: the best move earns 0.0, never -0.0
 
 
-def _delta(evidence: Evidence) -> float:
-    return 0.0 - evidence.regret  # not -regret: the best move earns 0.0, never -0.0
+def _best(inputs: TermInput) -> float:
+    return 1.0 if inputs.regret == 0.0 else 0.0
 
 
-def _best(evidence: Evidence) -> float:
-    return 1.0 if evidence.regret == 0.0 else 0.0
-
-
-def _accuracy(evidence: Evidence) -> float:
+def _accuracy(inputs: TermInput) -> float:
     """Lichess's accuracy of a move, as a fraction (lila, `AccuracyPercent.scala`, with its bonus of 1).
 
     The bonus makes up for the noise of an analysis. In the formula, the loss is in percent.
     """
-    if evidence.regret == 0.0:
+    if inputs.regret == 0.0:
         return 1.0
-    percent = 103.1668100711649 * math.exp(-0.04354415386753951 * 100 * evidence.regret) - 3.166924740191411
+    percent = 103.1668100711649 * math.exp(-0.04354415386753951 * 100 * inputs.regret) - 3.166924740191411
     return max(0.0, min(100.0, percent + 1.0)) / 100
 
 
-def _minmax(evidence: Evidence) -> float:
+def _minmax(inputs: TermInput) -> float:
     """The place of the move between the worst legal move (0) and the best (1); 1 if all are equal."""
-    worst = evidence.win_played if evidence.win_worst is None else evidence.win_worst
-    span = evidence.win_best - worst
-    return 1.0 if span <= 0.0 else 1.0 - min(1.0, evidence.regret / span)
+    worst = inputs.win_played if inputs.win_worst is None else inputs.win_worst
+    span = inputs.win_best - worst
+    return 1.0 if span <= 0.0 else 1.0 - min(1.0, inputs.regret / span)
 
 
-def _model(evidence: Evidence) -> float:
+def _model(inputs: TermInput) -> float:
     """The reward model's opinion of the move."""
-    if evidence.model is None:
+    if inputs.model is None:
         raise ValueError("the reward model was not asked")
-    return evidence.model
+    return inputs.model
 
 
 _THOUGHT = re.compile(r"\s*+<think>\s*+[^<\s][^<]*+</think>[^<]*+")
 _BOX = re.compile(r"\\boxed\s*\{")
 
 
-def _format(evidence: Evidence) -> float:
+def _format(inputs: TermInput) -> float:
     """1 for one `<think>` that is not empty, then text with one box and no other tag; else 0."""
-    if _THOUGHT.fullmatch(evidence.response) is None:
+    if _THOUGHT.fullmatch(inputs.response) is None:
         return 0.0
-    return 1.0 if len(_BOX.findall(evidence.response)) == 1 else 0.0
+    return 1.0 if len(_BOX.findall(inputs.response)) == 1 else 0.0
 
 
 def _length(allowed: int) -> Term:
-    def value(evidence: Evidence) -> float:
-        return -min(1.0, max(0, len(evidence.response) - allowed) / allowed)
+    def value(inputs: TermInput) -> float:
+        return -min(1.0, max(0, len(inputs.response) - allowed) / allowed)
 
     return Term(f"length({allowed})", 1, -1.0, 0.0, value, judges_move=False)
 
@@ -211,21 +208,23 @@ def find_scheme(text: str) -> Scheme:
         InvalidInput: `text` is not a scheme, names a term twice, or has no term that judges the move.
     """
     if len(text) > MAX_SCHEME_CHARS:
-        raise InvalidInput(f"no scheme is {len(text)} characters long: {text[:MAX_SCHEME_CHARS]!r}...")
+        raise InvalidInput(f"a scheme cannot have {len(text)} characters: {text[:MAX_SCHEME_CHARS]!r}...")
     parts = "".join(text.split()).split("+")
     scheme = Scheme("+".join(parts), tuple(_weighted(part, text) for part in parts))
     names = [term.name.partition("(")[0] for _, term in scheme.terms]
     if len(set(names)) < len(names):
         raise InvalidInput(f"scheme {text!r} names a term twice")
     if not any(term.judges_move for _, term in scheme.terms):
-        raise InvalidInput(f"scheme {text!r} judges no move: add delta, best, accuracy, minmax or model")
+        raise InvalidInput(
+            f"scheme {text!r} has no term that judges the move: add delta, best, accuracy, minmax or model"
+        )
     return scheme
 
 
 def _weighted(part: str, text: str) -> tuple[float, Term]:
     match = _TERM.fullmatch(part)
     if match is None:
-        raise InvalidInput(f"no scheme {text!r}: {part!r} is no term such as delta or 0.1*format")
+        raise InvalidInput(f"no scheme {text!r}: {part!r} is not a term such as delta or 0.1*format")
     weight, name, number = float(match[1] or 1.0), match[2], match[3]
     if not 0 < weight <= 1000:
         raise InvalidInput(f"scheme {text!r}: weight {match[1]} is not in (0, 1000]")

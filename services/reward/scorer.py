@@ -16,34 +16,34 @@ from rookery import metrics, notation
 from rookery.answers import extract
 from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
-from rookery.notation import Reading, read_move
+from rookery.notation import read_move
 from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
-from services.reward import graded, tasks
 from services.reward.cache import AnalysisCache
-from services.reward.judge import Judge, MoveAnswer, Result
-from services.reward.learned import LearnedReward
-from services.reward.position import Position, read_position
+from services.reward.move_judge import MoveAnswer, MoveJudge, Result
+from services.reward.position import read_position
+from services.reward.reward_model import RewardModel
+from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
+from services.reward.rookworld_judge import SCHEME_ID, RookworldJudge, check_scheme
 from services.reward.schemes import Scheme, find_scheme
-from services.reward.tasks import TaskJudge
 
 if TYPE_CHECKING:
     from rookery.shared_cache import SharedCache
     from services.reward.settings import RewardSettings
 
 MOVE = "move"
-TASKS = (MOVE, *graded.TASKS)
+TASKS = (MOVE, *ROOKWORLD_TASKS)
 
 SLOWEST_NODES_PER_S = 20_000
 """A search that is slower has hung. `deadline_s` alone would be too short for searches of many nodes."""
 
-MOST_MOVES = 218
+MAX_LEGAL_MOVES = 218
 """Most legal moves of a position: R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1 (N. Petrovic)."""
 
 QUOTED = 200
 """Characters of a value that an error message quotes."""
 
-_BREATH = 8
+_YIELD_EVERY = 8
 """Items read before the event loop runs other tasks. Reading a thousand takes a tenth of a second."""
 
 
@@ -70,23 +70,25 @@ class Scorer:
         pool: EnginePool,
         settings: RewardSettings,
         shared: SharedCache | None = None,
-        learned: LearnedReward | None = None,
+        reward_model: RewardModel | None = None,
     ) -> None:
         self.pool = pool
-        self._learned = learned
+        self._reward_model = reward_model
         self._settings = settings
         self._shared = shared
         model = WinModel(settings.win_model, settings.k)
         engine = pool.engine_id.lower().replace(" ", "-")
         cache = AnalysisCache(engine=f"{engine}:hash-{settings.hash_mb}", shared=shared)
-        self._judge = Judge(cache, model, nodes=settings.nodes, engine_id=pool.engine_id, learned=learned)
+        self._move_judge = MoveJudge(
+            cache, model, nodes=settings.nodes, engine_id=pool.engine_id, reward_model=reward_model
+        )
         searched = f"nodes-{settings.nodes}/hash-{settings.hash_mb}/{engine}"
         self._searched = f"{model.id}/{searched}"
         # Task P's answers have evaluations in pawns, which `wdl` cannot turn into win probabilities.
         cp_model = WinModel(k=settings.k)
-        self._tasks = TaskJudge(
-            Judge(cache, cp_model, nodes=settings.nodes, engine_id=pool.engine_id),
-            reward_version=f"{tasks.SCHEME_ID}/{cp_model.id}/{searched}",
+        self._rookworld_judge = RookworldJudge(
+            MoveJudge(cache, cp_model, nodes=settings.nodes, engine_id=pool.engine_id),
+            reward_version=f"{SCHEME_ID}/{cp_model.id}/{searched}",
             engine_id=pool.engine_id,
         )
 
@@ -107,24 +109,24 @@ class Scorer:
             deadline_s=max(settings.deadline_s, settings.nodes / SLOWEST_NODES_PER_S),
         )
         try:
-            return cls(await pool.start(), settings, shared, _learned_reward(settings.model_url))
+            return cls(await pool.start(), settings, shared, _reward_model(settings.model_url))
         except RookeryError as error:
-            raise SetupError(f"{str(path)!r} does not work as an engine: {error}") from error
+            raise SetupError(f"{str(path)!r} is not a working engine: {error}") from error
 
     async def close(self) -> None:
         """Stops the engines and closes the connections to the reward model and Redis."""
         await self.pool.close()
-        if self._learned is not None:
-            await self._learned.close()
+        if self._reward_model is not None:
+            await self._reward_model.close()
         if self._shared is not None:
             await self._shared.close()
 
-    async def away(self) -> str | None:
+    async def unavailable_reason(self) -> str | None:
         """Why answers cannot be judged by the default scheme now, or None if they can."""
         if not self.pool.ready:
             return "no engine can be started"
-        if self._learned is not None and find_scheme(self._settings.scheme).needs_model:
-            return await self._learned.meet()
+        if self._reward_model is not None and find_scheme(self._settings.scheme).needs_model:
+            return await self._reward_model.identify()
         return None
 
     def version(self, scheme: Scheme) -> str:
@@ -137,9 +139,9 @@ class Scorer:
         version = f"{scheme.id}/parser-{notation.VERSION}/{self._searched}"
         if not scheme.needs_model:
             return version
-        if self._learned is None:
-            raise InvalidInput(f"scheme {scheme.text!r} asks a reward model: start with --model-url")
-        return f"{version}/model-{self._learned.sha256}"
+        if self._reward_model is None:
+            raise InvalidInput(f"scheme {scheme.text!r} needs a reward model: start with --model-url")
+        return f"{version}/model-{self._reward_model.sha256}"
 
     async def score(self, item: Item) -> Verdict:
         """The verdict of one answer.
@@ -166,17 +168,17 @@ class Scorer:
         groups: dict[tuple[str, str], list[int]] = {}
         for number, item in enumerate(items):
             groups.setdefault((item.fen, item.task), []).append(number)
-        results: list[Result] = [_NOT_YET] * len(items)
+        results: list[Result] = [_NOT_JUDGED] * len(items)
         queue = self.pool.queue()
         # A single request with many positions whose moves are all searched must not fill the queue by itself.
-        broad = asyncio.Semaphore(max(1, self._settings.queue // (2 * MOST_MOVES)))
-        unheard = 0
+        all_moves = asyncio.Semaphore(max(1, self._settings.queue // (2 * MAX_LEGAL_MOVES)))
+        since_yield = 0
         async with asyncio.TaskGroup() as group_tasks:
             for numbers in groups.values():
-                group_tasks.create_task(self._score_group(items, numbers, results, queue, broad))
-                unheard += len(numbers)
-                if unheard >= _BREATH:
-                    unheard = 0
+                group_tasks.create_task(self._score_group(items, numbers, results, queue, all_moves))
+                since_yield += len(numbers)
+                if since_yield >= _YIELD_EVERY:
+                    since_yield = 0
                     await asyncio.sleep(0)
         return results
 
@@ -186,64 +188,69 @@ class Scorer:
         numbers: Sequence[int],
         results: list[Result],
         queue: RequestQueue,
-        broad: asyncio.Semaphore,
+        all_moves: asyncio.Semaphore,
     ) -> None:
         """Fills `results` at `numbers`. Their items have the same FEN and task, so they share searches."""
-        await self._meet_model(items[number].scheme for number in numbers)
-        asked: dict[int, MoveAnswer | str] = {}
+        await self._identify_model(items[number].scheme for number in numbers)
+        to_judge: dict[int, MoveAnswer | str] = {}
         for number in numbers:
-            read = self._read(items[number])
+            read = self._parse_or_error(items[number])
             if isinstance(read, MoveAnswer | str):
-                asked[number] = read
+                to_judge[number] = read
             else:
                 results[number] = read
-        if not asked:
+        if not to_judge:
             return
         position = read_position(items[numbers[0]].fen)
-        moves = [answer for answer in asked.values() if isinstance(answer, MoveAnswer)]
-        texts = [answer for answer in asked.values() if isinstance(answer, str)]
-        is_broad = bool(texts) or any(answer.scheme.needs_worst for answer in moves)
+        moves = [answer for answer in to_judge.values() if isinstance(answer, MoveAnswer)]
+        texts = [answer for answer in to_judge.values() if isinstance(answer, str)]
+        searches_all_moves = bool(texts) or any(answer.scheme.needs_worst for answer in moves)
         try:
-            async with broad if is_broad else nullcontext():
+            async with all_moves if searches_all_moves else nullcontext():
                 if moves:
-                    judged = await self._judge.judge(position, moves, queue)
+                    judged = await self._move_judge.judge(position, moves, queue)
                 else:
-                    judged = await self._tasks.policy(position, texts, queue)
+                    judged = await self._rookworld_judge.policy(position, texts, queue)
         except RookeryError as error:  # concerns only these items; raised, it would cancel the whole batch
-            judged = [error] * len(asked)
-        for number, verdict in zip(asked, judged, strict=True):
+            judged = [error] * len(to_judge)
+        for number, verdict in zip(to_judge, judged, strict=True):
             results[number] = verdict
 
-    async def _meet_model(self, schemes: Iterable[str]) -> None:
-        if self._learned is not None and any("model" in (s or self._settings.scheme) for s in schemes):
-            await self._learned.meet()
+    async def _identify_model(self, schemes: Iterable[str]) -> None:
+        if self._reward_model is not None and any("model" in (s or self._settings.scheme) for s in schemes):
+            await self._reward_model.identify()
 
-    def _read(self, item: Item) -> MoveAnswer | str | Result:
+    def _parse_or_error(self, item: Item) -> MoveAnswer | str | Result:
         """The move, or the text of a `P:` answer, that engines must judge; else the verdict or the error."""
         try:
-            return self._understand(item)
+            return self._parse(item)
         except RookeryError as error:
             return error
 
-    def _understand(self, item: Item) -> MoveAnswer | str | Verdict:
+    def _parse(self, item: Item) -> MoveAnswer | str | Verdict:
         if item.task not in ("", *TASKS):
             raise InvalidInput(f"no task {item.task[:QUOTED]!r}: choose from {', '.join(TASKS)}")
         if item.move and item.task != "A":
             raise InvalidInput(
-                f"move {item.move[:QUOTED]!r} goes with task 'A', not with {item.task or MOVE!r}"
+                f"move {item.move[:QUOTED]!r} is only for task 'A', not for {item.task or MOVE!r}"
             )
         position = read_position(item.fen)
-        if item.task in graded.TASKS:
-            tasks.check_scheme(item.task, item.scheme)
+        if item.task in ROOKWORLD_TASKS:
+            check_scheme(item.task, item.scheme)
             return (
-                item.response if item.task == "P" else self._tasks.state(item.fen, item.move, item.response)
+                item.response
+                if item.task == "P"
+                else self._rookworld_judge.state(item.fen, item.move, item.response)
             )
         scheme = find_scheme(item.scheme or self._settings.scheme)
-        reading = _reading(item, position)
+        answer = extract(item.response, truncated=item.truncated)
+        if answer.missing:
+            return self._refusal(answer.missing, scheme)
+        reading = read_move(answer.text, position.board)
         if reading.move is None:
             return self._refusal(reading.outcome, scheme)
-        play = position.play(reading.move)
-        return MoveAnswer(play, reading.move, item.response, scheme, self.version(scheme))
+        legal_move = position.legal_move(reading.move)
+        return MoveAnswer(legal_move, reading.move, item.response, scheme, self.version(scheme))
 
     def _refusal(self, outcome: Outcome, scheme: Scheme) -> Verdict:
         penalty = scheme.penalty(outcome)
@@ -256,20 +263,15 @@ class Scorer:
         )
 
 
-_NOT_YET = EngineFault("not judged")
+_NOT_JUDGED = EngineFault("not judged")
 
 
-def _reading(item: Item, position: Position) -> Reading:
-    answer = extract(item.response, truncated=item.truncated)
-    return Reading(answer.missing) if answer.missing else read_move(answer.text, position.board)
-
-
-def _learned_reward(url: str) -> LearnedReward | None:
+def _reward_model(url: str) -> RewardModel | None:
     if not url:
         return None
     from rookery.clients.reward_model import RewardModelClient
 
-    return LearnedReward(RewardModelClient(url))
+    return RewardModel(RewardModelClient(url))
 
 
 def _shared_cache(url: str) -> SharedCache | None:

@@ -5,7 +5,7 @@ import gc
 
 from rookery.serving import Service, serve
 from rookery.v1 import reward_pb2_grpc
-from services.reward.app import create_app, readiness
+from services.reward.app import create_app
 from services.reward.scorer import Scorer
 from services.reward.servicer import SERVICE_NAME, RewardServicer
 from services.reward.settings import RewardSettings
@@ -49,5 +49,5 @@ def reward_service(scorer: Scorer, settings: RewardSettings) -> Service:
         add_grpc=lambda server: reward_pb2_grpc.add_RewardServiceServicer_to_server(servicer, server),  # type: ignore[no-untyped-call]
         grpc_services=(SERVICE_NAME,),
         stopping=stopping,
-        ready=readiness(scorer),
+        ready=scorer.unavailable_reason,
     )

@@ -63,5 +63,5 @@ class RewardSettings(Settings):
     @model_validator(mode="after")
     def _model_has_a_server(self) -> Self:
         if find_scheme(self.scheme).needs_model and not self.model_url:
-            raise ValueError(f"scheme {self.scheme!r} asks a reward model: name its server with --model-url")
+            raise ValueError(f"scheme {self.scheme!r} needs a reward model: give its URL with --model-url")
         return self

@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import sys
-import threading
 
 from rookery.errors import RookeryError, SetupError
 from rookery.logs import configure
@@ -34,20 +33,18 @@ def main() -> int:
 
 async def _serve(settings: RolloutsSettings) -> None:
     from rookery.clients import InferenceClient, RewardClient
-    from rookery.serving import Service, serve
+    from rookery.serving import add_problem_handlers, background_service, serve
     from rookery.streams import RunStreams
     from services.inference.rollouts.admission import Admission
-    from services.inference.rollouts.app import create_app
+    from services.inference.rollouts.group_generator import GroupGenerator
     from services.inference.rollouts.loop import Loop
     from services.inference.rollouts.peers import Peers
-    from services.inference.rollouts.workshop import Workshop
 
-    given_up = threading.Event()
-    news = asyncio.Event()
-    streams = RunStreams(settings.redis_url, settings.run, stopping=given_up)
+    changed = asyncio.Event()
+    streams = RunStreams(settings.redis_url, settings.run)
     reward = RewardClient(settings.reward_target, wait_for_ready=True)
-    peers = Peers([InferenceClient(url) for url in settings.urls], reward, news=news)
-    workshop = Workshop(
+    peers = Peers([InferenceClient(url) for url in settings.urls], reward, changed=changed)
+    generator = GroupGenerator(
         run=settings.run,
         peers=peers,
         style=settings.style,
@@ -59,32 +56,31 @@ async def _serve(settings: RolloutsSettings) -> None:
     admission = Admission(settings.batch_groups, settings.staleness, settings.max_inflight)
     loop = Loop(
         streams,
-        workshop,
+        generator,
         admission,
         consumer=settings.consumer,
         accept_reward_version=settings.accept_reward_version,
-        news=news,
+        changed=changed,
     )
+
+    async def ready() -> str | None:
+        return await streams.unreachable() or peers.unavailable_reason()
 
     async def run(stopping: asyncio.Event) -> None:
         await asyncio.to_thread(streams.agree, settings.terms)
         await loop.run(stopping)
 
-    async def give_up(stopping: asyncio.Event) -> None:
-        await stopping.wait()
-        given_up.set()
-
-    await serve(
-        Service(
-            name="rollouts",
-            app=create_app(streams, peers),
-            host=settings.host,
-            port=settings.port,
-            port_setting="--port or ROLLOUTS_PORT",
-            background=(give_up, peers.watch, loop.keep, run),
-            on_stop=peers.close,
-        )
+    service = background_service(
+        "rollouts",
+        settings.host,
+        settings.port,
+        port_setting="--port or ROLLOUTS_PORT",
+        ready=ready,
+        background=(streams.stop_waiting, peers.watch, loop.keep, run),
     )
+    add_problem_handlers(service.app)
+    service.on_stop = peers.close
+    await serve(service)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class RunCounts:
     """The groups of the whole run, all replicas together, as counted in Redis.
 
     `accepted` groups were generated and not dropped; `untrained` of them wait in `traces`. `pending`
@@ -31,26 +31,27 @@ class Admission:
     staleness: int
     max_inflight: int
 
-    def held(self, ledger: Ledger, *, version: int, running: int) -> int:
+    def to_start(self, counts: RunCounts, *, version: int, running: int) -> int:
         """How many of the positions that this process holds may start.
 
-        >>> Admission(32, 2, 64).held(Ledger(accepted=90, untrained=90, pending=10), version=0, running=4)
+        >>> counts = RunCounts(accepted=90, untrained=90, pending=10)
+        >>> Admission(32, 2, 64).to_start(counts, version=0, running=4)
         2
         """
-        ahead = self._accepted(ledger, version) + running
+        ahead = self._accepted(counts, version) + running
         return max(0, min(self.max_inflight - running, self._bound(version) - ahead))
 
-    def new(self, ledger: Ledger, *, version: int, held: int) -> int:
+    def to_read(self, counts: RunCounts, *, version: int, held: int) -> int:
         """How many more positions may be read from the stream, if this process holds `held` already.
 
         The pending positions of all replicas count as running.
         """
-        ahead = self._accepted(ledger, version) + max(ledger.pending, held)
+        ahead = self._accepted(counts, version) + max(counts.pending, held)
         return max(0, min(self.max_inflight - held, self._bound(version) - ahead))
 
     def _bound(self, version: int) -> int:
         return (self.staleness + version + 1) * self.batch_groups
 
-    def _accepted(self, ledger: Ledger, version: int) -> int:
+    def _accepted(self, counts: RunCounts, version: int) -> int:
         # If Redis lost its counts, `accepted` is too small, and every group up to the bound would start.
-        return max(ledger.accepted, version * self.batch_groups + ledger.untrained)
+        return max(counts.accepted, version * self.batch_groups + counts.untrained)

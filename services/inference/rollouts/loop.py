@@ -1,4 +1,4 @@
-"""The main loop: admits positions, makes their groups in `workshop`, and settles each exactly once.
+"""The main loop: admits positions, makes their groups in `generator`, and settles each exactly once.
 
 Unpublished positions stay pending in Redis, so this process can be killed at any point without losing any.
 Blocking reads run in their own thread, so they never delay a publication.
@@ -25,27 +25,27 @@ from rookery.metrics import (
 )
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
-from services.inference.rollouts.admission import Admission, Ledger
-from services.inference.rollouts.held import Held
+from services.inference.rollouts.admission import Admission, RunCounts
+from services.inference.rollouts.group_generator import GroupGenerator
+from services.inference.rollouts.in_flight import InFlight
 from services.inference.rollouts.peers import pause
-from services.inference.rollouts.workshop import Workshop
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-GROUP = "rollouts"
+CONSUMER_GROUP = "rollouts"
 BLOCK_S = 1.0
 """How long a read waits for positions. Stopping may wait this long, for the read in progress."""
-REST_S = 0.2
+MAX_PAUSE_S = 0.2
 """Longest pause of the loop. It must poll, because no event tells that the trainer dropped groups."""
 DRAIN_S = 10.0
-KEEP_EVERY_S = 10.0
+KEEP_ALIVE_S = 10.0
 IDLE_S = 60.0
 """An entry without a keep-alive for this long (six missed ones) is taken over from its holder."""
 MAX_FAULTS = 5
 """A position is dead-lettered after this many faults, counted over all processes and their restarts."""
-HOPELESS = 8
+MAX_FAILURES_IN_A_ROW = 8
 """More dead letters, or groups of another reward version, in a row mean that the set-up is wrong."""
 
 
@@ -55,33 +55,33 @@ class Loop:
     def __init__(
         self,
         streams: RunStreams,
-        workshop: Workshop,
+        generator: GroupGenerator,
         admission: Admission,
         *,
         consumer: str,
         accept_reward_version: str = "",
-        news: asyncio.Event,
+        changed: asyncio.Event,
     ) -> None:
-        self._streams, self._workshop, self._peers = streams, workshop, workshop.peers
-        self._admission, self._consumer, self._news = admission, consumer, news
-        self._held = Held()
+        self._streams, self._generator, self._peers = streams, generator, generator.peers
+        self._admission, self._consumer, self._changed = admission, consumer, changed
+        self._in_flight = InFlight()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="positions")
         self._accept_reward_version = accept_reward_version
-        self._deaths_in_a_row = self._conflicts_in_a_row = 0
+        self._dead_letters_in_a_row = self._conflicts_in_a_row = 0
         self._failure: BaseException | None = None
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Makes groups until `stopping` is set, then finishes or abandons those in flight.
 
         Raises:
-            RookeryError: more than `HOPELESS` dead letters in a row; the message quotes the last reason.
+            RookeryError: more than `MAX_FAILURES_IN_A_ROW` dead letters; the message quotes the last reason.
             SetupError: the reward version is no longer the run's.
         """
         try:
-            await self._take_up()
+            await self._resume()
             while not stopping.is_set() and not self._failure:
-                await self._turn()
+                await self._iterate()
         except Unavailable:
             if not stopping.is_set():
                 raise
@@ -96,67 +96,69 @@ class Loop:
 
         An idle entry belongs to a dead consumer, or Redis gave it to this process in a reply that was lost.
         """
-        while not await pause(stopping, KEEP_EVERY_S):
+        while not await pause(stopping, KEEP_ALIVE_S):
             try:
-                self._held.add(await asyncio.to_thread(self._keep, self._held.ids))
+                self._in_flight.add(await asyncio.to_thread(self._keep, self._in_flight.ids))
             except Unavailable:
                 if not stopping.is_set():
                     raise
 
     def _keep(self, held: list[str]) -> list[Entry]:
-        self._streams.keep("positions", held, group=GROUP, consumer=self._consumer)
-        return self._streams.claim_idle("positions", group=GROUP, consumer=self._consumer, idle_s=IDLE_S)
+        self._streams.keep("positions", held, group=CONSUMER_GROUP, consumer=self._consumer)
+        return self._streams.claim_idle(
+            "positions", group=CONSUMER_GROUP, consumer=self._consumer, idle_s=IDLE_S
+        )
 
-    async def _turn(self) -> None:
+    async def _iterate(self) -> None:
         """Starts the groups that may start, then waits. Idle time is counted by its cause."""
         version = self._peers.version
-        if version is None or self._peers.away():
-            return await self._rest(PEERS_WAIT_S)
-        if self._held.running >= self._admission.max_inflight:
-            return await self._rest(None)
-        ledger = await asyncio.to_thread(self._ledger)
-        running = self._held.running
-        room = self._admission.held(ledger, version=version, running=running)
-        self._start(self._held.start(now=time.monotonic(), limit=room))
-        wanted = self._admission.new(ledger, version=version, held=len(self._held))
+        if version is None or self._peers.unavailable_reason():
+            return await self._pause(PEERS_WAIT_S)
+        if self._in_flight.running >= self._admission.max_inflight:
+            return await self._pause(None)
+        counts = await asyncio.to_thread(self._run_counts)
+        running = self._in_flight.running
+        room = self._admission.to_start(counts, version=version, running=running)
+        self._start(self._in_flight.start(now=time.monotonic(), limit=room))
+        wanted = self._admission.to_read(counts, version=version, held=len(self._in_flight))
         if wanted:
-            return await self._take(wanted)
-        full = self._held.running >= self._admission.max_inflight
-        return await self._rest(None if full else BACKPRESSURE_S)
+            return await self._read_new(wanted)
+        full = self._in_flight.running >= self._admission.max_inflight
+        return await self._pause(None if full else BACKPRESSURE_S)
 
-    def _ledger(self) -> Ledger:
+    def _run_counts(self) -> RunCounts:
         # Read `pending` first: a group published in between is then counted twice rather than not at all.
-        pending = self._streams.pending("positions", group=GROUP)
+        pending = self._streams.pending("positions", group=CONSUMER_GROUP)
         run = self._streams.overview()
-        return Ledger(accepted=run.counts.accepted, untrained=run.traces, pending=pending)
+        return RunCounts(accepted=run.counts.accepted, untrained=run.traces, pending=pending)
 
-    async def _take_up(self) -> None:
+    async def _resume(self) -> None:
         held = await self._read(
-            lambda: self._streams.read_held("positions", group=GROUP, consumer=self._consumer)
+            lambda: self._streams.read_held("positions", group=CONSUMER_GROUP, consumer=self._consumer)
         )
         if held:
-            logger.info("takes up %d positions of an earlier life", len(held))
-        self._held.add(held)
+            logger.info("resumes %d positions of an earlier process", len(held))
+        self._in_flight.add(held)
 
-    async def _take(self, count: int) -> None:
+    async def _read_new(self, count: int) -> None:
         began = time.monotonic()
         entries = await self._read(
             lambda: self._streams.read(
-                "positions", group=GROUP, consumer=self._consumer, count=count, block_s=BLOCK_S
+                "positions", group=CONSUMER_GROUP, consumer=self._consumer, count=count, block_s=BLOCK_S
             )
         )
         POSITIONS_WAIT_S.inc(time.monotonic() - began)
-        self._held.add(entries)
-        self._start(self._held.start(now=time.monotonic(), limit=len(entries)))
+        self._in_flight.add(entries)
+        self._start(self._in_flight.start(now=time.monotonic(), limit=len(entries)))
 
     async def _read(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._reader, call)
 
-    async def _rest(self, cause: Counter | None) -> None:
+    async def _pause(self, cause: Counter | None) -> None:
         began = time.monotonic()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), REST_S)
-        self._news.clear()
+            await asyncio.wait_for(self._changed.wait(), MAX_PAUSE_S)
+        self._changed.clear()
         if cause:
             cause.inc(time.monotonic() - began)
 
@@ -165,23 +167,23 @@ class Loop:
             task = asyncio.create_task(self._work(entry), name=f"group-{entry.id}")
             self._tasks.add(task)
             task.add_done_callback(self._done)
-        ROLLOUT_INFLIGHT.set(self._held.running)
+        ROLLOUT_INFLIGHT.set(self._in_flight.running)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error and not isinstance(error, Unavailable):  # stopped while Redis was down: it stays pending
             self._failure = error
-        ROLLOUT_INFLIGHT.set(self._held.running)
-        self._news.set()
+        ROLLOUT_INFLIGHT.set(self._in_flight.running)
+        self._changed.set()
 
     async def _work(self, entry: Entry) -> None:
         try:
-            group = await self._workshop.make(entry)
+            group = await self._generator.generate(entry)
         except Unavailable as error:
             await self._postpone(entry, error)
         except RookeryError as error:  # a retry would fail the same way
-            await self._bury(entry, str(error))
+            await self._dead_letter(entry, str(error))
         else:
             await self._publish(entry, group)
 
@@ -191,47 +193,51 @@ class Loop:
                 self._streams.publish_group,
                 group,
                 entry_id=entry.id,
-                consumer_group=GROUP,
+                consumer_group=CONSUMER_GROUP,
                 accept=self._accept_reward_version,
             )
         except Conflict as error:  # another reward replica may have the run's version
             self._conflicts_in_a_row += 1
-            if self._conflicts_in_a_row > HOPELESS:
+            if self._conflicts_in_a_row > MAX_FAILURES_IN_A_ROW:
                 accepted = shlex.quote(group.reward_versions[0])
                 raise SetupError(
-                    f"{error}: let the reward service judge as before, or, to change it for good, start the "
+                    f"{error}: restore the reward service, or, to change the run's version, start the "
                     f"rollouts with --accept-reward-version {accepted} (`rookery up` with "
                     f"--set rollouts.accept_reward_version={accepted})"
                 ) from error
             return await self._postpone(entry, error)
-        self._deaths_in_a_row = self._conflicts_in_a_row = 0
-        self._held.settle(entry.id)
+        self._dead_letters_in_a_row = self._conflicts_in_a_row = 0
+        self._in_flight.remove(entry.id)
         ROLLOUT_GROUPS.labels("published" if published else "superseded").inc()
         return None
 
     async def _postpone(self, entry: Entry, error: RookeryError) -> None:
         # A fault may be due to the position only if the peer is up, so only those count.
         if isinstance(error, PeerFault):
-            faults = await asyncio.to_thread(self._streams.count_fault, "positions", entry.id, group=GROUP)
+            faults = await asyncio.to_thread(
+                self._streams.count_fault, "positions", entry.id, group=CONSUMER_GROUP
+            )
             if faults >= MAX_FAULTS:
-                return await self._bury(entry, f"out of tries, the last: {error}")
-        wait_s = self._held.postpone(entry.id, now=time.monotonic())
+                return await self._dead_letter(entry, f"out of attempts, the last: {error}")
+        wait_s = self._in_flight.postpone(entry.id, now=time.monotonic())
         ROLLOUT_GROUPS.labels("postponed").inc()
         logger.warning("entry %s waits %.0f s: %s", entry.id, wait_s, error)
         return None
 
-    async def _bury(self, entry: Entry, reason: str) -> None:
-        self._deaths_in_a_row += 1
-        if self._deaths_in_a_row > HOPELESS:
-            raise RookeryError(f"{HOPELESS} dead letters in a row; the next would say: {reason}")
-        await asyncio.to_thread(self._streams.dead_letter, "positions", entry.id, group=GROUP, reason=reason)
-        self._held.settle(entry.id)
+    async def _dead_letter(self, entry: Entry, reason: str) -> None:
+        self._dead_letters_in_a_row += 1
+        if self._dead_letters_in_a_row > MAX_FAILURES_IN_A_ROW:
+            raise RookeryError(f"{MAX_FAILURES_IN_A_ROW} dead letters in a row; the next reason: {reason}")
+        await asyncio.to_thread(
+            self._streams.dead_letter, "positions", entry.id, group=CONSUMER_GROUP, reason=reason
+        )
+        self._in_flight.remove(entry.id)
         ROLLOUT_GROUPS.labels("dead").inc()
 
     async def _drain(self) -> None:
         if not self._tasks:
             return
-        logger.info("drains %d groups in flight", len(self._tasks))
+        logger.info("finishing %d groups in flight", len(self._tasks))
         _, abandoned = await asyncio.wait(self._tasks, timeout=DRAIN_S)
         for task in abandoned:
             task.cancel()

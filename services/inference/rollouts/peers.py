@@ -20,7 +20,7 @@ REWARD_POLL_S = 1.0
 
 
 @dataclass
-class Server:
+class InferenceServer:
     """One inference server: the version it serves, or None and the reason, and our groups in flight."""
 
     client: InferenceClient
@@ -29,7 +29,7 @@ class Server:
     reason: str = "not asked yet"
 
     @asynccontextmanager
-    async def occupied(self) -> AsyncIterator[None]:
+    async def one_more_in_flight(self) -> AsyncIterator[None]:
         """Counts one group as in flight during the block."""
         self.inflight += 1
         try:
@@ -37,7 +37,7 @@ class Server:
         finally:
             self.inflight -= 1
 
-    async def ask(self) -> bool:
+    async def poll(self) -> bool:
         """Asks which version is served. Returns whether it changed."""
         before = self.adapter
         try:
@@ -49,17 +49,17 @@ class Server:
 
 
 class Peers:
-    """The inference servers and the reward service of a run. Sets `news` when what they serve changes."""
+    """The inference servers and the reward service of a run. Sets `changed` when what they serve changes."""
 
     def __init__(
-        self, servers: Iterable[InferenceClient], reward: RewardClient, *, news: asyncio.Event
+        self, servers: Iterable[InferenceClient], reward: RewardClient, *, changed: asyncio.Event
     ) -> None:
-        self.servers = [Server(client) for client in servers]
+        self.servers = [InferenceServer(client) for client in servers]
         self.reward = reward
-        self._news = news
+        self._changed = changed
         self._reward_ready = False
 
-    def away(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Why no group can be made now, or None if one can."""
         if self.version is None:
             reasons = "; ".join(f"{server.client.url}: {server.reason}" for server in self.servers)
@@ -71,7 +71,7 @@ class Peers:
         """The newest version that any server serves, or None if none is ready."""
         return max((s.adapter.version.number for s in self.servers if s.adapter), default=None)
 
-    def pick(self) -> tuple[Server, Adapter]:
+    def pick(self) -> tuple[InferenceServer, Adapter]:
         """The least busy of the servers with the newest version, and that version.
 
         Raises:
@@ -84,7 +84,7 @@ class Peers:
             if server.adapter and server.adapter.version.number == newest
         ]
         if not candidates:
-            raise Unavailable(self.away())
+            raise Unavailable(self.unavailable_reason())
         return min(candidates, key=lambda candidate: candidate[0].inflight)
 
     async def watch(self, stopping: asyncio.Event) -> None:
@@ -93,14 +93,14 @@ class Peers:
             *(self._watch_server(server, stopping) for server in self.servers), self._watch_reward(stopping)
         )
 
-    async def refresh(self, server: Server) -> None:
+    async def refresh(self, server: InferenceServer) -> None:
         """Polls one server now."""
-        if await server.ask():
+        if await server.poll():
             served = server.adapter.version.name if server.adapter else f"nothing: {server.reason}"
             logger.info("%s serves %s", server.client.url, served)
-            self._news.set()
+            self._changed.set()
 
-    async def _watch_server(self, server: Server, stopping: asyncio.Event) -> None:
+    async def _watch_server(self, server: InferenceServer, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             await self.refresh(server)
             await pause(stopping, POLICY_POLL_S)
@@ -111,7 +111,7 @@ class Peers:
             if ready != self._reward_ready:
                 logger.info("the reward service is %s", "ready" if ready else "away")
                 self._reward_ready = ready
-                self._news.set()
+                self._changed.set()
             await pause(stopping, REWARD_POLL_S)
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """`python -m services.inference.server`: starts vLLM's OpenAI server with Rookery's routes.
 
-`execve` replaces this process by vLLM, so signals reach vLLM directly: see `ending`.
+`execve` replaces this process by vLLM, so signals reach vLLM directly: see `shutdown`.
 """
 
 import os
@@ -22,17 +22,18 @@ def main(argv: list[str]) -> int:
 
 
 def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
-    from rookery.serving import bind
+    from rookery.processes.ports import bind
     from rookery.streams import RunStreams
-    from services.inference.server import launch
+    from services.inference.server import vllm_command
 
-    cpu = launch.runs_on_cpu(settings.device, cpu_build=launch.vllm_is_cpu_build())
+    cpu = vllm_command.runs_on_cpu(settings.device, cpu_build=vllm_command.vllm_is_cpu_build())
     with bind(settings.host, settings.port, setting="--port or INFERENCE_PORT") as probe:
         port = int(probe.getsockname()[1])
     if settings.follow:
         with suppress(Unavailable):  # Redis may start later, but a wrong password is fatal
             RunStreams(settings.redis_url, settings.run).ping(once=True)
-    return launch.command(settings, port=port, cpu=cpu), launch.environment(settings, os.environ, cpu=cpu)
+    command = vllm_command.command(settings, port=port, cpu=cpu)
+    return command, vllm_command.environment(settings, os.environ, cpu=cpu)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from rookery.errors import InvalidInput, validation_message
 from rookery.trace import Adapter
-from services.inference.server import files
+from services.inference.server import file_checks
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -39,8 +39,21 @@ class AdapterRules:
     """Machine epsilon of the engine's data type (the distance from 1 to the next number); here float32's."""
 
     def verify(self, adapter: Adapter) -> Adapter:
-        """See the function `verify`."""
-        return verify(adapter, self)
+        """Returns the adapter with its path resolved. Reads the whole file.
+
+        Raises:
+            InvalidInput: a check fails; the message quotes the value.
+        """
+        file_checks.check_base(adapter.base_model, self.base_names)
+        try:
+            folder = file_checks.resolve_inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))
+            _check_config(folder / CONFIG_FILE, self)
+            _check_tensors(folder / WEIGHTS_FILE, self)
+            file_checks.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
+        except (OSError, ValueError) as error:
+            # For example another user's files, a name too long or with a zero byte, a half-deleted folder.
+            raise InvalidInput(f"adapter path {adapter.path[:200]!r}: {error}") from error
+        return replace(adapter, path=str(folder))
 
     def must_differ(self, adapter: Adapter) -> bool:
         """Whether the adapter changes the weights so much that rounding cannot hide it.
@@ -49,7 +62,7 @@ class AdapterRules:
         of many of the thousands of products, so it alters the canary's answer too. In float32 the first
         training step is far above that. In bfloat16 it may be below, and then an equal answer is accepted.
         """
-        return change_of_weights(Path(adapter.path)) > self.precision / 10
+        return weight_change(Path(adapter.path)) > self.precision / 10
 
 
 class _LoraConfig(BaseModel):
@@ -66,25 +79,7 @@ class _LoraConfig(BaseModel):
     modules_to_save: None = None
 
 
-def verify(adapter: Adapter, rules: AdapterRules) -> Adapter:
-    """Returns the adapter with its path resolved. Reads the whole file.
-
-    Raises:
-        InvalidInput: a check fails; the message quotes the value.
-    """
-    files.check_base(adapter.base_model, rules.base_names)
-    try:
-        folder = files.inside(adapter.path, rules.root, names=(CONFIG_FILE, WEIGHTS_FILE))
-        _check_config(folder / CONFIG_FILE, rules)
-        _check_tensors(folder / WEIGHTS_FILE, rules)
-        files.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
-    except (OSError, ValueError) as error:
-        # For example another user's files, a name too long or with a zero byte, a half-deleted folder.
-        raise InvalidInput(f"adapter path {adapter.path[:200]!r}: {error}") from error
-    return replace(adapter, path=str(folder))
-
-
-def change_of_weights(folder: Path) -> float:
+def weight_change(folder: Path) -> float:
     """The largest root mean square, over the modules, of a verified adapter's change `alpha / r * B @ A`."""
     from safetensors import safe_open
 
@@ -118,20 +113,20 @@ def _check_config(path: Path, rules: AdapterRules) -> None:
 
 
 def _check_tensors(path: Path, rules: AdapterRules) -> None:
-    header, data_bytes = files.read_header(path)
+    header, data_bytes = file_checks.read_header(path)
     if not header:
         raise InvalidInput(f"{path}: no tensors")
     for name, tensor in header.items():
         _check_tensor(f"{path}: tensor {name!r}", name, tensor, rules)
-        files.check_extent(f"{path}: tensor {name!r}", tensor, data_bytes)
+        file_checks.check_extent(f"{path}: tensor {name!r}", tensor, data_bytes)
 
 
-def _check_tensor(where: str, name: str, tensor: files.Tensor, rules: AdapterRules) -> None:
+def _check_tensor(where: str, name: str, tensor: file_checks.Tensor, rules: AdapterRules) -> None:
     module, _, kind = name.removesuffix(".weight").rpartition(".")
     if kind not in {"lora_A", "lora_B"} or module.rpartition(".")[2] not in rules.target_modules:
-        raise InvalidInput(f"{where} is no LoRA weight of {sorted(rules.target_modules)}")
+        raise InvalidInput(f"{where} is not a LoRA weight of {sorted(rules.target_modules)}")
     if len(tensor.shape) != 2:
-        raise InvalidInput(f"{where} has shape {list(tensor.shape)}: a matrix is wanted")
+        raise InvalidInput(f"{where} has shape {list(tensor.shape)}: it must be a matrix")
     rank = tensor.shape[0] if kind == "lora_A" else tensor.shape[1]
     if not 1 <= rank <= rules.max_rank:
         raise InvalidInput(f"{where} has rank {rank}, allowed are 1 to {rules.max_rank}")

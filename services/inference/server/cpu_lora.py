@@ -40,7 +40,7 @@ def add_lora_linear(
     Shapes: x [..., in], y [..., out], A [slots, 1, rank, in], B [slots, 1, out of the slice, rank].
     """
     outputs, inputs = y.view(-1, y.shape[-1]), x.view(-1, x.shape[-1])
-    for slot, tokens in adapters_of(self.token_lora_indices):
+    for slot, tokens in tokens_by_slot(self.token_lora_indices):
         part, start = inputs[tokens], 0
         for a, b, width in zip(lora_a_stacked, lora_b_stacked, output_slices, strict=True):
             delta = (part @ a[slot].squeeze(0).T).mul_(scale) @ b[slot].squeeze(0).T
@@ -48,14 +48,14 @@ def add_lora_linear(
             start += width
 
 
-def adapters_of(token_slots: torch.Tensor) -> list[tuple[int, torch.Tensor | slice]]:
+def tokens_by_slot(token_slots: torch.Tensor) -> list[tuple[int, torch.Tensor | slice]]:
     """The slots in a batch, each with the indices of its tokens.
 
-    >>> adapters_of(torch.tensor([2, 2]))
+    >>> tokens_by_slot(torch.tensor([2, 2]))
     [(2, slice(0, 2, None))]
-    >>> adapters_of(torch.tensor([1, -1, 1]))
+    >>> tokens_by_slot(torch.tensor([1, -1, 1]))
     [(1, tensor([0, 2]))]
-    >>> adapters_of(torch.tensor([-1, -1]))
+    >>> tokens_by_slot(torch.tensor([-1, -1]))
     []
     """
     slots = token_slots.unique().tolist()

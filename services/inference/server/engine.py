@@ -1,4 +1,4 @@
-"""vLLM as the engine of `policies`: adapters by name, a canary, a warm-up.
+"""vLLM as the engine of `policies` and `full_weights_policies`: loads versions, answers the canary, warms up.
 
 Runs inside vLLM's API server process and uses its objects: the engine client, and the table in which the
 OpenAI routes look up adapter names. Written for vLLM 0.32.
@@ -6,14 +6,16 @@ OpenAI routes look up adapter names. Written for vLLM 0.32.
 
 import asyncio
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from vllm import SamplingParams
+from vllm.entrypoints.openai.models.protocol import BaseModelPath
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from rookery.errors import EngineFault, InvalidInput
+from rookery.errors import EngineFault, InvalidInput, Unavailable
 from rookery.trace import Adapter, PolicyVersion
 
 if TYPE_CHECKING:
@@ -106,13 +108,15 @@ class VllmEngine:
         if request := self._models.lora_requests.pop(model, None):
             self._models.lora_requests.pop(request.lora_name, None)
 
-    def busy(self, adapter: Adapter) -> bool:
+    def in_use(self, adapter: Adapter) -> bool:
         request = self._loaded[adapter.version]
         states = self._client.output_processor.request_states.values()
         return any(state.lora_request is request for state in states)
 
     async def unload(self, adapter: Adapter) -> None:
-        request = self._loaded[adapter.version]
+        request = self._loaded.get(adapter.version)
+        if request is None:
+            return
         await self._ask(
             self._client.remove_lora(request.lora_int_id), f"vLLM cannot unload {request.lora_name}"
         )
@@ -169,3 +173,69 @@ def _rollout_params(seed: int) -> SamplingParams:
         max_tokens=_WARM_UP_TOKENS,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
+
+
+IDLE_TRIES, IDLE_PAUSE_S = 500, 0.02
+"""How often vLLM is asked whether it is idle, and the pause in between."""
+
+
+class FullWeightsVllmEngine(VllmEngine):
+    """One set of weights, which may only be changed while nothing is generated."""
+
+    def __init__(self, client: "AsyncLLM", models: "OpenAIServingModels", *, base: str) -> None:
+        super().__init__(client, models)
+        self._base = base
+
+    async def load(self, adapter: Adapter) -> None:
+        """Overwrites the weights and empties the prefix cache."""
+        await self._overwrite(adapter.path)
+
+    async def restore(self) -> None:
+        """Loads the base model's weights again."""
+        await self._overwrite(self._base)
+
+    def route(self, model: str, adapter: Adapter) -> None:
+        """Adds a name for the served version. Answers carry its first name, so route the alias last."""
+        known = [path for path in self._models.base_model_paths if path.model_path == adapter.path]
+        # In place, because vLLM's registry holds the same list.
+        self._models.base_model_paths[:] = [
+            *(path for path in known if path.name != model),
+            BaseModelPath(name=model, model_path=adapter.path),
+        ]
+
+    def unroute(self, model: str) -> None:
+        paths = self._models.base_model_paths
+        paths[:] = [path for path in paths if path.name != model]
+
+    def in_use(self, adapter: Adapter) -> bool:
+        """Always True: the served version is the one in the engine."""
+        return True
+
+    async def unload(self, adapter: Adapter) -> None:
+        """Does nothing: weights are overwritten, never unloaded."""
+
+    def _lora(self, adapter: Adapter | None) -> LoRARequest | None:
+        return None
+
+    async def wait_until_idle(self) -> None:
+        """Waits for cancelled requests, which stay in vLLM for a step or two."""
+        for _ in range(IDLE_TRIES):
+            if not self._client.output_processor.has_unfinished_requests():
+                return
+            await asyncio.sleep(IDLE_PAUSE_S)
+        raise Unavailable(
+            f"vLLM still generates after {IDLE_TRIES * IDLE_PAUSE_S:g} s, so its weights cannot change"
+        )
+
+    async def _overwrite(self, folder: str) -> None:
+        # After a failed load, the canary may still run. Nobody waits for its answer.
+        with suppress(Unavailable):
+            await self.wait_until_idle()
+        await self._ask(
+            self._client.collective_rpc("load_full_weights", args=(folder,)), f"vLLM cannot load {folder}"
+        )
+        for _ in range(IDLE_TRIES):
+            if await self._client.reset_prefix_cache():
+                return
+            await asyncio.sleep(IDLE_PAUSE_S)
+        raise EngineFault("vLLM does not release the prefix cache of the old weights")

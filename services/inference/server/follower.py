@@ -46,10 +46,10 @@ class PolicyFollower:
     async def run(self) -> None:
         """Reads the record every `POLL_S` seconds until cancelled."""
         while True:
-            await self.step()
+            await self.follow_once()
             await asyncio.sleep(POLL_S)
 
-    async def step(self) -> None:
+    async def follow_once(self) -> None:
         """Reads the record once, and loads its version if it is new."""
         try:
             adapter = await asyncio.to_thread(self._read)

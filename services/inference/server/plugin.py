@@ -24,13 +24,13 @@ from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server.adapter import AdapterRules
+from services.inference.server.drain import DrainMiddleware, RequestDrainer
 from services.inference.server.follower import POLL_S, PolicyFollower
-from services.inference.server.gate import Gate, GateMiddleware
+from services.inference.server.full_weights import FullWeightsRules
+from services.inference.server.full_weights_policies import FullWeightsPolicies
 from services.inference.server.policies import Policies
 from services.inference.server.settings import ServerSettings
-from services.inference.server.shutdown import shut_down_when_told
-from services.inference.server.whole_model import ModelRules
-from services.inference.server.whole_policies import WholePolicies
+from services.inference.server.shutdown import shut_down_on_signal
 
 if TYPE_CHECKING:
     from starlette.datastructures import State
@@ -72,7 +72,7 @@ class _ProblemRoute(APIRoute):
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServerState:
     """The objects that the routes use, kept in the app's state."""
 
     client: "AsyncLLM"
@@ -96,16 +96,16 @@ class Serving:
 router = APIRouter(route_class=_ProblemRoute, tags=["rookery"])
 
 
-def _serving(request: Request) -> Serving:
-    serving: Serving = request.app.state.rookery
-    return serving
+def _state(request: Request) -> ServerState:
+    state: ServerState = request.app.state.rookery
+    return state
 
 
 @router.post("/reload")
 async def reload(body: _Reload, request: Request) -> dict[str, Any]:
     """Serves another policy version. Requests in flight keep theirs."""
     adapter = Adapter(PolicyVersion(body.version, body.sha256), body.path, body.base_model)
-    done = await _serving(request).policies.reload(adapter, rollback=body.rollback)
+    done = await _state(request).policies.reload(adapter, rollback=body.rollback)
     return {
         **_description(done.adapter),
         "changed": done.changed,
@@ -117,17 +117,17 @@ async def reload(body: _Reload, request: Request) -> dict[str, Any]:
 @router.get("/policy")
 async def policy(request: Request) -> dict[str, Any]:
     """The version behind the alias `policy`; 503 before the first."""
-    serving = _serving(request)
-    reason = serving.not_ready()
-    if reason or serving.policies.served is None:
+    state = _state(request)
+    reason = state.not_ready()
+    if reason or state.policies.served is None:
         raise NotReady(reason or "no policy yet: POST /reload")
-    return _description(serving.policies.served)
+    return _description(state.policies.served)
 
 
 @router.get("/readyz", responses={503: {"description": "Not ready, and why"}})
 async def readyz(request: Request, response: Response) -> dict[str, str]:
     """200 once the server is warm and has loaded the run's version; `/policy` says which it serves now."""
-    reason = _serving(request).not_ready()
+    reason = _state(request).not_ready()
     if reason is None:
         return {"status": "ready"}
     response.status_code = 503
@@ -137,7 +137,7 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 @router.get("/healthz")
 async def healthz(request: Request) -> dict[str, str]:
     """200 while vLLM's engine is alive."""
-    if _serving(request).client.errored:
+    if _state(request).client.errored:
         raise EngineFault("vLLM's engine has died")
     return {"status": "alive"}
 
@@ -159,18 +159,18 @@ class RookeryPlugin:
     required_tasks = ("generate",)
 
     def attach_router(self, app: FastAPI) -> None:
-        """Adds the routes and the gate. vLLM adds its error handlers later; they win for its own errors."""
+        """Adds the routes and the middleware. vLLM adds its error handlers later, for its own errors."""
         add_problem_handlers(app)
         app.include_router(router)
-        app.state.rookery_gate = Gate()
-        app.add_middleware(GateMiddleware, gate=app.state.rookery_gate)
+        app.state.rookery_drainer = RequestDrainer()
+        app.add_middleware(DrainMiddleware, drainer=app.state.rookery_drainer)
 
     async def init_state(self, engine_client: "AsyncLLM", state: "State", args: Namespace) -> None:
         """Starts the background tasks: warm-up and unloading, the policy record, the orderly end."""
         logs.configure("inference")
         settings = ServerSettings()
         policies = _policies(settings, engine_client, state)
-        tasks = [asyncio.create_task(_tend(policies))]
+        tasks = [asyncio.create_task(_maintain(policies))]
         follower = None
         if settings.follow:
             stopping = threading.Event()
@@ -178,22 +178,24 @@ class RookeryPlugin:
             follower = PolicyFollower(streams, policies)
             tasks.append(asyncio.create_task(_follow(follower, stopping)))
         for task in tasks:
-            task.add_done_callback(_say_why)
-        state.rookery = Serving(engine_client, policies, follower, tuple(tasks))
-        state.rookery_end = asyncio.create_task(shut_down_when_told(engine_client, state, state.rookery_gate))
+            task.add_done_callback(_log_failure)
+        state.rookery = ServerState(engine_client, policies, follower, tuple(tasks))
+        state.rookery_shutdown = asyncio.create_task(
+            shut_down_on_signal(engine_client, state, state.rookery_drainer)
+        )
 
 
 def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> Policies:
     models = state.openai_serving_models
-    folder = settings.whole_model
+    folder = settings.model_dir
     names = settings.base_names | {digest for digest in [weights_digest(folder)] if digest}
     if settings.full_weights:
-        from services.inference.server.whole_engine import WholeVllmEngine
+        from services.inference.server.engine import FullWeightsVllmEngine
 
-        return WholePolicies(
-            WholeVllmEngine(client, models, base=str(folder)),
-            ModelRules(settings.adapter_root, names, folder),
-            state.rookery_gate,
+        return FullWeightsPolicies(
+            FullWeightsVllmEngine(client, models, base=str(folder)),
+            FullWeightsRules(settings.adapter_root, names, folder),
+            state.rookery_drainer,
         )
     import torch
 
@@ -204,7 +206,7 @@ def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> P
     return Policies(VllmEngine(client, models), rules, keep=settings.max_loras - 1)
 
 
-def _say_why(task: "asyncio.Task[None]") -> None:
+def _log_failure(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (error := task.exception()):
         logger.critical("a background task ended: %s", error, exc_info=error)
 
@@ -217,11 +219,11 @@ async def _follow(follower: PolicyFollower, stopping: threading.Event) -> None:
         stopping.set()
 
 
-async def _tend(policies: Policies) -> None:
+async def _maintain(policies: Policies) -> None:
     while True:
         try:
             await policies.prepare()
-            await policies.sweep()
+            await policies.unload_retired()
         except RookeryError as error:
-            logger.warning("could not tend the policies: %s", error)
+            logger.warning("could not prepare or unload versions: %s", error)
         await asyncio.sleep(POLL_S)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 ALIAS = "policy"
 """The model name that always refers to the version served last."""
 
-RETIRE_S = 2.0
+RETIRE_AFTER_S = 2.0
 """How long a version without a name is kept before the first check whether a request still uses it. A request
 may have looked up its version but not reached the engine yet."""
 
@@ -55,12 +55,12 @@ class Engine(Protocol):
         """Refuses new requests for `model`."""
         ...
 
-    def busy(self, adapter: Adapter) -> bool:
+    def in_use(self, adapter: Adapter) -> bool:
         """Whether a request in flight uses the adapter."""
         ...
 
     async def unload(self, adapter: Adapter) -> None:
-        """Frees the memory of a loaded adapter; its files stay."""
+        """Frees the memory of an adapter, if it is loaded; its files stay."""
         ...
 
 
@@ -81,7 +81,7 @@ class Rules(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reloaded:
+class ReloadResult:
     """The result of a reload.
 
     `seconds` has the time of each stage, `canary_max_difference` the largest difference between the canary's
@@ -117,7 +117,7 @@ class Policies:
         """Whether the base model has answered the canary."""
         return self._base_canary is not None
 
-    async def reload(self, adapter: Adapter, *, rollback: bool = False) -> Reloaded:
+    async def reload(self, adapter: Adapter, *, rollback: bool = False) -> ReloadResult:
         """Serves `adapter` from now on. If anything fails, the current policy stays.
 
         With `rollback`, any version is accepted: an older one, or other bytes under a number that was
@@ -133,7 +133,7 @@ class Policies:
         async with self._lock, _counted():
             if self.served and self.served.version == adapter.version:
                 RELOADS.labels("unchanged").inc()
-                return Reloaded(self.served, changed=False)
+                return ReloadResult(self.served, changed=False)
             self._check_order(adapter.version, rollback=rollback)
             reloaded = await self._reload(adapter)
             RELOADS.labels("loaded").inc()
@@ -144,11 +144,11 @@ class Policies:
         async with self._lock:
             await self._base()
 
-    async def sweep(self) -> None:
+    async def unload_retired(self) -> None:
         """Unloads the retired versions that no request uses any more."""
         async with self._lock:
             for adapter, since in list(self._retired.items()):
-                if time.monotonic() - since < RETIRE_S or self._engine.busy(adapter):
+                if time.monotonic() - since < RETIRE_AFTER_S or self._engine.in_use(adapter):
                     continue
                 await self._engine.unload(adapter)
                 del self._retired[adapter]
@@ -166,41 +166,50 @@ class Policies:
             said = f"is older than {served.number}: set rollback to go back to it"
         raise Conflict(f"version {version.number} {said}")
 
-    async def _reload(self, adapter: Adapter) -> Reloaded:
+    async def _reload(self, adapter: Adapter) -> ReloadResult:
         started, seconds = time.perf_counter(), dict[str, float]()
         with stage("verify", seconds):
             adapter = await asyncio.to_thread(self._rules.verify, adapter)
-        held = self._held(adapter.version)
-        difference = None
-        if held:
-            adapter = held
-        else:
-            difference = await self._load(adapter, seconds)
-        with stage("flip", seconds):
-            self._serve(adapter)
+        base, difference = await self._base(), None
+        async with self._exclusive(seconds):
+            if loaded := self._loaded(adapter.version):
+                adapter = loaded
+            else:
+                difference = await self._load(adapter, base, seconds)
+            with stage("flip", seconds):
+                self._serve(adapter)
         seconds["total"] = time.perf_counter() - started
         logger.info("serving %s after %.3f s", adapter.version.name, seconds["total"], extra=seconds)
-        return Reloaded(adapter, True, seconds, difference)
+        return ReloadResult(adapter, True, seconds, difference)
 
-    def _held(self, version: PolicyVersion) -> Adapter | None:
+    @asynccontextmanager
+    async def _exclusive(self, seconds: dict[str, float]) -> AsyncIterator[None]:
+        """Runs the block once a version may be loaded. A LoRA adapter can be loaded at any time."""
+        yield
+
+    def _loaded(self, version: PolicyVersion) -> Adapter | None:
+        """The version in the engine's memory, or None if it must be loaded."""
         return next((a for a in (*self._named, *self._retired) if a.version == version), None)
 
-    async def _load(self, adapter: Adapter, seconds: dict[str, float]) -> float:
-        base = await self._base()
-        with stage("load", seconds):
-            await self._engine.load(adapter)
+    async def _load(self, adapter: Adapter, base: tuple[float, ...], seconds: dict[str, float]) -> float:
         try:
+            with stage("load", seconds):
+                await self._engine.load(adapter)
             with stage("canary", seconds):
                 difference = await self._check_canary(adapter, base)
             if not self._warm:
                 with stage("warm_up", seconds):
                     await self._engine.warm_up(adapter)
                 self._warm = True
-        except BaseException:
-            with suppress(Unavailable):
-                await self._engine.unload(adapter)
+        except BaseException as error:
+            await self._undo_load(adapter, error)
             raise
         return difference
+
+    async def _undo_load(self, adapter: Adapter, cause: BaseException) -> None:
+        """Removes a version that failed after `cause`."""
+        with suppress(Unavailable):
+            await self._engine.unload(adapter)
 
     async def _base(self) -> tuple[float, ...]:
         if self._base_canary is None:

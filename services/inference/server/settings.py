@@ -14,9 +14,22 @@ from pydantic_settings import SettingsConfigDict
 from rookery.errors import SetupError
 from rookery.hub import model_folder
 from rookery.settings import Port, RunSettings
-from services.inference.server.sampling import SamplingName
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+SamplingName = Literal["qwen3-thinking", "qwen3-non-thinking", "neutral"]
+
+# The "Best Practices" of https://huggingface.co/Qwen/Qwen3-4B#best-practices.
+SAMPLING_DEFAULTS: dict[SamplingName, dict[str, float]] = {
+    "qwen3-thinking": {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0},
+    "qwen3-non-thinking": {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.0},
+    "neutral": {},
+}
+"""For requests that set no sampling parameters; the fields are those of `generation_config.json`.
+
+Rollouts do not use them: they always send their temperature (1 by default), top_p 1 and no top_k, because
+importance ratios need a distribution that is not truncated.
+"""
 
 
 class ServerSettings(RunSettings):
@@ -66,13 +79,13 @@ class ServerSettings(RunSettings):
             return path.resolve()
         if path.exists() or path.parent.is_dir() or not _HUB_ID.fullmatch(self.model):
             raise SetupError(
-                f"{self.model!r} is no model directory (config.json is missing) and no Hugging Face id: "
+                f"{self.model!r} is not a Hugging Face id, and as a directory its config.json is missing: "
                 "choose another with --model"
             )
         return None
 
     @property
-    def whole_model(self) -> Path:
+    def model_dir(self) -> Path:
         """The base model's directory; a Hugging Face id is downloaded if needed.
 
         Raises:

@@ -1,18 +1,17 @@
 """How the server ends: with status 0 on a signal, with status 1 if vLLM's engine dies.
 
 vLLM itself stops its engine first and then waits for its clients. It answers requests in flight with 200 and
-the finish reason "abort", or never, and the process stays until the last client gives up. Here the gate
-closes first, so every client gets its error at once, and the engine stops last.
+the finish reason "abort", or never, and the process stays until the last client gives up. Here open
+requests end first, so every client gets its error at once, and the engine stops last.
 """
 
 import asyncio
 import logging
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from services.inference.server.gate import Gate
+from services.inference.server.drain import RequestDrainer
 
 if TYPE_CHECKING:
     import uvicorn
@@ -30,29 +29,7 @@ kills the server after 20 s."""
 _LOOK_S = 0.2
 
 
-def exit_on_signals_while_starting() -> None:
-    """Lets a signal end vLLM's server while it waits for its engine to start.
-
-    vLLM 0.32 raises KeyboardInterrupt there, and `zmq_socket_ctx` swallows it, so the server would start and
-    serve in spite of the signal. With this patch it exits with status 143.
-    """
-    from vllm.v1.engine import utils
-
-    swallowing = utils.zmq_socket_ctx
-
-    @contextmanager
-    def not_swallowing(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        whole = False
-        with swallowing(*args, **kwargs) as socket:
-            yield socket
-            whole = True
-        if not whole:
-            raise SystemExit(128 + signal.SIGTERM)
-
-    utils.zmq_socket_ctx = not_swallowing
-
-
-async def shut_down_when_told(client: "AsyncLLM", state: "State", gate: Gate) -> None:
+async def shut_down_on_signal(client: "AsyncLLM", state: "State", drainer: RequestDrainer) -> None:
     """Waits for a signal or for the engine's death, then ends the server.
 
     Raises:
@@ -68,13 +45,13 @@ async def shut_down_when_told(client: "AsyncLLM", state: "State", gate: Gate) ->
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), _LOOK_S)
     if stopping.is_set():
-        logger.info("the server stops")
-        await gate.close("the server stops", within_s=GRACE_S)
+        logger.info("the server is stopping")
+        await drainer.close("the server is stopping", within_s=GRACE_S)
         server.should_exit = True
         return
     # Do not leave this to vLLM's watchdog: it waits for requests that a dead engine may never answer.
     logger.critical("vLLM's engine has died: the server ends")
-    await gate.close("vLLM's engine has died", within_s=GRACE_S)
+    await drainer.close("vLLM's engine has died", within_s=GRACE_S)
     raise SystemExit(1)
 
 

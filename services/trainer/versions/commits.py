@@ -19,6 +19,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -227,12 +228,20 @@ def _check_files(folder: Path, *, without_moments: bool = False) -> None:
         if without_moments and name == OPTIMIZER and not path.exists():
             continue
         try:
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            stat = path.stat()
+            found = _sha256(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
         except OSError as error:
             raise _DamagedError(f"{path}: {error.strerror}") from error
         if found != committed:
             raise _DamagedError(f"{path} is damaged: its SHA-256 is {found}, committed was {committed}")
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: Path, inode: int, size: int, modified_ns: int) -> str:
+    """The SHA-256 of a file. A start checks a commit several times, but reads an unchanged file once."""
+    del inode, size, modified_ns  # only part of the key
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def prune(root: Path, *, newest: int, keep: int) -> None:

@@ -26,6 +26,9 @@ class GatedScorer:
     def open(self, gate: str) -> None:
         self._gates.setdefault(gate, asyncio.Event()).set()
 
+    async def unavailable_reason(self) -> str | None:
+        return None
+
     async def score_batch(self, items: Sequence[Item]) -> list[Verdict]:
         if not items:
             return []

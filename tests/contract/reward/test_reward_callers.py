@@ -28,7 +28,7 @@ FENS = [
     "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1",
 ]
 ITEMS = [{"fen": fen, "response": r"\boxed{a3}"} for fen in FENS]
-PATIENCE_S = 20.0
+LOOKUP_TIMEOUT_S = 20.0
 """The searches would take minutes."""
 
 
@@ -66,7 +66,7 @@ async def load(service: RunningService) -> Load:
 
 async def until(service: RunningService, condition: Callable[[Load], bool]) -> None:
     """Returns when `condition` holds, long before a search would have ended."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LOOKUP_TIMEOUT_S):
         while not condition(await load(service)):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -119,6 +119,6 @@ async def test_a_caller_whom_a_stopping_service_cannot_wait_for_is_told_to_come_
             await asyncio.sleep(0.01)
         service.stopping.set()
         answer = await asked
-    assert (answer.status_code, answer.json()["detail"]) == (503, "the reward service stops")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the reward service is stopping")
     assert answer.headers["retry-after"] == "1"
     assert gated.cancelled == len(ITEMS)

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from rookery.clients import RewardClient, ScoreItem, reward, score_stream
-from rookery.clients.retries import TRIES
+from rookery.clients.score_items import TRIES
 from rookery.errors import EngineFault, InvalidInput, PeerFault, RookeryError
 from rookery.trace import Verdict
 from services.reward.scorer import Item
@@ -20,7 +20,7 @@ from tests.contract.reward.gated import GatedScorer, served, until, verdict_of
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (reward, score_stream):
-        monkeypatch.setattr(module, "BACKOFF_S", (0.05,) * TRIES)
+        monkeypatch.setattr(module, "PAUSES_S", (0.05,) * (TRIES - 1))
 
 
 @pytest.fixture
@@ -195,14 +195,14 @@ async def test_a_service_that_restarts_loses_nothing(gated: GatedScorer) -> None
 
 async def test_a_service_that_stays_away_ends_the_stream() -> None:
     async with client_of(f"127.0.0.1:{free_port()}") as client:
-        with pytest.raises(PeerFault, match=f"reward service: UNAVAILABLE .* after {TRIES} tries"):
+        with pytest.raises(PeerFault, match=f"reward service: UNAVAILABLE .* after {TRIES} attempts"):
             await collected(client.stream(groups(10)))
 
 
 async def test_an_answer_that_does_not_come_is_not_waited_for(gated: GatedScorer) -> None:
     gated.open("0")
     async with client_on(gated, timeout_s=0.3) as client:
-        with pytest.raises(PeerFault, match=f"no answer in 0.3 s after {TRIES} tries"):
+        with pytest.raises(PeerFault, match=f"no answer in 0.3 s after {TRIES} attempts"):
             await collected(client.stream(groups(2)))
     assert gated.begun.count("0") == 1
     assert gated.begun.count("1") == TRIES
@@ -241,7 +241,7 @@ async def test_a_reader_who_leaves_ends_the_work(gated: GatedScorer) -> None:
 
 
 async def test_replicas_share_the_groups_and_cover_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_stream, "FIRST_LIFE_S", 0.01)
+    monkeypatch.setattr(score_stream, "FIRST_LIFETIME_S", 0.01)
     replicas = [GatedScorer(), GatedScorer()]
     async with AsyncExitStack() as stack, AsyncExitStack() as first:
         targets = [await first.enter_async_context(served(RewardServicer(replicas[0])))]

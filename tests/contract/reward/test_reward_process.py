@@ -65,7 +65,7 @@ def test_a_taken_port_is_named(stockfish_path: str, flag: str) -> None:
         (["--engine-path", "/nowhere/stockfish"], "REWARD_ENGINE_PATH"),
         (["--nodes", "none"], "nodes"),
         (["--scheme", "gold"], "scheme"),
-        (["--redis-url", "http://me:secret@nowhere"], "redis_url: no URL of a Redis"),
+        (["--redis-url", "http://me:secret@nowhere"], "redis_url: not a Redis URL"),
         (["--redis-url", "redis://me:secret@nowhere?tls=1"], "unexpected keyword argument 'tls'"),
     ],
 )

@@ -15,7 +15,7 @@ from rookery.answers import MAX_BOX_CHARS
 from rookery.body_limit import MAX_BODY_BYTES
 from rookery.trace import Outcome
 from services.reward.bodies import MAX_ITEMS, ScoreRequest, VerdictBody
-from services.reward.local import shared
+from services.reward.local import shared_scorer
 from services.reward.schemes import TERMS, find_scheme
 from services.reward.settings import RewardSettings
 from tests.curl import run_curl
@@ -122,7 +122,7 @@ def test_the_python_example(stockfish_path: str, monkeypatch: pytest.MonkeyPatch
         assert eval(scored, names) == 0.0
         assert eval(judged, names) is Outcome.ILLEGAL
     finally:
-        shared().close()
+        shared_scorer().close()
 
 
 def rows(first_cell: str) -> list[list[str]]:

@@ -78,7 +78,7 @@ async def test_a_replica_does_without_its_redis(start_service: Start, redis_serv
     redis_server.start()
     await until(lambda: metric(service, "rookery_shared_cache_up") == 1)
     _, log = service.stop()
-    assert log.count("the shared cache is away") == 1
+    assert log.count("the shared cache is unavailable") == 1
     assert "Traceback" not in log
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from rookery.codec import verdict_from_proto
 from rookery.v1 import reward_pb2, reward_pb2_grpc
-from services.reward import stream as stream_module
+from services.reward import servicer as stream_module
 from services.reward.bodies import MAX_ITEMS
 from services.reward.scorer import Item, Scorer
-from services.reward.servicer import RewardServicer
-from services.reward.stream import WINDOW
+from services.reward.servicer import WINDOW, RewardServicer
 from tests.contract.reward.gated import GatedScorer, served, until, verdict_of
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
@@ -142,7 +141,7 @@ async def test_a_stopping_service_answers_what_it_has_read_and_says_that_it_goes
     await call.write(request(2, "b"))
     gated.open("a")
     assert (await call.read()).id == 1
-    with pytest.raises(grpc.aio.AioRpcError, match="the reward service stops") as caught:
+    with pytest.raises(grpc.aio.AioRpcError, match="the reward service is stopping") as caught:
         await call.read()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert gated.begun == ["a"]

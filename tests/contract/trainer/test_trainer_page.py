@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from rookery.serving import bind
+from rookery.processes.ports import bind
 from services.trainer.__main__ import FINETUNE_COMMANDS
 from services.trainer.settings import RewardModelSettings, RewardServerSettings
 from tests.conftest import ROOT

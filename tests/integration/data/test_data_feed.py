@@ -167,7 +167,7 @@ async def test_an_absent_redis_is_waited_for(
     retries = REDIS_RETRIES._value.get()
     async with running(feed(streams, order, depth=5), given_up):
         await until(lambda: REDIS_RETRIES._value.get() > retries)
-        assert any("redis is away" in message for message in caplog.messages)
+        assert any("redis is unavailable" in message for message in caplog.messages)
         await asyncio.to_thread(redis_server.start)
         await until(lambda: streams.length("positions") == 5)
 
@@ -207,5 +207,5 @@ async def test_a_feed_nobody_stopped_does_not_give_up_quietly(
 ) -> None:
     redis_server.stop()
     given_up.set()
-    with pytest.raises(Unavailable, match="stopped while redis was away"):
+    with pytest.raises(Unavailable, match="stopped while redis was unavailable"):
         await feed(connect(redis_server.url), order).run(asyncio.Event())

@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,25 +21,11 @@ from rookery.hub import identity
 from rookery.prompt import render
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, Phase, PolicyVersion, Position, Prompt, Sampling, policy_name
-from tests.conftest import RedisServer
 from tests.integration.inference.server_process import Server
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
 
 ROLLOUT = Sampling(temperature=1.0, max_tokens=12)
-
-
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    redis = RedisServer(tmp_path_factory.mktemp("redis"))
-    redis.start()
-    yield redis.url
-    redis.stop()
-
-
-@pytest.fixture(scope="module")
-def streams(redis_url: str) -> RunStreams:
-    return RunStreams(redis_url, "served")
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +42,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator
         yield server
     finally:
         server.kill()
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[InferenceClient]:
-    async with InferenceClient(server.url, timeout_s=120.0) as client:
-        yield client
 
 
 def adapter(server: Server, version: int, *, name: str = "", scale: float = 0.1, **config: object) -> Adapter:

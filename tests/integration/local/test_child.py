@@ -73,7 +73,7 @@ import sys, time
 from pathlib import Path
 from rookery.processes.child import Child, Watchdog
 from tests.integration.local.children import STUBBORN, WITH_WORKER, script
-folder, dog = Path(sys.argv[1]), Watchdog()
+folder, dog = Path(sys.argv[1]), Watchdog(grace_s=1.0)
 for name, code in (("worker", WITH_WORKER), ("stubborn", STUBBORN)):
     print(Child(script(name, code, folder), dog).pid, flush=True)
 time.sleep(600)

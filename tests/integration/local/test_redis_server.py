@@ -61,6 +61,7 @@ def embedded(tmp_path: Path) -> Iterator[Embedded]:
     server = Embedded(tmp_path / "redis")
     server.start()
     yield server
+    server.streams.close()
     server.kill()
 
 
@@ -106,14 +107,14 @@ def test_a_file_that_is_damaged_further_up_is_left_to_redis(embedded: Embedded) 
     torn = whole.replace(b"*1\r\n$4\r\nEXEC\r\n", b"", 1)
     embedded.aof.write_bytes(torn)
     embedded.start()
-    assert "whole transactions follow: left as it is" in (embedded.folder / "log").read_text()
+    assert "complete transactions follow: left as it is" in (embedded.folder / "log").read_text()
     assert embedded.aof.read_bytes() == torn
     assert not list(embedded.aof.parent.glob("*.cut-at-*"))
 
 
 def test_a_machine_without_bash_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SetupError, match="no bash, which starts Redis"):
+    with pytest.raises(SetupError, match="bash is needed to start Redis"):
         redis_argv(tmp_path / "redis", 6379)
 
 

@@ -16,7 +16,7 @@ from tests.integration.local.children import STUBBORN, script, service
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "_BACKOFF_S", (0.05,))
+    monkeypatch.setattr(supervisor_module, "_PAUSES_S", (0.05,))
 
 
 @pytest.fixture
@@ -89,7 +89,9 @@ def test_a_crashed_service_starts_again(tmp_path: Path, watchdog: Watchdog) -> N
 
 def test_one_that_keeps_crashing_ends_the_run_with_its_last_words(tmp_path: Path, watchdog: Watchdog) -> None:
     run = Run([[script("bad", "import sys; sys.exit('out of luck')", tmp_path)]], watchdog)
-    with pytest.raises(RookeryError, match=f"bad ended {RESTARTS + 1} times, now with status 1") as caught:
+    with pytest.raises(
+        RookeryError, match=f"bad ended {RESTARTS + 1} times, the last time with status 1"
+    ) as caught:
         run.until(lambda: False)
     assert "  | out of luck" in str(caught.value)
 

@@ -56,12 +56,26 @@ def test_a_file_has_a_line_for_each_of_its_lines(score, tmp_path: Path) -> None:
     path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n")
     done = score("--file", str(path))
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 1 and "7 answers judged, 4 of them could not be" in done.stderr
+    assert done.returncode == 1 and "7 answers, 4 of them could not be judged" in done.stderr
     assert [result.get("reward") for result in results] == [0.0, -0.3, None, None, None, 0.0, None]
     assert "line 3" in results[2]["detail"] and "'not JSON\\n'" in results[2]["detail"]
     assert "'no position'" in results[3]["detail"]
     assert "line 5: response" in results[4]["detail"]
     assert score("--file", "-", stdin=lines[0] + "\n").returncode == 0
+
+
+def test_flags_are_for_the_lines_of_a_file_that_have_no_such_field(score) -> None:
+    lines = [
+        {"fen": FEN, "response": "The rook"},
+        {"fen": FEN, "response": "The rook", "scheme": "delta", "truncated": False},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    done = score("--file", "-", "--scheme", "best", "--truncated", stdin=text)
+    truncated, complete = (json.loads(line) for line in done.stdout.splitlines())
+    assert (truncated["outcome"], complete["outcome"]) == ("truncated", "no_box")
+    assert truncated["reward_version"].startswith("best-2/") and complete["reward_version"].startswith(
+        "delta-1/"
+    )
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,7 @@ async def test_stopping_fails_what_waits(stockfish_path: str) -> None:
     await asyncio.sleep(0.05)
     await pool.close()
     for search in searches:
-        with pytest.raises(Unavailable, match="the engines stop"):
+        with pytest.raises(Unavailable, match="the engines are stopping"):
             await search
     with pytest.raises(Unavailable):
         await pool.search(SHORT)

@@ -84,7 +84,7 @@ def test_ten_thousand_fens(accepted: list[Position]) -> None:
         assert asked.is_valid() and any(asked.legal_moves)
         for move in position.board.legal_moves:
             assert position.from_engine(position.to_engine(move)) == move
-            assert position.play(move).move.uci == move.uci()
+            assert position.legal_move(move).move.uci == move.uci()
 
 
 @pytest.mark.stockfish

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import chess
@@ -26,6 +27,8 @@ pytestmark = [pytest.mark.stockfish, pytest.mark.torch]
 
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
 MOVES = ("a2a3", "b2b4", "f3g5", "h2h4", "g2g3")
+
+START_S = 240.0
 
 Start = Callable[[Path, int], "subprocess.Popen[bytes]"]
 
@@ -59,15 +62,15 @@ def model(train: Callable[[int], Path]) -> Path:
     return train(0)
 
 
-@pytest.fixture
-def start() -> Iterator[Start]:
+@contextmanager
+def _servers() -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(model: Path, port: int) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "services.trainer", "serve-reward-model", "--threads", "1"]
         command += ["--model", str(model), "--port", str(port), "--rows", "4"]
         started.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + START_S
         while time.monotonic() < deadline and started[-1].poll() is None:
             try:
                 if httpx.get(f"http://127.0.0.1:{port}/readyz").is_success:
@@ -76,10 +79,27 @@ def start() -> Iterator[Start]:
                 time.sleep(0.1)
         raise AssertionError("the reward model's server does not start")
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with _servers() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def served_port(model: Path) -> Iterator[int]:
+    """The port of one server for all tests that leave it as it is."""
+    port = free_port()
+    with _servers() as start:
+        start(model, port)
+        yield port
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
@@ -92,12 +112,25 @@ def port() -> int:
     return free_port()
 
 
+async def _scorer(stockfish_path: str, port: int) -> Scorer:
+    url = f"http://127.0.0.1:{port}"
+    return await Scorer.start(
+        RewardSettings(engine_path=Path(stockfish_path), engines=1, model_url=url, scheme="model")
+    )
+
+
 @pytest.fixture
 async def scorer(stockfish_path: str, port: int) -> AsyncIterator[Scorer]:
-    settings = RewardSettings(
-        engine_path=Path(stockfish_path), engines=1, model_url=f"http://127.0.0.1:{port}", scheme="model"
-    )
-    scorer = await Scorer.start(settings)
+    """A scorer whose reward model is not started yet."""
+    scorer = await _scorer(stockfish_path, port)
+    yield scorer
+    await scorer.close()
+
+
+@pytest.fixture
+async def served(stockfish_path: str, served_port: int) -> AsyncIterator[Scorer]:
+    """A scorer with the reward model of `served_port`."""
+    scorer = await _scorer(stockfish_path, served_port)
     yield scorer
     await scorer.close()
 
@@ -112,15 +145,12 @@ async def _verdicts(scorer: Scorer, items: list[Item]) -> list[Verdict]:
     return [result for result in results if isinstance(result, Verdict)]
 
 
-async def test_a_legal_move_earns_what_the_model_gives_it(
-    start: Start, model: Path, port: int, scorer: Scorer
-) -> None:
-    start(model, port)
-    verdicts = await _verdicts(scorer, [_item(move) for move in MOVES])
+async def test_a_legal_move_earns_what_the_model_gives_it(served: Scorer, served_port: int) -> None:
+    verdicts = await _verdicts(served, [_item(move) for move in MOVES])
     prompt = render(Position("", FEN, 0, Phase.OPENING, ""), style="mover-squares")
     asked = [{"role": turn.role, "content": turn.content} for turn in prompt.messages]
     items = [{"prompt": asked, "response": f"\\boxed{{{move}}}"} for move in MOVES]
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{served_port}") as http:
         told = (await http.post("/v1/rewards", json={"items": items})).json()
     expected = [1 / (1 + math.exp(-reward)) for reward in told["rewards"]]
     assert [v.reward for v in verdicts] == pytest.approx(expected, rel=1e-15)
@@ -130,36 +160,31 @@ async def test_a_legal_move_earns_what_the_model_gives_it(
     assert len({v.reward for v in verdicts}) == len(MOVES)
 
 
-async def test_colour_and_words_do_not_matter(start: Start, model: Path, port: int, scorer: Scorer) -> None:
-    start(model, port)
+async def test_colour_and_words_do_not_matter(served: Scorer) -> None:
     board = chess.Board(FEN)
     mirrored = [
         chess.Move(chess.square_mirror(move.from_square), chess.square_mirror(move.to_square)).uci()
         for move in map(chess.Move.from_uci, MOVES)
     ]
-    ours = await _verdicts(scorer, [_item(move) for move in MOVES])
-    theirs = await _verdicts(scorer, [_item(move, board.mirror().fen()) for move in mirrored])
-    bare = await _verdicts(scorer, [Item(FEN, f"\\boxed{{{move}}}") for move in reversed(MOVES)])
+    ours = await _verdicts(served, [_item(move) for move in MOVES])
+    theirs = await _verdicts(served, [_item(move, board.mirror().fen()) for move in mirrored])
+    bare = await _verdicts(served, [Item(FEN, f"\\boxed{{{move}}}") for move in reversed(MOVES)])
     assert [v.reward for v in ours] == [v.reward for v in theirs] == [v.reward for v in reversed(bare)]
 
 
-async def test_what_is_no_legal_move_is_strictly_below_all_that_are(
-    start: Start, model: Path, port: int, scorer: Scorer
-) -> None:
-    start(model, port)
+async def test_what_is_no_legal_move_is_strictly_below_all_that_are(served: Scorer) -> None:
     legal = [_item(move.uci()) for move in chess.Board(FEN).legal_moves]
     wrong = [_item("e1e8"), _item("--"), Item(FEN, "no box"), Item(FEN, "x", truncated=True)]
-    least = min(v.reward for v in await _verdicts(scorer, legal))
-    refused = await _verdicts(scorer, wrong)
+    least = min(v.reward for v in await _verdicts(served, legal))
+    refused = await _verdicts(served, wrong)
     assert least > 0.0 > max(v.reward for v in refused)
     assert {v.outcome for v in refused} >= {Outcome.ILLEGAL, Outcome.NO_BOX, Outcome.TRUNCATED}
     assert len({v.reward_version for v in refused}) == 1
 
 
-async def test_it_is_a_term_of_sums(start: Start, model: Path, port: int, scorer: Scorer) -> None:
-    start(model, port)
-    [alone] = await _verdicts(scorer, [_item("a2a3")])
-    [added] = await _verdicts(scorer, [_item("a2a3", scheme="delta+0.5*model+0.1*format")])
+async def test_it_is_a_term_of_sums(served: Scorer) -> None:
+    [alone] = await _verdicts(served, [_item("a2a3")])
+    [added] = await _verdicts(served, [_item("a2a3", scheme="delta+0.5*model+0.1*format")])
     assert added.regret is not None
     assert added.components == {"delta": -added.regret, "model": 0.5 * alone.reward, "format": 0.1}
     assert added.reward_version.startswith("1*delta-1+0.5*model-1+0.1*format-1/")
@@ -172,9 +197,9 @@ async def test_a_model_that_is_away_is_a_fault_and_never_a_reward(
     for item in (_item("a2a3"), _item("e1e8")):  # not even the price of an illegal move: no version
         with pytest.raises(PeerFault, match="reward model does not answer"):
             await scorer.score(item)
-    assert "/v1/model" in (await scorer.away() or "")
+    assert "/v1/model" in (await scorer.unavailable_reason() or "")
     server = start(model, port)
-    assert await scorer.away() is None
+    assert await scorer.unavailable_reason() is None
     [before] = await _verdicts(scorer, [_item("a2a3")])
     _stop(server)
     transport = httpx.ASGITransport(app=create_app(scorer))
@@ -197,7 +222,7 @@ async def test_another_model_is_another_version(
     [before] = await _verdicts(scorer, [_item("a2a3")])
     _stop(server)
     start(train(1), port)
-    with pytest.raises(PeerFault, match="has become"):
+    with pytest.raises(PeerFault, match="is now"):
         await scorer.score(_item("a2a3"))
     [after] = await _verdicts(scorer, [_item("a2a3")])
     assert after.reward_version != before.reward_version

@@ -73,7 +73,7 @@ def test_one_batch_holds_all_tasks_and_each_keeps_its_place(scorer: LocalScorer)
         (Item(FEN, "", task="Q"), "no task 'Q'"),
         (Item(FEN, "", task="P", scheme="delta"), "scheme 'delta' judges moves"),
         (Item(FEN, "", scheme="graded"), "graded judges tasks P and A"),
-        (Item(FEN, "", move="e2e4"), "move 'e2e4' goes with task 'A'"),
+        (Item(FEN, "", move="e2e4"), "move 'e2e4' is only for task 'A'"),
         (Item(FEN, "", task="A"), "not a move in UCI: ''"),
     ],
 )

@@ -10,12 +10,12 @@ from rookery.clients import InferenceClient, RewardClient
 from rookery.codec import decode_group
 from rookery.streams import RunStreams
 from rookery.trace import Phase, Position, Sampling, TraceGroup
-from services.inference.rollouts import held
+from services.inference.rollouts import in_flight
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.admission import Admission
+from services.inference.rollouts.group_generator import GroupGenerator
 from services.inference.rollouts.loop import Loop
 from services.inference.rollouts.peers import Peers
-from services.inference.rollouts.workshop import Workshop
 from tests.integration.rollouts.standins import Inference, Reward, serve_http, serve_reward
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
@@ -25,7 +25,7 @@ BATCH_GROUPS = 4
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "_BACKOFF_S", (0.05,))
+    monkeypatch.setattr(in_flight, "PAUSES_S", (0.05,))
     monkeypatch.setattr(loop_module, "BLOCK_S", 0.1)
 
 
@@ -81,13 +81,18 @@ class House:
     @contextlib.asynccontextmanager
     async def running(self, *, consumer: str = "r", accept: str = "") -> AsyncIterator[Loop]:
         """A loop at work; drained at the end, its failure raised."""
-        stopping, news = asyncio.Event(), asyncio.Event()
+        stopping, changed = asyncio.Event(), asyncio.Event()
         reward = RewardClient(self.reward_target)
-        peers = Peers([InferenceClient(url) for url in self.urls], reward, news=news)
-        workshop = Workshop("test", peers, "mover-squares", GROUP_SIZE, Sampling(), seed=7)
+        peers = Peers([InferenceClient(url) for url in self.urls], reward, changed=changed)
+        generator = GroupGenerator("test", peers, "mover-squares", GROUP_SIZE, Sampling(), seed=7)
         admission = Admission(BATCH_GROUPS, self.staleness, self.max_inflight)
         loop = Loop(
-            self.streams, workshop, admission, consumer=consumer, accept_reward_version=accept, news=news
+            self.streams,
+            generator,
+            admission,
+            consumer=consumer,
+            accept_reward_version=accept,
+            changed=changed,
         )
         tasks = [asyncio.create_task(t(stopping)) for t in (peers.watch, loop.keep, loop.run)]
         try:

@@ -6,7 +6,7 @@ import pytest
 from rookery.errors import RookeryError, SetupError
 from rookery.streams import RunStreams
 from services.inference.rollouts import loop as loop_module
-from services.inference.rollouts.workshop import seed_of
+from services.inference.rollouts.group_generator import seed_of
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, feed, groups, settle, until
 from tests.integration.rollouts.standins import Inference, serve_http
 
@@ -114,7 +114,7 @@ async def test_an_entry_out_of_tries_is_dead_lettered(house: House) -> None:
     async with house.running():
         await until(lambda: house.streams.counts().dead == {"positions": 1})
     assert len(house.inference[0].requests) == loop_module.MAX_FAULTS
-    assert reasons(house.streams) == ["out of tries, the last: POST"]
+    assert reasons(house.streams) == ["out of attempts, the last: POST"]
 
 
 async def test_starts_without_a_server_cost_a_position_nothing(house: House) -> None:
@@ -125,7 +125,7 @@ async def test_starts_without_a_server_cost_a_position_nothing(house: House) -> 
         house.inference[0].ready = False
         await asyncio.sleep(0.3)
     house.inference[0].delay_s = 0
-    for _ in range(2 * loop_module.MAX_FAULTS):
+    for _ in range(loop_module.MAX_FAULTS + 1):
         async with house.running():
             await until(lambda: house.streams.pending("positions", group="rollouts") == 3)
             await asyncio.sleep(0.15)
@@ -141,7 +141,9 @@ async def test_a_server_that_goes_away_costs_a_position_nothing(house: House) ->
     feed(house.streams, 1)
     async with house.running() as loop:
         for number in range(1, 2 * loop_module.MAX_FAULTS):
-            await until(lambda number=number: len(inference.requests) == number and not loop._held.running)
+            await until(
+                lambda number=number: len(inference.requests) == number and not loop._in_flight.running
+            )
             inference.ready = True
         inference.fails_and_leaves = False
         await until(lambda: house.streams.counts().generated == 1)
@@ -149,7 +151,7 @@ async def test_a_server_that_goes_away_costs_a_position_nothing(house: House) ->
 
 
 async def test_faults_of_earlier_lives_count(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.inference.rollouts.held._BACKOFF_S", (60.0,))
+    monkeypatch.setattr("services.inference.rollouts.in_flight.PAUSES_S", (60.0,))
     house.inference[0].failures = 1000
     feed(house.streams, 1)
     for life in range(1, loop_module.MAX_FAULTS):
@@ -208,7 +210,7 @@ async def test_another_reward_version_than_the_run_s_is_refused_until_accepted(h
     said = "'test-1' so far.*has 'test-2': .*--accept-reward-version test-2 .*accept_reward_version=test-2"
     with pytest.raises(SetupError, match=said):
         async with house.running():
-            await until(lambda: len(house.inference[0].requests) > 1 + loop_module.HOPELESS)
+            await until(lambda: len(house.inference[0].requests) > 1 + loop_module.MAX_FAILURES_IN_A_ROW)
             await asyncio.sleep(0.5)
     assert (house.streams.counts().generated, house.streams.counts().dead) == (1, {})
     assert house.streams.length("positions") == 2
@@ -219,7 +221,7 @@ async def test_another_reward_version_than_the_run_s_is_refused_until_accepted(h
     feed(house.streams, 1)
     with pytest.raises(SetupError, match="reward version 'test-2' so far"):
         async with house.running(accept="test-2"):
-            await until(lambda: len(house.inference[0].requests) > loop_module.HOPELESS)
+            await until(lambda: len(house.inference[0].requests) > loop_module.MAX_FAILURES_IN_A_ROW)
             await asyncio.sleep(0.5)
 
 
@@ -229,7 +231,7 @@ async def test_one_replica_with_another_reward_version_costs_time_alone(house: H
         await until(lambda: house.streams.counts().generated == 1)
         house.reward.versions = ("test-2",)
         await asyncio.to_thread(feed, house.streams, 1)
-        await until(lambda: len(house.inference[0].requests) == 1 + loop_module.HOPELESS)
+        await until(lambda: len(house.inference[0].requests) == 1 + loop_module.MAX_FAILURES_IN_A_ROW)
         house.reward.versions = ("test-1",)
         await until(lambda: house.streams.counts().generated == 2)
     assert house.streams.counts().dead == {}
@@ -255,12 +257,16 @@ async def test_while_a_peer_is_away_no_chance_is_spent(house: House) -> None:
 
 async def test_nothing_but_dead_letters_stops_the_process(house: House) -> None:
     house.inference[0].refuses, house.staleness = True, 9
-    feed(house.streams, 3 * loop_module.HOPELESS)
-    with pytest.raises(RookeryError, match=f"{loop_module.HOPELESS} dead letters in a row.*too large"):
+    feed(house.streams, 3 * loop_module.MAX_FAILURES_IN_A_ROW)
+    with pytest.raises(
+        RookeryError, match=f"{loop_module.MAX_FAILURES_IN_A_ROW} dead letters in a row.*too large"
+    ):
         async with house.running():
-            await until(lambda: house.streams.counts().dead.get("positions", 0) == loop_module.HOPELESS)
+            await until(
+                lambda: house.streams.counts().dead.get("positions", 0) == loop_module.MAX_FAILURES_IN_A_ROW
+            )
             await asyncio.sleep(0.5)
-    assert house.streams.length("positions") == 2 * loop_module.HOPELESS, (
+    assert house.streams.length("positions") == 2 * loop_module.MAX_FAILURES_IN_A_ROW, (
         "the others wait for a better set-up"
     )
 
@@ -280,7 +286,7 @@ async def test_a_drain_abandons_without_losing(house: House, monkeypatch: pytest
 
 async def test_what_a_dead_consumer_held_is_taken_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "IDLE_S", 0.2)
-    monkeypatch.setattr(loop_module, "KEEP_EVERY_S", 0.1)
+    monkeypatch.setattr(loop_module, "KEEP_ALIVE_S", 0.1)
     feed(house.streams, 2)
     house.streams.read("positions", group="rollouts", consumer="gone", count=2, block_s=0.01)
     house.streams.read("positions", group="rollouts", consumer="gone", count=2, block_s=0.01)
@@ -291,7 +297,7 @@ async def test_what_a_dead_consumer_held_is_taken_over(house: House, monkeypatch
 
 async def test_work_in_progress_is_not_taken_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "IDLE_S", 0.4)
-    monkeypatch.setattr(loop_module, "KEEP_EVERY_S", 0.1)
+    monkeypatch.setattr(loop_module, "KEEP_ALIVE_S", 0.1)
     house.inference[0].delay_s = 1.2
     feed(house.streams, 2)
     async with house.running(consumer="a"):

@@ -61,7 +61,7 @@ async def test_killed_it_takes_up_what_it_held(house: House, redis_url: str) -> 
     async with process(house, redis_url) as (started, _):
         await until(lambda: house.streams.counts().generated == 3, timeout_s=60)
         said = await stop(started)
-    assert "takes up 3 positions of an earlier life" in said
+    assert "resumes 3 positions of an earlier process" in said
     assert len({group.id for group in groups(house.streams)}) == 3
     assert house.streams.overview().astray == 0
 
@@ -98,4 +98,4 @@ async def test_other_sizes_than_the_run_s_are_refused(house: House, redis_url: s
     async with process(house, redis_url) as (started, _):
         _, said = await asyncio.wait_for(started.communicate(), 60)
     assert started.returncode == 2
-    assert f"group_size is 16 there and {GROUP_SIZE} here" in said.decode()
+    assert f"group_size is 16 in the run and {GROUP_SIZE} here" in said.decode()

@@ -18,15 +18,15 @@ pytestmark = pytest.mark.redis
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_cache, "PROBE_S", 0.05)
-    monkeypatch.setattr(shared_cache, "FAULT_S", 20.0)  # a test machine may be that busy
-    monkeypatch.setattr(shared_cache, "PATIENCE_S", 20.0)
+    monkeypatch.setattr(shared_cache, "PROBE_EVERY_S", 0.05)
+    monkeypatch.setattr(shared_cache, "REDIS_TIMEOUT_S", 20.0)  # a test machine may be that busy
+    monkeypatch.setattr(shared_cache, "LOOKUP_TIMEOUT_S", 20.0)
 
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a Redis that is silent on purpose."""
-    monkeypatch.setattr(shared_cache, "FAULT_S", 0.3)
+    monkeypatch.setattr(shared_cache, "REDIS_TIMEOUT_S", 0.3)
 
 
 @pytest.fixture
@@ -143,7 +143,10 @@ async def test_a_redis_that_dies_is_a_miss_and_comes_back(
     assert metrics.SHARED_CACHE_UP._value.get() == 1
     assert await own.get_many(["a", "b"]) == [None, b"2"]
     messages = [record.message.split(":")[0] for record in caplog.records]
-    assert messages == ["the shared cache is away, and done without", "the shared cache is back"]
+    assert messages == [
+        "the shared cache is unavailable, searches are not shared",
+        "the shared cache is available again",
+    ]
 
 
 async def test_a_redis_that_was_never_there(caplog: pytest.LogCaptureFixture) -> None:
@@ -180,8 +183,8 @@ async def test_a_redis_that_hangs_is_a_miss_and_mixes_up_nothing_when_it_wakes(
 async def test_no_verdict_waits_for_a_slow_redis(
     own: SharedCache, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_cache, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(shared_cache, "FAULT_S", 60.0)
+    monkeypatch.setattr(shared_cache, "LOOKUP_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(shared_cache, "REDIS_TIMEOUT_S", 60.0)
     before = count(metrics.SHARED_CACHE_READS, "slow")
     redis_server.hang()
     try:
@@ -190,7 +193,7 @@ async def test_no_verdict_waits_for_a_slow_redis(
         assert metrics.SHARED_CACHE_UP._value.get() == 1
     finally:
         redis_server.wake()
-    await until(lambda: not own._questions)
+    await until(lambda: not own._lookups)
 
 
 async def test_a_full_redis_still_answers(
@@ -206,9 +209,7 @@ async def test_a_full_redis_still_answers(
         await until(lambda: not own._pending)
     assert await own.get_many(["a", "b"]) == [b"1", None]
     assert count(metrics.SHARED_CACHE_WRITES, "refused") == before + 2
-    assert [record.message.split(":")[0] for record in caplog.records] == [
-        "the shared cache refuses to remember"
-    ]
+    assert [record.message.split(":")[0] for record in caplog.records] == ["the shared cache refuses writes"]
 
 
 async def test_waiting_writes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_joining_again_changes_the_limit_alone(streams: RunStreams) -> None:
 
 def test_a_run_has_one_archive(streams: RunStreams) -> None:
     join(streams)
-    with pytest.raises(Conflict, match="run 'test' has an archive that is not 'other'"):
+    with pytest.raises(Conflict, match="run 'test' already has an archive, which is not 'other'"):
         streams.join_archive(group="other", limit=1)
     assert streams.pending("traces", group="other") == 0
 

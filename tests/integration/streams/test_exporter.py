@@ -5,7 +5,7 @@ from prometheus_client import REGISTRY
 
 from launcher.exporter import Exporter
 from rookery.streams import RunStreams
-from rookery.streams.backlog import Backlog
+from rookery.streams.state import Backlog
 from tests.integration.streams.test_archive_reader import ARCHIVE, join, make, settle, write
 from tests.integration.streams.test_streams import TRAINER, read
 

@@ -286,7 +286,7 @@ def test_the_first_member_sets_the_terms(streams: RunStreams) -> None:
     streams.agree({"group_size": 8, "batch_groups": 32})
     streams.agree({"batch_groups": 32})
     streams.agree({"staleness": 2})
-    with pytest.raises(SetupError, match="group_size is 8 there and 4 here"):
+    with pytest.raises(SetupError, match="group_size is 8 in the run and 4 here"):
         streams.agree({"group_size": 4, "staleness": 2})
 
 
@@ -340,5 +340,5 @@ def test_waiting_for_redis_ends_when_told(redis_server: RedisServer) -> None:
     with pytest.raises(Unavailable, match="does not answer"):
         streams.ping(once=True)
     threading.Timer(0.5, stopping.set).start()
-    with pytest.raises(Unavailable, match="stopped while redis was away"):
+    with pytest.raises(Unavailable, match="stopped while redis was unavailable"):
         streams.counts()

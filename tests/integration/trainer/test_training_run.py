@@ -18,7 +18,7 @@ import redis
 
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.trace import TraceGroup
-from services.inference.rollouts.admission import Admission, Ledger
+from services.inference.rollouts.admission import Admission, RunCounts
 from tests.unit.trainer.groups import make_group
 
 pytestmark = [pytest.mark.redis, pytest.mark.torch]
@@ -291,7 +291,7 @@ def test_a_group_of_a_version_that_was_never_committed_stops_the_trainer(run: Ru
 
 def test_a_fault_of_the_reading_thread_ends_the_wait(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object, **__: object) -> None:
-        raise Unavailable("stopped while redis was away")
+        raise Unavailable("stopped while redis was unavailable")
 
     monkeypatch.setattr(run.streams, "read", away)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
@@ -569,8 +569,8 @@ def test_after_going_back_generation_runs_ahead_no_further_than_before(run: Run)
     def room() -> int:
         overview, policy = run.streams.overview(), run.streams.policy()
         assert policy is not None
-        ledger = Ledger(accepted=overview.counts.accepted, untrained=overview.traces, pending=0)
-        return admission.new(ledger, version=policy.version.number, held=0)
+        ledger = RunCounts(accepted=overview.counts.accepted, untrained=overview.traces, pending=0)
+        return admission.to_read(ledger, version=policy.version.number, held=0)
 
     for steps, from_version in ((3, None), (4, 0), (5, 1), (6, 2)):
         run.train(steps, from_version=from_version)

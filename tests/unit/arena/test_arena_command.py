@@ -42,7 +42,7 @@ def test_curve_draws_into_the_run_folder(tmp_path: Path) -> None:
 
 def test_mistakes_are_said_in_a_line(tmp_path: Path, capsys) -> None:
     assert main(["curve", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith("error: no learning curve without ")
+    assert capsys.readouterr().err.startswith("error: no metrics file ")
 
 
 @pytest.mark.parametrize(("argv", "status"), [([], 2), (["play"], 2), (["--help"], 0)])

@@ -7,11 +7,11 @@ from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from rich.console import Console
 
 from launcher import dashboard
+from launcher.dashboard import PlainDisplay, display
 from launcher.observer import WINDOW, Observer, Snapshot, StepLog
 from launcher.supervisor import Member, State
-from launcher.terminal import PlainDisplay, display
 from rookery.processes.child import Command
-from rookery.streams.account import Counts, Overview
+from rookery.streams.state import Counts, Overview
 from tests.conftest import free_port
 
 STEP = {"step": 7, "reward": -0.5, "legal_rate": 0.75, "loss": 0.01, "device": "cpu"}

@@ -11,11 +11,13 @@ import redis
 from rich.console import Console
 
 from launcher import plan as plan_module
+from launcher.exporter import ExporterSettings
 from launcher.plan import HOST, Plan, make_plan
 from launcher.session import Session
 from launcher.settings import UpSettings
 from rookery.errors import SetupError
-from rookery.processes.ports import Ports, somebody_listens
+from rookery.processes.ports import Ports, is_listening
+from services.trainer.settings import RewardServerSettings
 from tests.conftest import ROOT, RedisServer, free_port
 from tests.hub import write_snapshot
 
@@ -116,10 +118,26 @@ def test_no_password_is_in_a_command_line(house: Path, redis_server: RedisServer
     assert f'redis_url = "{url.replace("sesame", "***")}"' in done.stdout
 
 
-def test_a_given_redis_that_is_not_there_is_named(house: Path) -> None:
-    url = f"redis://127.0.0.1:{free_port()}/0"
-    with pytest.raises(SetupError, match=f"no Redis at '{url}': .*refused"):
+def test_a_given_redis_that_refuses_the_password_is_named(house: Path, redis_server: RedisServer) -> None:
+    with closing(redis.Redis.from_url(redis_server.url)) as client:
+        client.config_set("requirepass", "sesame")
+    with pytest.raises(SetupError, match="refuses the user or password of --redis-url"):
+        plan("--redis-url", redis_server.url)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:{port}/0", "rediss://127.0.0.1:{port}/0", "unix:///none-{port}"]
+)
+def test_a_given_redis_that_is_not_there_is_named(house: Path, url: str) -> None:
+    url = url.format(port=free_port())
+    with pytest.raises(SetupError, match=f"no Redis at '{url}': redis does not answer: Error"):
         plan("--redis-url", url)
+
+
+def test_no_two_services_have_one_default_port() -> None:
+    ports = [port for service in plan_module.PORTS.values() for port in service.values()]
+    alone = [s.model_fields["port"].default for s in (ExporterSettings, RewardServerSettings)]
+    assert len({*ports, *alone}) == len(ports) + len(alone)
 
 
 def test_no_port_is_given_out_twice(house: Path) -> None:
@@ -165,12 +183,12 @@ def test_a_port_that_is_given_up_is_exchanged_and_the_others_stay() -> None:
             ports.choose(free_port()),
             ports.choose(asked := free_port(), asked=asked, setting="--x"),
         )
-        assert not somebody_listens(HOST, first), "bound is not listening"
+        assert not is_listening(HOST, first), "bound is not listening"
         with socket.socket() as stranger:
             stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             stranger.bind((HOST, first))
             stranger.listen()
-            assert somebody_listens(HOST, first)
+            assert is_listening(HOST, first)
             ports.replace(first)
             assert ports.choose(first) not in (first, second)
             assert ports.choose(first) == ports.choose(first)
@@ -190,8 +208,8 @@ def test_overrides_reach_their_service(house: Path) -> None:
     [
         (["--set", "trainer.batch_groups=4"], "trainer.batch_groups: the run decides"),
         (["--set", "trainr.lr=1"], "SERVICE.SETTING=VALUE for one of feed"),
-        (["--set", "reward.port=eighty"], "'eighty' is no port"),
-        (["--model", "models/none"], "'models/none' is no model directory"),
+        (["--set", "reward.port=eighty"], "'eighty' is not a port"),
+        (["--model", "models/none"], "'models/none' is not a model directory"),
         (["--source", "none.pgn"], "no such file: 'none.pgn'"),
         (["--trainer-device", "3"], "no GPU 3: this machine has 0"),
         (["--trainer-device", "tpu"], "index of a GPU"),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.dry_run import print_services
 from launcher.runs import SETTINGS_FILE, locked, new_run_id, settle_settings, write_json
 from launcher.settings import DemoSettings, UpSettings
+from launcher.up import print_services
 from rookery.errors import SetupError
 
 

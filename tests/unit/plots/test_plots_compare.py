@@ -11,7 +11,7 @@ import pytest
 from launcher.command import main
 from launcher.plots.comparison import compare
 from launcher.plots.intervals import Interval, block_means, over_blocks, over_seeds
-from launcher.plots.runs import alone, find_runs, group_seeds
+from launcher.plots.runs import find_runs, group_seeds, ungrouped
 from rookery.errors import InvalidInput, NotFound
 
 
@@ -53,13 +53,13 @@ def test_what_is_no_run_is_said(four: Path) -> None:
     with pytest.raises(InvalidInput, match="named twice"):
         find_runs(["slow-0", str(four / "slow-0")], runs_dir=four)
     (four / "slow-0" / "metrics.jsonl").write_text("")
-    with pytest.raises(InvalidInput, match="no step yet"):
+    with pytest.raises(InvalidInput, match="no steps yet"):
         find_runs(["slow-0"], runs_dir=four)
 
 
 def test_settings_that_are_no_object_are_named(four: Path) -> None:
     (four / "slow-0" / "settings.json").write_text("[1]")
-    with pytest.raises(InvalidInput, match=r"settings\.json: no JSON object: '\[1\]'"):
+    with pytest.raises(InvalidInput, match=r"settings\.json: not a JSON object: '\[1\]'"):
         find_runs(["slow-0"], runs_dir=four)
 
 
@@ -102,7 +102,7 @@ def test_the_window_is_the_end_of_each_run(tmp_path: Path) -> None:
         lines = [{"step": i, "reward": float(i > 80)} for i in range(1, 101)]
         (tmp_path / name).mkdir()
         (tmp_path / name / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    found = compare(alone(find_runs([str(tmp_path)], runs_dir=tmp_path)), window=0.2, keys=[], seed=0)
+    found = compare(ungrouped(find_runs([str(tmp_path)], runs_dir=tmp_path)), window=0.2, keys=[], seed=0)
     assert found.figures[0].value.mean == 1.0
     assert found.figures[0].value.low == found.figures[0].value.high == 1.0
 
@@ -171,9 +171,9 @@ def test_plot_draws_several_runs_and_only_what_is_asked(four: Path) -> None:
     ("argv", "said"),
     [
         (["plot", "lost"], "no metrics.jsonl in 'lost'"),
-        (["plot", "slow-0", "--out", "x.txt"], "end it in .png"),
+        (["plot", "slow-0", "--out", "x.txt"], "must end in .png"),
         (["plot", "slow-0", "--keys", "speed"], "nothing to draw: no step has any of speed"),
-        (["compare", "slow-0"], "alone has nothing to be compared with"),
+        (["compare", "slow-0"], "is the only run: name another to compare it with"),
         (["compare", "slow-0", "slow-1"], "--separate"),
     ],
 )

@@ -53,14 +53,14 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
 def test_a_whole_line_that_is_no_step_is_named_wherever_it_is(line: str, after: str, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(f'{{"step": 1}}\n{line}\n{after}'.encode("latin-1"))
-    with pytest.raises(InvalidInput, match=r"metrics\.jsonl:2: no step"):
+    with pytest.raises(InvalidInput, match=r"metrics\.jsonl:2: not a step"):
         read_metrics(path)
 
 
 def test_no_metrics_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"metrics\.jsonl"):
         read_metrics(tmp_path / "metrics.jsonl")
-    with pytest.raises(InvalidInput, match=r"nothing to draw.*there is lr, step"):
+    with pytest.raises(InvalidInput, match=r"nothing to draw.*the steps have lr, step"):
         overview([{"step": 1.0, "lr": 2.0}])
 
 

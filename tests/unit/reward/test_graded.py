@@ -10,7 +10,7 @@ from rookery.rookworld import PolicyAnswer as Fields
 from rookery.rookworld import policy_answer, policy_prompt
 from rookery.trace import Evaluation, Outcome
 from rookery.winprob import win_probability
-from services.reward.graded import (
+from services.reward.rookworld_grades import (
     FORMAT,
     INVALID,
     Grade,

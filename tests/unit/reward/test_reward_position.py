@@ -27,7 +27,7 @@ from services.reward.position import read_position
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBN1 w KQkq - 0 1", "bad castling rights"),
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq e6 0 1", "invalid ep square"),
         ("P3k3/8/8/8/8/8/8/4K3 w - - 0 1", "pawns on backrank"),
-        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1 " + "x" * 200, "characters long"),
+        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1 " + "x" * 200, "a FEN cannot have"),
         ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "stalemate"),
         ("R5k1/5ppp/8/8/8/8/8/4K3 b - - 0 1", "checkmate"),
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQ\u212aBNR w - - 0 1", "beyond ASCII"),  # a Kelvin sign
@@ -95,27 +95,27 @@ def test_a_move_that_ends_the_game_is_settled_by_the_rules() -> None:
         (chess.STARTING_FEN, "e2e4"): None,
     }
     for (fen, uci), settled in ends.items():
-        assert read_position(fen).play(chess.Move.from_uci(uci)).settled == settled, (fen, uci)
+        assert read_position(fen).legal_move(chess.Move.from_uci(uci)).final_score == settled, (fen, uci)
 
 
 def test_plays_are_what_python_chess_says() -> None:
     for board in random_boards(seed=12, count=25):
         position = read_position(board.fen())
         for move in board.legal_moves:
-            play = position.play(move)
+            play = position.legal_move(move)
             assert (play.move.uci, play.move.san) == (board.uci(move), board.san(move))
-            assert position.play(move) is play
+            assert position.legal_move(move) is play
             board.push(move)
             end = board.outcome()
             won = Evaluation(cp=0) if end and end.winner is None else Evaluation(mate=1)
-            assert play.settled == (won if end else None)
+            assert play.final_score == (won if end else None)
             board.pop()
         assert position.board.fen() == board.fen()
 
 
 def test_an_illegal_play_is_refused() -> None:
     with pytest.raises(chess.IllegalMoveError, match="'e2e5' in 'rnbqkbnr"):
-        read_position(chess.STARTING_FEN).play(chess.Move.from_uci("e2e5"))
+        read_position(chess.STARTING_FEN).legal_move(chess.Move.from_uci("e2e5"))
 
 
 def random_boards(*, seed: int, count: int) -> Iterator[chess.Board]:
@@ -166,7 +166,7 @@ def test_castling_in_chess960_is_king_takes_rook() -> None:
     fen = "5k1r/5ppp/8/8/8/8/5PPP/5K1R w Hh - 0 1"
     position = read_position(fen)
     castle = position.board.parse_san("O-O")
-    assert position.play(castle).move == Move(uci="f1h1", san="O-O")
+    assert position.legal_move(castle).move == Move(uci="f1h1", san="O-O")
     assert position.to_engine(castle) == "f1h1"
     black = read_position(fen.replace("w", "b"))
     assert black.from_engine("f1h1") == black.board.parse_san("O-O") == chess.Move.from_uci("f8h8")

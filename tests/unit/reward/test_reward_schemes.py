@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
-from services.reward.schemes import TERMS, Evidence, find_scheme
+from services.reward.schemes import TERMS, TermInput, find_scheme
 
 REFUSED = sorted(set(Outcome) - {Outcome.LEGAL})
 TIDY = r"<think>The rook hangs.</think> I take it: \boxed{Rxa8}"
@@ -23,9 +23,9 @@ sums = st.builds("{}{}+{}format+{}length(100)".format, weights, moves, weights, 
 texts = st.sampled_from(["", TIDY, "x" * 50, "x" * 150, "x" * 5000])
 
 
-def evidence(best: float, played: float, response: str = "", worst: float = 0.0) -> Evidence:
+def evidence(best: float, played: float, response: str = "", worst: float = 0.0) -> TermInput:
     best, played, worst = max(best, played, worst), max(played, worst), worst
-    return Evidence(best, played, response, worst, model=played)
+    return TermInput(best, played, response, worst, model=played)
 
 
 @given(moves | sums, st.sampled_from(REFUSED), wins, wins, wins, texts)
@@ -45,7 +45,7 @@ def test_less_regret_is_never_worse(name: str, best: float, one: float, other: f
     best = max(best, high)
     worst = min(worst, low)
     value = TERMS[name].value
-    assert value(Evidence(best, high, "", worst)) >= value(Evidence(best, low, "", worst))
+    assert value(TermInput(best, high, "", worst)) >= value(TermInput(best, low, "", worst))
 
 
 @pytest.mark.parametrize("name", BY_ENGINE)
@@ -69,7 +69,7 @@ def test_the_best_move_earns_the_most(name: str) -> None:
     ],
 )
 def test_values(name: str, best: float, played: float, worst: float, value: float) -> None:
-    assert TERMS[name].value(Evidence(best, played, "", worst)) == pytest.approx(value, abs=1e-4)
+    assert TERMS[name].value(TermInput(best, played, "", worst)) == pytest.approx(value, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_values(name: str, best: float, played: float, worst: float, value: floa
     ],
 )
 def test_format_is_one_thought_then_one_box(response: str, value: float) -> None:
-    assert TERMS["format"].value(Evidence(0.5, 0.5, response)) == value
+    assert TERMS["format"].value(TermInput(0.5, 0.5, response)) == value
 
 
 def test_format_takes_time_in_proportion_to_the_text() -> None:
@@ -96,7 +96,7 @@ def test_format_takes_time_in_proportion_to_the_text() -> None:
         texts = ("<think>" * (size // 7), "<think>" + "x" * size + "<", "<think>" + " " * size, " " * size)
         begin = time.process_time()
         for text in texts:
-            TERMS["format"].value(Evidence(0.5, 0.5, text))
+            TERMS["format"].value(TermInput(0.5, 0.5, text))
         return time.process_time() - begin
 
     assert seconds(1_000_000) < 100 * max(seconds(100_000), 1e-3)
@@ -106,7 +106,7 @@ def test_length_costs_beyond_what_is_allowed() -> None:
     scheme = find_scheme("delta + 0.2*length(100)")
 
     def price(chars: int) -> float:
-        return scheme.components(Evidence(0.5, 0.5, "x" * chars))["length(100)"]
+        return scheme.components(TermInput(0.5, 0.5, "x" * chars))["length(100)"]
 
     assert [price(chars) for chars in (0, 100, 150, 200, 10_000)] == pytest.approx([0, 0, -0.1, -0.2, -0.2])
 
@@ -122,17 +122,17 @@ def test_a_scheme_names_its_versions() -> None:
     ("text", "why"),
     [
         ("alpha", "no scheme 'alpha': choose from delta, best, accuracy, minmax, model, format"),
-        ("", "is no term"),
-        ("delta+", "is no term"),
-        ("delta-0.1*format", "is no term"),
+        ("", "is not a term"),
+        ("delta+", "is not a term"),
+        ("delta-0.1*format", "is not a term"),
         ("0*delta", "weight 0 is not in"),
         ("delta+delta", "names a term twice"),
         ("delta+length(5)+length(6)", "names a term twice"),
-        ("format", "judges no move"),
+        ("format", "has no term that judges the move"),
         ("delta+length(0)", "choose from"),
         ("delta+length(00)", "choose from"),
         ("delta(3)", "choose from"),
-        ("delta+" * 1000 + "best", "no scheme is 6004 characters long"),
+        ("delta+" * 1000 + "best", "a scheme cannot have 6004 characters"),
     ],
 )
 def test_a_scheme_that_cannot_be_is_refused_by_name(text: str, why: str) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from rookery.clients import InferenceClient, RewardClient, ScoreItem, reward
-from rookery.clients.retries import TRIES
+from rookery.clients.score_items import TRIES
 from rookery.codec import verdict_to_proto
 from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError, SetupError
 from rookery.trace import Adapter, Completion, Message, Outcome, PolicyVersion, Prompt, Sampling, Verdict
@@ -22,7 +22,7 @@ ITEMS = [ScoreItem("fen-0", "a"), ScoreItem("fen-1", "b", truncated=True)]
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reward, "BACKOFF_S", (0.0,) * TRIES)
+    monkeypatch.setattr(reward, "PAUSES_S", (0.0,) * (TRIES - 1))
 
 
 class ScriptedReward(reward_pb2_grpc.RewardServiceServicer):
@@ -84,7 +84,9 @@ async def test_a_passing_fault_is_tried_again() -> None:
 async def test_a_lasting_fault_ends_with_its_reason() -> None:
     reward = ScriptedReward(*[grpc.StatusCode.UNAVAILABLE] * TRIES)
     async with client_of(reward) as client:
-        with pytest.raises(PeerFault, match=f"reward service: UNAVAILABLE as scripted after {TRIES} tries"):
+        with pytest.raises(
+            PeerFault, match=f"reward service: UNAVAILABLE as scripted after {TRIES} attempts"
+        ):
             await client.score(ITEMS)
     assert len(reward.requests) == TRIES
 

@@ -91,7 +91,7 @@ def unset_fields(message: ProtoMessage) -> list[str]:
 @pytest.mark.parametrize("decode", [decode_position, decode_group])
 def test_noise_is_a_wire_error(decode: object) -> None:
     assert callable(decode)
-    with pytest.raises(WireError, match=r"3 bytes are no rookery\.v1\."):
+    with pytest.raises(WireError, match=r"3 bytes are not a rookery\.v1\."):
         decode(b"\xff\xff\xff")
 
 
@@ -127,7 +127,7 @@ def test_a_reward_that_is_no_number_is_refused(reward: float) -> None:
 def test_an_unknown_phase_is_refused(phase: int) -> None:
     proto = position_pb2.Position.FromString(encode_position(POSITION))
     proto.phase = phase
-    with pytest.raises(WireError, match=f"{phase} is no known value of PHASE"):
+    with pytest.raises(WireError, match=f"{phase} is not a known value of PHASE"):
         decode_position(proto.SerializeToString())
 
 

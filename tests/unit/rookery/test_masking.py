@@ -109,6 +109,6 @@ def test_errors_and_logs_are_masked() -> None:
     ],
 )
 def test_a_url_that_would_be_misread_is_refused_unseen(url: str) -> None:
-    with pytest.raises(RookeryError, match="redis_url: no URL of a Redis") as caught:
+    with pytest.raises(RookeryError, match="redis_url: not a Redis URL") as caught:
         RunSettings.parse(["--redis-url", url], prog="p")
     assert "cret" not in str(caught.value)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from rookery import presets
+from rookery import settings
 from rookery.errors import SetupError
 from rookery.settings import CONFIG_VARIABLE, PresetSettings, RunSettings
 
@@ -43,7 +43,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (folder / "sourdough.toml").write_text('[bakery]\noven = "stone"\nloaves = 4\nrye = true\nrun = "slow"\n')
     (folder / "cakes.toml").write_text("[cafe]\ntables = 3\n")
     (folder / "burnt.toml").write_text("[bakery]\ncroissants = 3\n")
-    monkeypatch.setattr(presets, "presets_dir", lambda: folder)
+    monkeypatch.setattr(settings, "presets_dir", lambda: folder)
 
 
 def parse(*argv: str) -> Bakery:

@@ -16,7 +16,8 @@ from pydantic import BaseModel
 from rookery import serving
 from rookery.errors import Conflict, EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.metrics import FEED_WAIT_S
-from rookery.serving import Service, add_probes, add_problem_handlers, bind, grpc_errors, serve
+from rookery.processes.ports import bind
+from rookery.serving import Service, add_probes, add_problem_handlers, grpc_errors, serve
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 from tests.conftest import free_port
 from tests.unit.rookery.running import running

@@ -1,8 +1,10 @@
+import hashlib
 import json
 import math
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -22,6 +24,24 @@ def test_the_latest_commit_is_read_back_whole(tmp_path: Path) -> None:
     written = _write(tmp_path, 1, ("a", "b"))
     assert commits.to_resume(tmp_path, fingerprint=PRINT) == written
     assert written.folder.name == "policy-v000001"
+
+
+def test_an_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    digest = hashlib.file_digest
+
+    def counting(file: BinaryIO, name: str) -> object:
+        read.append(Path(file.name).name)
+        return digest(file, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", counting)
+    _write(tmp_path, 0)
+    for _ in range(3):
+        commits.to_resume(tmp_path, fingerprint=PRINT)
+    assert sorted(read) == sorted([*FILES, commits.STATE])
+    _flip(tmp_path / "policy-v000000")
+    with pytest.raises(SetupError, match="damaged"):
+        commits.to_resume(tmp_path, fingerprint=PRINT)
 
 
 def test_no_commit_is_no_error(tmp_path: Path) -> None:

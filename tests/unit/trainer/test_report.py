@@ -173,7 +173,7 @@ def test_a_torn_last_line_is_dropped_and_written_again(written: dict[str, float]
 def test_a_line_that_is_no_step_is_named(written: dict[str, float], tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\nnonsense\n')
-    with pytest.raises(InvalidInput, match=r"metrics.jsonl:2: no step: .*nonsense"):
+    with pytest.raises(InvalidInput, match=r"metrics.jsonl:2: not a step: .*nonsense"):
         StepReporter(tmp_path)
     path.write_text('{"step": 1}\n')  # of another program, without a reward
     with StepReporter(tmp_path) as report:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.settings import UpSettings
-from rookery.presets import preset_names, presets_dir, read_preset
-from rookery.settings import PresetSettings
+from rookery.settings import PresetSettings, preset_names, presets_dir, read_preset
 from services.inference.rollouts.settings import RolloutsSettings
 from services.trainer.settings import AutobatchSettings, SftSettings, TrainerSettings
 

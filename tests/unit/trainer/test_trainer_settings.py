@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError
-from rookery.presets import read_preset
-from rookery.settings import CONFIG_VARIABLE
+from rookery.settings import CONFIG_VARIABLE, read_preset
 from services.trainer.settings import (
     AutobatchSettings,
     Baseline,

@@ -32,7 +32,7 @@ from services.trainer.versions import commits  # noqa: E402
         ({"offload": True}, "--offload moves Adam's moments off a GPU, and the trainer runs on the CPU"),
         ({"adam_bits": 8}, "--adam-bits 8 needs bitsandbytes"),
         ({"device": "7"}, "--device 7: this machine has 0 GPUs"),
-        ({}, r"metrics.jsonl:2: no step: .*'\[1\]'"),
+        ({}, r"metrics.jsonl:2: not a step: .*'\[1\]'"),
     ],
     ids=["offload", "8 bits", "GPU", "metrics"],
 )

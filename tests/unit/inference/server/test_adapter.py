@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bench.noise_adapter import write_adapter
 from rookery.errors import InvalidInput
 from rookery.trace import Adapter, PolicyVersion
-from services.inference.server.adapter import AdapterRules, change_of_weights, verify
+from services.inference.server.adapter import AdapterRules, weight_change
 
 MODEL = {
     "num_hidden_layers": 1,
@@ -49,23 +49,23 @@ def adapter(model: Path, rules: AdapterRules) -> Adapter:
 def test_a_sound_adapter_passes_and_its_path_is_resolved(adapter: Adapter, rules: AdapterRules) -> None:
     relative = dataclasses.replace(adapter, path="../runs/v1")
 
-    assert verify(adapter, rules) == adapter
-    assert verify(relative, rules).path == str((rules.root / "v1").resolve())
+    assert rules.verify(adapter) == adapter
+    assert rules.verify(relative).path == str((rules.root / "v1").resolve())
 
 
 def test_another_base_model_is_refused(adapter: Adapter, rules: AdapterRules) -> None:
     with pytest.raises(InvalidInput, match="Qwen/Qwen3-4B"):
-        verify(dataclasses.replace(adapter, base_model="Qwen/Qwen3-4B"), rules)
+        rules.verify(dataclasses.replace(adapter, base_model="Qwen/Qwen3-4B"))
 
 
 def test_weights_decide_over_names_where_both_sides_know_them(adapter: Adapter, rules: AdapterRules) -> None:
     known = dataclasses.replace(rules, base_names=frozenset({"tiny", "sha256:ab"}))
     for said in ("tiny", "tiny@sha256:ab", "elsewhere/tiny@sha256:ab"):
-        verify(dataclasses.replace(adapter, base_model=said), known)
-    verify(dataclasses.replace(adapter, base_model="tiny@sha256:cd"), rules)
+        known.verify(dataclasses.replace(adapter, base_model=said))
+    rules.verify(dataclasses.replace(adapter, base_model="tiny@sha256:cd"))
 
     with pytest.raises(InvalidInput, match=r"'tiny@sha256:cd': this server has \['sha256:ab', 'tiny'\]"):
-        verify(dataclasses.replace(adapter, base_model="tiny@sha256:cd"), known)
+        known.verify(dataclasses.replace(adapter, base_model="tiny@sha256:cd"))
 
 
 def test_the_change_of_weights_is_that_of_the_product(
@@ -79,7 +79,7 @@ def test_the_change_of_weights_is_that_of_the_product(
         2 * weights[name] @ weights[name.replace("lora_B", "lora_A")] for name in weights if "lora_B" in name
     ]
     largest = max(float(product.square().mean().sqrt()) for product in products)
-    assert change_of_weights(Path(adapter.path)) == pytest.approx(largest)
+    assert weight_change(Path(adapter.path)) == pytest.approx(largest)
 
     assert rules.must_differ(adapter)
     assert not dataclasses.replace(rules, precision=torch.finfo(torch.bfloat16).eps).must_differ(
@@ -91,7 +91,7 @@ def test_the_change_of_weights_is_that_of_the_product(
 @pytest.mark.parametrize("path", ["/", "..", "v1/../../tiny", "/etc"])
 def test_a_path_outside_the_root_is_refused(adapter: Adapter, rules: AdapterRules, path: str) -> None:
     with pytest.raises(InvalidInput, match="outside the root"):
-        verify(dataclasses.replace(adapter, path=path), rules)
+        rules.verify(dataclasses.replace(adapter, path=path))
 
 
 def test_a_link_out_of_the_root_is_refused(
@@ -104,9 +104,9 @@ def test_a_link_out_of_the_root_is_refused(
     weights.symlink_to(tmp_path / "elsewhere" / "adapter_model.safetensors")
 
     with pytest.raises(InvalidInput, match="outside the root"):
-        verify(dataclasses.replace(outside, path=str(rules.root / "v2")), rules)
-    with pytest.raises(InvalidInput, match="leads outside the root"):
-        verify(dataclasses.replace(adapter, version=outside.version), rules)
+        rules.verify(dataclasses.replace(outside, path=str(rules.root / "v2")))
+    with pytest.raises(InvalidInput, match="resolves outside the root"):
+        rules.verify(dataclasses.replace(adapter, version=outside.version))
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
@@ -114,7 +114,7 @@ def test_a_missing_file_is_named(adapter: Adapter, rules: AdapterRules, name: st
     (rules.root / "v1" / name).unlink()
 
     with pytest.raises(InvalidInput, match=f"has no {name}"):
-        verify(adapter, rules)
+        rules.verify(adapter)
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ def test_a_config_that_vllm_would_serve_differently_is_refused(
     adapter = write_adapter(rules.root / "bad", model, version=1, rank=4, config=config)
 
     with pytest.raises(InvalidInput, match=complaint):
-        verify(adapter, rules)
+        rules.verify(adapter)
 
 
 def test_tensors_speak_louder_than_the_config(model: Path, rules: AdapterRules) -> None:
     adapter = write_adapter(rules.root / "bad", model, version=1, rank=16, config={"r": 4})
 
     with pytest.raises(InvalidInput, match="has rank 16"):
-        verify(adapter, rules)
+        rules.verify(adapter)
 
 
 def test_a_tensor_of_the_head_is_refused(adapter: Adapter, rules: AdapterRules) -> None:
@@ -153,7 +153,7 @@ def test_a_tensor_of_the_head_is_refused(adapter: Adapter, rules: AdapterRules) 
     weights.write_bytes(weights.read_bytes().replace(b"self_attn.q_proj", b"self_attn.lm_hea"))
 
     with pytest.raises(InvalidInput, match=r"lm_hea\.lora_A"):
-        verify(adapter, rules)
+        rules.verify(adapter)
 
 
 def test_weights_cut_short_are_refused(adapter: Adapter, rules: AdapterRules) -> None:
@@ -161,14 +161,14 @@ def test_weights_cut_short_are_refused(adapter: Adapter, rules: AdapterRules) ->
     weights.write_bytes(weights.read_bytes()[:-8])
 
     with pytest.raises(InvalidInput, match="cut short"):
-        verify(adapter, rules)
+        rules.verify(adapter)
 
 
 def test_other_bytes_than_announced_are_refused(adapter: Adapter, rules: AdapterRules) -> None:
     other = PolicyVersion(1, hashlib.sha256(b"").hexdigest())
 
     with pytest.raises(InvalidInput, match=f"has sha256 {adapter.version.sha256}, not '{other.sha256}'"):
-        verify(dataclasses.replace(adapter, version=other), rules)
+        rules.verify(dataclasses.replace(adapter, version=other))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -179,7 +179,7 @@ def test_any_bytes_are_refused_as_weights_not_crashed_on(
     (rules.root / "v1" / "adapter_model.safetensors").write_bytes(junk)
 
     with pytest.raises(InvalidInput):
-        verify(adapter, rules)
+        rules.verify(adapter)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -190,13 +190,13 @@ def test_any_json_is_refused_as_config_not_crashed_on(
     (rules.root / "v1" / "adapter_config.json").write_text(json.dumps(junk))
 
     with pytest.raises(InvalidInput):
-        verify(adapter, rules)
+        rules.verify(adapter)
 
 
 @pytest.mark.parametrize("path", ["v\0", "v" * 5000])
 def test_a_path_that_no_file_can_have_is_refused(adapter: Adapter, rules: AdapterRules, path: str) -> None:
     with pytest.raises(InvalidInput, match="adapter path"):
-        verify(dataclasses.replace(adapter, path=path), rules)
+        rules.verify(dataclasses.replace(adapter, path=path))
 
 
 @pytest.mark.parametrize("header", [b"[]", b"3", b"[" * 100_000])
@@ -204,5 +204,5 @@ def test_a_header_that_is_no_table_is_refused(adapter: Adapter, rules: AdapterRu
     weights = rules.root / "v1" / "adapter_model.safetensors"
     weights.write_bytes(len(header).to_bytes(8, "little") + header)
 
-    with pytest.raises(InvalidInput, match="no safetensors file"):
-        verify(adapter, rules)
+    with pytest.raises(InvalidInput, match="not a safetensors file"):
+        rules.verify(adapter)

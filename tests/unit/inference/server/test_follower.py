@@ -70,22 +70,22 @@ async def test_each_new_record_is_loaded_once(
 ) -> None:
     for number in (0, 0, 1, 1, 4):
         record.adapter = version(number)
-        await follower.step()
+        await follower.follow_once()
 
     assert reloads.asked == [(0, False), (1, False), (4, False)]
 
 
 async def test_it_says_what_it_waits_for(follower: PolicyFollower, record: Record, reloads: Reloads) -> None:
     record.fault = Unavailable("redis does not answer")
-    await follower.step()
+    await follower.follow_once()
     assert follower.waiting_for == "redis does not answer"
 
     record.fault = None
-    await follower.step()
+    await follower.follow_once()
     assert follower.waiting_for == "no policy published yet"
 
     record.adapter = version(7)
-    await follower.step()
+    await follower.follow_once()
     assert follower.waiting_for == ""
     assert reloads.asked == [(7, False)]
 
@@ -96,10 +96,10 @@ async def test_a_record_that_conflicts_and_stands_is_followed_back(
     """Older versions, or other bytes under a number that is served."""
     for number in (7, 5):
         record.adapter = version(number)
-        await follower.step()
+        await follower.follow_once()
     record.adapter = Adapter(PolicyVersion(5, "f" * 64), "v5", "tiny")
-    await follower.step()
-    await follower.step()
+    await follower.follow_once()
+    await follower.follow_once()
 
     assert reloads.asked == [(7, False), (5, False), (5, True), (5, False), (5, True)]
     assert reloads.served == record.adapter
@@ -109,17 +109,17 @@ async def test_a_look_that_a_reload_outran_is_no_news(
     follower: PolicyFollower, record: Record, reloads: Reloads, caplog: pytest.LogCaptureFixture
 ) -> None:
     record.adapter = version(7)
-    await follower.step()
+    await follower.follow_once()
     record.adapter = version(8)
 
     def trainer() -> None:  # while the follower asks for version 8
         record.adapter = reloads.served = version(9)
 
     reloads.meanwhile = trainer
-    await follower.step()
+    await follower.follow_once()
     assert reloads.served == version(9)
-    await follower.step()
-    await follower.step()
+    await follower.follow_once()
+    await follower.follow_once()
 
     assert reloads.asked == [(7, False), (8, False), (9, False)]
     assert caplog.messages == []
@@ -129,14 +129,14 @@ async def test_a_refused_record_is_tried_again_later(
     follower: PolicyFollower, record: Record, reloads: Reloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record.adapter, reloads.fault = version(7), InvalidInput("rank 99")
-    await follower.step()
-    await follower.step()
+    await follower.follow_once()
+    await follower.follow_once()
     assert reloads.asked == [(7, False)]
     assert follower.waiting_for == "policy-v000007 is refused: rank 99"
 
     monkeypatch.setattr(follower_module, "REFUSED_RETRY_S", 0.0)
     reloads.fault = None
-    await follower.step()
+    await follower.follow_once()
 
     assert reloads.served == version(7)
 
@@ -145,9 +145,9 @@ async def test_a_fault_of_the_engine_is_tried_again_at_once(
     follower: PolicyFollower, record: Record, reloads: Reloads
 ) -> None:
     record.adapter, reloads.fault = version(1), Unavailable("engine busy")
-    await follower.step()
+    await follower.follow_once()
     reloads.fault = None
-    await follower.step()
-    await follower.step()
+    await follower.follow_once()
+    await follower.follow_once()
 
     assert reloads.asked == [(1, False), (1, False)]

@@ -66,12 +66,13 @@ class MemoryEngine:
     def unroute(self, model: str) -> None:
         del self.routes[model]
 
-    def busy(self, adapter: Adapter) -> bool:
+    def in_use(self, adapter: Adapter) -> bool:
         return self.label(adapter) in self.in_flight
 
     async def unload(self, adapter: Adapter) -> None:
         assert self.label(adapter) not in self.routes.values()
-        self.loaded.remove(self.label(adapter))
+        if self.label(adapter) in self.loaded:
+            self.loaded.remove(self.label(adapter))
 
 
 @pytest.fixture
@@ -265,13 +266,13 @@ async def test_retired_versions_lose_their_name_then_their_memory_once_unused(
     await serve(0, 1, 2, 3)
     assert "policy-v000000" not in engine.routes
 
-    await policies.sweep()
+    await policies.unload_retired()
     assert "policy-v000000" in engine.loaded, "a request may have looked the name up just before"
-    monkeypatch.setattr(policies_module, "RETIRE_S", 0.0)
-    await policies.sweep()
+    monkeypatch.setattr(policies_module, "RETIRE_AFTER_S", 0.0)
+    await policies.unload_retired()
     assert "policy-v000000" in engine.loaded, "a request still uses it"
     engine.in_flight.clear()
-    await policies.sweep()
+    await policies.unload_retired()
 
     assert engine.loaded == ["policy-v000001", "policy-v000002", "policy-v000003"]
 
@@ -282,7 +283,7 @@ async def test_a_retired_version_still_held_comes_back_without_loading(
     first, *_ = await serve(0, 1, 2, 3)
 
     await policies.reload(first, rollback=True)
-    await policies.sweep()
+    await policies.unload_retired()
 
     assert engine.routes[ALIAS] == "policy-v000000"
     assert engine.loaded.count("policy-v000000") == 1

@@ -1,6 +1,6 @@
 """Judges RookWorld's `P:` and `A:` answers: makes the searches that their grades need, and the verdicts.
 
-`graded` reads and grades the answers.
+`rookworld_grades` reads and grades the answers. This module adds the engine's searches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,25 @@ from rookery.errors import InvalidInput, RookeryError
 from rookery.trace import EngineStamp, Verdict
 from rookery.uci import Analysis
 from rookery.winprob import win_probability
-from services.reward import graded
-from services.reward.graded import Grade, PolicyAnswer, PolicyTruth
-from services.reward.judge import Judge, Result, Worth
+from services.reward.move_judge import MoveJudge, MoveValue, Result
 from services.reward.position import Position
+from services.reward.rookworld_grades import (
+    VERSION,
+    Grade,
+    PolicyAnswer,
+    PolicyTruth,
+    grade_policy,
+    grade_state,
+    read_policy,
+    refuse_policy,
+)
 from services.reward.schemes import MAX_SCHEME_CHARS
 
 LINES = 5
 """Moves in a `P:` answer, so the engine is asked for as many."""
 
 SCHEME = "graded"
-SCHEME_ID = f"{SCHEME}-{graded.VERSION}"
+SCHEME_ID = f"{SCHEME}-{VERSION}"
 
 
 def check_scheme(task: str, scheme: str) -> None:
@@ -34,14 +42,14 @@ def check_scheme(task: str, scheme: str) -> None:
     """
     if scheme not in ("", SCHEME):
         raise InvalidInput(
-            f"scheme {scheme[:MAX_SCHEME_CHARS]!r} judges moves: task {task!r} takes {SCHEME!r} alone"
+            f"scheme {scheme[:MAX_SCHEME_CHARS]!r} judges moves: task {task!r} takes only {SCHEME!r}"
         )
 
 
-class TaskJudge:
+class RookworldJudge:
     """Grades answers with the searches of `judge`."""
 
-    def __init__(self, judge: Judge, *, reward_version: str, engine_id: str) -> None:
+    def __init__(self, judge: MoveJudge, *, reward_version: str, engine_id: str) -> None:
         self._judge = judge
         self._version = reward_version
         self._engine_id = engine_id
@@ -52,11 +60,11 @@ class TaskJudge:
         Raises:
             InvalidInput: `move` is not written in UCI.
         """
-        return self._verdict(graded.grade_state(fen, move, response), nodes=0)
+        return self._verdict(grade_state(fen, move, response), nodes=0)
 
     async def policy(self, position: Position, responses: Sequence[str], queue: RequestQueue) -> list[Result]:
         """The verdicts of `P:` answers to one position, in their order; an error if a search failed."""
-        answers = [graded.read_policy(response, position.board) for response in responses]
+        answers = [read_policy(response, position.board) for response in responses]
         sound = [answer for answer in answers if answer is not None and answer.best is not None]
         if not sound:
             return [self._refusal(answer) for answer in answers]
@@ -65,20 +73,20 @@ class TaskJudge:
             return [root if answer in sound else self._refusal(answer) for answer in answers]
         top = self._top(position, root)
         named = dict.fromkeys(move for answer in sound for move in answer.named if move not in top)
-        worths = {**top, **await self._judge.worths(position, list(named), queue)}
+        values = {**top, **await self._judge.values(position, list(named), queue)}
         return [
-            self._graded(position, answer, top, worths, root.nodes)
+            self._graded(position, answer, top, values, root.nodes)
             if answer is not None and answer.best is not None
             else self._refusal(answer)
             for answer in answers
         ]
 
-    def _top(self, position: Position, root: Analysis) -> dict[chess.Move, Worth | RookeryError]:
+    def _top(self, position: Position, root: Analysis) -> dict[chess.Move, MoveValue | RookeryError]:
         moves = [(position.from_engine(line.pv[0]), line) for line in root.lines]
-        return {move: self._judge.worth(position.play(move), line) for move, line in moves}
+        return {move: self._judge.value(position.legal_move(move), line) for move, line in moves}
 
     def _refusal(self, answer: PolicyAnswer | None) -> Verdict:
-        grade = graded.refuse_policy(answer)
+        grade = refuse_policy(answer)
         if grade is None:
             raise ValueError(f"an answer that is to be graded: {answer!r}")
         return self._verdict(grade, nodes=0)
@@ -87,31 +95,31 @@ class TaskJudge:
         self,
         position: Position,
         answer: PolicyAnswer,
-        top: Mapping[chess.Move, Worth | RookeryError],
-        worths: Mapping[chess.Move, Worth | RookeryError],
+        top: Mapping[chess.Move, MoveValue | RookeryError],
+        values: Mapping[chess.Move, MoveValue | RookeryError],
         root_nodes: int,
     ) -> Result:
-        known: dict[chess.Move, Worth] = {}
+        known: dict[chess.Move, MoveValue] = {}
         for move in (*top, *answer.named):
-            worth = worths[move]
-            if not isinstance(worth, Worth):
-                return worth
-            known[move] = worth
+            value = values[move]
+            if not isinstance(value, MoveValue):
+                return value
+            known[move] = value
         truth = PolicyTruth(
             top={move: known[move].win for move in top},
-            wins={move: worth.win for move, worth in known.items()},
+            wins={move: value.win for move, value in known.items()},
             win=lambda claimed: win_probability(claimed, k=self._judge.model.k),
         )
         verdict = self._verdict(
-            graded.grade_policy(answer, truth),
+            grade_policy(answer, truth),
             nodes=root_nodes + sum(known[move].nodes for move in answer.named),
         )
         best = max(top, key=lambda move: known[move].win)
         played = answer.best or best
         return replace(
             verdict,
-            move=position.play(played).move,
-            best=position.play(best).move,
+            move=position.legal_move(played).move,
+            best=position.legal_move(best).move,
             win_before=known[best].win,
             win_after=known[played].win,
             regret=max(0.0, known[best].win - known[played].win),

@@ -1,12 +1,13 @@
-"""Accounts for every group of a run: generated = trained + dropped + dead + in the stream.
+"""The state of a run's streams as plain numbers: the account of all groups, and the backlog of a stream.
 
+Every group of a run is accounted for: generated = trained + dropped + dead + in the stream.
 The archive has a second account of the same groups: generated = before + archived + unreadable + duplicate +
-missed + waiting. These classes hold plain numbers, which `RunStreams` reads from Redis in one transaction.
+missed + waiting. `RunStreams` reads the numbers from Redis in one transaction or script.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +89,50 @@ class Overview:
 
 def _with_prefix(fields: dict[str, int], prefix: str) -> dict[str, int]:
     return {k.removeprefix(prefix): v for k, v in fields.items() if k.startswith(prefix)}
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A consumer of a group: how many entries it holds, and the time since its last call."""
+
+    name: str
+    pending: int
+    idle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGroup:
+    """A consumer group. `lag` is how many entries have not been delivered to any of its consumers."""
+
+    name: str
+    lag: int
+    consumers: tuple[Consumer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A stream: its number of entries, the age of the oldest (0 if there is none), its consumer groups."""
+
+    length: int
+    oldest_s: float
+    groups: tuple[ReaderGroup, ...]
+
+    @classmethod
+    def read(cls, reply: Sequence[Any]) -> Self:
+        """Parses the reply of the script `BACKLOG`."""
+        length, age_ms, groups = reply
+        return cls(
+            int(length),
+            max(0, int(age_ms)) / 1000,
+            tuple(
+                ReaderGroup(
+                    name.decode(),
+                    int(lag),
+                    tuple(
+                        Consumer(consumer.decode(), int(pending), int(idle_ms) / 1000)
+                        for consumer, pending, idle_ms in consumers
+                    ),
+                )
+                for name, lag, consumers in groups
+            ),
+        )

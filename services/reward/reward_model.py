@@ -1,4 +1,4 @@
-"""The learned reward: asks a reward model, served elsewhere, how good moves are.
+"""The reward of a trained model, which another process serves: asks it how good moves are.
 
 If the model does not answer, there is an error and no reward. The model sees the engine's board, on which
 White is to move, in the prompt style that it was trained on. The answer it sees is the bare move, so that it
@@ -20,18 +20,18 @@ from services.reward.position import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class ModelScores:
     """The model's rewards of moves, through a sigmoid: the probability that a move beats an ordinary answer.
 
     `sha256` is that of the model which answered.
     """
 
     sha256: str
-    of: Mapping[chess.Move, float]
+    by_move: Mapping[chess.Move, float]
 
 
-class LearnedReward:
-    """One reward model. Call `meet` first: it asks the model for its identity and prompt style."""
+class RewardModel:
+    """One served reward model. Call `identify` first: it asks the model for its identity and prompt style."""
 
     def __init__(self, client: RewardModelClient) -> None:
         self._client = client
@@ -50,7 +50,7 @@ class LearnedReward:
             raise PeerFault(f"the reward model does not answer: {self._why}")
         return self._sha256
 
-    async def meet(self) -> str | None:
+    async def identify(self) -> str | None:
         """Asks for the model's identity and prompt style, unless they are known.
 
         Returns None if they are known now, else the reason why not.
@@ -63,24 +63,24 @@ class LearnedReward:
             self._why = str(error)
             return self._why
         if not card.style:
-            self._why = f"the model at {self._client.url} does not say on which prompts it was trained"
+            self._why = f"the model at {self._client.url} does not report the prompt style it was trained on"
             return self._why
         self._sha256, self._style = card.sha256, card.style
         return None
 
-    async def opinion(self, position: Position, moves: Sequence[chess.Move]) -> Opinion | PeerFault:
-        """The model's opinion of `moves`. Returns a PeerFault if it does not answer.
+    async def scores(self, position: Position, moves: Sequence[chess.Move]) -> ModelScores | PeerFault:
+        """The model's scores of `moves`. Returns a PeerFault if it does not answer.
 
-        The server may have loaded another model since `meet`. Callers must compare the opinion's `sha256`.
+        The server may have loaded another model since `identify`, so callers must compare `sha256`.
         """
         try:
             answered = await self._client.rewards([self._chat(position, move) for move in moves])
         except PeerFault as error:
             return error
         if answered.sha256 != self._sha256:
-            self._sha256 = ""  # so that `meet` asks again: the new model may have another prompt style
+            self._sha256 = ""  # so that `identify` asks again: the new model may have another prompt style
         rewards = zip(moves, map(_sigmoid, answered.rewards), strict=True)
-        return Opinion(answered.sha256, dict(rewards))
+        return ModelScores(answered.sha256, dict(rewards))
 
     async def close(self) -> None:
         await self._client.close()

@@ -15,9 +15,9 @@ from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from rookery.uci import Analysis, Line, Query
 from rookery.winprob import CHECKMATE, DRAW, WinModel
 from services.reward.cache import AnalysisCache
-from services.reward.learned import LearnedReward, Opinion
-from services.reward.position import Play, Position
-from services.reward.schemes import Evidence, Scheme
+from services.reward.position import LegalMove, Position
+from services.reward.reward_model import ModelScores, RewardModel
+from services.reward.schemes import Scheme, TermInput
 
 Result = Verdict | RookeryError
 
@@ -26,7 +26,7 @@ Result = Verdict | RookeryError
 class MoveAnswer:
     """An answer with a legal move: the move, the full text and the scheme that turns it into a reward."""
 
-    play: Play
+    legal_move: LegalMove
     move: chess.Move
     response: str
     scheme: Scheme
@@ -34,7 +34,7 @@ class MoveAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class MoveValue:
     """A move's score and win probability for the side to move, and the nodes of the search of this move."""
 
     evaluation: Evaluation
@@ -42,7 +42,7 @@ class Worth:
     nodes: int = 0
 
 
-class Judge:
+class MoveJudge:
     """Judges moves by a search of `nodes` nodes each and a win model."""
 
     def __init__(
@@ -52,10 +52,10 @@ class Judge:
         *,
         nodes: int,
         engine_id: str,
-        learned: LearnedReward | None = None,
+        reward_model: RewardModel | None = None,
     ) -> None:
         self.model = model
-        self._learned = learned
+        self._reward_model = reward_model
         self._cache = cache
         self._nodes = nodes
         self._engine_id = engine_id
@@ -68,14 +68,14 @@ class Judge:
         if not isinstance(root, Analysis):
             return [root] * len(answers)
         best_move = position.from_engine(root.best)
-        best = position.play(best_move)
-        top = self.worth(best, root.lines[0], nodes=root.nodes)
-        worths, opinion = await asyncio.gather(
-            self.worths(position, self._asked(position, answers, best_move), queue),
-            self._opinion(position, answers),
+        best = position.legal_move(best_move)
+        top = self.value(best, root.lines[0], nodes=root.nodes)
+        values, scores = await asyncio.gather(
+            self.values(position, self._asked(position, answers, best_move), queue),
+            self._model_scores(position, answers),
         )
-        worths[best_move] = Worth(top.evaluation, top.win)
-        return [self._verdict(answer, best, top, root.nodes, worths, opinion) for answer in answers]
+        values[best_move] = MoveValue(top.evaluation, top.win)
+        return [self._verdict(answer, best, top, root.nodes, values, scores) for answer in answers]
 
     async def root(
         self, position: Position, queue: RequestQueue, *, lines: int = 1
@@ -89,23 +89,23 @@ class Judge:
         if isinstance(root, Analysis):
             try:
                 for line in root.lines:
-                    position.play(position.from_engine(line.pv[0]))
+                    position.legal_move(position.from_engine(line.pv[0]))
             except ValueError as error:
-                return EngineFault(f"the engine answers nonsense: {error}")
+                return EngineFault(f"the engine's answer is not valid: {error}")
         return root
 
-    def worth(self, play: Play, line: Line, *, nodes: int = 0) -> Worth:
-        """The worth of `play`: by the rules if it ends the game, else by the engine's `line` for it."""
-        return _settled(play) or Worth(line.evaluation, self.model.win(line), nodes)
+    def value(self, legal_move: LegalMove, line: Line, *, nodes: int = 0) -> MoveValue:
+        """The value of `legal_move`: by the rules if it ends the game, else by the engine's `line` for it."""
+        return _final_value(legal_move) or MoveValue(line.evaluation, self.model.win(line), nodes)
 
-    async def worths(
+    async def values(
         self, position: Position, moves: Sequence[chess.Move], queue: RequestQueue
-    ) -> dict[chess.Move, Worth | RookeryError]:
-        """The worth of each of `moves`: by the rules if it ends the game, else by a search of it alone."""
-        found: dict[chess.Move, Worth | RookeryError] = {}
+    ) -> dict[chess.Move, MoveValue | RookeryError]:
+        """The value of each of `moves`: by the rules if it ends the game, else by a search of it alone."""
+        found: dict[chess.Move, MoveValue | RookeryError] = {}
         for move in moves:
-            if (worth := _settled(position.play(move))) is not None:
-                found[move] = worth
+            if (value := _final_value(position.legal_move(move))) is not None:
+                found[move] = value
         unsettled = [move for move in moves if move not in found]
         queries = [
             Query(position.key, self._nodes, position.to_engine(move), chess960=position.chess960)
@@ -113,7 +113,7 @@ class Judge:
         ]
         for move, analysis in zip(unsettled, await self._cache.find_all(queries, queue), strict=True):
             if isinstance(analysis, Analysis):
-                found[move] = self.worth(position.play(move), analysis.lines[0], nodes=analysis.nodes)
+                found[move] = self.value(position.legal_move(move), analysis.lines[0], nodes=analysis.nodes)
             else:
                 found[move] = analysis
         return found
@@ -123,46 +123,48 @@ class Judge:
             return [move for move in position.board.legal_moves if move != best]
         return [move for move in dict.fromkeys(answer.move for answer in answers) if move != best]
 
-    async def _opinion(self, position: Position, answers: Sequence[MoveAnswer]) -> Opinion | PeerFault:
+    async def _model_scores(
+        self, position: Position, answers: Sequence[MoveAnswer]
+    ) -> ModelScores | PeerFault:
         moves = dict.fromkeys(answer.move for answer in answers if answer.scheme.needs_model)
-        if not moves or self._learned is None:
-            return _NO_OPINION
-        return await self._learned.opinion(position, list(moves))
+        if not moves or self._reward_model is None:
+            return _NO_SCORES
+        return await self._reward_model.scores(position, list(moves))
 
     def _verdict(
         self,
         answer: MoveAnswer,
-        best: Play,
-        top: Worth,
+        best: LegalMove,
+        top: MoveValue,
         root_nodes: int,
-        worths: dict[chess.Move, Worth | RookeryError],
-        opinion: Opinion | PeerFault,
+        values: dict[chess.Move, MoveValue | RookeryError],
+        scores: ModelScores | PeerFault,
     ) -> Result:
-        own = worths[answer.move]
-        if not isinstance(own, Worth):
+        own = values[answer.move]
+        if not isinstance(own, MoveValue):
             return own
         worst = None
         nodes = root_nodes + own.nodes
         if answer.scheme.needs_worst:
-            if fault := next((worth for worth in worths.values() if not isinstance(worth, Worth)), None):
+            if fault := next((value for value in values.values() if not isinstance(value, MoveValue)), None):
                 return fault
-            all_worths = [worth for worth in worths.values() if isinstance(worth, Worth)]
-            worst = min(worth.win for worth in all_worths)
-            nodes = root_nodes + sum(worth.nodes for worth in all_worths)
-        thought = _thought(answer, opinion)
-        if isinstance(thought, PeerFault):
-            return thought
-        evidence = Evidence(top.win, own.win, answer.response, worst, thought)
-        components = answer.scheme.components(evidence)
+            all_values = [value for value in values.values() if isinstance(value, MoveValue)]
+            worst = min(value.win for value in all_values)
+            nodes = root_nodes + sum(value.nodes for value in all_values)
+        model_score = _model_score(answer, scores)
+        if isinstance(model_score, PeerFault):
+            return model_score
+        inputs = TermInput(top.win, own.win, answer.response, worst, model_score)
+        components = answer.scheme.components(inputs)
         return Verdict(
             reward=sum(components.values()),
             outcome=Outcome.LEGAL,
             reward_version=answer.reward_version,
-            move=answer.play.move,
+            move=answer.legal_move.move,
             best=best.move,
             win_before=top.win,
             win_after=own.win,
-            regret=evidence.regret,
+            regret=inputs.regret,
             eval_before=top.evaluation,
             eval_after=own.evaluation,
             components=components,
@@ -170,20 +172,20 @@ class Judge:
         )
 
 
-_NO_OPINION = Opinion("", {})
+_NO_SCORES = ModelScores("", {})
 
 
-def _thought(answer: MoveAnswer, opinion: Opinion | PeerFault) -> float | PeerFault | None:
+def _model_score(answer: MoveAnswer, scores: ModelScores | PeerFault) -> float | PeerFault | None:
     if not answer.scheme.needs_model:
         return None
-    if isinstance(opinion, PeerFault):
-        return opinion
-    if not answer.reward_version.endswith(opinion.sha256):
-        return PeerFault(f"the reward model has become {opinion.sha256[:12]}: ask again")
-    return opinion.of[answer.move]
+    if isinstance(scores, PeerFault):
+        return scores
+    if not answer.reward_version.endswith(scores.sha256):
+        return PeerFault(f"the reward model is now {scores.sha256[:12]}: ask again")
+    return scores.by_move[answer.move]
 
 
-def _settled(play: Play) -> Worth | None:
-    if play.settled is None:
+def _final_value(legal_move: LegalMove) -> MoveValue | None:
+    if legal_move.final_score is None:
         return None
-    return Worth(play.settled, CHECKMATE if play.settled.mate else DRAW)
+    return MoveValue(legal_move.final_score, CHECKMATE if legal_move.final_score.mate else DRAW)

@@ -1,20 +1,20 @@
-"""Checks a whole model on disk before its weights replace those in vLLM.
+"""Versions with full weights: checks one on disk, and loads its weights in vLLM's worker.
 
-Its tensors must have the names and shapes of the base model's, because vLLM keeps the base model's
+A version's tensors must have the names and shapes of the base model's, because vLLM keeps the base model's
 configuration and only overwrites the weights. Reads the JSON configuration, the safetensors headers, and the
 whole file for its checksum.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Adapter
-from services.inference.server import files
+from services.inference.server import file_checks
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -35,7 +35,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRules:
+class FullWeightsRules:
     """What this server accepts: the root directory, the base model's names and its directory `base`."""
 
     root: Path
@@ -57,12 +57,12 @@ class ModelRules:
         Raises:
             InvalidInput: a check fails; the message quotes the value.
         """
-        files.check_base(adapter.base_model, self.base_names)
+        file_checks.check_base(adapter.base_model, self.base_names)
         try:
-            folder = files.inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))
+            folder = file_checks.resolve_inside(adapter.path, self.root, names=(CONFIG_FILE, WEIGHTS_FILE))
             self._check_config(folder)
             self._check_tensors(folder / WEIGHTS_FILE)
-            files.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
+            file_checks.check_sha256(folder / WEIGHTS_FILE, adapter.version.sha256)
         except (OSError, ValueError) as error:
             raise InvalidInput(f"model path {adapter.path[:200]!r}: {error}") from error
         return replace(adapter, path=str(folder))
@@ -78,7 +78,7 @@ class ModelRules:
             if config.get(name) != self._config.get(name):
                 raise InvalidInput(
                     f"{folder / CONFIG_FILE}: {name} is {config.get(name)!r}, "
-                    f"of the base model {self._config.get(name)!r}"
+                    f"in the base model {self._config.get(name)!r}"
                 )
 
     def _check_tensors(self, path: Path) -> None:
@@ -96,11 +96,11 @@ class ModelRules:
         tied = self._config.get("tie_word_embeddings", True)
         shapes = {}
         for path in paths:
-            header, data_bytes = files.read_header(path)
+            header, data_bytes = file_checks.read_header(path)
             for name, tensor in header.items():
                 if _MASK.fullmatch(name) or (tied and name == _HEAD):
                     continue
-                files.check_extent(f"{path}: tensor {name!r}", tensor, data_bytes)
+                file_checks.check_extent(f"{path}: tensor {name!r}", tensor, data_bytes)
                 shapes[name.removeprefix("transformer.")] = tensor.shape
         return shapes
 
@@ -108,7 +108,7 @@ class ModelRules:
 def _read_config(folder: Path) -> dict[str, Any]:
     config = json.loads((folder / CONFIG_FILE).read_text())
     if not isinstance(config, dict):
-        raise InvalidInput(f"{folder / CONFIG_FILE} holds no object")
+        raise InvalidInput(f"{folder / CONFIG_FILE} is not a JSON object")
     return config
 
 
@@ -118,3 +118,34 @@ def weight_files(folder: Path) -> list[Path]:
         return [folder / WEIGHTS_FILE]
     named = json.loads((folder / _INDEX_FILE).read_text())["weight_map"].values()
     return [folder / Path(name).name for name in sorted(set(named))]
+
+
+class FullWeightsWorker:
+    """A mixin for vLLM's workers that overwrites a model's weights, set by `--worker-extension-cls`.
+
+    vLLM 0.32 can reload weights in place, but skips a tied head, because no tensor in the file has its name.
+    On a GPU this is harmless: the head shares the embedding's memory. The CPU build also keeps a packed copy
+    of every matrix for its products, and the head's copy would keep the old weights: one version's hidden
+    states with another version's head. So `load_full_weights` packs the head again.
+    """
+
+    model_runner: Any
+
+    def load_full_weights(self, folder: str) -> None:
+        """Overwrites all weights with those in a model directory."""
+        from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+
+        # Not `weights_path`: vLLM would read every safetensors file there, also the optimizer's moments.
+        self.reload_weights(weights_iterator=_tensors(Path(folder)))  # type: ignore[attr-defined]
+        for module in self.model_runner.get_model().modules():
+            if isinstance(module, ParallelLMHead):
+                module.quant_method.process_weights_after_loading(module)
+
+
+def _tensors(folder: Path) -> Iterator[tuple[str, Any]]:
+    from safetensors import safe_open
+
+    for path in weight_files(folder):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - no mapping
+                yield name, file.get_tensor(name)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rookery.errors import Unavailable
-from services.inference.server.gate import Gate, GateMiddleware
+from services.inference.server.drain import DrainMiddleware, RequestDrainer
 
 
 async def settle() -> None:
@@ -17,18 +17,18 @@ async def settle() -> None:
 
 
 async def test_shutting_waits_for_those_inside_and_holds_back_those_outside() -> None:
-    gate, order = Gate(), list[str]()
+    drainer, order = RequestDrainer(), list[str]()
     leave = asyncio.Event()
 
     async def request(name: str, until: asyncio.Event | None = None) -> None:
-        async with gate.passing():
+        async with drainer.admitted():
             order.append(f"{name} in")
             if until:
                 await until.wait()
             order.append(f"{name} out")
 
     async def swap() -> None:
-        async with gate.shut(within_s=60.0):
+        async with drainer.drained(within_s=60.0):
             order.append("shut")
             await settle()
             order.append("opens")
@@ -47,37 +47,37 @@ async def test_shutting_waits_for_those_inside_and_holds_back_those_outside() ->
 
 
 async def test_a_request_that_does_not_end_opens_the_door_again() -> None:
-    gate = Gate()
-    async with gate.passing():
+    drainer = RequestDrainer()
+    async with drainer.admitted():
         with pytest.raises(Unavailable, match=r"did not end within 0\.01 s: 1"):
-            async with gate.shut(within_s=0.01):
+            async with drainer.drained(within_s=0.01):
                 pytest.fail("somebody is still inside")
-        async with gate.passing():
+        async with drainer.admitted():
             pass
 
 
 async def test_a_request_that_fails_has_left() -> None:
-    gate = Gate()
+    drainer = RequestDrainer()
     with pytest.raises(ZeroDivisionError):
-        async with gate.passing():
+        async with drainer.admitted():
             raise ZeroDivisionError
-    async with gate.shut(within_s=60.0):
+    async with drainer.drained(within_s=60.0):
         pass
 
 
 async def test_only_posts_of_others_are_held_back() -> None:
-    gate, seen = Gate(), list[str]()
+    drainer, seen = RequestDrainer(), list[str]()
 
     async def app(scope: dict[str, str], receive: object, send: object) -> None:
         seen.append(scope["path"])
 
-    middleware = GateMiddleware(app, gate)  # type: ignore[arg-type]
+    middleware = DrainMiddleware(app, drainer)  # type: ignore[arg-type]
 
     def ask(method: str, path: str, kind: str = "http") -> "asyncio.Task[None]":
         scope = {"type": kind, "method": method, "path": path}
         return asyncio.create_task(middleware(scope, None, None))  # type: ignore[arg-type]
 
-    async with gate.shut(within_s=60.0):
+    async with drainer.drained(within_s=60.0):
         tasks = [ask("POST", "/v1/completions"), ask("POST", "/reload"), ask("GET", "/policy")]
         tasks.append(ask("", "", kind="lifespan"))
         await settle()
@@ -87,14 +87,14 @@ async def test_only_posts_of_others_are_held_back() -> None:
 
 
 async def test_closing_answers_what_is_open_and_what_comes_later() -> None:
-    gate, sent = Gate(), dict[str, list[dict[str, Any]]]()
+    drainer, sent = RequestDrainer(), dict[str, list[dict[str, Any]]]()
 
     async def app(scope: dict[str, str], receive: object, send: Callable[..., Awaitable[None]]) -> None:
         if scope["path"] == "/stream":
             await send({"type": "http.response.start", "status": 200, "headers": []})
         await asyncio.Event().wait()
 
-    middleware = GateMiddleware(app, gate)  # type: ignore[arg-type]
+    middleware = DrainMiddleware(app, drainer)  # type: ignore[arg-type]
 
     def ask(path: str) -> "asyncio.Task[None]":
         async def send(message: dict[str, Any]) -> None:
@@ -105,22 +105,22 @@ async def test_closing_answers_what_is_open_and_what_comes_later() -> None:
 
     tasks = [ask("/v1/completions"), ask("/stream"), ask("/reload")]
     await settle()
-    await gate.close("the server stops", within_s=60.0)
+    await drainer.close("the server is stopping", within_s=60.0)
     tasks.append(ask("/late"))
     await asyncio.gather(*tasks)
 
     for path in ("/v1/completions", "/reload", "/late"):
         start, body = sent[path]
         assert start["status"] == 503
-        assert json.loads(body["body"])["detail"] == "the server stops"
+        assert json.loads(body["body"])["detail"] == "the server is stopping"
     assert [message["type"] for message in sent["/stream"]] == ["http.response.start"], "cut off, not ended"
 
 
 async def test_a_request_given_up_by_its_client_is_cancelled_as_ever() -> None:
-    gate = Gate()
+    drainer = RequestDrainer()
 
     async def request() -> None:
-        async with gate.until_closed():
+        async with drainer.cancellable():
             await asyncio.Event().wait()
 
     task = asyncio.create_task(request())
@@ -128,6 +128,6 @@ async def test_a_request_given_up_by_its_client_is_cancelled_as_ever() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await gate.close("the server stops", within_s=60.0)
-    with pytest.raises(Unavailable, match="the server stops"):
+    await drainer.close("the server is stopping", within_s=60.0)
+    with pytest.raises(Unavailable, match="the server is stopping"):
         await request()

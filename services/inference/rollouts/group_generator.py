@@ -21,12 +21,12 @@ from services.inference.rollouts.peers import Peers
 
 logger = logging.getLogger(__name__)
 
-RETIRED_TRIES = 3
+MAX_RETIRED_TRIES = 3
 """A version can be retired between its choice and the request, but hardly this often in a row."""
 
 
 @dataclass(frozen=True)
-class Workshop:
+class GroupGenerator:
     """Makes groups: everything a group needs except its position."""
 
     run: str
@@ -38,7 +38,7 @@ class Workshop:
     state_max_tokens: int = 0
     """Longest answer to the task `A`, in tokens; 0 means that of `sampling`."""
 
-    async def make(self, entry: Entry) -> TraceGroup:
+    async def generate(self, entry: Entry) -> TraceGroup:
         """Makes the complete group of a `positions` entry, with one server and one version.
 
         Raises:
@@ -91,32 +91,34 @@ class Workshop:
         return self.sampling
 
     async def _generate(self, prompt: Prompt, sampling: Sampling, *, seed: int) -> tuple[Adapter, Generation]:
-        for _ in range(RETIRED_TRIES):
+        for _ in range(MAX_RETIRED_TRIES):
             server, adapter = self.peers.pick()
             name = adapter.version.name
             try:
-                async with server.occupied():
+                async with server.one_more_in_flight():
                     generation = await server.client.complete(
                         prompt, model=name, count=self.group_size, sampling=sampling, seed=seed
                     )
             except NotFound:
-                logger.info("%s has retired %s: asking anew", server.client.url, name)
+                logger.info("%s has retired %s: trying again", server.client.url, name)
                 await self.peers.refresh(server)
                 continue
             except PeerFault as error:
                 await self.peers.refresh(server)
                 if server.adapter is None:
-                    raise Unavailable(f"{error}, and is away now: {server.reason}") from error
+                    raise Unavailable(f"{error}, and is unavailable now: {server.reason}") from error
                 raise
             return adapter, generation
-        raise PeerFault(f"{server.client.url} names {name} but does not know it, {RETIRED_TRIES} times")
+        raise PeerFault(
+            f"{server.client.url} reports {name} but does not serve it, {MAX_RETIRED_TRIES} times"
+        )
 
     async def _score(self, items: Sequence[ScoreItem]) -> list[Verdict]:
         try:
             verdicts = await self.peers.reward.score(items)
         except PeerFault as error:
             if not await self.peers.reward.ready():
-                raise Unavailable(f"{error}, and is away now") from error
+                raise Unavailable(f"{error}, and is unavailable now") from error
             raise
         if len(verdicts) != len(items):
             raise PeerFault(f"reward: {len(verdicts)} verdicts for {len(items)} answers")

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from rookery.errors import SetupError
 from rookery.hub import cached, model_folder
-from services.inference.server.sampling import DEFAULTS
-from services.inference.server.settings import ServerSettings
+from services.inference.server.settings import SAMPLING_DEFAULTS, ServerSettings
 
 LAUNCHER = "vllm.entrypoints.launchers.api_server.entry"
 
-WORKER = "services.inference.server.worker.WeightSwapping"
+WORKER_EXTENSION = "services.inference.server.full_weights.FullWeightsWorker"
 
 CPU_BLOCK_TOKENS = 32
 """vLLM caches only full blocks, and its default on CPU is 128 tokens. Chess prompts are shorter than that, so
@@ -74,7 +73,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "logprobs-mode": "processed_logprobs",
         # Otherwise vLLM would silently apply the sampling defaults of the model's generation_config.json.
         "generation-config": "vllm",
-        "override-generation-config": json.dumps(DEFAULTS[settings.sampling]),
+        "override-generation-config": json.dumps(SAMPLING_DEFAULTS[settings.sampling]),
         "shutdown-timeout": 0,
     }
     if settings.gpu_memory and not cpu:
@@ -108,8 +107,8 @@ def _versions(settings: ServerSettings) -> dict[str, str | int]:
         SetupError: with `full_weights`, there is no such base model.
     """
     if settings.full_weights:
-        _ = settings.whole_model  # raises SetupError now, not later in vLLM's process
-        return {"worker-extension-cls": WORKER}
+        _ = settings.model_dir  # raises SetupError now, not later in vLLM's process
+        return {"worker-extension-cls": WORKER_EXTENSION}
     return {
         "max-loras": settings.max_loras,
         "max-cpu-loras": settings.max_loras,

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rookery.errors import Conflict, EngineFault, InvalidInput
+from rookery.errors import Conflict, EngineFault, InvalidInput, Unavailable
 from rookery.trace import Adapter
-from services.inference.server.gate import Gate
+from services.inference.server.drain import RequestDrainer
+from services.inference.server.full_weights import FullWeightsRules
+from services.inference.server.full_weights_policies import FullWeightsPolicies
 from services.inference.server.policies import ALIAS
-from services.inference.server.whole_model import ModelRules
-from services.inference.server.whole_policies import WholePolicies
-from tests.unit.inference.server.whole_models import write_model
+from tests.unit.inference.server.full_weight_models import write_model
 
 BASE = "base"
 
@@ -19,8 +19,8 @@ BASE = "base"
 class OneModelEngine:
     """What weights it holds, and the names they go by; asserts that nobody is being answered meanwhile."""
 
-    def __init__(self, gate: Gate) -> None:
-        self.gate, self.weights, self.swaps = gate, BASE, list[str]()
+    def __init__(self, drainer: RequestDrainer) -> None:
+        self.drainer, self.weights, self.swaps = drainer, BASE, list[str]()
         self.names: dict[str, str] = {}
         self.refuses: set[str] = set()
         self.answers: dict[str, tuple[float, ...]] = {}
@@ -28,6 +28,10 @@ class OneModelEngine:
 
     async def load(self, adapter: Adapter) -> None:
         await self._swap(adapter.version.name)
+
+    async def wait_until_idle(self) -> None:
+        if self.generating:
+            raise Unavailable("still generating")
 
     async def restore(self) -> None:
         await self._swap(BASE)
@@ -53,7 +57,7 @@ class OneModelEngine:
     def unroute(self, model: str) -> None:
         self.names.pop(model, None)
 
-    def busy(self, adapter: Adapter) -> bool:
+    def in_use(self, adapter: Adapter) -> bool:
         raise AssertionError("nothing ever retires")
 
     async def unload(self, adapter: Adapter) -> None:
@@ -61,19 +65,21 @@ class OneModelEngine:
 
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate()
+def drainer() -> RequestDrainer:
+    return RequestDrainer()
 
 
 @pytest.fixture
-def engine(gate: Gate) -> OneModelEngine:
-    return OneModelEngine(gate)
+def engine(drainer: RequestDrainer) -> OneModelEngine:
+    return OneModelEngine(drainer)
 
 
 @pytest.fixture
-def policies(engine: OneModelEngine, gate: Gate, tmp_path: Path) -> WholePolicies:
+def policies(engine: OneModelEngine, drainer: RequestDrainer, tmp_path: Path) -> FullWeightsPolicies:
     write_model(tmp_path / "tiny")
-    return WholePolicies(engine, ModelRules(tmp_path, frozenset({"tiny"}), tmp_path / "tiny"), gate)
+    return FullWeightsPolicies(
+        engine, FullWeightsRules(tmp_path, frozenset({"tiny"}), tmp_path / "tiny"), drainer
+    )
 
 
 def version(folder: Path, number: int) -> Adapter:
@@ -81,7 +87,7 @@ def version(folder: Path, number: int) -> Adapter:
 
 
 async def test_a_version_takes_the_place_of_the_one_before(
-    policies: WholePolicies, engine: OneModelEngine, tmp_path: Path
+    policies: FullWeightsPolicies, engine: OneModelEngine, tmp_path: Path
 ) -> None:
     await policies.prepare()
     assert policies.prepared
@@ -92,12 +98,12 @@ async def test_a_version_takes_the_place_of_the_one_before(
     assert {"verify", "drain", "load", "canary", "flip", "total"} == set(done.seconds)
     assert engine.names == {"policy-v000001": "policy-v000001", ALIAS: "policy-v000001"}
     assert (await policies.reload(version(tmp_path, 1))).changed is False
-    await policies.sweep()
+    await policies.unload_retired()
     assert engine.swaps == ["policy-v000000", "policy-v000001"]
 
 
 async def test_the_past_is_a_conflict_unless_it_is_wanted(
-    policies: WholePolicies, engine: OneModelEngine, tmp_path: Path
+    policies: FullWeightsPolicies, engine: OneModelEngine, tmp_path: Path
 ) -> None:
     for number in (0, 1):
         await policies.reload(version(tmp_path, number))
@@ -108,7 +114,7 @@ async def test_the_past_is_a_conflict_unless_it_is_wanted(
 
 
 async def test_every_answer_is_of_one_version(
-    policies: WholePolicies, engine: OneModelEngine, gate: Gate, tmp_path: Path
+    policies: FullWeightsPolicies, engine: OneModelEngine, drainer: RequestDrainer, tmp_path: Path
 ) -> None:
     await policies.reload(version(tmp_path, 0))
     seen: list[tuple[str, str]] = []
@@ -116,7 +122,7 @@ async def test_every_answer_is_of_one_version(
 
     async def ask() -> None:
         while not stop:
-            async with gate.passing():
+            async with drainer.admitted():
                 engine.generating += 1
                 before = engine.weights
                 for _ in range(3):
@@ -136,7 +142,7 @@ async def test_every_answer_is_of_one_version(
 
 @pytest.mark.parametrize("number", [0, 1])
 async def test_a_version_that_fails_leaves_the_one_before(
-    policies: WholePolicies, engine: OneModelEngine, tmp_path: Path, number: int
+    policies: FullWeightsPolicies, engine: OneModelEngine, tmp_path: Path, number: int
 ) -> None:
     if number:
         await policies.reload(version(tmp_path, 0))
@@ -152,12 +158,27 @@ async def test_a_version_that_fails_leaves_the_one_before(
     assert (policies.served.version.number if policies.served else None) == (0 if number else None)
 
 
+async def test_weights_are_never_overwritten_while_the_engine_generates(
+    policies: FullWeightsPolicies, engine: OneModelEngine, tmp_path: Path
+) -> None:
+    await policies.reload(version(tmp_path, 0))
+    engine.generating = 1
+    with pytest.raises(Unavailable, match="still generating"):
+        await policies.reload(version(tmp_path, 1))
+    assert (engine.swaps, engine.names[ALIAS]) == (["policy-v000000"], "policy-v000000")
+    engine.generating = 0
+    await policies.reload(version(tmp_path, 1))
+    assert engine.names[ALIAS] == "policy-v000001"
+
+
 async def test_when_nothing_can_be_restored_nothing_is_served(
-    policies: WholePolicies, engine: OneModelEngine, tmp_path: Path
+    policies: FullWeightsPolicies, engine: OneModelEngine, tmp_path: Path
 ) -> None:
     await policies.reload(version(tmp_path, 0))
     engine.refuses = {"policy-v000000", "policy-v000001"}
-    with pytest.raises(EngineFault, match=r"refuses policy-v000001.* is lost.*refuses policy-v000000"):
+    with pytest.raises(
+        EngineFault, match=r"refuses policy-v000001.*could not be restored: refuses policy-v000000"
+    ):
         await policies.reload(version(tmp_path, 1))
     assert policies.served is None
     assert engine.names == {}

@@ -1,8 +1,8 @@
-"""A gate for all requests: shut while weights change, closed for good when the server ends.
+"""Drains requests: before the weights change, and when the server is stopping.
 
-Shutting waits until the requests inside are answered completely. A request that arrives at a shut gate
-waits, and may then get a 404 because the version it names is gone. Closing ends every open request: with
-503, or with a broken connection if its answer has already begun.
+While the weights change, new requests wait until those in flight are answered completely and the change is
+done. They may then get a 404, because the version they name is gone. When the server is stopping, every open
+request ends: with 503, or with a broken connection if its answer has already begun.
 """
 
 import asyncio
@@ -18,62 +18,62 @@ from rookery.serving import problem
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OWN_PATHS = frozenset({"/reload"})
-"""These paths pass a shut gate: `/reload` is the request that shuts it."""
+EXEMPT_PATHS = frozenset({"/reload"})
+"""Requests for these paths never wait: `/reload` is the request that the others wait for."""
 
 
 class Closed(Unavailable):
     """The server is stopping."""
 
 
-class Gate:
-    """Open at first. Use it in one event loop only."""
+class RequestDrainer:
+    """Counts requests in flight and holds back new ones. Use it in one event loop only."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
         self._open.set()
-        self._empty = asyncio.Event()
-        self._empty.set()
-        self._inside = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._in_flight = 0
         self._requests = set["asyncio.Task[None]"]()
         self._closed: Closed | None = None
 
     @asynccontextmanager
-    async def passing(self) -> AsyncIterator[None]:
-        """Waits for the gate to open, and counts as inside during the block."""
+    async def admitted(self) -> AsyncIterator[None]:
+        """Waits while requests are held back, and counts as one in flight during the block."""
         while not self._open.is_set():
             await self._open.wait()
-        self._inside += 1
-        self._empty.clear()
+        self._in_flight += 1
+        self._idle.clear()
         try:
             yield
         finally:
-            self._inside -= 1
-            if not self._inside:
-                self._empty.set()
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
 
     @asynccontextmanager
-    async def shut(self, *, within_s: float) -> AsyncIterator[None]:
-        """Lets new requests wait, and runs the block once none is inside.
+    async def drained(self, *, within_s: float) -> AsyncIterator[None]:
+        """Holds back new requests, and runs the block once none is in flight.
 
         Raises:
-            Unavailable: requests were still inside after `within_s`; the gate is open again.
+            Unavailable: requests were still in flight after `within_s`. New requests no longer wait.
         """
         self._open.clear()
         try:
             try:
                 async with asyncio.timeout(within_s):
-                    await self._empty.wait()
+                    await self._idle.wait()
             except TimeoutError:
                 raise Unavailable(
-                    f"requests in work did not end within {within_s:g} s: {self._inside}"
+                    f"requests in flight did not end within {within_s:g} s: {self._in_flight}"
                 ) from None
             yield
         finally:
             self._open.set()
 
     @asynccontextmanager
-    async def until_closed(self) -> AsyncIterator[None]:
+    async def cancellable(self) -> AsyncIterator[None]:
         """Registers the current task as a request during the block, so that `close` can cancel it.
 
         Raises:
@@ -104,11 +104,11 @@ class Gate:
             await asyncio.wait(requests, timeout=within_s)
 
 
-class GateMiddleware:
-    """Sends the requests of all routes through a gate. Only a POST waits while the gate is shut."""
+class DrainMiddleware:
+    """Passes all requests through a `RequestDrainer`. Only POST requests wait while it drains."""
 
-    def __init__(self, app: "ASGIApp", gate: Gate) -> None:
-        self._app, self._gate = app, gate
+    def __init__(self, app: "ASGIApp", drainer: RequestDrainer) -> None:
+        self._app, self._drainer = app, drainer
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] != "http":
@@ -116,18 +116,18 @@ class GateMiddleware:
             return
         begun = False
 
-        async def noting(message: "Message") -> None:
+        async def sending(message: "Message") -> None:
             nonlocal begun
             begun = True
             await send(message)
 
         try:
-            async with self._gate.until_closed():
-                if scope["method"] != "POST" or scope["path"] in OWN_PATHS:
-                    await self._app(scope, receive, noting)
+            async with self._drainer.cancellable():
+                if scope["method"] != "POST" or scope["path"] in EXEMPT_PATHS:
+                    await self._app(scope, receive, sending)
                 else:
-                    async with self._gate.passing():
-                        await self._app(scope, receive, noting)
+                    async with self._drainer.admitted():
+                        await self._app(scope, receive, sending)
         except Closed as closed:
             if not begun:  # otherwise uvicorn breaks the connection, because the answer is incomplete
                 body = problem(closed)

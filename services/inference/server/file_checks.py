@@ -1,6 +1,6 @@
 """Checks on untrusted files: paths inside a root, safetensors headers, checksums.
 
-Never reads a pickle. `adapter` and `whole_model` decide which tensors are valid.
+Never reads a pickle. `adapter` and `full_weights` decide which tensors are valid.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def check_base(said: str, own: frozenset[str]) -> None:
         raise InvalidInput(f"base model {said!r}: this server has {sorted(own)}")
 
 
-def inside(path: str, root: Path, *, names: Iterable[str]) -> Path:
+def resolve_inside(path: str, root: Path, *, names: Iterable[str]) -> Path:
     """Resolves the folder `path`, absolute or relative to `root`.
 
     The folder, and the files `names` in it, must be inside `root` after links are resolved.
@@ -57,12 +57,12 @@ def inside(path: str, root: Path, *, names: Iterable[str]) -> Path:
     resolved_root = root.resolve()
     folder = (resolved_root / path).resolve()
     if not folder.is_relative_to(resolved_root):
-        raise InvalidInput(f"adapter path {path!r} leads to {folder}, outside the root {resolved_root}")
+        raise InvalidInput(f"adapter path {path!r} resolves to {folder}, outside the root {resolved_root}")
     for name in names:
         if not (folder / name).is_file():
             raise InvalidInput(f"adapter path {path!r} has no {name}")
         if not (folder / name).resolve().is_relative_to(resolved_root):
-            raise InvalidInput(f"{name} of adapter path {path!r} leads outside the root {resolved_root}")
+            raise InvalidInput(f"{name} of adapter path {path!r} resolves outside the root {resolved_root}")
     return folder
 
 
@@ -76,7 +76,7 @@ def read_header(path: Path) -> tuple[Mapping[str, Tensor], int]:
         start = file.read(8)
         size = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
         if not 2 <= size <= _MAX_HEADER_BYTES:
-            raise InvalidInput(f"{path} is no safetensors file: header of {size} bytes")
+            raise InvalidInput(f"{path} is not a safetensors file: header of {size} bytes")
         raw = file.read(size)
     try:
         header: dict[str, Any] = json.loads(raw)
@@ -86,7 +86,7 @@ def read_header(path: Path) -> tuple[Mapping[str, Tensor], int]:
         details = error.errors(include_url=False)[:3]
         raise InvalidInput(f"{path}: {validation_message(details, root='file')}") from error
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise InvalidInput(f"{path} is no safetensors file: {error}") from error
+        raise InvalidInput(f"{path} is not a safetensors file: {error}") from error
 
 
 def check_extent(where: str, tensor: Tensor, data_bytes: int) -> None:

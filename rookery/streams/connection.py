@@ -11,12 +11,13 @@ import redis
 from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.metrics import REDIS_RETRIES
+from rookery.retries import pause_after
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 _FULL = ("command not allowed when used memory", "MISCONF")
 """Texts of Redis errors if its memory or disk is full. A script's error message contains them too."""
@@ -32,7 +33,7 @@ _REFUSED = (
 """Errors for a wrong user or password, or a missing permission."""
 
 
-class Link:
+class RunConnection:
     """Access to one run's keys in Redis. Thread-safe.
 
     If Redis is unavailable or full, calls log a warning, wait and retry. Setting `stopping` ends the waiting
@@ -46,6 +47,15 @@ class Link:
         self._redis = redis.Redis.from_url(
             url, socket_timeout=15.0, socket_connect_timeout=5.0, health_check_interval=30
         )
+
+    async def stop_waiting(self, stopping: asyncio.Event) -> None:
+        """Ends the waiting of all calls once the service stops: a background task of the service."""
+        await stopping.wait()
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._redis.close()
 
     def key(self, name: str) -> str:
         """The full name of one of this run's Redis keys."""
@@ -76,23 +86,28 @@ class Link:
         return None
 
     def _call(self, call: Callable[[], T]) -> T:
-        attempt = 0
+        failures = 0
         while True:
             try:
                 return call()
             except redis.RedisError as error:
                 self._check_admitted(error)
-                if not _passes(error):
+                if not _is_temporary(error):
                     raise
                 if _READ_ONLY in str(error):
                     # Connect again: the address may point to the new master by now.
                     self._redis.connection_pool.disconnect(inuse_connections=False)
-                wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)]
-                attempt += 1
+                failures += 1
+                wait_s = pause_after(failures, _PAUSES_S)
                 REDIS_RETRIES.inc()
-                logger.warning("redis is away or full (%s); try %d, next in %.1f s", error, attempt, wait_s)
+                logger.warning(
+                    "redis is unavailable or full (%s); attempt %d failed, the next is in %.1f s",
+                    error,
+                    failures,
+                    wait_s,
+                )
                 if self._stopping.wait(wait_s):
-                    raise Unavailable(f"stopped while redis was away: {error}") from error
+                    raise Unavailable(f"stopped while redis was unavailable: {error}") from error
 
     def _check_admitted(self, error: redis.RedisError) -> None:
         if isinstance(error, _REFUSED):
@@ -101,7 +116,7 @@ class Link:
             ) from error
 
 
-def _passes(error: redis.RedisError) -> bool:
+def _is_temporary(error: redis.RedisError) -> bool:
     """Whether a retry of the call may succeed."""
     away = (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError)
     return isinstance(error, away) or any(words in str(error) for words in (*_FULL, _READ_ONLY))

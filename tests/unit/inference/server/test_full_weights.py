@@ -9,23 +9,23 @@ import pytest
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import PolicyVersion
-from services.inference.server.whole_model import ModelRules
-from tests.unit.inference.server.whole_models import CONFIG, SHAPES, write_model
+from services.inference.server.full_weights import FullWeightsRules
+from tests.unit.inference.server.full_weight_models import CONFIG, SHAPES, write_model
 
 
 @pytest.fixture
-def rules(tmp_path: Path) -> ModelRules:
+def rules(tmp_path: Path) -> FullWeightsRules:
     write_model(tmp_path / "tiny")
     (tmp_path / "runs").mkdir()
-    return ModelRules(tmp_path / "runs", frozenset({"tiny"}), tmp_path / "tiny")
+    return FullWeightsRules(tmp_path / "runs", frozenset({"tiny"}), tmp_path / "tiny")
 
 
-def test_a_sound_model_passes_and_its_path_is_resolved(rules: ModelRules) -> None:
+def test_a_sound_model_passes_and_its_path_is_resolved(rules: FullWeightsRules) -> None:
     model = write_model(rules.root / "v1", version=1)
     assert rules.verify(replace(model, path="../runs/v1")) == model
 
 
-def test_names_may_lack_their_prefix_and_old_masks_are_passed_over(rules: ModelRules) -> None:
+def test_names_may_lack_their_prefix_and_old_masks_are_passed_over(rules: FullWeightsRules) -> None:
     shapes = {name.removeprefix("transformer."): shape for name, shape in SHAPES.items()}
     shapes |= {"h.0.attn.bias": (1, 1, 9, 9), "lm_head.weight": (6, 4)}
     rules.verify(
@@ -37,23 +37,23 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "missing": ({"shapes": dict(list(SHAPES.items())[:1])}, r"missing h\.0\.mlp\.c_fc\.weight"),
     "unknown": ({"shapes": {**SHAPES, "transformer.wpe.weight": (1, 4)}}, r"unknown wpe\.weight"),
     "misshapen": ({"shapes": {**SHAPES, "transformer.wte.weight": (7, 4)}}, r"misshapen wte\.weight"),
-    "heads": ({"config": CONFIG | {"n_head": 4}}, "n_head is 4, of the base model 2"),
+    "heads": ({"config": CONFIG | {"n_head": 4}}, "n_head is 4, in the base model 2"),
     "norm": (
         {"config": CONFIG | {"layer_norm_epsilon": 1.0}},
-        "layer_norm_epsilon is 1.0, of the base model None",
+        "layer_norm_epsilon is 1.0, in the base model None",
     ),
-    "list": ({"config": []}, "holds no object"),
+    "list": ({"config": []}, "is not a JSON object"),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_another_model_is_refused(rules: ModelRules, wrong: str) -> None:
+def test_another_model_is_refused(rules: FullWeightsRules, wrong: str) -> None:
     change, message = WRONG[wrong]
     with pytest.raises(InvalidInput, match=message):
         rules.verify(write_model(rules.root / "v1", version=1, **change))
 
 
-def test_other_bytes_places_and_bases_are_refused(rules: ModelRules, tmp_path: Path) -> None:
+def test_other_bytes_places_and_bases_are_refused(rules: FullWeightsRules, tmp_path: Path) -> None:
     model = write_model(rules.root / "v1", version=1)
     for bad, message in (
         (replace(model, version=PolicyVersion(1, "0" * 64)), "has sha256"),
@@ -75,10 +75,10 @@ def test_a_base_may_lie_in_several_files(tmp_path: Path) -> None:
         write_model(tmp_path / "tiny", shapes={name: SHAPES[name]}, name=f"part-{number}.safetensors")
     index = {"weight_map": {name: f"part-{number}.safetensors" for number, name in enumerate(names)}}
     (tmp_path / "tiny" / "model.safetensors.index.json").write_text(json.dumps(index))
-    rules = ModelRules(tmp_path, frozenset({"tiny"}), tmp_path / "tiny")
+    rules = FullWeightsRules(tmp_path, frozenset({"tiny"}), tmp_path / "tiny")
     rules.verify(write_model(tmp_path / "v1", version=1))
 
 
 def test_a_base_that_cannot_be_read_is_a_wrong_setup(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="base model"):
-        ModelRules(tmp_path, frozenset({"tiny"}), tmp_path)
+        FullWeightsRules(tmp_path, frozenset({"tiny"}), tmp_path)

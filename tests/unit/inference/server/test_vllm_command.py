@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import SetupError
-from services.inference.server import launch
+from services.inference.server import vllm_command
 from services.inference.server.settings import ServerSettings
 from tests.hub import write_snapshot
 
@@ -32,7 +32,7 @@ def option(command: list[str], name: str) -> str:
 
 
 def test_on_cpu_prompts_stay_whole_and_numbers_exact(model: Path) -> None:
-    command = launch.command(settings("--model", str(model)), port=8123, cpu=True)
+    command = vllm_command.command(settings("--model", str(model)), port=8123, cpu=True)
 
     assert option(command, "--dtype") == "float32"
     assert option(command, "--logprobs-mode") == "processed_logprobs"
@@ -43,14 +43,14 @@ def test_on_cpu_prompts_stay_whole_and_numbers_exact(model: Path) -> None:
 
 def test_on_gpu_the_type_is_bfloat16_and_the_card_is_the_one_asked_for(model: Path) -> None:
     chosen = settings("--model", str(model), "--device", "1")
-    variables = launch.environment(chosen, {}, cpu=False)
+    variables = vllm_command.environment(chosen, {}, cpu=False)
 
-    assert option(launch.command(chosen, port=1, cpu=False), "--dtype") == "bfloat16"
+    assert option(vllm_command.command(chosen, port=1, cpu=False), "--dtype") == "bfloat16"
     assert variables["CUDA_VISIBLE_DEVICES"] == "1"
-    assert "--gpu-memory-utilization" not in launch.command(chosen, port=1, cpu=False)
+    assert "--gpu-memory-utilization" not in vllm_command.command(chosen, port=1, cpu=False)
     half = settings("--model", str(model), "--gpu-memory", "0.45")
-    assert option(launch.command(half, port=1, cpu=False), "--gpu-memory-utilization") == "0.45"
-    assert "--enforce-eager" not in launch.command(chosen, port=1, cpu=False)
+    assert option(vllm_command.command(half, port=1, cpu=False), "--gpu-memory-utilization") == "0.45"
+    assert "--enforce-eager" not in vllm_command.command(chosen, port=1, cpu=False)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_on_gpu_the_type_is_bfloat16_and_the_card_is_the_one_asked_for(model: Pa
     ],
 )
 def test_sampling_defaults_go_by_name(model: Path, name: str, expected: dict[str, float]) -> None:
-    command = launch.command(settings("--model", str(model), "--sampling", name), port=1, cpu=True)
+    command = vllm_command.command(settings("--model", str(model), "--sampling", name), port=1, cpu=True)
 
     assert option(command, "--generation-config") == "vllm"
     assert json.loads(option(command, "--override-generation-config")) == expected
@@ -72,7 +72,7 @@ def test_the_plugin_reads_back_every_setting(model: Path, monkeypatch: pytest.Mo
     chosen = settings(
         "--model", str(model), "--no-follow", "--max-loras", "6", "--max-lora-rank", "32", "--run", "r1"
     )
-    for name, value in launch.environment(chosen, {}, cpu=True).items():
+    for name, value in vllm_command.environment(chosen, {}, cpu=True).items():
         monkeypatch.setenv(name, value)
 
     assert ServerSettings() == chosen
@@ -83,11 +83,11 @@ def test_the_plugin_reads_back_every_setting(model: Path, monkeypatch: pytest.Mo
 def test_nothing_is_compiled_where_no_compiler_is(tmp_path: Path) -> None:
     chosen = settings("--model", "models/rook-tiny")
     empty = {"PATH": str(tmp_path)}
-    assert launch.environment(chosen, empty, cpu=True)["TORCH_COMPILE_DISABLE"] == "1"
+    assert vllm_command.environment(chosen, empty, cpu=True)["TORCH_COMPILE_DISABLE"] == "1"
     compiler = tmp_path / "g++"
     compiler.touch(mode=0o755)
-    assert "TORCH_COMPILE_DISABLE" not in launch.environment(chosen, empty, cpu=True)
-    assert "TORCH_COMPILE_DISABLE" in launch.environment(chosen, {**empty, "CXX": "clang++"}, cpu=True)
+    assert "TORCH_COMPILE_DISABLE" not in vllm_command.environment(chosen, empty, cpu=True)
+    assert "TORCH_COMPILE_DISABLE" in vllm_command.environment(chosen, {**empty, "CXX": "clang++"}, cpu=True)
 
 
 def test_a_model_that_is_neither_here_nor_on_the_hub_is_named(tmp_path: Path) -> None:
@@ -103,20 +103,20 @@ def test_a_model_that_is_neither_here_nor_on_the_hub_is_named(tmp_path: Path) ->
     [("auto", True, True), ("auto", False, False), ("cpu", True, True), ("0", False, False)],
 )
 def test_the_device_agrees_with_the_build(device: str, cpu_build: bool, expected: bool) -> None:
-    assert launch.runs_on_cpu(device, cpu_build=cpu_build) is expected
+    assert vllm_command.runs_on_cpu(device, cpu_build=cpu_build) is expected
 
 
 @pytest.mark.parametrize(("device", "cpu_build"), [("cpu", False), ("0", True)])
 def test_a_device_the_build_cannot_use_is_refused(device: str, cpu_build: bool) -> None:
     with pytest.raises(SetupError, match=f"--device {device}.*pip install"):
-        launch.runs_on_cpu(device, cpu_build=cpu_build)
+        vllm_command.runs_on_cpu(device, cpu_build=cpu_build)
 
 
 def test_a_missing_vllm_is_told_how_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(vllm_command.importlib.util, "find_spec", lambda name: None)
 
     with pytest.raises(SetupError, match="pip install"):
-        launch.vllm_is_cpu_build()
+        vllm_command.vllm_is_cpu_build()
 
 
 def test_help_imports_neither_vllm_nor_torch() -> None:
@@ -156,11 +156,11 @@ def test_whole_models_need_no_adapters_but_a_directory(
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # no network
-    command = launch.command(settings("--model", str(model), "--full-weights"), port=1, cpu=True)
-    assert option(command, "--worker-extension-cls") == launch.WORKER
+    command = vllm_command.command(settings("--model", str(model), "--full-weights"), port=1, cpu=True)
+    assert option(command, "--worker-extension-cls") == vllm_command.WORKER_EXTENSION
     assert not any("lora" in part for part in command)
     with pytest.raises(SetupError, match=r"no model 'some/model' .*: hf download some/model"):
-        launch.command(settings("--model", "some/model", "--full-weights"), port=1, cpu=False)
+        vllm_command.command(settings("--model", "some/model", "--full-weights"), port=1, cpu=False)
 
 
 def test_an_id_is_looked_up_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,22 +168,22 @@ def test_an_id_is_looked_up_in_the_cache(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # no network
     chosen = settings("--model", "some/model")
     with pytest.raises(SetupError, match=r"no model 'some/model' .*: hf download some/model"):
-        launch.command(chosen, port=1, cpu=True)
+        vllm_command.command(chosen, port=1, cpu=True)
     snapshot = write_snapshot(tmp_path, "some/model", {"n_positions": 320})
-    command = launch.command(chosen, port=1, cpu=True)
+    command = vllm_command.command(chosen, port=1, cpu=True)
     assert (option(command, "--max-model-len"), option(command, "--model")) == ("320", "some/model")
-    assert settings("--model", "some/model").whole_model == snapshot
+    assert settings("--model", "some/model").model_dir == snapshot
     assert "some/model" in chosen.base_names
 
 
 def test_a_model_that_knows_no_chat_gets_the_plain_template(model: Path) -> None:
     def template() -> str | None:
-        command = launch.command(settings("--model", str(model)), port=1, cpu=True)
+        command = vllm_command.command(settings("--model", str(model)), port=1, cpu=True)
         return option(command, "--chat-template") if "--chat-template" in command else None
 
-    assert template() == launch.PLAIN_TEMPLATE
+    assert template() == vllm_command.PLAIN_TEMPLATE
     (model / "tokenizer_config.json").write_text("{}")
-    assert template() == launch.PLAIN_TEMPLATE
+    assert template() == vllm_command.PLAIN_TEMPLATE
     (model / "tokenizer_config.json").write_text('{"chat_template": "x"}')
     assert template() is None
     (model / "tokenizer_config.json").unlink()
@@ -193,5 +193,5 @@ def test_a_model_that_knows_no_chat_gets_the_plain_template(model: Path) -> None
 
 def test_gpt2_says_its_limit_in_its_own_way(model: Path) -> None:
     (model / "config.json").write_text(json.dumps({"n_positions": 320}))
-    command = launch.command(settings("--model", str(model)), port=1, cpu=True)
+    command = vllm_command.command(settings("--model", str(model)), port=1, cpu=True)
     assert option(command, "--max-model-len") == "320"
