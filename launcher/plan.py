@@ -39,7 +39,7 @@ PORTS = {
     "trainer": {"port": 8003},
     "rollouts": {"port": 8004},
     "archive": {"port": 8006},
-    "arena": {"port": 8008},
+    "arena": {"port": 8009},
 }
 """Default ports by service and setting."""
 

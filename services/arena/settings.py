@@ -115,7 +115,7 @@ class WatchSettings(QuestionSettings, RunSettings):
     """Player that ends games at 13 pawns, or drawn ones, for six plies. Empty: none."""
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
-    port: Port = 8008
+    port: Port = 8009
     """Port of the probes and metrics; 0 picks a free one."""
 
     @field_validator("style")
