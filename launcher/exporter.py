@@ -35,7 +35,7 @@ class ExporterSettings(RunSettings):
 
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
-    port: Port = 8009
+    port: Port = 8008
     """Port of the probes and metrics; 0 picks a free one."""
     every_s: PositiveFloat = 2.0
     """Seconds between two reads of Redis."""

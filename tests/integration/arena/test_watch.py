@@ -122,7 +122,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 def test_a_fault_of_a_peer_is_waited_out_and_the_version_kept_meanwhile(run: Run) -> None:
     run.publish(0)
     with run.watching():
-        wait_for(lambda: run.readiness()[0] == 503 and "StatusCode" in run.readiness()[1])
+        wait_for(lambda: run.readiness()[0] == 503 and "reward service" in run.readiness()[1])
         for version in (1, 2):
             run.publish(version)
         assert {"policy-v000000", "policy-v000001", "policy-v000002"} <= run.names(), (
