@@ -45,9 +45,10 @@ PORTS = {
 
 REDIS_PORT = 6379
 
-STAGES = (("redis",), ("feed", "archive", "reward", "inference", "trainer"), ("rollouts", "arena"))
+STAGES = (("redis",), ("feed", "archive", "reward", "inference", "trainer", "arena"), ("rollouts",))
 """A stage starts once the previous one is ready. Trainer and inference share a stage, because inference
-becomes ready only when the trainer has published its first policy."""
+becomes ready only when the trainer has published its first policy. The arena becomes ready when it has leased
+that policy, which would otherwise be gone after a few steps."""
 
 
 @dataclass(frozen=True)

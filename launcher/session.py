@@ -132,6 +132,7 @@ class Session:
         if not every or run is None or run.committed is None:
             return
         due, deadline = run.committed - run.committed % every, time.monotonic() + EVALUATION_S
+        self.say(f"waiting for the evaluation of version {due}")
         while not self.interrupts and time.monotonic() < deadline:
             evaluated = self._observer.snapshot.strength
             if evaluated and evaluated[-1]["version"] >= due:

@@ -31,14 +31,13 @@ class Generation:
 class InferenceClient:
     """HTTP client of one inference server. `complete(..., tokens=False)` asks any OpenAI-compatible server.
 
-    `key` is sent as a bearer token. It is masked in errors. vLLM handles requests of lower `priority` first.
+    `key` is sent as a bearer token. It is masked in errors.
     """
 
-    def __init__(self, url: str, *, key: str = "", timeout_s: float = 600.0, priority: int = 0) -> None:
+    def __init__(self, url: str, *, key: str = "", timeout_s: float = 600.0) -> None:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._http = HttpPool(self.url, timeout_s=timeout_s, headers=headers)
-        self._priority = priority
         self._is_vllm: bool | None = None
 
     async def __aenter__(self) -> Self:
@@ -135,7 +134,6 @@ class InferenceClient:
                 "min_p": 0.0,
                 "return_token_ids": True,
                 "skip_special_tokens": False,
-                "priority": self._priority,
             }
         response = await self._request("POST", kind.path, request)
         with _parsing(response):

@@ -37,9 +37,6 @@ MEASURED = (
 )  # fmt: skip
 """The metrics of answers to positions that strength.jsonl has."""
 
-PRIORITY = 1
-"""That of requests to vLLM, which answers those of the rollouts (0) first."""
-
 
 class VersionEvaluator:
     """Evaluates all versions in the same way."""
@@ -68,7 +65,7 @@ class VersionEvaluator:
         head = {"version": version.number, "sha256": version.sha256, "settings": conditions}
         if any(head.items() <= row.items() for row in read_strength(settings.run_dir)):
             return None
-        folder = settings.run_dir / FOLDER / version.name
+        folder = settings.run_dir / FOLDER / f"{version.name}-{key_of(head)[:8]}"
         player = make_player(self._spec(version))
         with Ledger(folder / LEDGER_FILE) as ledger:
             asker = Asker(
@@ -117,7 +114,6 @@ class VersionEvaluator:
             "style": settings.style,
             "max-tokens": settings.max_tokens,
             "source": f"run:{settings.run}@{version.number}:{version.sha256[:12]}",
-            "priority": PRIORITY,
         }
         place = f"{settings.inference_url}#{version.name}"
         return ",".join((place, *(f"{key}={value}" for key, value in options.items())))

@@ -33,7 +33,8 @@ logger = logging.getLogger("services.arena.watch")
 POLL_S = 1.0
 RETRY_S = 5.0
 LEASE_S = 120.0
-NICENESS = 10
+NICENESS = 5
+_NO_POLICY = "no policy published yet"
 
 
 class Watcher:
@@ -41,7 +42,7 @@ class Watcher:
 
     def __init__(self, settings: WatchSettings, streams: RunStreams) -> None:
         """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
-        self.trouble: str | None = None
+        self.trouble: str | None = _NO_POLICY
         """Why nothing can be evaluated at the moment; None if nothing is wrong."""
         self._settings = settings
         self._streams = streams
@@ -74,7 +75,7 @@ class Watcher:
         """Evaluates the newest version that is due, unless that has been done."""
         policy = await asyncio.to_thread(self._streams.policy)
         if policy is None:
-            return
+            raise Unavailable(_NO_POLICY)
         newest = policy.version.number
         due = newest - newest % self._settings.every
         if due != self._settled or newest < self._newest:
@@ -120,6 +121,7 @@ class Watcher:
                     await self._inference.lease(number, seconds=LEASE_S)
 
         version = await self._inference.lease(number, seconds=LEASE_S)
+        self._report(None)
         renewing = asyncio.create_task(renew())
         try:
             yield version

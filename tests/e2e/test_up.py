@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rookery.plots.strength import read_strength
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
 from tests.conftest import ROOT
@@ -118,11 +119,13 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
 def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:
     """With the account, the groups on their way and the served numbers as they are."""
     sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
-    first = Up(runs, *sizes, "--steps", "3")
+    evaluated = ("--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1")
+    first = Up(runs, *sizes, *evaluated, "--steps", "3")
     try:
         assert first.process.wait(timeout=600) == 0, (runs / "said").read_text()[-3000:]
     finally:
         first.close()
+    assert [row["version"] for row in read_strength(first.run)] == [0, 2], "the last one is waited for"
     versions = first.run / "adapters"
     with (versions / "policy-v000003" / "optimizer.safetensors").open("r+b") as file:
         file.seek(2000)

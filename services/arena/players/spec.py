@@ -184,7 +184,6 @@ class _Http(_Spec):
     max_tokens: PositiveInt = 32
     key_env: str = ""
     source: str = ""
-    priority: int = 0
 
     @field_validator("style")
     @classmethod
@@ -206,7 +205,7 @@ class _Http(_Spec):
             raise SetupError(f"the environment variable {self.key_env!r} is empty (key-env=)")
         return ModelPlayer(
             name=self.called,
-            client=InferenceClient(url.rstrip("/").removesuffix("/v1"), key=key, priority=self.priority),
+            client=InferenceClient(url.rstrip("/").removesuffix("/v1"), key=key),
             model=model,
             style=self.style,
             sampling=Sampling(self.temperature, self.top_p, self.top_k, self.max_tokens),

@@ -94,7 +94,7 @@ def test_versions_are_evaluated_on_request(house: Path) -> None:
     assert "arena" not in plan().commands
     assert "--leases" not in flags(plan(), "inference")
     made = plan("--evaluate-every", "25", "--max-tokens", "9", "--set", "arena.pairs=3")
-    assert [command.name for command in made.stages[-1]] == ["rollouts", "arena"]
+    assert "arena" in [command.name for command in made.stages[1]], "before the first step"
     assert flags(made, "inference")["--leases"] == "1"
     argv = made.commands["arena"].argv
     assert argv[1:4] == ("-m", "services.arena", "watch")
