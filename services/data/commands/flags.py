@@ -196,9 +196,7 @@ def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPo
             )
         if options.mate_in_one:
             if positions.size is not None:
-                raise InvalidInput(
-                    f"--mate-in-one needs an endless source, not --positions {options.positions!r}"
-                )
+                raise InvalidInput(f"--mate-in-one is not for --positions {options.positions!r}")
             origin |= {"mate_in_one": True}
             positions = replace(
                 positions, position=partial(with_mate_in_one, positions.position), picklable=False

@@ -139,7 +139,7 @@ def new_positions(
 
 
 def with_mate_in_one(position: Callable[[int], Position], number: int) -> Position:
-    """The first of `MATE_TRIES` positions, from `number * MATE_TRIES` on, in which the mover can mate at once.
+    """The first position from `number * MATE_TRIES` on in which the side to move can mate at once.
 
     Raises:
         InvalidInput: none of them has a mate in one.

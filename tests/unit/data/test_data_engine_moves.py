@@ -7,6 +7,7 @@ from collections import Counter
 import chess
 import pytest
 
+from rookery.errors import InvalidInput
 from rookery.trace import Evaluation, Phase, Position
 from rookery.uci import Analysis, Line, Query
 from services.data.positions.numbered import MATE_TRIES, after_random_moves, with_mate_in_one
