@@ -22,14 +22,13 @@ from services.trainer.distributed.process_group import World
 from services.trainer.model.base_model import check_group_length
 from services.trainer.model.policy import Policy
 from services.trainer.records.flops import SpeedMeter
-from services.trainer.records.report import StepReporter
-from services.trainer.records.statistics import ages_of, describe_step, json_row
+from services.trainer.records.report import StepReporter, ages_of, describe_step, json_row
 from services.trainer.records.tracking import track
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.attempts import Attempts, GroupsAtFault
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.ranks import RankZeroTrainer
-from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import RunningState
 from services.trainer.versions import commits
 from services.trainer.versions.commits import Commit
 from services.trainer.versions.publisher import Publisher

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -26,7 +26,6 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.model.policy import Policy
 from services.trainer.records.memory import (
     available_bytes,
@@ -37,14 +36,47 @@ from services.trainer.records.memory import (
 )
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
-from services.trainer.training.running_state import RunningState
-from services.trainer.training.step import train_step
+from services.trainer.training.step import RunningState, train_step
 
 TARGET = 0.85
 """Share of the available memory: the rest is for fragments and for steps less regular than the probe's."""
 
 STEPS = 2
 """The second step holds gradients, activations and Adam's moments at once; the first has no moments yet."""
+
+
+Result: TypeAlias = Literal["fits", "too large", "out of memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The measurement of `positions` rows with `group` completions each in one forward pass.
+
+    In bytes: `parameters` of the whole model, `gradients` and `adam` of the trained part, `activations`
+    everything else at the peak of the steps. `peak` is the total of the process (of torch, on a GPU).
+    """
+
+    positions: int
+    group: int
+    row_tokens: int
+    parameters: int
+    gradients: int
+    adam: int
+    activations: int
+    peak: int
+    available: int
+    tokens_per_s: float
+    result: Result
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of one forward pass."""
+        return self.positions * self.row_tokens
+
+    @property
+    def share(self) -> float:
+        """The peak as a share of the available memory."""
+        return self.peak / self.available
 
 
 @dataclass(frozen=True, slots=True)

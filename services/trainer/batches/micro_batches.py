@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from services.trainer.attention.blocks import Blocks, Segment
+from services.trainer.attention import Blocks, Segment
 from services.trainer.batches.rows import Row
 
 

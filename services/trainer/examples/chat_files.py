@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
 from services.trainer.examples.chats import Chat, parse_chat, tokenize
-from services.trainer.examples.example import Example
+from services.trainer.examples.rows import Example
 
 logger = logging.getLogger(__name__)
 

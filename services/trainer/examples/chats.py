@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from rookery.errors import InvalidInput
-from services.trainer.examples.example import Example, SoftTargets
+from services.trainer.examples.rows import Example, SoftTargets
 
 Messages = list[dict[str, str]]
 

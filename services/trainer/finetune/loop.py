@@ -22,10 +22,17 @@ from transformers.utils.logging import disable_progress_bar
 
 from rookery.errors import InvalidInput
 from rookery.hub import model_folder
-from services.trainer.examples.example import Example, ExampleSource, shuffled_batches
+from services.trainer.examples.rows import (
+    Example,
+    ExampleSource,
+    TokenBatch,
+    collate_examples,
+    micro_batches,
+    pack_rows,
+    shuffled_batches,
+)
 from services.trainer.finetune import output
 from services.trainer.finetune.output import MetricsLog, trained_parameters
-from services.trainer.finetune.rows import TokenBatch, collate_examples, micro_batches, pack_rows
 from services.trainer.records.memory import MIB, levels, release_free, resident_bytes
 from services.trainer.records.tracking import Tracker
 from services.trainer.settings import FinetuneSettings

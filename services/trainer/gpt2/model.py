@@ -16,11 +16,34 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from services.trainer.attention.blocks import Blocks, attend
-from services.trainer.gpt2.config import Gpt2Config
+from rookery.errors import InvalidInput
+from services.trainer.attention import Blocks, attend
 
 Mask: TypeAlias = torch.Tensor | Blocks | None
 """Which token attends to which: see `Gpt2.hidden`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpt2Config:
+    """By Hugging Face's present names. The defaults are GPT-2 small's: 124 million parameters."""
+
+    vocab_size: int = 50257
+    max_position_embeddings: int = 1024
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    layer_norm_epsilon: float = 1e-5
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise InvalidInput(f"{self.num_attention_heads} heads do not divide the width {self.hidden_size}")
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from services.trainer.losses.kl import Divergence, divergence
+from services.trainer.model.base_model import Head
 from services.trainer.model.frozen_head import Reference, frozen_scores, is_frozen
-from services.trainer.model.logits import Head
 
 _CHUNK_LOGITS = 1 << 24
 """Logits held at once: 64 MiB in float32."""

@@ -19,10 +19,9 @@ from rookery.hub import is_gpt2, model_folder
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.distributed.placement import place_model
 from services.trainer.gpt2 import loader
-from services.trainer.gpt2.config import CONFIG_FILE
-from services.trainer.gpt2.loader import WEIGHTS_FILE
+from services.trainer.gpt2.loader import CONFIG_FILE, WEIGHTS_FILE
 from services.trainer.gpt2.model import Gpt2
-from services.trainer.model.logits import Head
+from services.trainer.model.base_model import Head
 from services.trainer.model.policy import ActorCritic, Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.versions.files import Content, StoredTensor, TensorFile

@@ -8,14 +8,15 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from pydantic_settings import SettingsConfigDict
 
 from rookery.settings import Port, PresetSettings, Settings
-from services.trainer.settings.conditional import ConditionalSettings, When
 from services.trainer.settings.shared import (
     ADAPTER_CONDITIONS,
     AdapterSettings,
+    ConditionalSettings,
     Device,
     MemorySettings,
     OptimiserSettings,
     PathOrUrl,
+    When,
 )
 
 

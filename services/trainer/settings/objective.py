@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from rookery.settings import Settings
-from services.trainer.settings.conditional import ConditionalSettings, When
+from services.trainer.settings.shared import ConditionalSettings, When
 
 logger = logging.getLogger(__name__)
 

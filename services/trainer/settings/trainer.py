@@ -10,7 +10,6 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.hub import identity
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
-from services.trainer.settings.conditional import When
 from services.trainer.settings.objective import ObjectiveSettings
 from services.trainer.settings.shared import (
     ADAPTER_CONDITIONS,
@@ -19,6 +18,7 @@ from services.trainer.settings.shared import (
     LrSchedule,
     MemorySettings,
     OptimiserSettings,
+    When,
 )
 
 _LEAST_ADAPTERS = 8

@@ -14,8 +14,7 @@ from pathlib import Path
 from rookery.trace import TraceGroup
 from services.trainer.records.memory import is_out_of_memory
 from services.trainer.training.ranks import RankZeroTrainer
-from services.trainer.training.running_state import RunningState
-from services.trainer.training.step import StepStats
+from services.trainer.training.step import RunningState, StepStats
 from services.trainer.versions.commits import Commit
 
 logger = logging.getLogger(__name__)

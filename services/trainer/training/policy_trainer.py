@@ -24,8 +24,7 @@ from services.trainer.distributed.process_group import World
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
-from services.trainer.training.running_state import RunningState
-from services.trainer.training.step import StepStats, train_step
+from services.trainer.training.step import RunningState, StepStats, train_step
 from services.trainer.versions.files import Content
 
 logger = logging.getLogger(__name__)

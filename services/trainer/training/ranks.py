@@ -18,8 +18,7 @@ from services.trainer.distributed.process_group import Follower
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.policy_trainer import PolicyTrainer
-from services.trainer.training.running_state import RunningState
-from services.trainer.training.step import StepStats
+from services.trainer.training.step import RunningState, StepStats
 from services.trainer.versions.files import Content, pieces
 
 logger = logging.getLogger(__name__)

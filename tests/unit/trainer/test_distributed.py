@@ -31,7 +31,7 @@ from services.trainer.losses.statistics import MicroBatchStats  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training import ranks  # noqa: E402
 from services.trainer.training.ranks import agreed, follow  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import RunningState  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from rookery.errors import InvalidInput  # noqa: E402
 from services.trainer.gpt2 import loader  # noqa: E402
-from services.trainer.gpt2.config import Gpt2Config  # noqa: E402
 from services.trainer.gpt2.model import (  # noqa: E402
     Cache,
     Gpt2,
+    Gpt2Config,
     positions,
 )
 from tests.unit.trainer.contents import contents  # noqa: E402

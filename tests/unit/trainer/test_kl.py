@@ -11,8 +11,8 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.losses import kl  # noqa: E402
+from services.trainer.model.base_model import Head  # noqa: E402
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens  # noqa: E402
-from services.trainer.model.logits import Head  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 
 KINDS = ("policy_reference", "reference_policy", "symmetric")

@@ -18,7 +18,7 @@ from safetensors.torch import save_file  # noqa: E402
 
 from services.trainer import process  # noqa: E402
 from services.trainer.autobatch import search  # noqa: E402
-from services.trainer.autobatch.profiles import FILE, saved_choice  # noqa: E402
+from services.trainer.autobatch.search import FILE, saved_choice  # noqa: E402
 from services.trainer.distributed.placement import device_named  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.settings import AutobatchSettings, TrainerSettings  # noqa: E402

@@ -12,7 +12,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from rookery.errors import SetupError
-from services.trainer.attention.blocks import Blocks, attend, causal_mask
+from services.trainer.attention import Blocks, attend, causal_mask
 
 NAME = "rookery"
 

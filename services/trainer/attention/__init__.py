@@ -1,1 +1,0 @@
-"""Attention on packed sequences: in blocks, and as the attention of Hugging Face models."""
