@@ -25,6 +25,7 @@ from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
 from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
+from services.trainer.settings import KL_ALIASES
 from services.trainer.versions import commits
 from services.trainer.versions.files import read_object
 
@@ -136,8 +137,11 @@ class MlflowTracker(Tracker):
 
         tags = [RunTag(key, value) for key, value in source_tags().items()]
         client.log_batch(self._run_id, tags=tags)
+        kl = KL_ALIASES.get(client.get_run(self._run_id).data.params.get("kl", ""))
         params = [
-            Param(key, str(mask_setting(value))[:_LONGEST_VALUE]) for key, value in self._params.items()
+            Param(key, str(mask_setting(value))[:_LONGEST_VALUE])
+            for key, value in self._params.items()
+            if (key, value) != ("kl", kl)  # recorded under its alias, which MLflow cannot change
         ]
         with _boundary("update parameters in MLflow that have changed"):
             client.log_batch(self._run_id, params=params)

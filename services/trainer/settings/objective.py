@@ -48,9 +48,8 @@ _WIDE_GSPO_CLIP = 0.2
 """With a range this wide, ratios of whole completions are almost never clipped."""
 
 
-def _by_direction(value: object) -> object:
-    """Translates RookWorld's names of the divergences."""
-    return {"forward": "policy_reference", "reverse": "reference_policy"}.get(str(value), value)
+KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
+"""RookWorld's names of the divergences, still accepted. Earlier versions recorded them."""
 
 
 class KlSettings(Settings):
@@ -58,7 +57,7 @@ class KlSettings(Settings):
 
     help_group: ClassVar[str] = "kl"
 
-    kl: Annotated[KlKind, BeforeValidator(_by_direction)] = "none"
+    kl: Annotated[KlKind, BeforeValidator(lambda value: KL_ALIASES.get(str(value), value))] = "none"
     """KL penalty to the base model. policy_reference is D(policy || base), reference_policy is
     D(base || policy), symmetric their mean. The older names forward and reverse mean the first two."""
     kl_coefficient: PositiveFloat = 0.02
