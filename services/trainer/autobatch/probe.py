@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 
@@ -114,7 +114,8 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
     available = available_bytes(device)
     with _restoring(policy) as spare:
         _free_memory(device)
-        before = _held_bytes(device) - spare
+        on_gpu = device.type == "cuda"
+        before = (torch.cuda.memory_allocated(device) if on_gpu else resident_bytes()) - spare
         optimizer = adam.build(
             policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
         )
@@ -128,7 +129,8 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
                     raise
                 result = "out of memory"
         gradients = sum(p.numel() * p.element_size() for p in policy.parameters)
-        moments = _moments_bytes(optimizer)
+        tensors = [value for state in optimizer.state.values() for value in state.values()]
+        moments = sum(value.numel() * value.element_size() for value in tensors if torch.is_tensor(value))
     held = peak.bytes - spare
     if result == "fits" and held > TARGET * available:
         result = "too large"
@@ -180,18 +182,6 @@ def _free_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.empty_cache()
     release_free()
-
-
-def _held_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.memory_allocated(device))
-    return resident_bytes()
-
-
-def _moments_bytes(optimizer: torch.optim.Optimizer) -> int:
-    states: list[dict[str, Any]] = list(optimizer.state.values())
-    tensors = [value for state in states for value in state.values() if torch.is_tensor(value)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _group(number: int, shape: GroupShape) -> TraceGroup:

@@ -115,8 +115,9 @@ def load_weights(model: Gpt2, folder: Path) -> None:
         if _TRANSPOSED.fullmatch(name):
             tensor = tensor.T
         if tensor.shape != own[name].shape:
-            stored = tensor.T if _TRANSPOSED.fullmatch(name) else tensor
-            wrong.append(f"{name} has {list(stored.shape)}, wanted {_stored_shape(name, own[name])}")
+            order = -1 if _TRANSPOSED.fullmatch(name) else 1
+            found, wanted = list(tensor.shape)[::order], list(own[name].shape)[::order]
+            wrong.append(f"{name} has {found}, wanted {wanted}")
             continue
         with torch.no_grad():
             own[name].copy_(shard_like(own[name], tensor))
@@ -160,11 +161,6 @@ def _config_json(config: Gpt2Config) -> dict[str, Any]:
         "layer_norm_epsilon": config.layer_norm_epsilon,
         "tie_word_embeddings": config.tie_word_embeddings,
     }
-
-
-def _stored_shape(name: str, parameter: torch.Tensor) -> list[int]:
-    shape = list(parameter.shape)
-    return shape[::-1] if _TRANSPOSED.fullmatch(name) else shape
 
 
 def _tensors(folder: Path, *, tied: bool) -> Iterator[tuple[str, torch.Tensor]]:

@@ -22,7 +22,14 @@ def with_adapter(
     Raises:
         SetupError: the model has no module of that name, or it is the head or the embeddings.
     """
-    linear = _linear_names(model) - set(trained_whole)
+    head = model.get_output_embeddings()
+    linear = {
+        name.split(".")[-1]
+        for name, module in model.named_modules()
+        if module is not head
+        # Conv1D is GPT-2's linear layer in transformers.
+        and (isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D")
+    } - set(trained_whole)
     # Not PEFT's `all-linear`: it lists a small model's layers one by one.
     names = linear if targets == "all-linear" else _checked(model, targets.split(","), linear)
     config = LoraConfig(
@@ -37,12 +44,6 @@ def with_adapter(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "fan_in_fan_out")  # PEFT corrects it for GPT-2's Conv1D
         return get_peft_model(model, config)
-
-
-def _linear_names(model: Any) -> set[str]:
-    """Returns the last parts of the names of the linear layers, without the head."""
-    head = model.get_output_embeddings()
-    return {n.split(".")[-1] for n, m in model.named_modules() if _is_linear(m) and m is not head}
 
 
 def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
@@ -65,12 +66,6 @@ def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
                 f"--lora-targets {target}: servers take no adapter of the head or the embeddings"
             )
     return set(targets)
-
-
-def _is_linear(module: Any) -> bool:
-    return (
-        isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"
-    )  # GPT-2's, in transformers
 
 
 def adapter_files(model: Any, *, base_model: str) -> Mapping[str, Content]:

@@ -177,7 +177,9 @@ class StepReporter:
         self._tracker = tracker
         run_dir.mkdir(parents=True, exist_ok=True)
         self._path = run_dir / METRICS_FILE
-        _cut_torn_line(self._path)
+        if self._path.exists() and not (data := self._path.read_bytes()).endswith(b"\n"):
+            # A kill left an incomplete line, which the next row would become part of.
+            os.truncate(self._path, data.rfind(b"\n") + 1)
         steps = read_metrics(self._path) if self._path.exists() else []
         self._file = self._path.open("a", buffering=1)
         self._last = max((row["step"] for row in steps), default=0)
@@ -221,12 +223,6 @@ class StepReporter:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Deletes an incomplete last line, so that the next row does not become part of it."""
-    if path.exists() and not (data := path.read_bytes()).endswith(b"\n"):
-        os.truncate(path, data.rfind(b"\n") + 1)
 
 
 def export(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
