@@ -107,7 +107,7 @@ def train(
             keep = max(settings.keep, settings.max_staleness + 1)
             commits.prune(settings.adapters_dir, newest=number, keep=keep)
     publisher.wait()
-    logger.info("the trainer ends at version %d", commit.version.number)
+    logger.info("training ended at version %d", commit.version.number)
 
 
 def _begin(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStreams) -> Commit:
@@ -119,7 +119,11 @@ def _begin(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStre
         trainer.local.load(commit.folder)
         logger.info("resumes from %s", commit.folder)
         if settings.from_version not in (None, commit.version.number):
-            logger.warning("the run has gone back to version %d before: not again", settings.from_version)
+            logger.warning(
+                "--from-version %d: the run has gone back to it already and continues from version %d",
+                settings.from_version,
+                commit.version.number,
+            )
         commit = _as_newest(commit, settings, trainer, streams)
     trainer.load_on_others(commit.folder)
     return commit
@@ -175,7 +179,7 @@ def _check_record(published: Adapter | None, commit: Commit | None, settings: Tr
         newest = own.name if own else "none"
         raise SetupError(
             f"{claim}, but the newest in {settings.adapters_dir} is {newest}: "
-            "bring it back, choose another --run"
+            "restore it, choose another --run"
             + (f", or give up the later versions with --from-version {own.number}" if own else "")
         )
     if own.number == published.version.number and own.sha256 != published.version.sha256:
@@ -210,7 +214,7 @@ def _as_newest(
         went_back_to=commit.version.number,
     )
     logger.warning(
-        "goes back to version %d, which is now %d: versions after %d until %d are discarded, the groups that "
+        "goes back to version %d, now numbered %d: versions after %d up to %d are discarded; the groups that "
         "they were trained on stay counted as trained%s",
         commit.version.number, copy.version.number, commit.version.number, newest.number,
         "" if (commit.folder / commits.OPTIMIZER).exists() else "; Adam's moments start again from zero",

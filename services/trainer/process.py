@@ -40,11 +40,11 @@ async def run(settings: TrainerSettings) -> None:
 
 
 async def _follow(settings: TrainerSettings, world: Follower) -> None:
-    told_to_stop = threading.Event()
+    stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told_to_stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
     policy = await asyncio.to_thread(build_policy, settings)
-    await asyncio.to_thread(follow, settings, policy, world, told_to_stop=told_to_stop)
+    await asyncio.to_thread(follow, settings, policy, world, stop_requested=stop_requested)
 
 
 async def _lead(settings: TrainerSettings, world: World) -> None:

@@ -58,7 +58,7 @@ def find_largest(
     while size is not None:
         profile = probe(size)
         logger.info(
-            "positions %d x group %d, %d tokens a pass: peak %.2f GiB, %.1f%% of %.2f GiB, %s",
+            "positions %d x group %d, %d tokens per pass: peak %.2f GiB, %.1f%% of %.2f GiB, %s",
             profile.positions, profile.group, profile.tokens, profile.peak / 2**30,
             100 * profile.share, profile.available / 2**30, profile.result,
         )  # fmt: skip
@@ -112,7 +112,7 @@ def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> Tra
         found = _search(settings, policy, shape, most=settings.batch_groups)
         choice = found.choice
         save(settings.run_dir, found.profiles, choice, asked=asked)
-    logger.info("takes %d tokens a forward pass: %s", choice.tokens, _said(choice))
+    logger.info("using %d tokens per forward pass: %s", choice.tokens, _said(choice))
     return settings.model_copy(update={"micro_batch_tokens": choice.tokens})
 
 
@@ -234,7 +234,7 @@ def saved_choice(folder: Path, *, asked: Mapping[str, str]) -> Profile | None:
     try:
         choice = Profile(**content["choice"])
         if not choice.tokens >= 1:
-            raise ValueError(f"{choice.tokens!r} tokens a pass")
+            raise ValueError(f"{choice.tokens!r} tokens per pass")
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{path} has no choice ({error}): delete it to measure again") from error
+        raise InvalidInput(f"{path} has no valid choice ({error}): delete it to measure again") from error
     return choice

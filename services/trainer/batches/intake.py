@@ -163,8 +163,8 @@ class Intake:
         age = version - group.policy.number
         if age < 0:
             raise SetupError(
-                f"group {group.id} is of {group.policy.name}, and the newest version here is {version}: "
-                "bring the run's folder back, or choose another --run"
+                f"group {group.id} was sampled by {group.policy.name}, but the newest version here is "
+                f"{version}: restore the run's folder, or choose another --run"
             )
         if age > self._max_staleness:
             return "stale"
@@ -215,7 +215,7 @@ class Intake:
                 if now - reported >= REPORT_S:
                     ROLLOUT_WAIT_S.inc(now - reported)
                     reported = now
-                    logger.info("has waited for groups for %.0f s", now - began)
+                    logger.info("waiting for groups, %.0f s so far", now - began)
                     while_waiting()
             return None
         finally:

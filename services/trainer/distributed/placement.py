@@ -109,7 +109,7 @@ def own_device(settings: TrainerSettings) -> TrainerSettings:
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     names = settings.device.split(",")
     if len(names) > 1 and not several:
-        raise SetupError(f"--device {settings.device} is of {len(names)} processes: see `accelerate launch`")
+        raise SetupError(f"--device {settings.device} is for {len(names)} processes: see `accelerate launch`")
     if names == ["auto"] and several:
         names = [str(index) for index in range(torch.cuda.device_count())] or ["cpu"]
     if names in (["cpu"], ["auto"]):

@@ -146,31 +146,31 @@ class RankZero(ProcessGroup):
 class Follower(ProcessGroup):
     """Every other rank."""
 
-    def commands(self, told_to_stop: threading.Event) -> Iterator[bytes]:
+    def commands(self, stop_requested: threading.Event) -> Iterator[bytes]:
         """Yields rank 0's commands until it announces the end.
 
-        `told_to_stop` is passed on to rank 0, which stops between two steps.
+        `stop_requested` is passed on to rank 0, which stops between two steps.
 
         Raises:
             Unavailable: rank 0 sent no heartbeat for too long.
         """
-        while self._next_word(told_to_stop) != b"end":
+        while self._next_word(stop_requested) != b"end":
             length = torch.zeros(1, dtype=torch.long)
             dist.broadcast(length, src=0)
             data = torch.zeros(int(length), dtype=torch.uint8)
             dist.broadcast(data, src=0)
             yield _bytes(data)
 
-    def _next_word(self, told_to_stop: threading.Event) -> bytes:
+    def _next_word(self, stop_requested: threading.Event) -> bytes:
         key = f"order/{self._commands}"
         self._commands += 1
         heartbeat = _Heartbeat(self._store)
         while not self._store.check([key]):
-            if told_to_stop.is_set():
+            if stop_requested.is_set():
                 self._store.set("stop", "1")
             silence_s = heartbeat.silence_s()
-            if silence_s > (STOPPING_TIMEOUT_S if told_to_stop.is_set() else HEARTBEAT_TIMEOUT_S):
-                raise Unavailable(f"no sign of life of rank 0 for {silence_s:.0f} s")
+            if silence_s > (STOPPING_TIMEOUT_S if stop_requested.is_set() else HEARTBEAT_TIMEOUT_S):
+                raise Unavailable(f"no heartbeat of rank 0 for {silence_s:.0f} s")
             time.sleep(_POLL_S)
         word: bytes = self._store.get(key)
         return word

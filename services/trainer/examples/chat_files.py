@@ -95,13 +95,13 @@ class ParquetChats:
             if not set(columns) <= set(names):
                 raise InvalidInput(
                     f"{path} has columns {', '.join(names)}: "
-                    "messages, prompt and answer, or prompt and chosen are read here"
+                    "it needs messages, or prompt and answer, or prompt and chosen"
                 )
             self._columns = columns
             soft = ["alternatives"] if "alternatives" in names else []
             self._table = pq.read_table(path, columns=columns + soft)
         except (pa.ArrowException, OSError) as error:
-            raise InvalidInput(f"{path} is no Parquet file: {error}") from error
+            raise InvalidInput(f"{path} is not a Parquet file: {error}") from error
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

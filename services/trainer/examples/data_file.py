@@ -39,11 +39,11 @@ def local_path(place: str) -> Path:
         files, remote = _opened(place)
         folder, _, name = remote.rpartition("/")
         if "/" not in remote:
-            raise SetupError(f"--data {place}: a bucket, and no file in it")
+            raise SetupError(f"--data {place} names a bucket, but no file in it")
         cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rookery"
         copy: Path = cache / files.ukey(remote)[:32] / name
         if not copy.exists():
-            logger.info("copies %s (%.1f MB) to %s", place, files.size(remote) / 1e6, copy)
+            logger.info("copying %s (%.1f MB) to %s", place, files.size(remote) / 1e6, copy)
             copy.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 files.get_file(f"{folder}/manifest.json", str(copy.with_name("manifest.json")))

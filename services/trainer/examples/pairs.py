@@ -131,7 +131,7 @@ class _Row:
                 raise InvalidInput(f"it lacks {', '.join(missing)}: {str(self.values)[:200]!r}")
             return join_messages(self.values["prompt"], self.values[name])
         except InvalidInput as error:
-            raise InvalidInput(f"{self.where}: no preference pair: {error}") from error
+            raise InvalidInput(f"{self.where}: not a preference pair: {error}") from error
 
     def text(self, name: str) -> str:
         """Returns a value as text, empty if missing. Ids may be numbers."""
@@ -145,7 +145,7 @@ class _Row:
         except (TypeError, ValueError):
             gap = math.nan
         if not math.isfinite(gap):
-            raise InvalidInput(f"{self.where}: the gap is no number: {self.values['gap']!r}")
+            raise InvalidInput(f"{self.where}: the gap is not a finite number: {self.values['gap']!r}")
         return gap
 
 
@@ -166,14 +166,14 @@ def _parquet_rows(path: Path) -> Iterator[_Row]:
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names
         if not set(_NEEDED) <= set(names):
-            raise InvalidInput(f"{path} has columns {', '.join(names)}: no preference pairs")
+            raise InvalidInput(f"{path} has columns {', '.join(names)}: it needs {', '.join(_NEEDED)}")
         number = 0
         for batch in file.iter_batches(columns=[name for name in _USED if name in names]):
             for row in batch.to_pylist():
                 yield _Row(row, f"{path}, row {number}")
                 number += 1
     except (pa.ArrowException, OSError) as error:
-        raise InvalidInput(f"{path} is no Parquet file: {error}") from error
+        raise InvalidInput(f"{path} is not a Parquet file: {error}") from error
 
 
 def _json_rows(path: Path) -> Iterator[_Row]:
@@ -184,7 +184,7 @@ def _json_rows(path: Path) -> Iterator[_Row]:
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise InvalidInput(f"{path}:{number}: no JSON: {line[:120]!r}") from error
+                raise InvalidInput(f"{path}:{number}: not JSON: {line[:120]!r}") from error
             if not isinstance(row, dict):
-                raise InvalidInput(f"{path}:{number}: no preference pair: {line[:120]!r}")
+                raise InvalidInput(f"{path}:{number}: not a preference pair: {line[:120]!r}")
             yield _Row(row, f"{path}:{number}")

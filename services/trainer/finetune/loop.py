@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-_STOP_MESSAGE = b"finishing this step; a second signal ends at once\n"
+_STOP_MESSAGE = b"finishing this step; a second signal ends the run at once\n"
 
 _GAPS_MIB = 1024
 """Growth of the process after which the allocator's free memory is returned to the system."""
@@ -136,7 +136,7 @@ def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings,
                 output.save_checkpoint(settings.out, weights, optimizer, step=step, fingerprint=identity)
             if stop.signal_number:
                 logger.info(
-                    "stopped after step %d of %d: the same command goes on from there", step, settings.steps
+                    "stopped after step %d of %d: the same command resumes from there", step, settings.steps
                 )
                 raise SystemExit(128 + stop.signal_number)
 
@@ -156,7 +156,7 @@ def _step(
     norm = torch.nn.utils.clip_grad_norm_(trained_parameters(task.model).values(), settings.max_grad_norm)
     if not torch.isfinite(norm):
         raise InvalidInput(
-            f"step {step}: loss {means['loss']} and gradient norm {norm.item()} are no numbers"
+            f"step {step}: loss {means['loss']} and gradient norm {norm.item()} are not finite"
         )
     optimizer.step()
     optimizer.zero_grad()

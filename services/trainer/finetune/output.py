@@ -158,8 +158,8 @@ def _readable(path: Path) -> Iterator[Path]:
         yield path
     except (OSError, SafetensorError, LookupError, RuntimeError, ValueError) as error:
         raise InvalidInput(
-            f"{path} is missing or damaged ({error}): delete {path.parent} to go on from the checkpoint "
-            "before it, or from the beginning"
+            f"{path} is missing or damaged ({error}): delete {path.parent} to resume from the checkpoint "
+            "before it, or to start again"
         ) from error
 
 

@@ -73,7 +73,7 @@ def read_config(folder: Path) -> Gpt2Config:
         values: dict[str, Any] = json.loads(path.read_text())
         return _config_of(values)
     except KeyError as error:
-        raise InvalidInput(f"{path} does not say {error}") from error
+        raise InvalidInput(f"{path} lacks {error}") from error
     except (OSError, ValueError, InvalidInput) as error:
         raise InvalidInput(f"{path}: {error}") from error
 
@@ -83,7 +83,7 @@ def _config_of(values: dict[str, Any]) -> Gpt2Config:
         raise InvalidInput(f"model_type {values.get('model_type')!r} is not {MODEL_TYPE!r}")
     for name, allowed in _ALLOWED.items():
         if values.get(name, allowed[0]) not in allowed:
-            raise InvalidInput(f"{name} {values[name]!r}: only {allowed[0]!r} is computed here")
+            raise InvalidInput(f"{name} {values[name]!r}: only {allowed[0]!r} is supported")
     width = values["n_embd"]
     return Gpt2Config(
         vocab_size=values["vocab_size"],
@@ -189,7 +189,7 @@ def _parts(folder: Path) -> list[Path]:
         raise InvalidInput(f"{index}: {error!r}") from error
     for name in named:
         if not isinstance(name, str) or Path(name).name != name:
-            raise InvalidInput(f"{index} names {name!r}, which is no file beside it")
+            raise InvalidInput(f"{index} names {name!r}, which is not a file in the same folder")
     return [folder / name for name in named]
 
 

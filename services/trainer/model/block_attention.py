@@ -36,8 +36,8 @@ class BlockAttention:
         layers = int(model.config.num_hidden_layers)
         if self.layers != layers:
             raise SetupError(
-                f"{type(model).__name__}: {layers - self.layers} of its {layers} layers are no attention "
-                "that completions could share a prompt in"
+                f"{type(model).__name__}: {layers - self.layers} of its {layers} layers have no "
+                "attention that keeps completions of a shared prompt apart"
             )
 
 
@@ -48,10 +48,12 @@ def enable(model: Any) -> None:
         SetupError: it does not use `AttentionInterface`, or has chunked attention, which is not supported.
     """
     if "chunked_attention" in (getattr(model.config, "layer_types", None) or ()):
-        raise SetupError(f"{type(model).__name__} has layers of 'chunked_attention', which is not known here")
+        raise SetupError(f"{type(model).__name__} has layers of 'chunked_attention', which are not supported")
     model.set_attn_implementation(NAME)
     if model.config._attn_implementation != NAME:
-        raise SetupError(f"{type(model).__name__} does not let its attention be chosen (AttentionInterface)")
+        raise SetupError(
+            f"{type(model).__name__} does not accept another attention function (AttentionInterface)"
+        )
 
 
 def _attention(
@@ -76,7 +78,9 @@ def _attention(
         return plain
     for name in _UNKNOWN:
         if rest.get(name) is not None:
-            raise SetupError(f"{type(module).__name__} wants {name!r} of its attention")
+            raise SetupError(
+                f"{type(module).__name__} passes {name!r} to its attention, which is not supported"
+            )
     block_attention.layers += 1
     return attend(query, key, value, block_attention.blocks, scale=scaling, window=sliding_window), None
 

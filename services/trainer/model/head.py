@@ -69,7 +69,7 @@ def score_tokens(
         ValueError: a KL is requested without a reference.
     """
     if with_gradient.kl and reference_ND is None:
-        raise ValueError(f"KL {with_gradient.kl!r} is wanted, but there are no hidden states of a reference")
+        raise ValueError(f"KL {with_gradient.kl!r} needs the hidden states of a reference")
     reference_head = reference_head or head
     if is_frozen(head) and is_frozen(reference_head):
         reference = None if reference_ND is None else Reference(reference_ND, reference_head)

@@ -63,7 +63,7 @@ def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
             )
         if any(module in whole for module in named):
             raise SetupError(
-                f"--lora-targets {target}: servers take no adapter of the head or the embeddings"
+                f"--lora-targets {target}: servers do not support adapters on the head or the embeddings"
             )
     return set(targets)
 

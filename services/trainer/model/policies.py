@@ -155,7 +155,7 @@ def build_policy(settings: TrainerSettings) -> Policy:
     plain: type[Policy] = Policy
     critic: type[Policy] = ActorCritic
     if not settings.lora_rank and not is_gpt2(folder):
-        raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {settings.model} is none")
+        raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {settings.model} is not a GPT-2")
     if not settings.lora_rank:
         plain, critic = Gpt2Policy, Gpt2ActorCritic
     elif is_gpt2(folder):

@@ -110,7 +110,7 @@ def _machine_free_bytes(path: Path = Path("/proc/meminfo")) -> int:
     for line in path.read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
-    raise OSError(f"{path} says nothing of MemAvailable")
+    raise OSError(f"{path} has no line MemAvailable")
 
 
 def _cgroup_free_bytes(
@@ -164,7 +164,7 @@ def _status(proc: Path, key: str) -> int:
     for line in path.read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
-    raise OSError(f"{path} says nothing of {key}")
+    raise OSError(f"{path} has no line {key}")
 
 
 @dataclass(slots=True)

@@ -160,7 +160,7 @@ STATISTICS = {
 }  # fmt: skip
 """Exported as `rookery_learning{statistic=...}` if the step has them."""
 
-MEASURED_BY_CHANCE = {"mismatch_max", "mismatch_mean"}
+NOT_IN_EVERY_STEP = {"mismatch_max", "mismatch_mean"}
 """Statistics that a step may lack. Their old value is then removed. (The KL to the base, which is measured
 every few steps, keeps its last value.)"""
 
@@ -227,7 +227,7 @@ class StepReporter:
 
 def export(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
     """Sets every gauge that `row` has a figure for. Removes the mismatch if it was not measured."""
-    for name in MEASURED_BY_CHANCE - row.keys():
+    for name in NOT_IN_EVERY_STEP - row.keys():
         with suppress(KeyError):
             LEARNING.remove(name)
     KL_BY_AGE.clear()

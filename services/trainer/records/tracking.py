@@ -104,7 +104,7 @@ class MlflowTracker(Tracker):
         with _boundary("send the run's files to MLflow"):
             for path, place in artifacts(self._folder):
                 self._client.log_artifact(self._run_id, str(path), place)
-        with _boundary("tell MLflow that the run has ended"):
+        with _boundary("mark the run as ended in MLflow"):
             self._client.set_terminated(self._run_id, status)
 
     def _run(self) -> None:

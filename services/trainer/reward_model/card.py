@@ -86,7 +86,7 @@ def read_card(folder: Path) -> ModelCard:
     data = path.read_bytes()
     card = read_object(path)
     if (card.get("kind"), card.get("version")) != (_KIND, _VERSION):
-        raise SetupError(f"{path}: {card.get('kind')!r} in version {card.get('version')!r} is not read here")
+        raise SetupError(f"{path}: {card.get('kind')!r} in version {card.get('version')!r} is not supported")
     for name, expected in card["files"].items():
         if not (folder / name).is_file() or file_sha256(folder / name) != expected:
             raise SetupError(f"{folder / name} is not the file that {CARD} names")

@@ -180,7 +180,7 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
     @model_validator(mode="after")
     def _dual_clip_is_a_bound(self) -> Self:
         if 0.0 < self.dual_clip <= 1.0:
-            raise ValueError(f"--dual-clip {self.dual_clip:g}: more than 1, or 0 for none")
+            raise ValueError(f"--dual-clip {self.dual_clip:g}: must be above 1, or 0 for no bound")
         return self
 
     @model_validator(mode="after")
@@ -190,8 +190,8 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
             logger.warning(
                 "--objective gspo clips ratios of whole completions at %g: %s",
                 widest,
-                "it hardly ever clips"
+                "this hardly ever clips"
                 if widest > _WIDE_GSPO_CLIP
-                else "of groups that are a version old it drops most",
+                else "this clips most completions of groups that are one version old",
             )
         return self

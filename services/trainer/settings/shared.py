@@ -107,7 +107,7 @@ class ConditionalSettings(Settings):
     def _complaint(self, name: str) -> str:
         told = f"{_said(name, getattr(self, name))} ({last_origins()[name]})"
         needed = " and ".join(map(str, self._unmet(name)))
-        return f"{told} is not read with {self.unread()[name]}, but with {needed}"
+        return f"{told} has no effect with {self.unread()[name]}, only with {needed}"
 
 
 def _said(name: str, value: Any) -> str:
@@ -134,7 +134,7 @@ def _device(name: str) -> str:
 def _devices(names: str) -> str:
     parsed = [_device(name) for name in names.split(",")]
     if len(parsed) > 1 and not all(map(str.isdigit, parsed)):
-        raise ValueError("of several devices each is the index of a GPU")
+        raise ValueError("lists several devices: each must be the index of a GPU")
     if len(set(parsed)) < len(parsed):
         raise ValueError("names a device twice")
     return ",".join(parsed)

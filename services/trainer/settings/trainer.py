@@ -127,14 +127,14 @@ class TrainerSettings(
     def _served_adapters_stay(self) -> Self:
         if self.lora_rank and self.keep < _LEAST_ADAPTERS:
             raise ValueError(
-                f"--keep {self.keep}: {_LEAST_ADAPTERS} adapters at least, some are being served"
+                f"--keep {self.keep}: at least {_LEAST_ADAPTERS} adapters, because servers still read them"
             )
         return self
 
     @model_validator(mode="after")
     def _schedule_ends(self) -> Self:
         if self.lr_schedule != "constant" and not self.max_steps:
-            raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps: set it")
+            raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps, which is not set")
         return self
 
     @model_validator(mode="after")
@@ -142,12 +142,14 @@ class TrainerSettings(
         if self.sharding == "none":
             return self
         if not self.micro_batch_tokens:
-            raise ValueError("--micro-batch-tokens auto measures one process alone: not with --sharding")
+            raise ValueError(
+                "--micro-batch-tokens auto measures a single process: it cannot be used with --sharding"
+            )
         if self.int8_base:
-            raise ValueError(f"--sharding {self.sharding} does not shard integers: not with --int8-base")
+            raise ValueError(f"--sharding {self.sharding} cannot shard the integers of --int8-base")
         if self.lora_rank == 0 and (self.objective == "ppo" or self.adam_bits == 8 or self.offload):
             raise ValueError(
-                "--sharding with --lora-rank 0 shards Adam's moments: not with ppo, --adam-bits 8, --offload"
+                "--sharding with --lora-rank 0 does not support --objective ppo, --adam-bits 8 or --offload"
             )
         return self
 

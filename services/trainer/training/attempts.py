@@ -20,7 +20,7 @@ from services.trainer.versions.commits import Commit
 logger = logging.getLogger(__name__)
 
 FILE = "attempts.json"
-MOST = 3
+MAX_ATTEMPTS = 3
 """A group is given up after this many attempts ended the process. All but the first try the group alone."""
 
 
@@ -71,7 +71,7 @@ class Attempts:
                 if failed or not self._may_be_groups_fault(error):
                     raise
                 logger.error(
-                    "the step after %s failed, so its groups are tried alone: %s", commit.folder, error
+                    "the step after %s failed; its groups are now tried one by one: %s", commit.folder, error
                 )
             failed = True
             self._trainer.local.load(commit.folder)  # not inside `except`, which holds the step's tensors
@@ -89,7 +89,7 @@ class Attempts:
         reasons: dict[str, str] = {}
         suspects = [group for group in groups if group.id in self._counts]
         for group in sorted(suspects, key=lambda group: self._counts[group.id]):
-            if (count := self._counts[group.id]) >= MOST:
+            if (count := self._counts[group.id]) >= MAX_ATTEMPTS:
                 reasons[group.id] = f"group {group.id}: {count} steps on it ended the trainer"
                 continue
             self._count([group])

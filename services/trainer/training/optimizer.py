@@ -16,7 +16,7 @@ from services.trainer.versions.files import StoredTensor, TensorFile
 
 FILE = commits.OPTIMIZER
 
-LEAST = 0.01
+FINAL_SHARE = 0.01
 """The share at which linear and cosine end, so that the last steps still change the weights."""
 
 
@@ -122,4 +122,4 @@ def lr_factor(schedule: LrSchedule, *, step: int, steps: int, warmup: int) -> fl
         return 1.0
     done = min(1.0, (step - warmup) / max(1, steps - warmup))
     left = 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-    return LEAST + (1 - LEAST) * left
+    return FINAL_SHARE + (1 - FINAL_SHARE) * left

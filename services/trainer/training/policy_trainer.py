@@ -148,7 +148,7 @@ def _weights_of(policy: Policy, folder: Path | None) -> Iterator[None]:
         yield
         return
     if not folder.is_dir():
-        raise NotFound(f"{folder} is gone")
+        raise NotFound(f"{folder} does not exist any more")
     with torch.no_grad():
         own = [(parameter, parameter.clone()) for parameter in policy.parameters]
     try:

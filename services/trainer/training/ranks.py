@@ -125,7 +125,7 @@ class RankZeroTrainer:
 
 
 def follow(
-    settings: TrainerSettings, policy: Policy, world: Follower, *, told_to_stop: threading.Event
+    settings: TrainerSettings, policy: Policy, world: Follower, *, stop_requested: threading.Event
 ) -> None:
     """Follows the commands of rank 0 until rank 0 announces the end. The main loop of every other process.
 
@@ -136,7 +136,7 @@ def follow(
     """
     trainer = PolicyTrainer.of(settings, policy, world)
     own_state: RunningState | None = None
-    for data in world.commands(told_to_stop):
+    for data in world.commands(stop_requested):
         command = decode(data)
         if isinstance(command, LoadCommit):
             settings = agreed(settings, command.settings)

@@ -172,7 +172,9 @@ def _read(
         _check_files(folder, without_moments=without_moments)
     except _DamagedError as error:
         before = max((other for other in found if other < number), default=None)
-        instead = "" if before is None else f", or go on from the version before with --from-version {before}"
+        instead = (
+            "" if before is None else f", or continue from the version before with --from-version {before}"
+        )
         raise SetupError(f"{error}; restore it{instead}") from error
     if state["number"] != number:
         raise SetupError(f"{folder / STATE} is of version {state['number']}: the folder was renamed")

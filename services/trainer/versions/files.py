@@ -150,6 +150,8 @@ def read_object(path: Path, *needed: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} is missing or damaged: {error}") from error
     if not isinstance(value, dict) or (missing := set(needed) - value.keys()):
-        lacks = "is no JSON object" if not isinstance(value, dict) else f"lacks {', '.join(sorted(missing))}"
+        lacks = (
+            "is not a JSON object" if not isinstance(value, dict) else f"lacks {', '.join(sorted(missing))}"
+        )
         raise InvalidInput(f"{path} {lacks}: {str(value)[:120]!r}")
     return value

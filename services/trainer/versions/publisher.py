@@ -121,7 +121,9 @@ class _Server:
         if self.task and not self.task.done() and not self.late:
             self.late = True
             RELOADS.labels(result="late").inc()
-            logger.warning("%s is left behind: its reload goes on", self._client.url)
+            logger.warning(
+                "training no longer waits for %s: its reload continues in the background", self._client.url
+            )
 
     async def close(self) -> None:
         if self.task:
@@ -147,11 +149,11 @@ class _Server:
             self._export_lag()
         except PeerFault as error:
             RELOADS.labels(result="away").inc()
-            logger.warning("%s could not be told of %s: %s", url, name, error)
+            logger.warning("%s did not answer the reload of %s: %s", url, name, error)
             return False
         except RookeryError as error:
             RELOADS.labels(result="refused").inc()
-            logger.error("%s refuses %s: %s", url, name, error)
+            logger.error("%s refused %s: %s", url, name, error)
         return True
 
     def _export_lag(self) -> None:

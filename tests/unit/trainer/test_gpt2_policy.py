@@ -53,7 +53,7 @@ def test_the_settings_choose_it(folder: Path) -> None:
     critic = build_policy(settings(folder, objective="ppo"))
     assert isinstance(critic, ActorCritic)
     assert isinstance(critic, Gpt2Policy)
-    with pytest.raises(ValueError, match="--keep 3: 8 adapters at least"):
+    with pytest.raises(ValueError, match="--keep 3: at least 8 adapters"):
         settings(folder, lora_rank=4, keep=3)
     assert settings(folder, keep=3).keep == 3
 
