@@ -1,4 +1,4 @@
-"""The training loop. The order of its operations ensures that no group is trained on twice.
+"""The training loop. The order of its operations ensures that every group is trained on at most once.
 
 For each batch: optimizer step -> commit -> acknowledge -> publish -> reload. If the process is killed before
 the commit, the batch is delivered again and trained on with the old weights. If it is killed after it, the
@@ -200,7 +200,7 @@ def _as_newest(
     if published and published.version.number >= newest.number:
         newest = published.version
     if commit.version == newest:
-        # Nothing is discarded now, and nothing must be when the trainer is started again with the same flag.
+        # Nothing is discarded. The commit records it, so that a restart with the same flag discards nothing.
         back = commit.went_back_to if settings.from_version is None else settings.from_version
         return replace(commit, went_back_to=back)
     trainer.load_on_others(commit.folder)

@@ -1,4 +1,4 @@
-"""Runs two real steps of one configuration on made-up groups of the worst case, and measures their memory.
+"""Runs two training steps of one configuration on synthetic groups of maximum length; measures the memory.
 
 The steps use the run's objective and a separate optimizer. Afterwards weights, gradients and random numbers
 are the same as before, bit by bit.
@@ -39,7 +39,7 @@ from services.trainer.training import optimizer as adam
 from services.trainer.training.step import RunningState, train_step
 
 TARGET = 0.85
-"""Share of the available memory: the rest is for fragments and for steps less regular than the probe's."""
+"""Share of the available memory to use. The rest is for fragmentation and for less regular steps."""
 
 STEPS = 2
 """The second step holds gradients, activations and Adam's moments at once; the first has no moments yet."""
@@ -177,7 +177,7 @@ def _restoring(policy: Policy) -> Iterator[int]:
 
 
 def _free_memory(device: torch.device) -> None:
-    """Frees what allocators keep of earlier probes, so that it does not count for this one."""
+    """Frees memory that allocators keep from earlier probes, so that it does not count for this one."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -1,7 +1,7 @@
 """Searches for the largest batch that fits, for `--micro-batch-tokens auto` and `rookery autobatch`.
 
-Sizes double. A size whose peak would exceed the available memory is never run: on a CPU, nothing catches the
-kernel's out-of-memory killer. Only activations grow with the size, so the last measurement predicts the peak.
+Sizes double. A size whose peak would exceed the available memory is never run, because on a CPU the kernel
+would kill the process. Only activations grow with the size, so the last measurement predicts the next peak.
 """
 
 import json
@@ -28,7 +28,7 @@ FILE = "memory_profiles.json"
 FIRST = 2
 """Positions of the first configuration."""
 GROUP = 4
-"""Completions of each made-up group."""
+"""Completions of each synthetic group."""
 ROW = 1024
 """Tokens of a row if rows may be as long as a forward pass. Memory depends on the tokens of all rows."""
 
@@ -86,7 +86,7 @@ def _larger(fits: Profile, *, most: int, target: float) -> int | None:
     room = target * fits.available - held
     allowed = int(room / max(1, fits.activations) * fits.positions)
     size = min(2 * fits.positions, allowed, most)
-    # A last step of less than an eighth is not worth its seconds.
+    # An increase of less than an eighth is not worth the time.
     return size if size >= fits.positions + max(1, fits.positions // 8) else None
 
 
@@ -100,8 +100,8 @@ def _smaller(best: Profile | None, failed: Profile) -> int | None:
 def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> TrainerSettings:
     """Returns `settings` with the tokens of a forward pass. If they are `auto`, they are measured.
 
-    Rows are measured at their maximum length, or at `ROW`, and never more of them than a step has groups. A
-    run that resumes on the same device uses its earlier result.
+    Rows are measured at their maximum length, or at `ROW`, up to as many rows as a step has groups. A run
+    that resumes on the same device uses its earlier result.
     """
     if settings.micro_batch_tokens:
         return settings
@@ -117,7 +117,7 @@ def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> Tra
 
 
 def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
-    """Tries (2, G), (4, G), (8, G) ... with one forward pass per step. Prints all of them and the choice."""
+    """Tries (2, G), (4, G), (8, G) ... in one forward pass per step. Prints all of them and the choice."""
     make_folder(settings.run_dir, setting="--run-dir")
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -180,7 +180,7 @@ def table(profiles: Sequence[Profile], *, target: float) -> str:
     ran = [profile for profile in profiles if profile.result != "out of memory"]
     lines = [f"positions x completions below {target:.0%} of {profiles[0].available / _GIB:.2f} GiB"]
     if ran:
-        # These are the same in all of them: only activations grow.
+        # These are the same for all configurations: only activations grow.
         parts = {"weights": ran[0].parameters, "gradients": ran[0].gradients, "Adam": ran[0].adam}
         lines.append(", ".join(f"{name} {_mib(size)}" for name, size in parts.items()) + " MiB")
     lines += ["", _line("batch", "tokens", "activations", "peak MiB", "share", "tokens/s", "")]
@@ -207,7 +207,7 @@ def _mib(size: int) -> str:
 
 
 def save(folder: Path, profiles: Sequence[Profile], choice: Profile, *, asked: Mapping[str, str]) -> None:
-    """Writes the file. `asked` are the settings that the profiles depend on."""
+    """Writes memory_profiles.json. `asked` are the settings that the profiles depend on."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "asked": dict(asked),
@@ -220,7 +220,7 @@ def save(folder: Path, profiles: Sequence[Profile], choice: Profile, *, asked: M
 
 
 def saved_choice(folder: Path, *, asked: Mapping[str, str]) -> Profile | None:
-    """Returns the choice of an earlier start with the same settings, `asked`; None if there is none.
+    """Returns the choice of an earlier start with the same settings (`asked`), or None.
 
     Raises:
         InvalidInput: the file is damaged.

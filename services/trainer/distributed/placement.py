@@ -1,4 +1,4 @@
-"""Where weights lie: the device of a process, and its shards of a model.
+"""The placement of weights: the device of a process, and its shards of a model.
 
 Weights are sharded with FSDP2 (`torch.distributed.fsdp.fully_shard`). With an adapter, the decoder layers of
 the frozen base are sharded. The adapter, the embeddings and the head stay whole in every process, so the
@@ -103,7 +103,7 @@ def own_device(settings: TrainerSettings) -> TrainerSettings:
     """Returns `settings` with this process's device from the list in `--device`.
 
     Raises:
-        SetupError: this machine has more processes than devices, or one process has several devices.
+        SetupError: this machine has more processes than devices, or a single process got several devices.
     """
     place = int(os.environ.get("LOCAL_RANK", "0"))
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1

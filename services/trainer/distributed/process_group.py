@@ -1,4 +1,4 @@
-"""The processes of one trainer: how they join, combine numbers, and hear from rank 0.
+"""The processes of one trainer: how they join, combine numbers, and receive rank 0's commands.
 
 `World` itself is a single process, for which most calls do nothing.
 """
@@ -29,7 +29,7 @@ HEARTBEAT_S = 0.5
 HEARTBEAT_TIMEOUT_S = 60.0
 """A follower that waits for a command ends after this many seconds without a heartbeat."""
 STOPPING_TIMEOUT_S = 5.0
-"""The same for a follower that was told to stop. It still waits while rank 0 finishes its step."""
+"""The same for a follower that received a signal to stop. It waits for rank 0 to finish its step."""
 
 _POLL_S = 0.02
 _BUCKET = 1 << 24
@@ -52,13 +52,13 @@ class World:
         """Replaces every process's gradients with the sum over all processes."""
 
     def command(self, build: Callable[[], bytes]) -> None:
-        """Sends rank 0's command to the others. A single process does not even build it."""
+        """Sends rank 0's command to the other processes. A single process does not build it."""
 
     @contextmanager
     def leading(self, stopping: threading.Event) -> Iterator[None]:
-        """Wraps rank 0's work: sets `stopping` when another process was told to stop.
+        """Wraps rank 0's work. Sets `stopping` when another process received a signal to stop.
 
-        All other processes end at the end of the block.
+        At the end of the block, all other processes end.
         """
         del stopping
         yield
@@ -67,8 +67,8 @@ class World:
 class ProcessGroup(World):
     """Several processes in torch's default group, which must have a backend for CPU tensors.
 
-    Commands are announced in `store`, and a process waits for one as long as rank 0 lives, because a batch
-    may take long. In a collective operation it waits at most the group's timeout.
+    Commands are announced in `store`. A process waits for the next one as long as rank 0 sends heartbeats,
+    because a batch may take long. A collective operation waits at most the group's timeout.
     """
 
     def __init__(self, store: Any, *, rank: int, size: int, sharded: bool) -> None:

@@ -90,7 +90,7 @@ def join_messages(*parts: Any) -> Messages:
 
 
 def _is_text(value: Any) -> bool:
-    """Returns whether `value` is a valid string. JSON can hold lone surrogates, which tokenizers reject."""
+    """Whether `value` is a string without lone surrogates, which JSON allows and tokenizers reject."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:

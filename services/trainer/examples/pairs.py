@@ -1,6 +1,6 @@
-"""Reads preference pairs from Parquet or JSON lines, tokenises them and splits them into two disjoint shares.
+"""Reads preference pairs from Parquet or JSON lines, tokenises them, and splits off held-out pairs.
 
-All pairs of a game are in the same share, and a held-out position is not trained on in any other game.
+All pairs of a game are on the same side. A held-out position is not trained on in any other game either.
 """
 
 import json
@@ -64,7 +64,7 @@ class PairSplit:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of pairs in each share, and of those left out, by reason."""
+        """The number of pairs in each set, and of those left out, by reason."""
         return {
             "train": len(self.train),
             "held_out": len(self.held_out),
@@ -77,7 +77,7 @@ def read_pairs(path: Path, tokenizer: Any, *, max_length: int, held_out: float) 
     """Reads the pairs of a file and splits them.
 
     Raises:
-        InvalidInput: a row is not a pair, or a share is empty.
+        InvalidInput: a row is not a pair, or one of the two sets is empty.
     """
     train: list[TokenPair] = []
     kept: list[TokenPair] = []

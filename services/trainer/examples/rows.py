@@ -23,7 +23,7 @@ import torch
 from services.trainer.attention import Blocks, Segment
 
 _CHUNK = 2048
-"""Number of examples that are made together and sorted by length, so that a batch has little padding."""
+"""Number of examples that are tokenised together and sorted by length, so that a batch has little padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class SoftTargets:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Token ids of a prompt and of its answers: one to imitate, or the chosen and the rejected.
+    """Token ids of a prompt and of its answers: one to learn, or the chosen and the rejected one.
 
     `gap` is how much better the chosen answer is, in win probability. `soft_targets` replace the tokens of
     the only answer as targets. Token ids may be `array("i")`: a list takes ten times the memory.
@@ -75,7 +75,7 @@ class Example:
 
 
 class ExampleSource(Protocol):
-    """Numbered examples, made on demand."""
+    """Numbered examples, tokenised on demand."""
 
     def __len__(self) -> int: ...
 

@@ -46,7 +46,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOP_MESSAGE = b"finishing this step; a second signal ends the run at once\n"
 
 _GAPS_MIB = 1024
-"""Growth of the process after which the allocator's free memory is returned to the system."""
+"""When the process has grown by this much, the allocator's free memory is returned to the system."""
 
 Sums = Mapping[str, torch.Tensor]
 """Scalars summed over a forward pass: `loss`, which is differentiated, and other figures to report."""
@@ -80,7 +80,7 @@ def start_run(settings: FinetuneSettings) -> Path:
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
     folder = model_folder(str(settings.model))
     torch.manual_seed(settings.seed)
-    disable_progress_bar()  # ours is in `output`
+    disable_progress_bar()  # the run's own progress bar is in `output`
     if settings.threads:
         torch.set_num_threads(settings.threads)
     return folder
@@ -91,7 +91,7 @@ def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings,
 
     Raises:
         InvalidInput: the checkpoint has other settings or data, or the gradient is not finite.
-        SystemExit: a signal asked to stop. The step was finished and its checkpoint written.
+        SystemExit: a signal stopped the run, after the step was finished and its checkpoint written.
     """
     weights = trained_parameters(task.model)
     optimizer = adam.build(

@@ -22,7 +22,7 @@ from services.trainer.model.lora import with_adapter
 from services.trainer.settings import FinetuneSettings
 
 _CHUNK_LOGITS = 1 << 26
-"""Logits held at once: 256 MiB in float32."""
+"""Logits in memory at once: 256 MiB in float32."""
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}"

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: cross-entropy on the assistant's tokens, to make a policy to start from.
+"""Supervised fine-tuning: cross-entropy on the assistant's tokens. Makes the first policy of a run.
 
 It trains all weights or an adapter, and writes a model directory that vLLM and the trainer load.
 """

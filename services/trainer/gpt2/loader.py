@@ -1,8 +1,8 @@
-"""Reads and writes GPT-2's weights as safetensors, with Hugging Face's names, and reads its tokenizer.
+"""Reads and writes a GPT-2's directory: config.json, weights as safetensors, and reads its tokenizer.
 
-Hugging Face stores the four linear layers of a block as `Conv1D`, input by output, the transpose of
-`nn.Linear`. Names come with or without `transformer.` before them (GPT2LMHeadModel or GPT2Model), in one
-file or in several with an index. A tied head is not stored; masks in old files are ignored.
+Weights have Hugging Face's names. It stores the four linear layers of a block as `Conv1D`, input by output,
+the transpose of `nn.Linear`. Names may have the prefix `transformer.` (GPT2LMHeadModel) or not (GPT2Model).
+There may be several files, with an index. A tied head is not stored; masks in old files are ignored.
 """
 
 import json
@@ -51,7 +51,7 @@ def load(folder: Path, *, device: torch.device | str = "cpu", dtype: torch.dtype
     """Loads the model of a directory.
 
     Raises:
-        InvalidInput: no GPT-2 is there, or tensors are missing, unknown or of another shape; it names them.
+        InvalidInput: it has no GPT-2, or tensors are missing, unknown or of another shape, which it names.
     """
     with torch.device("meta"):  # random weights would be computed and thrown away
         model = Gpt2(read_config(folder))
@@ -101,7 +101,7 @@ def load_weights(model: Gpt2, folder: Path) -> None:
     """Overwrites all weights of a model in place. After an error, some are overwritten and some are not.
 
     Raises:
-        InvalidInput: tensors are missing, unknown or of another shape; it names them.
+        InvalidInput: tensors are missing, unknown or of another shape; the message names them.
     """
     own = dict(model.named_parameters())
     missing = set(own)
@@ -131,9 +131,10 @@ def load_weights(model: Gpt2, folder: Path) -> None:
 
 
 def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, Content]:
-    """The directory that transformers and vLLM load, by file name; the same weights give the same bytes.
+    """The contents of a directory that transformers and vLLM load, by file name.
 
-    `config` is the content of `config.json`; by default that of the model's shape.
+    The same weights give the same bytes. `config` is the content of `config.json`; by default it describes
+    the model's shape.
     """
     weights = {
         PREFIX + name if name != HEAD else name: StoredTensor.of(

@@ -1,7 +1,7 @@
 """GPT-2: token and position embeddings, pre-norm blocks of attention and MLP, a tied head, a cache.
 
-Radford et al., "Language Models are Unsupervised Multitask Learners" (2019). Dropout is left out: a loss
-here depends on weights and tokens alone. Modules have the names of Hugging Face's tensors.
+Radford et al., "Language Models are Unsupervised Multitask Learners" (2019). There is no dropout, so that a
+loss depends on weights and tokens only. Modules are named like Hugging Face's tensors.
 
 Shapes: L layers, B rows, T tokens, S tokens attended to (T and those in the cache), H heads, D width of a
 head or, in `hidden_BTD`, of the model.
@@ -25,7 +25,7 @@ Mask: TypeAlias = torch.Tensor | Blocks | None
 
 @dataclass(frozen=True, slots=True)
 class Gpt2Config:
-    """By Hugging Face's present names. The defaults are GPT-2 small's: 124 million parameters."""
+    """The shape of a GPT-2, with transformers' names. By default GPT-2 small: 124 million parameters."""
 
     vocab_size: int = 50257
     max_position_embeddings: int = 1024
@@ -48,7 +48,7 @@ class Gpt2Config:
 
 @dataclass(slots=True)
 class Cache:
-    """Keys and values of the tokens so far, so that another token costs one token's work.
+    """Keys and values of the tokens so far, so that they are not computed again for the next token.
 
     Rows have room for `capacity` tokens; the first `length` are filled.
     """
@@ -228,7 +228,7 @@ class Gpt2(nn.Module):  # type: ignore[misc]
 
 
 def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:
-    """Positions that count tokens and not padding, [B, T]; padding itself gets 0, and nothing attends to it.
+    """Positions of tokens, not counting padding, [B, T]. Padding gets 0, and no token attends to it.
 
     >>> positions(torch.tensor([[0, 0, 1, 1, 1]]))
     tensor([[0, 0, 0, 1, 2]])
@@ -237,7 +237,7 @@ def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:
 
 
 def causal_mask(attention_mask_BT: torch.Tensor) -> torch.Tensor:
-    """True where a token attends to another: itself, and what is not padding before it; [B, 1, T, T]."""
+    """Returns a mask [B, 1, T, T]: True for the token itself and for earlier tokens that are not padding."""
     tokens = attention_mask_BT.shape[1]
     real_B1T = attention_mask_BT.bool()[:, None, :]
     # A token attends to itself even in the padding, because a softmax over nothing is NaN.

@@ -91,10 +91,10 @@ _STRETCHED = ("linear", "dynamic", "yarn")
 
 
 def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
-    """Loads the language model of a directory or a Hugging Face id. `loading` goes to `from_pretrained`.
+    """Loads the language model of a directory or a Hugging Face id. Passes `loading` to `from_pretrained`.
 
     Raises:
-        SetupError: there is none, or its logits differ from those of `Head`.
+        SetupError: there is no such model, or its logits differ from those of `Head`.
     """
     try:
         model = AutoModelForCausalLM.from_pretrained(
@@ -117,7 +117,7 @@ def load_int8(path: Path, *, dtype: torch.dtype, device: torch.device) -> Any:
         raise SetupError("--int8-base needs bitsandbytes: pip install 'rookery[bits8]'")
     from transformers import BitsAndBytesConfig
 
-    # It would warn at every product that it casts the inputs to 16 bits.
+    # bitsandbytes would warn at every product that it casts the inputs to 16 bits.
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
     model = load_causal_lm(
         path,
@@ -143,12 +143,12 @@ def config_without_dropout(path: Path) -> Any:
 
 
 def max_positions(config: Any) -> int | None:
-    """Returns the number of positions of the model with this config; None if it names no limit.
+    """Returns the number of positions of the model with this config; None if it has no limit.
 
-    After the last one, GPT-2 has no embedding and other models are untrained.
+    Beyond it, GPT-2 has no embeddings, and other models are untrained.
     """
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
-    most = getattr(config, "max_position_embeddings", None)  # GPT-2's `n_positions`, too
+    most = getattr(config, "max_position_embeddings", None)  # also the name for GPT-2's `n_positions`
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     if most and rope.get("rope_type", rope.get("type")) in _STRETCHED:
         most = max(most, int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", most)))
@@ -156,7 +156,7 @@ def max_positions(config: Any) -> int | None:
 
 
 def check_length(model: Any, tokens: int, *, name: str) -> None:
-    """Rejects sequences that are too long: of `tokens` tokens. `name` is for the message.
+    """Checks that a sequence of `tokens` tokens fits the model. `name` describes it in the message.
 
     Raises:
         SetupError: the model has fewer positions.
@@ -167,7 +167,7 @@ def check_length(model: Any, tokens: int, *, name: str) -> None:
 
 
 def check_group_length(model: Any, group: TraceGroup) -> None:
-    """Rejects a group with a sequence that is too long.
+    """Checks that the sequences of a group fit the model.
 
     Raises:
         SetupError: the prompt with the longest completion has more tokens than the model has positions.

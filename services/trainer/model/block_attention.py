@@ -17,7 +17,7 @@ from services.trainer.attention import Blocks, attend, causal_mask
 NAME = "rookery"
 
 _UNKNOWN = ("softcap", "s_aux", "position_bias")
-"""Changes to the softmax that some models need and this attention does not support."""
+"""Arguments that change the softmax. Some models pass them, and this attention does not support them."""
 
 
 class BlockAttention:
@@ -28,7 +28,7 @@ class BlockAttention:
         self.layers = 0
 
     def check(self, model: Any) -> None:
-        """Checks that all layers of `model` used the blocks. Any other layer would mix completions.
+        """Checks that all layers of `model` used the blocks. Other layers would mix completions.
 
         Raises:
             SetupError: some layers did not.
@@ -86,9 +86,9 @@ def _attention(
 
 
 def _mask(*args: Any, **rest: Any) -> torch.Tensor | None:
-    """Returns None without padding: else transformers would take restarting positions for packed sequences.
+    """Returns a mask for padding, or None if there is none: `_attention` handles sliding windows.
 
-    `_attention` handles sliding windows then.
+    Otherwise transformers would mistake positions that restart for packed sequences.
     """
     if rest.get("attention_mask") is None:
         return None

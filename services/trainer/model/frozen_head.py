@@ -23,7 +23,7 @@ from services.trainer.losses.kl import Divergence, divergence
 from services.trainer.model.base_model import Head
 
 _TILE_LOGITS = 1 << 22
-"""Logits held at once: 16 MiB in float32, small enough to stay in a processor's cache."""
+"""Logits in memory at once: 16 MiB in float32, small enough to stay in a processor's cache."""
 
 _TILE_LOGITS_GPU = 1 << 26
 """On a GPU, large matrix products matter more than caches."""

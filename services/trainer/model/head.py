@@ -14,7 +14,7 @@ from services.trainer.model.base_model import Head
 from services.trainer.model.frozen_head import Reference, frozen_scores, is_frozen
 
 _CHUNK_LOGITS = 1 << 24
-"""Logits held at once: 64 MiB in float32."""
+"""Logits in memory at once: 64 MiB in float32."""
 
 _CHUNK_LOGITS_GPU = 1 << 26
 """On a GPU, large matrix products matter more than caches."""
@@ -22,7 +22,7 @@ _CHUNK_LOGITS_GPU = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class WithGradient:
-    """The scores that get a gradient besides the log-probabilities."""
+    """Which scores carry a gradient besides the log-probabilities."""
 
     entropy: bool = False
     kl: Divergence | None = None

@@ -30,7 +30,7 @@ def with_adapter(
         # Conv1D is GPT-2's linear layer in transformers.
         and (isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D")
     } - set(trained_whole)
-    # Not PEFT's `all-linear`: it lists a small model's layers one by one.
+    # Not PEFT's `all-linear`, because it lists the layers of a small model one by one.
     names = linear if targets == "all-linear" else _checked(model, targets.split(","), linear)
     config = LoraConfig(
         r=rank,
@@ -49,7 +49,7 @@ def with_adapter(
 def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
     """Returns `targets` as a set, or raises SetupError.
 
-    PEFT itself ignores a name that matches nothing if another matches, and it adapts the head and the
+    PEFT itself ignores a name that matches nothing if another one matches. It also accepts the head and the
     embeddings, which no server supports.
     """
     whole = (model.get_input_embeddings(), model.get_output_embeddings())

@@ -38,7 +38,7 @@ class Policy:
         self._build(settings)
 
     def _build(self, settings: TrainerSettings) -> None:
-        disable_progress_bar()  # the run has its own, and a log should have none
+        disable_progress_bar()  # the run has its own progress bar, and a log should have none
         dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
         if settings.int8_base:
             base = load_int8(settings.model, dtype=dtype, device=self.device)
@@ -116,7 +116,7 @@ class Policy:
 class ValueHead(torch.nn.Module):  # type: ignore[misc]
     """The critic: one linear layer in float32 on the policy's hidden state before a token.
 
-    It starts at 0, because a value of 0 is better than a random one.
+    It is initialised with zeros, because a value of 0 is better than a random one.
     """
 
     def __init__(self, width: int) -> None:

@@ -49,7 +49,7 @@ def describe_step(
 ) -> dict[str, Any]:
     """Returns the row of a step before its commit, which stores it.
 
-    `result` has the statistics of the update (`StepStats.row`). `version` is the one that the step makes.
+    `result` has the statistics of the update (`StepStats.row`). `version` is the version that the step makes.
     `dropped` counts, by reason, the groups dropped since the previous step.
     """
     ages = ages_of(groups, version=version)
@@ -161,8 +161,8 @@ STATISTICS = {
 """Exported as `rookery_learning{statistic=...}` if the step has them."""
 
 NOT_IN_EVERY_STEP = {"mismatch_max", "mismatch_mean"}
-"""Statistics that a step may lack. Their old value is then removed. (The KL to the base, which is measured
-every few steps, keeps its last value.)"""
+"""Statistics that are removed from `/metrics` after a step that did not measure them. (The KL to the base
+model, which is measured every few steps, keeps its last value.)"""
 
 BY_AGE = "kl_behaviour_age"
 
@@ -226,7 +226,7 @@ class StepReporter:
 
 
 def export(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[str, float]) -> None:
-    """Sets every gauge that `row` has a figure for. Removes the mismatch if it was not measured."""
+    """Sets every gauge for which `row` has a value. Removes the mismatch if it was not measured."""
     for name in NOT_IN_EVERY_STEP - row.keys():
         with suppress(KeyError):
             LEARNING.remove(name)

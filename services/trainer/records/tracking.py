@@ -1,6 +1,6 @@
-"""Tracks runs in MLflow: parameters, the figures of every step, the code that ran, and the run's artifacts.
+"""Tracks runs in MLflow: parameters, metrics of every step, the version of the code, and artifacts.
 
-A thread sends to MLflow, so that training never waits for it. While MLflow does not answer, figures wait in a
+A thread sends them, so that training never waits for MLflow. While MLflow does not answer, metrics wait in a
 bounded queue. A resumed run continues the same MLflow run, whose id is in `mlflow.json` of its folder.
 """
 
@@ -48,14 +48,14 @@ Artifact: TypeAlias = tuple[Path, str | None]
 """A file, and the artifact folder for it."""
 
 Artifacts: TypeAlias = Callable[[Path], Sequence[Artifact]]
-"""Returns the files to keep of a run's folder."""
+"""Returns the files of a run's folder to send to MLflow."""
 
 
 class Tracker:
     """A tracker that records nothing, for runs without --mlflow."""
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Records the figures of one step. Returns at once."""
+        """Records the metrics of one step. Returns at once."""
 
 
 class _Client(Protocol):
@@ -93,7 +93,7 @@ class MlflowTracker(Tracker):
             self._rows.put_nowait(row)
 
     def close(self, *, status: str, artifacts: Artifacts) -> None:
-        """Sends the waiting steps and the artifacts. Gives up if the steps take more than half a minute."""
+        """Sends the remaining steps and the artifacts. Gives up if the steps take more than half a minute."""
         self._closing.set()
         self._thread.join(timeout=_CLOSE_S)
         lost = self._taken - self._sent
@@ -166,10 +166,7 @@ class MlflowTracker(Tracker):
 
 
 def run_artifacts(folder: Path) -> list[Artifact]:
-    """Returns the files of a run's folder to keep; of an adapter's versions only the newest.
-
-    Draws the curves of metrics.jsonl first.
-    """
+    """Draws the curves of metrics.jsonl, and returns a run's files to send. Of its versions, only the newest."""
     metrics = folder / METRICS_FILE
     if metrics.exists() and (steps := read_metrics(metrics)):
         (folder / CURVES_FILE).write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))

@@ -25,7 +25,7 @@ _KIND, _VERSION = "rookery-reward-model", 1
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What a server needs to know. `centre` is subtracted from scores, so that an average answer has 0.
+    """The part of the card that a server uses. `centre` is subtracted from scores: an average answer gets 0.
 
     `style` is the prompt style of the training pairs (`rookery.prompt`), empty if unknown.
     """

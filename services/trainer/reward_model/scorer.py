@@ -1,7 +1,7 @@
-"""Computes rewards of chats with a trained reward model, those of several callers together.
+"""Scores chats with a trained reward model, and batches those of several callers.
 
 Every forward pass has the same number of rows and one of a few widths, with padding if needed. So a row's
-result depends only on its own tokens: the same chat gets the same bits, whatever is scored with it.
+result depends on its own tokens only: the same chat always gets the same bits, whatever else is in the pass.
 """
 
 import asyncio

@@ -57,7 +57,7 @@ class RewardModelTask:
         return {"loss": loss_E.sum(), "accuracy": won_E.sum()}
 
     def scores(self, batch: TokenBatch) -> torch.Tensor:
-        """Returns the score of each answer, [K]. The head is in float32: bfloat16 would blur close scores."""
+        """Returns the score of each answer, [K], in float32: bfloat16 would make close scores equal."""
         return score_ends(self.model, hidden_states(self.model, batch)[batch.end_K])
 
     def evaluate(self) -> dict[str, float]:

@@ -31,7 +31,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cispo": {"ratio_cap": 5.0},
     "gspo": {"clip_low": 0.03, "clip_high": 0.04, "loss_weights": "sequence"},
 }
-"""The defaults of each objective that differ from GRPO's. A setting given by the user takes precedence.
+"""The defaults of each objective that differ from GRPO's. Settings given by the user take precedence.
 
 Sources: dr-grpo arXiv 2503.20783, dapo 2503.14476. cispo's cap is that of ScaleRL (2510.13786), because
 MiniMax-M1 (2506.13585) gives none. gspo's paper (2507.18071, section 5.1) clips at 3e-4 and 4e-4, within one
@@ -77,7 +77,7 @@ class KlSettings(Settings):
 
 
 class PpoSettings(Settings):
-    """PPO's own settings. It learns a baseline for each token instead of using the group's mean."""
+    """Settings of PPO, which learns a baseline for each token instead of using the group's mean."""
 
     help_group: ClassVar[str] = "ppo, with --objective ppo"
 
@@ -168,7 +168,7 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
 
     @classmethod
     def of_preset(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
-        """Ignores a preset's values for its objective if another objective was chosen."""
+        """Ignores the values that a preset gives for its own objective if another objective was chosen."""
         theirs = values.get("objective", "grpo")
         if stronger.get("objective", theirs) == theirs:
             return dict(values)

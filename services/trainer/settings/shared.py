@@ -58,7 +58,7 @@ class ConditionalSettings(Settings):
     model_config = SettingsConfigDict(allow_inf_nan=False)
 
     conditions: ClassVar[Mapping[str, When]] = {}
-    """The condition of each setting that does not always have an effect. Conditions can be chained."""
+    """The condition of each setting that does not always have an effect. Its setting may have a condition."""
 
     dependent: ClassVar[frozenset[str]] = frozenset()
     """Settings whose defaults `dependent_defaults` may change."""

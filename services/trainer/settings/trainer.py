@@ -22,7 +22,8 @@ from services.trainer.settings.shared import (
 )
 
 _LEAST_ADAPTERS = 8
-"""More than the servers have slots. vLLM reads evicted adapters again from disk, and dies without them."""
+"""More than the servers' adapter slots. vLLM reads evicted adapters from disk again, and crashes without
+them."""
 
 
 def _auto_is_0(value: object) -> object:
@@ -107,7 +108,7 @@ class TrainerSettings(
     from_version: NonNegativeInt | None = None
     """Go back to this version and continue from it under the next free number. Later ones are discarded."""
     rest: bool = False
-    """Keep answering probes after the last step, for supervisors that restart every process that ends."""
+    """Keep answering probes after the last step, for supervisors that restart processes that end."""
     batch_groups: PositiveInt = 32
     """Groups per step. The rollouts must have the same value."""
     max_staleness: NonNegativeInt = 4
@@ -162,7 +163,7 @@ class TrainerSettings(
     def base_identity(self) -> str:
         """The base model by name and content, as servers compare it.
 
-        Read once: what is written there later is not what this process trains on.
+        Computed once, because this process does not train on what is written there later.
         """
         return identity(str(self.model))
 

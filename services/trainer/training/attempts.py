@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 FILE = "attempts.json"
 MAX_ATTEMPTS = 3
-"""A group is given up after this many attempts ended the process. All but the first try the group alone."""
+"""After this many attempts that ended the process, a group is rejected. All but the first try it alone."""
 
 
 class GroupsAtFault(Exception):
@@ -38,7 +38,7 @@ class Attempts:
     def __init__(self, folder: Path, trainer: RankZeroTrainer) -> None:
         self._path = folder / FILE
         self._trainer = trainer
-        # With several processes, a failure in one ends all, because they wait for each other.
+        # With several processes, a failure in one ends all, because they wait for each other's results.
         self._survives = trainer.local.world.size == 1
         self._counts: dict[str, int] = {}
         with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have damaged it
@@ -51,8 +51,8 @@ class Attempts:
 
         Raises:
             GroupsAtFault: some of the groups fail alone too.
-            ArithmeticError: the step fails twice, or all of several groups fail alone, so the fault is not
-                theirs.
+            ArithmeticError: the step fails twice, or each of several groups fails alone, so that the groups
+                are not at fault.
             RuntimeError, MemoryError: the step fails twice for lack of memory, or for another reason.
         """
         step, state = commit.version.number, RunningState.of(commit.running_state)

@@ -30,10 +30,10 @@ from services.trainer.versions.files import Content
 logger = logging.getLogger(__name__)
 
 TOKENS = 1024
-"""Maximum number of completion tokens to score again. A group's first completion is always scored."""
+"""Maximum number of completion tokens to score again, but at least the first completion of a group."""
 
 WHOLE_MODEL_EVERY = 10
-"""If versions are whole models, older ones are loaded only every this many steps, because loading takes a
+"""If versions are whole models, older ones are loaded only at every tenth step, because loading takes a
 considerable part of a step's time."""
 
 

@@ -1,4 +1,4 @@
-"""Several processes train as one: rank 0 sends commands, and all others follow them.
+"""Training in several processes: rank 0 sends commands, and all other ranks carry them out.
 
 A command is JSON on its first line, then encoded groups. Never pickle.
 """
@@ -24,7 +24,7 @@ from services.trainer.versions.files import Content, pieces
 logger = logging.getLogger(__name__)
 
 OWN = frozenset(("device", "threads", "host", "port"))
-"""Settings in which processes may differ. A measured `micro_batch_tokens` comes from rank 0."""
+"""Settings in which processes may differ. If `micro_batch_tokens` is measured, all use rank 0's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class LoadCommit:
 
 @dataclass(frozen=True, slots=True)
 class GatherFiles:
-    """Take part in making the files of a commit, for which sharded tensors are gathered."""
+    """Take part in writing the files of a commit, which gathers sharded tensors from all processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class RankZeroTrainer:
 def follow(
     settings: TrainerSettings, policy: Policy, world: Follower, *, stop_requested: threading.Event
 ) -> None:
-    """Follows the commands of rank 0 until rank 0 announces the end. The main loop of every other process.
+    """The main loop of every process except rank 0: carries out rank 0's commands until it announces the end.
 
     Raises:
         SetupError: this process has other settings than rank 0.

@@ -47,7 +47,7 @@ class RunningState:
         """The state after a step on `groups`.
 
         `coefficient` is the KL coefficient that the step used, `kl` the D(policy || base) that it measured,
-        or None. State that the settings do not use is dropped: later it would be of an outdated policy.
+        or None. State that the settings do not use is dropped, because it would be outdated when used again.
 
         Raises:
             ArithmeticError: the schedule needs `kl`, and it is not finite; the message names the groups.
@@ -90,9 +90,9 @@ class RunningState:
 def collapsed_steps(before: int, *, share: float, step: int, settings: ObjectiveSettings) -> int:
     """Returns the number of consecutive collapsed steps, up to and including this one.
 
-    A collapsed policy always gives the same answer: groups whose rewards are all equal teach nothing. A step
-    is collapsed if at least `collapse_share` of its groups are such; `share` is that of this step, including
-    the groups that dynamic sampling dropped. `before` is the number of consecutive collapsed steps before it.
+    A collapsed policy always gives the same answer, so all rewards of a group are equal and there is nothing
+    to learn. A step counts as collapsed if the `share` of such groups, including those that dynamic sampling
+    dropped, is at least `collapse_share`. `before` is the number of consecutive collapsed steps before it.
     Logs an error at every multiple of `collapse_steps`. Like ART's fail-safe, but the run is not stopped.
     """
     if share < settings.collapse_share:
@@ -139,7 +139,7 @@ def train_step(
     world: World = World(),  # noqa: B008 - without state
     dry_run: bool = False,
 ) -> tuple[StepStats, RunningState]:
-    """Updates the policy on one batch: once (`update.single_update`), or as PPO does (`ppo.ppo_update`).
+    """Updates the policy on one batch, with `update.single_update` or, for PPO, with `ppo.ppo_update`.
 
     Returns the statistics and the running state to commit. `policy` is a `Policy`, for PPO one with a value
     head. `dropped_zero_variance` is how many groups dynamic sampling dropped for this batch. With `dry_run`,

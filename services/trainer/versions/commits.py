@@ -33,7 +33,7 @@ _SERVED = ("model.safetensors", "adapter_model.safetensors")
 """The file whose SHA-256 identifies the version: the first that exists, because a whole model is served."""
 
 _LEDGER_SIZE = 8192
-"""Entries of the ledger, one per group: far more than a batch, in case Redis loses its last second."""
+"""Entries of the ledger, one per group: far more than Redis delivers again after it lost a second."""
 
 _MILESTONE = 100
 
@@ -251,7 +251,7 @@ def prune(root: Path, *, newest: int, keep: int) -> None:
 
     A served adapter must never disappear: vLLM reads an evicted one from disk again, and crashes without it.
     So `keep` is far more than the servers' slots. Version 0 and every 100th version stay. Versions that a
-    kill or a larger `keep` left are deleted too.
+    killed process or a larger `keep` left behind are deleted too.
     """
     for number, folder in folders(root).items():
         if number <= newest - keep and number % _MILESTONE:

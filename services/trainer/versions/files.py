@@ -120,7 +120,7 @@ def make_folder(folder: Path, *, setting: str) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Syncs the entries of a folder: what was made, renamed or deleted in it."""
+    """Syncs the entries of a folder, so that files created, renamed or deleted in it stay so."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
