@@ -166,7 +166,7 @@ class MlflowTracker(Tracker):
 
 
 def run_artifacts(folder: Path) -> list[Artifact]:
-    """Draws the curves of metrics.jsonl, and returns a run's files to send. Of its versions, only the newest."""
+    """Draws the curves of metrics.jsonl. Returns the run's files to send; of its versions only the newest."""
     metrics = folder / METRICS_FILE
     if metrics.exists() and (steps := read_metrics(metrics)):
         (folder / CURVES_FILE).write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
