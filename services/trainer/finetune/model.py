@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from services.trainer.attention import hugging_face
+from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.distributed.placement import device_named
 from services.trainer.examples.rows import TokenBatch
-from services.trainer.model import block_attention
 from services.trainer.model.base_model import Head, check_length, config_without_dropout
-from services.trainer.model.block_attention import BlockAttention
 from services.trainer.model.lora import with_adapter
 from services.trainer.settings import FinetuneSettings
 
@@ -55,8 +55,8 @@ def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     attention = None
     if batch.blocks:
-        if whole.config._attn_implementation != block_attention.NAME:
-            block_attention.enable(whole)
+        if whole.config._attn_implementation != hugging_face.NAME:
+            hugging_face.enable(whole)
         attention = BlockAttention(batch.blocks)
     hidden_BTD: torch.Tensor = whole.base_model(
         input_ids=batch.ids_BT,

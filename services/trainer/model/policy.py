@@ -12,11 +12,11 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
+from services.trainer.attention import hugging_face
+from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.distributed.placement import device_named, place_model
-from services.trainer.model import block_attention
 from services.trainer.model.base_model import Head, load_causal_lm, load_int8
-from services.trainer.model.block_attention import BlockAttention
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens
 from services.trainer.model.lora import adapter_files, with_adapter
 from services.trainer.settings import TrainerSettings
@@ -44,7 +44,7 @@ class Policy:
             base = load_int8(settings.model, dtype=dtype, device=self.device)
         else:
             base = load_causal_lm(settings.model, dtype=dtype)
-        block_attention.enable(base)
+        hugging_face.enable(base)
         if settings.gradient_checkpointing:
             base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             base.enable_input_require_grads()

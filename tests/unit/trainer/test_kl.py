@@ -164,7 +164,7 @@ def test_without_being_wanted_entropy_and_reference_carry_no_gradient() -> None:
 
 
 def test_a_kl_without_a_reference_is_refused() -> None:
-    with pytest.raises(ValueError, match="'reference_policy' is wanted"):
+    with pytest.raises(ValueError, match="'reference_policy' needs the hidden states"):
         _score(WithGradient(kl="reference_policy"), reference_ND=None)
 
 

@@ -29,10 +29,14 @@ from transformers import (  # noqa: E402
 )
 
 from services.trainer import attention as blocks  # noqa: E402
-from services.trainer.attention import Blocks, Segment, attend  # noqa: E402
+from services.trainer.attention import (  # noqa: E402
+    Blocks,
+    Segment,
+    attend,
+    hugging_face,
+)
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
-from services.trainer.model import block_attention  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 
@@ -178,7 +182,7 @@ def test_padding_is_masked_where_a_model_is_used_by_itself(tmp_path: Path) -> No
     ids, present = torch.tensor([[0, 0, 7, 8, 9]]), torch.tensor([[0, 0, 1, 1, 1]])
     with torch.no_grad():
         expected = model(input_ids=ids[:, 2:]).logits
-        block_attention.enable(model)
+        hugging_face.enable(model)
         padded = model(
             input_ids=ids, attention_mask=present, position_ids=(present.cumsum(-1) - 1).clamp(min=0)
         )
@@ -191,14 +195,14 @@ def test_a_window_is_minded_where_a_model_is_used_by_itself() -> None:
     ids = torch.arange(1, 31).view(2, 15)
     with torch.no_grad():
         expected = model(input_ids=ids).logits
-        block_attention.enable(model)
+        hugging_face.enable(model)
         torch.testing.assert_close(model(input_ids=ids).logits, expected, atol=1e-5, rtol=0)
 
 
 def test_a_model_outside_the_interface_is_refused(tmp_path: Path) -> None:
     model = GPTJForCausalLM(GPTJConfig(vocab_size=96, n_embd=32, n_layer=1, n_head=2, rotary_dim=8))
     with pytest.raises(SetupError, match="does not accept another attention function"):
-        block_attention.enable(model)
+        hugging_face.enable(model)
 
 
 def test_a_softmax_of_another_kind_is_refused(tmp_path: Path) -> None:
@@ -221,4 +225,4 @@ def test_attention_in_chunks_is_refused() -> None:
     """Llama 4 hands its chunks on in a mask alone, which a shared line has none of."""
     config = Llama4TextConfig(**{**SHAPE, "head_dim": 16}, intermediate_size_mlp=32, num_local_experts=1)
     with pytest.raises(SetupError, match="layers of 'chunked_attention'"):
-        block_attention.enable(Llama4ForCausalLM(config))
+        hugging_face.enable(Llama4ForCausalLM(config))
