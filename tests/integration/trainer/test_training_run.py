@@ -296,7 +296,7 @@ def test_a_fault_of_the_reading_thread_ends_the_wait(run: Run, monkeypatch: pyte
     monkeypatch.setattr(run.streams, "read", away)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     reader = Reader(run)
-    with reader.intake, pytest.raises(Unavailable, match="while redis was away"):
+    with reader.intake, pytest.raises(Unavailable, match="while redis was unavailable"):
         reader.batch()
 
 
