@@ -23,6 +23,9 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Of models this small a second thread waits more than it works. Read when torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 REDIS_START_S = 10.0
 
 # No test asserts wall-clock time, hypothesis' own limit included: machines are shared.

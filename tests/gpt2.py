@@ -99,8 +99,6 @@ def teach(folder: Path, *, steps: int, batch: int = 16, seed: int = 0) -> Path:
     ]
     asked = [len(ids) for ids in tokenizer([question for question, _ in shown])["input_ids"]]
     whole = tokenizer([question + answer + END for question, answer in shown])["input_ids"]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # of a model this small a second one waits more than it works
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     order = torch.Generator().manual_seed(seed)
     for _ in range(steps):
@@ -114,7 +112,6 @@ def teach(folder: Path, *, steps: int, batch: int = 16, seed: int = 0) -> Path:
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[:, 1:].flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
-    torch.set_num_threads(threads)
     for name, data in loader.files(model).items():
         if name.endswith(".safetensors"):
             files.write_file(folder / name, data)

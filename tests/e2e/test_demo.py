@@ -29,7 +29,7 @@ def run_demo(folder: Path, *flags: str) -> dict[str, Any]:
     """Runs two steps of a demo and returns the content of its report.json."""
     command = [sys.executable, "-m", "launcher", "demo", "--runs-dir", str(folder), "--run", "d", *flags]
     command += ["--steps", "2", "--batch-groups", "4", "--nodes", "100"]
-    command += ["--eval-positions", "12", "--eval-samples", "2"]
+    command += ["--eval-positions", "12", "--eval-samples", "2", "--eval-pairs", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=850, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     run = folder / "d"
@@ -51,6 +51,7 @@ def test_a_short_demo_leaves_a_report(tmp_path: Path) -> None:
         assert metrics[metric][LAST]["difference"]["ci95"]
     assert set(report["sections"]["positions"]["pieces"]["pawn"]) == {FIRST, LAST, *REFERENCES}
     assert set(report["sections"]["reasoning"]["metrics"]["distinct_candidates"]) == {FIRST, LAST}
+    assert {"matches-forfeit", "matches-random"} < set(report["sections"])
 
 
 def test_gpt2_with_all_weights_is_evaluated_on_both_kinds_of_lines(tmp_path: Path) -> None:

@@ -62,11 +62,11 @@ def test_a_ladder_orders_players_by_their_share_of_random_moves(tmp_path: Path) 
 
 def match_process(out: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "services.arena", "match", "epsilon-random,share=0.7,nodes=1", "random"]
-    flags = [
+    command += [
         "--pairs",
-        "12",
+        "8",
         "--max-plies",
-        "100",
+        "80",
         "--concurrency",
         "4",
         "--sprt",
@@ -74,7 +74,7 @@ def match_process(out: Path) -> subprocess.Popen[bytes]:
         "--out",
         str(out),
     ]
-    return subprocess.Popen([*command, *flags], cwd=ROOT, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 def numbers(out: Path) -> dict[str, object]:

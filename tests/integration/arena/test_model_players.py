@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from bench.noise_adapter import write_adapter
-from launcher.serve_players import serve
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, NotFound, PeerFault
 from rookery.hub import identity
@@ -34,8 +33,9 @@ GAME = "e2e4 e7e5 g1f3 b8c6 f1b5 a7a6 b5a4 g8f6"
 
 @dataclass(frozen=True)
 class Players:
-    """Specs of endpoints: the base model, two versions of one run, and a GPT-2."""
+    """A `rookery serve players` and its specs: the base model, two versions of one run, and a GPT-2."""
 
+    process: subprocess.Popen[str]
     base: str
     first: str
     last: str
@@ -68,8 +68,13 @@ def players(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pla
         f"run:{run}",
         f"model:{gpt2},style=rookworld-p,max-tokens=64",
     ]
-    with serve(specs, logs=run / "logs") as resolved:
-        yield Players(*resolved)
+    command = [sys.executable, "-m", "launcher", "serve", "players", *specs, "--device", "cpu"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout
+        yield Players(process, *(process.stdout.readline().strip() for _ in specs))
+        process.terminate()
 
 
 async def replies(spec: str, boards: list[chess.Board], *, seed: int = 1) -> list[Reply]:
@@ -162,6 +167,16 @@ async def test_what_the_endpoint_refuses(players: Players) -> None:
     await absent.close()
 
 
+def test_serve_players_ends_with_its_input(players: Players) -> None:
+    """Nothing below asks its players."""
+    assert players.process.stdin
+    servers = psutil.Process(players.process.pid).children(recursive=True)
+    assert len(servers) >= 2
+    players.process.stdin.close()
+    assert players.process.wait(60) == 0
+    assert not psutil.wait_procs(servers, timeout=60)[1]
+
+
 def test_a_gui_plays_a_run_and_its_server_ends_with_it(run: Path) -> None:
     """`rookery uci` starts the server by itself, and nothing of it is left."""
     command = [
@@ -198,25 +213,18 @@ def reasoning(engine: chess.engine.SimpleEngine, board: chess.Board) -> list[str
 
 def inference_servers(run: Path) -> list[psutil.Process]:
     """What `rookery serve players` has started for `run`."""
-    mine = psutil.Process().children(recursive=True)
-    launchers = [child for child in mine if {"launcher", "serve"} <= set(child.cmdline()[:4])]
-    return [
-        server
-        for launcher in launchers
-        if f"run:{run}@7,temperature=1" in launcher.cmdline()
-        for server in launcher.children(recursive=True)
-        if "vllm" in " ".join(server.cmdline())
+    launchers = [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if {"launcher", "serve"} <= set(words(child)[:4]) and f"run:{run}@7,temperature=1" in words(child)
     ]
+    servers = [server for launcher in launchers for server in launcher.children(recursive=True)]
+    return [server for server in servers if "vllm" in " ".join(words(server))]
 
 
-def test_serve_players_ends_with_its_input(run: Path) -> None:
-    command = [sys.executable, "-m", "launcher", "serve", "players", f"run:{run}@0", "--device", "cpu"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
-        assert process.stdin and process.stdout
-        spec = process.stdout.readline().strip()
-        (reply,) = asyncio.run(replies(spec, [chess.Board()]))
-        assert reply.tokens
-        process.stdin.close()
-        assert process.wait(60) == 0
+def words(process: psutil.Process) -> list[str]:
+    """The command line of a process; nothing of one that has ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []

@@ -29,13 +29,22 @@ def policy() -> Iterator[Policy]:
         yield policy
 
 
+@pytest.fixture(scope="module")
+def player() -> Iterator[tuple[Uci, Policy]]:
+    """One engine in front of one policy server, for all tests that do not end it."""
+    with policy_server() as policy, uci("--player", f"{policy.url}#m,style=fen") as engine:
+        yield engine, policy
+
+
 @pytest.fixture
-def asked(policy: Policy) -> Iterator[Uci]:
-    """The engine in front of `policy`."""
-    with uci("--player", f"{policy.url}#m,style=fen") as engine:
-        engine.say("isready")
-        engine.until("readyok")
-        yield engine
+def asked(player: tuple[Uci, Policy]) -> Iterator[tuple[Uci, Policy]]:
+    """The engine and its policy server, as new."""
+    engine, policy = player
+    engine.say("setoption name Retries value 3", "setoption name Temperature value own", "ucinewgame")
+    engine.say("isready")
+    engine.until("readyok")
+    yield player
+    policy.reset()
 
 
 def best(lines: list[str]) -> str:
@@ -119,30 +128,33 @@ def test_ponderhit(engine: Uci) -> None:
     assert is_legal(engine.ask("ponderhit"), chess.Board())
 
 
-def test_stop_is_answered_at_once_however_slow_the_policy(asked: Uci, policy: Policy) -> None:
+def test_stop_is_answered_at_once_however_slow_the_policy(asked: tuple[Uci, Policy]) -> None:
+    engine, policy = asked
     policy.hangs = True
-    asked.say("position startpos", "go infinite")
-    lines = asked.ask("stop")
+    engine.say("position startpos", "go infinite")
+    lines = engine.ask("stop")
     assert is_legal(lines, chess.Board())
     assert "stopped before the player answered: the move is random" in "\n".join(lines)
     assert any(SCORE.match(line) for line in lines)
 
 
 @pytest.mark.parametrize("go", ["go wtime 100 btime 100", "go movetime 200"])
-def test_a_slow_policy_does_not_lose_on_time(asked: Uci, policy: Policy, go: str) -> None:
+def test_a_slow_policy_does_not_lose_on_time(asked: tuple[Uci, Policy], go: str) -> None:
+    engine, policy = asked
     policy.hangs = True
-    lines = asked.ask("position startpos", go)
+    lines = engine.ask("position startpos", go)
     assert is_legal(lines, chess.Board())
     assert "out of time before the player answered" in "\n".join(lines)
 
 
-def test_a_second_go_ends_the_first(asked: Uci, policy: Policy) -> None:
+def test_a_second_go_ends_the_first(asked: tuple[Uci, Policy]) -> None:
+    engine, policy = asked
     policy.hangs = True
-    asked.say("position startpos", "go infinite", "position startpos moves e2e4", "go movetime 1")
-    assert is_legal(asked.until("bestmove"), chess.Board())
+    engine.say("position startpos", "go infinite", "position startpos moves e2e4", "go movetime 1")
+    assert is_legal(engine.until("bestmove"), chess.Board())
     board = chess.Board()
     board.push_uci("e2e4")
-    assert is_legal(asked.until("bestmove"), board)
+    assert is_legal(engine.until("bestmove"), board)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +219,13 @@ def test_unknown_commands_are_ignored(engine: Uci) -> None:
 
 
 @pytest.mark.parametrize("go", [[], ["go infinite"], ["go movetime 100000"], ["isready"]])
-def test_nothing_after_quit(asked: Uci, policy: Policy, go: list[str]) -> None:
-    policy.hangs = True
-    asked.say("position startpos", *go)
-    rest, status = asked.quit()
+def test_nothing_after_quit(policy: Policy, go: list[str]) -> None:
+    with uci("--player", f"{policy.url}#m,style=fen") as engine:
+        engine.say("isready")
+        engine.until("readyok")
+        policy.hangs = True
+        engine.say("position startpos", *go)
+        rest, status = engine.quit()
     assert status == 0
     assert not [line for line in rest if line.startswith("bestmove")]
 
@@ -223,17 +238,18 @@ def test_the_end_of_the_input_is_a_quit() -> None:
         assert engine.process.wait(60) == 0
 
 
-def test_the_reasoning_is_one_line(asked: Uci) -> None:
-    lines = asked.ask("position startpos", "go")
+def test_the_reasoning_is_one_line(asked: tuple[Uci, Policy]) -> None:
+    engine, _ = asked
+    lines = engine.ask("position startpos", "go")
     assert r"info string <think>I look. I see.</think>\boxed{a2a3}" in lines
     assert "info string the player gives no evaluation: the score is always 0" in lines
     assert lines[-1] == "bestmove a2a3"
 
 
-def test_retries_and_temperature(asked: Uci, policy: Policy) -> None:
-    policy.requests.clear()
+def test_retries_and_temperature(asked: tuple[Uci, Policy]) -> None:
+    engine, policy = asked
     policy.moves = ["e2e5", "nonsense", "g1f3"]
-    lines = asked.ask("position startpos", "go")
+    lines = engine.ask("position startpos", "go")
     assert lines[-1] == "bestmove g1f3"
     assert [line for line in lines if "no legal move" in line] == [
         "info string no legal move: illegal",
@@ -243,18 +259,19 @@ def test_retries_and_temperature(asked: Uci, policy: Policy) -> None:
     assert len({request["seed"] for request in policy.requests}) == 3
     policy.requests.clear()
     policy.moves = ["e2e5", "e2e5", "g1f3"]
-    asked.say("setoption name Retries value 1", "setoption name Temperature value 0.5")
-    lines = asked.ask("go")
+    engine.say("setoption name Retries value 1", "setoption name Temperature value 0.5")
+    lines = engine.ask("go")
     assert is_legal(lines, chess.Board())
     assert [request["temperature"] for request in policy.requests] == [0.5, 0.5]
 
 
-def test_a_policy_that_dies_in_mid_game(asked: Uci, policy: Policy) -> None:
+def test_a_policy_that_dies_in_mid_game(asked: tuple[Uci, Policy]) -> None:
+    engine, policy = asked
     board = chess.Board()
     for ply in range(8):
         policy.dead = 2 <= ply < 6
         moves = " ".join(move.uci() for move in board.move_stack)
-        lines = asked.ask(f"position startpos moves {moves}" if moves else "position startpos", "go")
+        lines = engine.ask(f"position startpos moves {moves}" if moves else "position startpos", "go")
         assert is_legal(lines, board)
         assert any(SCORE.match(line) for line in lines)
         assert ("the move is random" in "\n".join(lines)) is policy.dead

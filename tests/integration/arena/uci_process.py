@@ -110,8 +110,16 @@ class Policy:
     hangs: bool = False
     dead: bool = False
     status: int = 200
+    hanging: list[object] = field(default_factory=list)
     wake: threading.Event = field(default_factory=threading.Event)
     url: str = ""
+
+    def reset(self) -> None:
+        """Forgets what it was told, once every request that hangs has ended."""
+        self.wake.set()
+        while self.hanging:
+            time.sleep(0.01)
+        self.__init__(url=self.url)  # type: ignore[misc]
 
     def answer(self, request: dict[str, object]) -> dict[str, object]:
         self.requests.append(request)
@@ -136,12 +144,16 @@ def policy_server() -> Iterator[Policy]:
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             policy.headers.append(dict(self.headers))
-            if policy.hangs:
-                policy.wake.wait(WAIT_S)
-            if policy.dead:
-                self.close_connection = True
-                return
-            self._reply(policy.answer(request))
+            policy.hanging.append(request)
+            try:
+                if policy.hangs:
+                    policy.wake.wait(WAIT_S)
+                if policy.dead:
+                    self.close_connection = True
+                    return
+                self._reply(policy.answer(request))
+            finally:
+                policy.hanging.pop()
 
         def _reply(self, body: dict[str, object]) -> None:
             said = body if policy.status == 200 else {"error": f"no: {self.headers['Authorization']}"}

@@ -3,18 +3,16 @@
 from dataclasses import replace
 
 from rookery.streams import RunStreams
-from rookery.trace import Phase, Position, TraceGroup
+from rookery.trace import TraceGroup
+from tests.builders import feed
 from tests.unit.rookery.records import GROUP
 
-START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 BLOCK_S = 0.05
 
 
 def make(streams: RunStreams, count: int, *, first: int = 0) -> list[TraceGroup]:
     """Publishes groups `g<first>` onwards the way rollouts do."""
-    cursor = streams.feed_cursor()
-    positions = [Position(f"x:1:{cursor + i}", START, 0, Phase.OPENING, "game") for i in range(count)]
-    streams.add_positions(positions, cursor=cursor)
+    feed(streams, count)
     published: list[TraceGroup] = []
     while len(published) < count:
         entries = streams.read("positions", group="rollouts", consumer="r", count=count, block_s=BLOCK_S)

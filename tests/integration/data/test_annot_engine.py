@@ -15,7 +15,7 @@ import chess
 import pytest
 
 from rookery.engines import EnginePool
-from rookery.trace import Phase, Position
+from rookery.trace import Position
 from rookery.uci import Query
 from rookery.winprob import win_probability
 from services.data.annotate import Annotator, Effort, Manner
@@ -24,6 +24,7 @@ from services.data.pgn.collection import GameCollection
 from services.data.pgn.sources import find_sources
 from services.data.positions.numbered import PositionOrder
 from services.data.positions.recipe import Shares
+from tests.builders import position
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.stockfish
@@ -72,7 +73,7 @@ async def test_no_blunder_is_recommended(stockfish_path: str) -> None:
     # 44...g4, which 50,000 nodes still call best, loses the queen to 45.Rxg4+.
     fen = "6k1/8/2p5/6p1/P1P1q2p/8/1P4RK/5R2 b - - 5 44"
     async with engines(stockfish_path) as pool:
-        annotation = await Annotator(pool).annotate(Position("b", fen, 87, Phase.ENDGAME, "g"))
+        annotation = await Annotator(pool).annotate(position(fen))
         assert annotation is not None
         best, chosen = [
             (await pool.search(Query(fen, 100_000, move=move))).evaluation
@@ -116,7 +117,7 @@ async def test_writing_in_other_processes_changes_nothing(stockfish_path: str) -
 @pytest.mark.parametrize("style", ["mover-pieces", "board"])
 async def test_any_prompt_style_gets_its_answer(stockfish_path: str, style: str) -> None:
     fen = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 0 3"
-    black = Position("b", fen, 5, Phase.OPENING, "g")
+    black = position(fen)
     async with engines(stockfish_path) as pool:
         annotation = await Annotator(pool, style, Manner(box="uci"), EFFORT).annotate(black)
     assert annotation is not None

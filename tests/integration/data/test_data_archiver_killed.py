@@ -24,7 +24,7 @@ from tests.integration.data.producer import make, settle_all
 
 pytestmark = pytest.mark.redis
 
-LIVES = 5
+LIVES = 3
 WAIT_S = 60.0
 KEPT = 500
 """Groups that wait for the archive, at most: fewer than it lets Redis keep, however slowly it starts."""

@@ -13,7 +13,8 @@ from rookery.clients import Generation, InferenceClient
 from rookery.errors import Conflict, InvalidInput, NotFound
 from rookery.prompt import render
 from rookery.streams import RunStreams
-from rookery.trace import Adapter, Phase, PolicyVersion, Position, Prompt, Sampling
+from rookery.trace import Adapter, PolicyVersion, Prompt, Sampling
+from tests.builders import position
 from tests.gpt2 import write_rookworld_model
 from tests.integration.inference.server_process import Server
 
@@ -53,7 +54,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def prompt(fen: str = FEN) -> Prompt:
-    return render(Position("p", fen, 0, Phase.OPENING, "g"), style="rookworld-p")
+    return render(position(fen), style="rookworld-p")
 
 
 def mismatch(server: Server, group: Generation, number: int) -> float:
@@ -95,7 +96,7 @@ async def test_a_version_answers_under_its_name_and_the_alias_and_nothing_else_d
 
 
 async def test_a_model_that_knows_no_chat_is_shown_the_texts(server: Server, client: InferenceClient) -> None:
-    asked = render(Position("p", FEN, 0, Phase.OPENING, "g"), style="fen")
+    asked = render(position(FEN), style="fen")
     group = await client.complete(asked, model="policy-v000000", count=2, sampling=SAMPLING, seed=7)
     text = "".join(message.content for message in asked.messages)
     assert list(group.prompt_token_ids) == load_tokenizer(server.root / "v0").encode(text).ids

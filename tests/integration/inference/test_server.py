@@ -20,7 +20,8 @@ from rookery.errors import Conflict, InvalidInput, NotFound
 from rookery.hub import identity
 from rookery.prompt import render
 from rookery.streams import RunStreams
-from rookery.trace import Adapter, Phase, PolicyVersion, Position, Prompt, Sampling, policy_name
+from rookery.trace import Adapter, PolicyVersion, Prompt, Sampling, policy_name
+from tests.builders import position
 from tests.integration.inference.server_process import Server
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
@@ -50,7 +51,7 @@ def adapter(server: Server, version: int, *, name: str = "", scale: float = 0.1,
 
 
 def prompt(fen: str = chess.STARTING_FEN) -> Prompt:
-    return render(Position("p", fen, 0, Phase.OPENING, "g"), style="mover-squares")
+    return render(position(fen), style="mover-squares")
 
 
 def fens(count: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +17,11 @@ import pytest
 
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
-from rookery.trace import Outcome, Phase, Position, Verdict
+from rookery.trace import Outcome, Verdict
 from services.reward.app import create_app
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
+from tests.builders import position
 from tests.conftest import ROOT, free_port
 from tests.unit.trainer.preferences import write_pairs
 
@@ -34,32 +36,27 @@ Start = Callable[[Path, int], "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture(scope="module")
-def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """Trains rook-tiny on toy pairs with the command that users call."""
-
-    def train(seed: int) -> Path:
-        place = tmp_path_factory.mktemp("reward_model")
-        write_pairs(place / "pairs.jsonl", count=80)
-        (place / "manifest.json").write_text(json.dumps({"terms": {"recipe": {"style": "mover-squares"}}}))
-        flags = f"--steps 6 --batch-size 16 --lr 1e-3 --warmup-steps 1 --threads 1 --seed {seed}".split()
-        paths = [
-            "--model",
-            ROOT / "models/rook-tiny",
-            "--data",
-            place / "pairs.jsonl",
-            "--out",
-            place / "out",
-        ]
-        command = [sys.executable, "-m", "services.trainer", "reward-model", *map(str, paths), *flags]
-        subprocess.run(command, check=True, timeout=240, cwd=ROOT, capture_output=True)
-        return place / "out" / "model"
-
-    return train
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """rook-tiny, trained on toy pairs with the command that users call."""
+    place = tmp_path_factory.mktemp("reward_model")
+    write_pairs(place / "pairs.jsonl", count=80)
+    (place / "manifest.json").write_text(json.dumps({"terms": {"recipe": {"style": "mover-squares"}}}))
+    command = [sys.executable, "-m", "services.trainer", "reward-model", "--model", "models/rook-tiny"]
+    command += ["--data", str(place / "pairs.jsonl"), "--out", str(place / "out")]
+    command += ["--steps", "6", "--batch-size", "16", "--lr", "1e-3", "--warmup-steps", "1", "--threads", "1"]
+    subprocess.run(command, check=True, timeout=240, cwd=ROOT, capture_output=True)
+    return place / "out" / "model"
 
 
-@pytest.fixture(scope="module")
-def model(train: Callable[[int], Path]) -> Path:
-    return train(0)
+@pytest.fixture
+def other_model(model: Path, tmp_path: Path) -> Path:
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(model, tmp_path / "other")
+    weights = load_file(folder / "model.safetensors")
+    weights["score.weight"] *= 2
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
 
 
 @contextmanager
@@ -147,7 +144,7 @@ async def _verdicts(scorer: Scorer, items: list[Item]) -> list[Verdict]:
 
 async def test_a_legal_move_earns_what_the_model_gives_it(served: Scorer, served_port: int) -> None:
     verdicts = await _verdicts(served, [_item(move) for move in MOVES])
-    prompt = render(Position("", FEN, 0, Phase.OPENING, ""), style="mover-squares")
+    prompt = render(position(FEN), style="mover-squares")
     asked = [{"role": turn.role, "content": turn.content} for turn in prompt.messages]
     items = [{"prompt": asked, "response": f"\\boxed{{{move}}}"} for move in MOVES]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{served_port}") as http:
@@ -190,8 +187,8 @@ async def test_it_is_a_term_of_sums(served: Scorer) -> None:
     assert added.reward_version.startswith("1*delta-1+0.5*model-1+0.1*format-1/")
 
 
-async def test_a_model_that_is_away_is_a_fault_and_never_a_reward(
-    start: Start, model: Path, port: int, scorer: Scorer
+async def test_a_model_that_is_away_is_a_fault_and_another_one_is_another_version(
+    start: Start, model: Path, other_model: Path, port: int, scorer: Scorer
 ) -> None:
     assert "does not" not in (await _verdicts(scorer, [_item("a2a3", scheme="delta")]))[0].reward_version
     for item in (_item("a2a3"), _item("e1e8")):  # not even the price of an illegal move: no version
@@ -211,17 +208,10 @@ async def test_a_model_that_is_away_is_a_fault_and_never_a_reward(
         slots = (await http.post("/v1/score/batch", json={"items": mixed})).json()["verdicts"]
     assert slots[0]["status"] == 503
     assert slots[1]["outcome"] == "legal"
-    start(model, port)
-    assert (await _verdicts(scorer, [_item("a2a3")]))[0] == before
-
-
-async def test_another_model_is_another_version(
-    start: Start, model: Path, train: Callable[[int], Path], port: int, scorer: Scorer
-) -> None:
     server = start(model, port)
-    [before] = await _verdicts(scorer, [_item("a2a3")])
+    assert (await _verdicts(scorer, [_item("a2a3")]))[0] == before
     _stop(server)
-    start(train(1), port)
+    start(other_model, port)  # is another version
     with pytest.raises(PeerFault, match="is now"):
         await scorer.score(_item("a2a3"))
     [after] = await _verdicts(scorer, [_item("a2a3")])

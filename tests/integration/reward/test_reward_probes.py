@@ -20,9 +20,10 @@ import pytest
 import zstandard
 
 from rookery.prompt import STYLES, render
-from rookery.trace import Outcome, Phase, Position, Verdict
+from rookery.trace import Outcome, Verdict
 from services.reward.local import LocalScorer
 from services.reward.scorer import Item
+from tests.builders import position
 
 pytestmark = pytest.mark.stockfish
 
@@ -117,8 +118,7 @@ def illegal_uci(board: chess.Board) -> str:
 
 
 def prompt_text(board: chess.Board, style: str) -> str:
-    position = Position("p", board.fen(), board.ply(), Phase.MIDDLEGAME, "g")
-    return "\n".join(message.content for message in render(position, style=style).messages)
+    return "\n".join(message.content for message in render(position(board.fen()), style=style).messages)
 
 
 WITHOUT_A_MOVE: dict[str, tuple[Callable[[chess.Board], str], set[Outcome]]] = {

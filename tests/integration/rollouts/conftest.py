@@ -9,7 +9,7 @@ import pytest
 from rookery.clients import InferenceClient, RewardClient
 from rookery.codec import decode_group
 from rookery.streams import RunStreams
-from rookery.trace import Phase, Position, Sampling, TraceGroup
+from rookery.trace import Sampling, TraceGroup
 from services.inference.rollouts import in_flight
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.admission import Admission
@@ -34,14 +34,6 @@ def streams(redis_url: str) -> Iterator[RunStreams]:
     stopping = threading.Event()
     yield RunStreams(redis_url, "test", stopping=stopping)
     stopping.set()
-
-
-def feed(streams: RunStreams, count: int, *, fen: str = START) -> None:
-    cursor = streams.feed_cursor()
-    positions = [
-        Position(f"x:0:{cursor + i}", fen, 0, Phase.OPENING, f"game {cursor + i}") for i in range(count)
-    ]
-    streams.add_positions(positions, cursor=cursor)
 
 
 def groups(streams: RunStreams) -> list[TraceGroup]:

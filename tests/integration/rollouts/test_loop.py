@@ -7,7 +7,8 @@ from rookery.errors import RookeryError, SetupError
 from rookery.streams import RunStreams
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.group_generator import seed_of
-from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, feed, groups, settle, until
+from tests.builders import feed
+from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, settle, until
 from tests.integration.rollouts.standins import Inference, serve_http
 
 pytestmark = pytest.mark.redis

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from tests.builders import feed
 from tests.conftest import free_port
-from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, feed, groups, until
+from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, until
 
 pytestmark = pytest.mark.redis
 

@@ -14,22 +14,13 @@ from rookery.streams import Entry, RunStreams
 from rookery.streams import run as run_module
 from rookery.trace import (
     Adapter,
-    Completion,
-    Outcome,
-    Phase,
     PolicyVersion,
-    Position,
-    Prompt,
-    Sampling,
-    Trace,
-    TraceGroup,
-    Verdict,
 )
+from tests.builders import feed, group, numbered_position
 from tests.conftest import RedisServer
 
 pytestmark = pytest.mark.redis
 
-START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 ROLLOUTS = {"group": "rollouts", "consumer": "r"}
 TRAINER = {"group": "trainer", "consumer": "t"}
 
@@ -39,31 +30,9 @@ def streams(redis_url: str) -> RunStreams:
     return RunStreams(redis_url, "test")
 
 
-def position(number: int) -> Position:
-    return Position(f"x:0:{number}", START, number, Phase.OPENING, "game")
-
-
-def group(number: int, *, version: int = 0) -> TraceGroup:
-    verdict = Verdict(-0.5, Outcome.LEGAL, "test-1")
-    trace = Trace(f"g{number}-0", Completion("e4", (1,), (-0.5,), "stop", 1), verdict)
-    return TraceGroup(
-        id=f"g{number}",
-        run="test",
-        position=position(number),
-        prompt=Prompt("fen", (), START),
-        prompt_token_ids=(1,),
-        policy=PolicyVersion(version, "aa"),
-        base_model="tiny",
-        sampling=Sampling(),
-        traces=(trace,),
-        created_at=1.0,
-    )
-
-
 def take(streams: RunStreams, count: int) -> list[Entry]:
     """Feeds `count` positions and holds them as the rollouts would."""
-    cursor = streams.feed_cursor()
-    streams.add_positions([position(cursor + i) for i in range(count)], cursor=cursor)
+    feed(streams, count)
     return read(streams, "positions", count, **ROLLOUTS)
 
 
@@ -90,12 +59,12 @@ def generated(streams: RunStreams, count: int) -> list[Entry]:
 
 def test_a_position_survives_the_stream(streams: RunStreams) -> None:
     (entry,) = take(streams, 1)
-    assert decode_position(entry.data) == position(0)
+    assert decode_position(entry.data) == numbered_position(0)
 
 
 def test_of_two_feeds_one_adds(streams: RunStreams) -> None:
-    assert streams.add_positions([position(0), position(1)], cursor=0) == 2
-    assert streams.add_positions([position(0)], cursor=0) == 2
+    assert streams.add_positions([numbered_position(0), numbered_position(1)], cursor=0) == 2
+    assert streams.add_positions([numbered_position(0)], cursor=0) == 2
     assert streams.length("positions") == 2
     assert streams.feed_cursor() == 2
 
@@ -321,8 +290,8 @@ def test_a_blocked_read_outlives_a_restart(patient: RunStreams, redis_server: Re
         redis_server.stop()
         time.sleep(0.5)
         redis_server.start()
-        patient.add_positions([position(7)], cursor=patient.feed_cursor())
-        assert [decode_position(e.data) for e in answer.result(timeout=30)] == [position(7)]
+        patient.add_positions([numbered_position(7)], cursor=patient.feed_cursor())
+        assert [decode_position(e.data) for e in answer.result(timeout=30)] == [numbered_position(7)]
 
 
 def test_scripts_are_known_again_after_a_restart(patient: RunStreams, redis_server: RedisServer) -> None:

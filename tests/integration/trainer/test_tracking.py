@@ -53,6 +53,18 @@ def test_a_run_and_its_resumption_are_one_run(tmp_path: Path, store: Path) -> No
     assert len(client.search_runs([run.info.experiment_id])) == 1
 
 
+def test_a_kl_recorded_under_its_alias_is_no_conflict(
+    tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("mlflow")
+    folder = tmp_path / "run"
+    for kl in ("forward", "policy_reference"):
+        train(folder, [], params={"kl": kl, "lr": 0.1})
+    run = client_of(store).get_run(json.loads((folder / ID_FILE).read_text())["run_id"])
+    assert run.data.params == {"kl": "forward", "lr": "0.1"}
+    assert not caplog.records
+
+
 def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
     pytest.importorskip("mlflow")
     folder = tmp_path / "run"

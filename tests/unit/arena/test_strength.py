@@ -106,7 +106,7 @@ def test_bounds_of_clean_sweeps_are_seldom_wrong(elo: float) -> None:
 @pytest.mark.parametrize("model", ["normalized", "logistic"])
 @pytest.mark.parametrize("shape", [(0, 0.3, 0), (80, 0.2, 150)], ids=["balanced", "one-sided"])
 def test_sprt_errs_no_more_often_than_it_says(model: str, shape: tuple[float, float, float]) -> None:
-    low, high = pairs_of(*shape), pairs_of(shape[0] + 40, *shape[1:])
+    low, high = pairs_of(*shape), pairs_of(shape[0] + 60, *shape[1:])
     unit = normalised if model == "normalized" else true_elo
     test = Sprt(unit(low), unit(high), alpha=0.05, beta=0.1, model=model)
     margin = 3 * math.sqrt(0.05 * 0.95 / 400), 3 * math.sqrt(0.1 * 0.9 / 400)

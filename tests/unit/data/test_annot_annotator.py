@@ -9,7 +9,7 @@ import pytest
 
 from rookery.errors import EngineFault, InvalidInput, Unavailable
 from rookery.prompt import render
-from rookery.trace import Evaluation, Phase, Position
+from rookery.trace import Evaluation
 from rookery.uci import Analysis, Line, Query
 from services.data.annotate import Annotator, Effort, Manner, compose, study
 from services.data.annotate.campaign import LOG, Campaign
@@ -17,6 +17,7 @@ from services.data.annotate.smell import smell
 from services.data.annotate.standing import Loss, Standing, loss, standing
 from services.data.annotate.study import Study, sound_board
 from services.data.annotate.tempting import tempting_moves
+from tests.builders import position
 
 MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
 BLACK = "3r2k1/5ppp/8/8/8/8/5PPP/6K1 b - - 0 1"
@@ -44,10 +45,6 @@ class Cheat(Engine):
 
     async def search(self, query: Query) -> Analysis:
         return Analysis((Line(Evaluation(cp=1), ("a1a1",)),), query.nodes)
-
-
-def position(fen: str, id_: str = "p") -> Position:
-    return Position(id=id_, fen=fen, ply=0, phase=Phase.ENDGAME, game_id="g")
 
 
 async def test_an_item_is_a_chat() -> None:

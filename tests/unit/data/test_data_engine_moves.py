@@ -8,11 +8,12 @@ import chess
 import pytest
 
 from rookery.errors import InvalidInput
-from rookery.trace import Evaluation, Phase, Position
+from rookery.trace import Evaluation, Position
 from rookery.uci import Analysis, Line, Query
 from services.data.positions.numbered import MATE_TRIES, after_random_moves, with_mate_in_one
 from services.data.tasks.engine_moves import CandidateTargets, engine_moves, probabilities
 from services.data.tasks.example import Example
+from tests.builders import position
 
 FEN = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
 ANALYSIS = Analysis(
@@ -40,10 +41,6 @@ def examples(*positions: Position, style: str = "mover-squares") -> list[Example
         return [example async for example in made]
 
     return asyncio.run(collect())
-
-
-def position(fen: str, name: str = "p") -> Position:
-    return Position(name, fen, 5, Phase.ENDGAME, "g", ("e2e4", "e7e5"))
 
 
 def test_probabilities_are_shared_as_the_module_says() -> None:
@@ -86,22 +83,16 @@ def test_moves_are_those_of_the_board_that_is_shown() -> None:
 
 
 def test_positions_stray_from_their_games_by_legal_moves_and_never_end() -> None:
-    start = position(chess.STARTING_FEN)
-    far = [
-        after_random_moves(Position(str(n), start.fen, 0, start.phase, "g"), share=0.5, seed=1)
-        for n in range(100)
-    ]
-    assert 30 < sum(one.fen != start.fen for one in far) < 70
+    far = [after_random_moves(position(id=str(n)), share=0.5, seed=1) for n in range(100)]
+    assert 30 < sum(one.fen != chess.STARTING_FEN for one in far) < 70
     for one in far:
         board = chess.Board()
         for move in one.last_moves:
             board.push_uci(move)
         assert (board.fen(), one.ply) == (one.fen, len(one.last_moves))
         assert one.ply <= 3
-    mate = position("7k/8/6K1/8/8/8/8/R7 w - - 0 1")
-    ends = [
-        after_random_moves(Position(str(n), mate.fen, 0, mate.phase, "g"), share=1, seed=1) for n in range(50)
-    ]
+    mate = "7k/8/6K1/8/8/8/8/R7 w - - 0 1"
+    ends = [after_random_moves(position(mate, str(n)), share=1, seed=1) for n in range(50)]
     assert not any(chess.Board(one.fen).is_game_over() for one in ends)
 
 

@@ -10,7 +10,7 @@ import pytest
 from rookery import rookworld
 from rookery.errors import EngineFault, Quarantined
 from rookery.rookworld import PolicyLine, StateLine
-from rookery.trace import Evaluation, Phase, Position
+from rookery.trace import Evaluation, Position
 from rookery.uci import Analysis, Line, Query
 from services.data.jobs.concurrency import in_order
 from services.data.positions.generator import PositionGenerator
@@ -25,7 +25,9 @@ from services.data.tasks.rookworld import (
     policy_query,
     state_line,
 )
+from tests.builders import position
 
+HISTORY = ("e2e4", "e7e5")
 FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
 CP = {"f1b5": 40, "f1c4": 35, "d2d4": 30, "b1c3": 20, "c2c3": -5}
@@ -33,10 +35,6 @@ CP = {"f1b5": 40, "f1c4": 35, "d2d4": 30, "b1c3": 20, "c2c3": -5}
 
 def analysis(scores: dict[str, int], nodes: int = 1000) -> Analysis:
     return Analysis(tuple(Line(Evaluation(cp=cp), (uci,)) for uci, cp in scores.items()), nodes)
-
-
-def position(fen: str, name: str = "p") -> Position:
-    return Position(name, fen, 5, Phase.OPENING, "g", ("e2e4", "e7e5"))
 
 
 def flipped(uci: str) -> str:
@@ -78,7 +76,10 @@ def test_a_search_too_short_for_five_moves_is_a_fault() -> None:
 
 
 def drawn(mix: RookworldMix, fens: list[str]) -> list[StateLine]:
-    return [state_line(position(fen), random.Random(number), mix=mix) for number, fen in enumerate(fens)]
+    return [
+        state_line(position(fen, last_moves=HISTORY), random.Random(number), mix=mix)
+        for number, fen in enumerate(fens)
+    ]
 
 
 FENS = [generated.fen for generated in map(PositionGenerator(seed=5).position, range(30))]
@@ -150,7 +151,7 @@ async def collect(
     return [pair async for pair in source]
 
 
-POSITIONS = [position(fen, name=f"p{number}") for number, fen in enumerate(FENS * 4)]
+POSITIONS = [position(fen, f"p{number}", last_moves=HISTORY) for number, fen in enumerate(FENS * 4)]
 
 
 async def test_a_fifth_of_the_lines_are_states_in_the_order_of_the_positions() -> None:
@@ -230,7 +231,7 @@ def test_questions_are_mixed_by_seed_and_position_alone() -> None:
 
 async def test_a_question_is_that_of_the_data_set_s_line() -> None:
     """What a policy is asked in a run is what `data tasks rookworld` would have labelled."""
-    each = position(FEN, "some")
+    each = position(FEN, "some", last_moves=HISTORY)
     for seed in range(30):
         question = assign_task(each, seed=seed, mix=MIX)
         rng = random.Random(f"{seed}:{each.id}")

@@ -9,13 +9,13 @@ from rookery import rookworld
 from rookery.errors import InvalidInput
 from rookery.formats import FORMATS
 from rookery.rookworld import PolicyLine
-from rookery.trace import Phase, Position
 from services.data.positions.generator import PositionGenerator
 from services.data.tasks.example import Example, legal_moves, next_fen, rookworld_example
 from services.data.tasks.rookworld import RookworldMix, state_line
+from tests.builders import position
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
-POSITION = Position("p", FEN, 0, Phase.ENDGAME, "g", ("e7e8", "d1e1"))
+POSITION = position(FEN, last_moves=("e7e8", "d1e1"))
 POSITIONS = list(map(PositionGenerator(seed=9).position, range(12)))
 
 

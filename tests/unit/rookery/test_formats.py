@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rookery.errors import InvalidInput
 from rookery.formats import FORMATS, find_format, pgn, san, uci
 from rookery.prompt import STYLES, render
-from rookery.trace import Phase, Position
+from tests.builders import position
 from tests.unit.rookery.boards import boards
 
 EN_PASSANT = "4k3/8/8/8/3pP3/8/8/4K2R b K e3 0 9"
@@ -81,12 +81,12 @@ def test_moves_that_do_not_lead_here_are_no_history() -> None:
 
 @given(boards(), st.sampled_from(sorted(FORMATS)))
 def test_every_format_has_styles_with_and_without_the_legal_moves(board: chess.Board, name: str) -> None:
-    position = Position("p", board.fen(), board.ply(), Phase.OPENING, "g", tuple(last(board)))
+    shown = position(board.fen(), last_moves=last(board))
     plain, with_san, with_uci = (
-        render(position, style=style).messages[-1].content
+        render(shown, style=style).messages[-1].content
         for style in (name, f"{name}-legal-san", f"{name}-legal-uci")
     )
-    assert plain == FORMATS[name].write(position.fen, position.last_moves)
+    assert plain == FORMATS[name].write(shown.fen, shown.last_moves)
     sans = with_san.removeprefix(f"{plain}\nLegal moves: ").split()
     ucis = with_uci.removeprefix(f"{plain}\nLegal moves (UCI): ").split()
     assert {board.parse_san(text) for text in sans} == set(board.legal_moves)
@@ -95,8 +95,8 @@ def test_every_format_has_styles_with_and_without_the_legal_moves(board: chess.B
 
 def test_the_older_names_keep_their_bytes() -> None:
     board = chess.Board("r3k3/8/8/8/8/8/8/4K2R w K - 4 30")
-    position = Position("p", board.fen(), 58, Phase.ENDGAME, "g", ("e8d8", "e1f1"))
-    shown = {style: render(position, style=style).messages[-1].content for style in STYLES}
+    asked = position(board.fen(), last_moves=("e8d8", "e1f1"))
+    shown = {style: render(asked, style=style).messages[-1].content for style in STYLES}
     assert shown["fen"] == "Position (FEN): r3k3/8/8/8/8/8/8/4K2R w K - 4 30"
     assert shown["fen-moves"] == shown["fen-legal-san"]
     assert shown["fen-moves"].endswith(

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
 from rookery.prompt import LINES, STYLES, ask, mover_board, piece_list, render, squares, task_of
-from rookery.trace import Phase, Position
+from rookery.trace import Position
+from tests.builders import position
 from tests.unit.rookery.boards import boards
 
 styles = st.sampled_from(sorted(STYLES))
 mover_styles = st.sampled_from(sorted(name for name in STYLES if name.startswith("mover-")))
 
 
-def position(board: chess.Board) -> Position:
-    last = tuple(move.uci() for move in board.move_stack[-10:])
-    return Position("p", board.fen(), board.ply(), Phase.OPENING, "g", last)
+def played(board: chess.Board) -> Position:
+    return position(board.fen(), ply=board.ply(), last_moves=[move.uci() for move in board.move_stack[-10:]])
 
 
 @given(boards())
@@ -43,16 +43,16 @@ def test_a_piece_list_holds_pieces_rights_and_en_passant(board: chess.Board) -> 
 
 @given(boards(), styles)
 def test_the_answers_board_has_the_same_moves(board: chess.Board, style: str) -> None:
-    prompt = render(position(board), style=style)
+    prompt = render(played(board), style=style)
     assert prompt.style == style
     assert chess.Board(prompt.fen).legal_moves.count() == board.legal_moves.count()
 
 
 @given(boards(), mover_styles)
 def test_a_mover_style_shows_white_to_move_and_hides_the_colour(board: chess.Board, style: str) -> None:
-    prompt = render(position(board), style=style)
+    prompt = render(played(board), style=style)
     assert chess.Board(prompt.fen).turn == chess.WHITE
-    mirrored = render(position(board.mirror()), style=style)
+    mirrored = render(played(board.mirror()), style=style)
     assert mirrored.messages == prompt.messages
     assert mirrored.fen.split(" ")[:4] == prompt.fen.split(" ")[:4]
 
@@ -72,23 +72,23 @@ def test_a_mirrored_answer_is_the_mirrored_move(board: chess.Board) -> None:
 
 @given(boards())
 def test_listed_moves_are_all_legal_moves(board: chess.Board) -> None:
-    text = render(position(board), style="fen-moves").messages[-1].content
+    text = render(played(board), style="fen-moves").messages[-1].content
     listed = text.split("Legal moves: ")[1].split(" ")
     assert {board.parse_san(san) for san in listed} == set(board.legal_moves)
 
 
 @given(boards(), styles)
 def test_the_same_position_gives_the_same_prompt(board: chess.Board, style: str) -> None:
-    assert render(position(board), style=style) == render(position(board), style=style)
+    assert render(played(board), style=style) == render(played(board), style=style)
 
 
 def test_an_unknown_style_is_named_with_the_known_ones() -> None:
     with pytest.raises(InvalidInput, match="no prompt style 'haiku': choose from ascii, ascii-legal-san, "):
-        render(position(chess.Board()), style="haiku")
+        render(position(), style="haiku")
 
 
 def test_a_question_stands_below_the_position() -> None:
-    prompt = ask(position(chess.Board()), task="next-fen", form="uci", move="e2e4")
+    prompt = ask(position(), task="next-fen", form="uci", move="e2e4")
     assert (prompt.style, prompt.fen) == ("next-fen", chess.STARTING_FEN)
     assert [message.role for message in prompt.messages] == ["user"]
     assert prompt.messages[0].content == (
@@ -98,16 +98,16 @@ def test_a_question_stands_below_the_position() -> None:
 
 def test_what_cannot_be_asked_is_named() -> None:
     with pytest.raises(InvalidInput, match="no task 'haiku': choose from legal-moves, next-fen"):
-        ask(position(chess.Board()), task="haiku")
+        ask(position(), task="haiku")
     with pytest.raises(InvalidInput, match="no format 'haiku'"):
-        ask(position(chess.Board()), task="legal-moves", form="haiku")
-    broken = Position("odd", "8/8 w", 0, Phase.ENDGAME, "g")
+        ask(position(), task="legal-moves", form="haiku")
+    broken = position("8/8 w", "odd")
     with pytest.raises(InvalidInput, match="position 'odd'"):
         ask(broken, task="legal-moves", form="ascii")
 
 
 def test_a_rookworld_prompt_is_the_beginning_of_a_line() -> None:
-    [message] = render(position(chess.Board()), style="rookworld-p").messages
+    [message] = render(position(), style="rookworld-p").messages
     assert message.content == f"P: {chess.STARTING_FEN.ljust(89)}"
 
 
@@ -120,7 +120,7 @@ def test_a_rookworld_line_follows_the_position_s_task() -> None:
         ("P", f"P: {board.fen().ljust(89)}"),
         ("A", f"A: {board.fen()}+g1f3+e2e4 e7e5 g1f3+"),
     ):
-        asked = replace(position(board), task=task, move="g1f3" if task == "A" else "")
+        asked = replace(played(board), task=task, move="g1f3" if task == "A" else "")
         [message] = render(asked, style="rookworld").messages
         assert message.content == text
         assert task_of(asked, style="rookworld") == (task or "P")
@@ -128,6 +128,6 @@ def test_a_rookworld_line_follows_the_position_s_task() -> None:
 
 
 def test_a_question_about_a_move_needs_one() -> None:
-    asked = replace(position(chess.Board()), task="A")
+    asked = replace(position(), task="A")
     with pytest.raises(InvalidInput, match="position 'p': task A asks about a move, not ''"):
         render(asked, style="rookworld")
