@@ -133,12 +133,17 @@ def learning(steps: Sequence[Mapping[str, Any]], *, window: int = WINDOW) -> Tab
 
 def strength(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The figures of the version that was evaluated first, and of the last one."""
-    shown = (rows[0], rows[-1]) if rows else ()
+    shown = (rows[0], rows[-1])
     table = _table("held out", *(f"version {row['version']}" for row in shown))
     for key, title in STRENGTH.items():
-        if shown and all(key in row["metrics"] for row in shown):
+        if all(key in row["metrics"] for row in shown):
             table.add_row(title, *(_estimate(key, row["metrics"][key]) for row in shown))
     return table
+
+
+def results(snapshot: Snapshot) -> list[Table]:
+    """What the run has learned, and how strong its versions are if they were evaluated."""
+    return [learning(snapshot.steps), *([strength(snapshot.strength)] if snapshot.strength else [])]
 
 
 def side_by_side(*parts: RenderableType) -> Table:
@@ -152,11 +157,7 @@ def screen(title: str, members: Sequence[Member], snapshot: Snapshot) -> Group:
     """The live screen of `rookery up`."""
     parts: list[RenderableType] = [Text(title, "bold"), services(members)]
     if snapshot.steps or (snapshot.overview and snapshot.overview.counts.generated):
-        tables = [flow(snapshot), learning(snapshot.steps)]
-        parts += [
-            Text(),
-            side_by_side(*tables, *([strength(snapshot.strength)] if snapshot.strength else [])),
-        ]
+        parts += [Text(), side_by_side(flow(snapshot), Group(*results(snapshot)))]
     return Group(*parts)
 
 

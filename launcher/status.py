@@ -78,10 +78,7 @@ def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
     title = Text(f"run {place['run']} at {mask_setting(place['redis_url'])}", "bold")
     tables = dashboard.side_by_side(dashboard.probes(snapshot.probes), dashboard.flow(snapshot))
-    figures = dashboard.side_by_side(
-        dashboard.learning(snapshot.steps), dashboard.strength(snapshot.strength)
-    )
-    return Group(title, tables, figures if snapshot.strength else dashboard.learning(snapshot.steps))
+    return Group(title, tables, *dashboard.results(snapshot))
 
 
 def _place(settings: StatusSettings) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Watcher:
         """Watches until cancelled. Errors are logged, and tried again: training must not end with them."""
         if rows := read_strength(self._settings.run_dir):
             _show(rows[-1])
+            await asyncio.to_thread(_send_to_mlflow, self._settings.run_dir)
         try:
             while True:
                 try:
@@ -91,6 +92,8 @@ class Watcher:
         try:
             await self._evaluate_leased(due)
         except NotFound as error:
+            if due == newest:
+                raise
             logger.info("cannot evaluate version %d: %s", due, error)
             rows = read_strength(self._settings.run_dir)
             if not any(due <= row["version"] <= newest for row in rows):

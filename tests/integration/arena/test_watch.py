@@ -27,6 +27,7 @@ pytestmark = [
 
 MODEL = ROOT / "models" / "rook-tiny"
 EVERY = 3
+LEGAL = "evaluation_legal_rate_greedy"
 
 
 class Run:
@@ -146,13 +147,12 @@ def test_killed_and_started_again_it_evaluates_no_version_twice(run: Run) -> Non
             for version in (4, 5):
                 run.publish(version)
             wait_for(lambda: run.readiness()[0] == 200)
+            wait_for(lambda: [p.step for p in client.get_metric_history(run_id, LEGAL)] == [0, 3])
             metrics = httpx.get(f"http://127.0.0.1:{run.port}/metrics").text
             lines = (run.folder / "strength.jsonl").read_text().splitlines()
     assert len(lines) == 2
     assert "rookery_evaluation_version 3.0" in metrics
     assert 'rookery_evaluation{metric="legal_rate_greedy",value="high"}' in metrics
-    history = client.get_metric_history(run_id, "evaluation_legal_rate_greedy")
-    assert [point.step for point in history] == [0, 3]
     first, last = read_strength(run.folder)
     assert first["sha256"] != last["sha256"] and first["settings"] == last["settings"]
     assert {"legal_rate", "legal_rate_greedy", "regret_legal_greedy", "legal_rate_match", "elo"} <= first[
