@@ -22,7 +22,7 @@ Whole runs on this machine
 
 Single parts
   serve SERVICE           start one service: data, feed, archive, reward, reward-model, inference, rollouts,
-                          trainer or players
+                          trainer, arena or players
   score FEN RESPONSE      score one answer
   data ...                make positions and data sets from games
   rescore ARCHIVE ...     score the answers of an archive again with another scheme
@@ -54,6 +54,7 @@ SERVE_USAGE = """usage: rookery serve SERVICE [flags]
   inference     serves the policy with vLLM
   rollouts      samples completions for positions and has them scored
   trainer       trains the policy on the scored groups
+  arena         evaluates every Nth version of a run while it trains
   players       serves models and versions of runs for games, until its input ends
 
 `rookery serve SERVICE --help` lists the flags.
@@ -68,6 +69,7 @@ SERVICES = {
     "inference": "services.inference.server",
     "rollouts": "services.inference.rollouts",
     "trainer": "services.trainer",
+    "arena": "services.arena",
 }
 
 EXTRAS = {
@@ -120,8 +122,8 @@ def _serve(rest: list[str]) -> int:
         said = f"error: no service {service!r}\n\n" if service else ""
         sys.stderr.write(said + SERVE_USAGE)
         return 2
-    words = ("serve-reward-model",) if service == "reward-model" else ()
-    return _become(SERVICES[service], *words, *flags)
+    words = {"reward-model": ("serve-reward-model",), "arena": ("watch",)}
+    return _become(SERVICES[service], *words.get(service, ()), *flags)
 
 
 def _become(module: str, *arguments: str) -> int:

@@ -41,7 +41,15 @@ LEARNING = {
 LINE_EVERY_S = 5.0
 """Minimum seconds between two step lines of the plain display."""
 
-_PERCENT = ("legal_rate", "box_rate")
+STRENGTH = {
+    "legal_rate_greedy": "legal moves",
+    "action_accuracy_greedy": "best moves",
+    "regret_legal_greedy": "regret",
+    "elo": "Elo above opponent",
+}
+"""Figures of evaluated versions that are shown, with their titles. Answers are greedy."""
+
+_PERCENT = ("legal_rate", "box_rate", "legal_rate_greedy", "action_accuracy_greedy")
 
 
 def services(members: Iterable[Member]) -> Table:
@@ -123,6 +131,16 @@ def learning(steps: Sequence[Mapping[str, Any]], *, window: int = WINDOW) -> Tab
     return table
 
 
+def strength(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The figures of the version that was evaluated first, and of the last one."""
+    shown = (rows[0], rows[-1]) if rows else ()
+    table = _table("held out", *(f"version {row['version']}" for row in shown))
+    for key, title in STRENGTH.items():
+        if shown and all(key in row["metrics"] for row in shown):
+            table.add_row(title, *(_estimate(key, row["metrics"][key]) for row in shown))
+    return table
+
+
 def side_by_side(*parts: RenderableType) -> Table:
     """The tables next to each other."""
     grid = Table.grid(padding=(0, 4))
@@ -134,7 +152,11 @@ def screen(title: str, members: Sequence[Member], snapshot: Snapshot) -> Group:
     """The live screen of `rookery up`."""
     parts: list[RenderableType] = [Text(title, "bold"), services(members)]
     if snapshot.steps or (snapshot.overview and snapshot.overview.counts.generated):
-        parts += [Text(), side_by_side(flow(snapshot), learning(snapshot.steps))]
+        tables = [flow(snapshot), learning(snapshot.steps)]
+        parts += [
+            Text(),
+            side_by_side(*tables, *([strength(snapshot.strength)] if snapshot.strength else [])),
+        ]
     return Group(*parts)
 
 
@@ -156,6 +178,20 @@ def duration(seconds: float) -> str:
 def _figure(key: str, values: Sequence[float]) -> str:
     mean = fmean(values)
     return f"{mean:.1%}" if key in _PERCENT else f"{mean:.3f}"
+
+
+def _estimate(key: str, estimate: Mapping[str, Any]) -> str:
+    """A mean with its interval.
+
+    >>> _estimate("elo", {"mean": None, "ci95": [183.2, None]})
+    '- [183, -]'
+    """
+    form = ".0%" if key in _PERCENT else ".0f" if key == "elo" else ".3f"
+    mean, low, high = (
+        "-" if value is None else f"{value:{form}}"
+        for value in (estimate["mean"], *(estimate["ci95"] or (None, None)))
+    )
+    return f"{mean} [{low}, {high}]"
 
 
 def _number(version: int | None) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from launcher.evaluate import HELD_OUT_FILE, arena, write_held_out
+from launcher.evaluate import arena
 from launcher.plan import Plan, is_gpt2
-from launcher.runs import settle_settings
+from launcher.runs import HELD_OUT_FILE, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import DemoSettings
 from launcher.up import INTERRUPTED
@@ -43,7 +43,7 @@ def demo(given: DemoSettings, console: Console) -> int:
         held_out = write_held_out(
             session.plan.run_dir / HELD_OUT_FILE,
             source=settings.source,
-            count=settings.eval_positions,
+            count=max(settings.eval_positions, settings.evaluate_positions),
             seed=settings.seed,
         )
         end = session.train()
@@ -51,6 +51,8 @@ def demo(given: DemoSettings, console: Console) -> int:
             return INTERRUPTED
         session.say(f"{end} after {session.steps_done} steps; evaluating")
         session.stop("rollouts", "trainer", "feed")
+        session.finish_evaluation()
+        session.stop("arena")
         session.pause_display()
         if session.steps_done == 0:
             raise RookeryError(f"run {settings.run!r} has not finished a single step: give it more --minutes")

@@ -16,13 +16,13 @@ from rich.console import Console
 
 from launcher.overrides import as_flag
 from launcher.plan import HOST, MODULES, PORTS
+from launcher.runs import HELD_OUT_FILE, write_held_out
 from launcher.serve_players import batches, running, serve
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Command, Watchdog
 from rookery.processes.ports import Ports
 from rookery.settings import Settings, Specs
 
-HELD_OUT_FILE = "heldout.jsonl"
 _SHARED = ("sections", "count", "samples", "styles", "puzzles", "puzzle_count", "suites", "seed", "out")
 """The settings that the arena has under the same names."""
 
@@ -134,30 +134,6 @@ def _reward(settings: EvaluateSettings) -> Iterator[str]:
                 yield f"dns:///{HOST}:{grpc_port}"
     finally:
         watchdog.close()
-
-
-def write_held_out(path: Path, *, source: Path, count: int, seed: int) -> Path:
-    """Writes positions of the held-out games of `source`, which no feed uses, and returns the file.
-
-    Raises:
-        SetupError: `services.data sample` failed; the message quotes it.
-    """
-    command = [sys.executable, "-m", MODULES["data"], "sample", "--source", str(source)]
-    command += ["--split", "heldout", "--distinct", "--count", str(count), "--seed", str(seed)]
-    with path.open("w") as file:
-        done = subprocess.run(
-            command,
-            stdout=file,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            process_group=0,  # only this process handles Ctrl-C
-        )
-    if done.returncode:
-        raise SetupError(
-            f"no held-out positions: {done.stderr.strip()} (see the number of positions, --source)"
-        )
-    return path
 
 
 def arena(command: str, *players: str, flags: Mapping[str, object]) -> None:

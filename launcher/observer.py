@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from launcher.probes import TIMEOUT_S, probe
-from rookery.errors import Unavailable
+from rookery.errors import InvalidInput, Unavailable
+from rookery.plots.strength import read_strength
 from rookery.streams import RunStreams
 from rookery.streams.state import Overview
 
@@ -44,14 +45,16 @@ class Snapshot:
     """The state of a run at one moment.
 
     `probes` has None for a service that is ready, or else the reason why it is not. `served` is the version
-    that inference serves. `steps` are the trainer's first and last `WINDOW` records, oldest first. `idle_s`
-    is how long the rollouts waited, by cause. `behind` is how many versions each inference server is behind.
+    that inference serves. `steps` are the trainer's first and last `WINDOW` records, oldest first, and
+    `strength` the versions evaluated so far, as `read_strength` returns them. `idle_s` is how long the
+    rollouts waited, by cause. `behind` is how many versions each inference server is behind.
     """
 
     probes: Mapping[str, str | None] = field(default_factory=dict)
     overview: Overview | None = None
     served: int | None = None
     steps: tuple[Mapping[str, Any], ...] = ()
+    strength: tuple[Mapping[str, Any], ...] = ()
     idle_s: Mapping[str, float] = field(default_factory=dict)
     behind: Mapping[str, float] = field(default_factory=dict)
 
@@ -86,6 +89,7 @@ class Observer:
         self._probe_urls = dict(probe_urls)
         self._stopping = threading.Event()
         self._streams = RunStreams(redis_url, run, stopping=self._stopping)
+        self._run_dir = run_dir
         self._log = StepLog(run_dir / METRICS_FILE) if run_dir else None
         self._thread = threading.Thread(target=self._watch, name="observer", daemon=True)
         self._http = httpx.Client(timeout=TIMEOUT_S)
@@ -113,6 +117,7 @@ class Observer:
             overview=self._overview(),
             served=self._served(),
             steps=self._log.refresh() if self._log else (),
+            strength=self._strength(),
             idle_s={IDLE_COUNTERS[s.name]: s.value for s in self._samples("rollouts", IDLE_COUNTERS)},
             behind={s.labels["server"]: s.value for s in self._samples("trainer", (SERVER_BEHIND,))},
         )
@@ -152,6 +157,13 @@ class Observer:
             return None if self._redis_fault() else self._streams.overview()
         except Unavailable:
             return None
+
+    def _strength(self) -> tuple[Mapping[str, Any], ...]:
+        try:
+            return tuple(read_strength(self._run_dir)) if self._run_dir else ()
+        except InvalidInput as error:
+            logger.warning("%s", error)
+            return ()
 
     def _served(self) -> int | None:
         url = self._probe_urls.get("inference")

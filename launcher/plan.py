@@ -28,6 +28,7 @@ MODULES = {
     "inference": "services.inference.server",
     "trainer": "services.trainer",
     "rollouts": "services.inference.rollouts",
+    "arena": "services.arena",
 }
 
 PORTS = {
@@ -38,14 +39,16 @@ PORTS = {
     "trainer": {"port": 8003},
     "rollouts": {"port": 8004},
     "archive": {"port": 8006},
+    "arena": {"port": 8009},
 }
 """Default ports by service and setting."""
 
 REDIS_PORT = 6379
 
-STAGES = (("redis",), ("feed", "archive", "reward", "inference", "trainer"), ("rollouts",))
+STAGES = (("redis",), ("feed", "archive", "reward", "inference", "trainer", "arena"), ("rollouts",))
 """A stage starts once the previous one is ready. Trainer and inference share a stage, because inference
-becomes ready only when the trainer has published its first policy."""
+becomes ready only when the trainer has published its first policy. The arena becomes ready when it has leased
+that policy, which would otherwise be gone after a few steps."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         raise SetupError(f"no such file: {str(settings.source)!r} (--source)")
     run_dir = (settings.runs_dir / settings.run).resolve()
     overrides = Overrides(settings.set)
+    _check_evaluation(settings)
     commands = {}
     redis_url = settings.redis_url
     if redis_url is None:
@@ -104,8 +108,11 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     else:
         _check_redis(redis_url, settings.run)
     draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
+    left_out = {"redis"}
+    left_out |= set() if settings.archive else {"archive"}
+    left_out |= set() if settings.evaluate_every else {"arena"}
     for name in (name for stage in STAGES for name in stage):
-        if name == "redis" or (name == "archive" and not settings.archive):
+        if name in left_out:
             continue
         commands[name] = service_command(name, settings, draft, overrides)
     return draft
@@ -137,6 +144,22 @@ def _model(name: str) -> str:
     return str(hub.cached(name) or name)
 
 
+def _check_evaluation(settings: UpSettings) -> None:
+    """Raises `SetupError` if versions of this run cannot be evaluated while it trains."""
+    reason = ""
+    if settings.task != "move":
+        reason = f"of --task move, and this one is of --task {settings.task}"
+    elif is_gpt2(settings.model):
+        reason = (
+            f"whose server keeps several versions, and that of the GPT-2 {settings.model!r} has one at a time"
+        )
+    if settings.evaluate_every and reason:
+        raise SetupError(
+            f"--evaluate-every {settings.evaluate_every}: versions can only be evaluated in a run {reason}; "
+            "use `rookery evaluate` afterwards"
+        )
+
+
 def is_gpt2(model: str) -> bool:
     """Whether `model` is a GPT-2. vLLM has no LoRA for GPT-2, so each version is a whole model."""
     return hub.is_gpt2(Path(_model(model)))  # if not downloaded yet or invalid, the services report it
@@ -156,7 +179,7 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
     flags = [part for key, value in values.items() if key not in secret for part in as_flag(key, value)]
     return Command(
         name,
-        (sys.executable, "-m", MODULES[name], *flags),
+        (sys.executable, "-m", MODULES[name], *(("watch",) if name == "arena" else ()), *flags),
         plan.run_dir / "logs" / f"{name}.log",
         probe_url=f"{plan.url(name)}/readyz",
         env={f"{name}_{key}".upper(): values[key] for key in secret},
@@ -189,7 +212,8 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         adapters = plan.run_dir / "adapters"
         whole = {"full_weights": True} if is_gpt2(model) else {}
         device = _device(name, settings)
-        return {**member, **whole, "model": model, "adapter_root": adapters, "device": device}
+        leases = {"leases": 1} if settings.evaluate_every else {}
+        return {**member, **whole, **leases, "model": model, "adapter_root": adapters, "device": device}
     if name == "trainer":
         said = {"max_steps": settings.steps, "from_version": settings.from_version}
         return {
@@ -204,16 +228,32 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             "device": _device(name, settings),
             "seed": settings.seed,
         }
-    return {
-        **member,
-        "group_size": settings.group_size,
-        "batch_groups": settings.batch_groups,
-        "staleness": settings.staleness,
-        "inference_urls": plan.url("inference"),
+    return {**member, **_asking(name, settings, plan)}
+
+
+def _asking(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
+    """The settings of the two services that ask the policy: rollouts and arena."""
+    common = {
         "reward_target": plan.reward_target,
         "style": settings.shown_style,
         "max_tokens": settings.max_tokens,
         "seed": settings.seed,
+    }
+    if name == "arena":
+        return {
+            **common,
+            "run_dir": plan.run_dir,
+            "every": settings.evaluate_every,
+            "count": settings.evaluate_positions,
+            "positions": plan.run_dir / "heldout.jsonl",
+            "inference_url": plan.url("inference"),
+        }
+    return {
+        **common,
+        "group_size": settings.group_size,
+        "batch_groups": settings.batch_groups,
+        "staleness": settings.staleness,
+        "inference_urls": plan.url("inference"),
     }
 
 

@@ -1,9 +1,11 @@
-"""The folder of a run: its name, its lock, its settings and the addresses of its services."""
+"""The folder of a run: its name, lock, settings, held-out positions and the addresses of its services."""
 
 import fcntl
 import json
 import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ S = TypeVar("S", bound=UpSettings)
 
 SETTINGS_FILE = "settings.json"
 ENDPOINTS_FILE = "endpoints.json"
+HELD_OUT_FILE = "heldout.jsonl"
 _LOCK_FILE = "lock"
 
 _ADJECTIVES = "bold brisk calm clever daring eager frank keen lively patient quick sharp steady swift wise"
@@ -88,6 +91,30 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     with open(fresh, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(json.dumps(value, indent=2) + "\n")
     fresh.replace(path)
+
+
+def write_held_out(path: Path, *, source: Path, count: int, seed: int) -> Path:
+    """Writes positions of the held-out games of `source`, which no feed uses, and returns the file.
+
+    Raises:
+        SetupError: `services.data sample` failed; the message quotes it.
+    """
+    command = [sys.executable, "-m", "services.data", "sample", "--source", str(source)]
+    command += ["--split", "heldout", "--distinct", "--count", str(count), "--seed", str(seed)]
+    with path.open("w") as file:
+        done = subprocess.run(
+            command,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            process_group=0,  # only this process handles Ctrl-C
+        )
+    if done.returncode:
+        raise SetupError(
+            f"no held-out positions: {done.stderr.strip()} (see the number of positions, --source)"
+        )
+    return path
 
 
 def latest_endpoints(runs_dir: Path) -> Path | None:

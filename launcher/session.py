@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.2
 MAX_PORT_CHANGES = 5
 """How many times a run is started again because a port was taken."""
+EVALUATION_S = 600.0
+"""How long the end of a run waits for the evaluation of its last version."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -123,6 +125,21 @@ class Session:
         self._observer.close()
         self.plan = make_plan(self.settings, self._ports)
         self._prepare()
+
+    def finish_evaluation(self) -> None:
+        """Waits until the last version that is due is evaluated, at most `EVALUATION_S`, or until Ctrl-C."""
+        every, run = self.settings.evaluate_every, self.look().overview
+        if not every or run is None or run.committed is None:
+            return
+        due, deadline = run.committed - run.committed % every, time.monotonic() + EVALUATION_S
+        self.say(f"waiting for the evaluation of version {due}")
+        while not self.interrupts and time.monotonic() < deadline:
+            evaluated = self._observer.snapshot.strength
+            if evaluated and evaluated[-1]["version"] >= due:
+                return
+            self._supervisor.step(self._observer.snapshot.probes)
+            self._show()
+            time.sleep(TICK_S)
 
     def stop(self, *names: str) -> None:
         """Stops the named services, or all of them if none is named. A second Ctrl-C kills them."""

@@ -14,7 +14,7 @@ from pydantic_settings import SettingsConfigDict
 from rookery.prompt import STYLES
 from rookery.settings import PresetSettings, RedisUrl
 
-SERVICES = ("feed", "archive", "reward", "trainer", "inference", "rollouts", "data")
+SERVICES = ("feed", "archive", "reward", "trainer", "inference", "rollouts", "data", "arena")
 """The services that `--set` accepts."""
 
 _OVERRIDE = re.compile(rf"({'|'.join(SERVICES)})\.[a-z][a-z0-9_]*=.*")
@@ -65,6 +65,10 @@ class UpSettings(PresetSettings):
     """Stockfish processes. Default: one per core."""
     archive: bool = True
     """Keep every group as Parquet in the run's folder, for example for `rookery rescore`."""
+    evaluate_every: NonNegativeInt = 0
+    """Evaluate version 0 and every so many versions while the run trains: strength.jsonl. 0: never."""
+    evaluate_positions: PositiveInt = 200
+    """Held-out positions of --evaluate-every."""
     seed: NonNegativeInt = 0
     """Seed of the order of the positions, of sampling and of training."""
     inference_device: str = "auto"

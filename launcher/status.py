@@ -78,7 +78,10 @@ def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
     title = Text(f"run {place['run']} at {mask_setting(place['redis_url'])}", "bold")
     tables = dashboard.side_by_side(dashboard.probes(snapshot.probes), dashboard.flow(snapshot))
-    return Group(title, tables, dashboard.learning(snapshot.steps))
+    figures = dashboard.side_by_side(
+        dashboard.learning(snapshot.steps), dashboard.strength(snapshot.strength)
+    )
+    return Group(title, tables, figures if snapshot.strength else dashboard.learning(snapshot.steps))
 
 
 def _place(settings: StatusSettings) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from rich.console import Console
 
 from launcher.plan import HOST, make_plan
-from launcher.runs import kept_origins, settle_settings
+from launcher.runs import HELD_OUT_FILE, kept_origins, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import UpSettings
 from rookery.errors import SetupError
@@ -34,8 +34,15 @@ def up(given: UpSettings, console: Console) -> int:
                 f"goes back to version {settings.from_version}, unless it has done so before: later versions "
                 "are discarded, and their groups stay counted as trained"
             )
+        if settings.evaluate_every:
+            count, seed = settings.evaluate_positions, settings.seed
+            path = session.plan.run_dir / HELD_OUT_FILE
+            write_held_out(path, source=settings.source, count=count, seed=seed)
         end = session.train()
         session.say(f"{end}; stopping")
+        if end is not End.INTERRUPT:
+            session.stop("rollouts", "trainer", "feed")
+            session.finish_evaluation()
         session.stop()
     console.print(
         f"{session.steps_done} steps. Go on with: rookery up --run {settings.run}",

@@ -114,6 +114,13 @@ TRAINER_TOKENS_PER_S = Gauge(
 TRAINER_MFU = Gauge("rookery_trainer_mfu", "Useful operations of the last step as a share of the peak")
 TRAINER_MEMORY = Gauge("rookery_trainer_memory_bytes", "Memory of the trainer at the last step", ["kind"])
 
+# the arena, while a run trains
+EVALUATED_VERSION = Gauge("rookery_evaluation_version", "Version evaluated last")
+EVALUATION = Gauge(
+    "rookery_evaluation", "Figures of the version evaluated last, with 95% intervals", ["metric", "value"]
+)
+EVALUATION_S = Gauge("rookery_evaluation_seconds", "Duration of the last evaluation")
+
 # streams
 REDIS_RETRIES = Counter("rookery_redis_retries_total", "Calls repeated because Redis was unavailable")
 

@@ -73,7 +73,7 @@ def as_toml(
         if masked != value:
             line = f"# {line}"  # must not be read back: the mask is not the password
         if name in unread or value is None:
-            line = f"# {name} is not read with {unread[name]}" if name in unread else f"# {name} is not set"
+            line = f"# {name} has no effect with {unread[name]}" if name in unread else f"# {name} is not set"
         lines.append(f"{line:<44}  # {'; '.join(notes)}" if notes else line)
     return "\n".join(lines) + "\n"
 

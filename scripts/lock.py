@@ -37,6 +37,7 @@ IMAGES = {
     "rollouts": {"rollouts"},
     "inference": {"inference-cpu"},
     "trainer": {"trainer", "mlflow"},
+    "arena": {"arena", "mlflow"},
 }
 """The extras that each image holds."""
 

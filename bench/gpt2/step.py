@@ -17,8 +17,7 @@ from services.trainer.gpt2.generate import generate
 from services.trainer.model.policies import Gpt2Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
-from services.trainer.training.running_state import RunningState
-from services.trainer.training.step import train_step
+from services.trainer.training.step import RunningState, train_step
 
 ROOKWORLD = "rookworld-rlvr: 16-20 s for 64 samples, engine and all, on an RTX 4090 (its logs)"
 

@@ -40,8 +40,7 @@ def run_grpo(work: Work) -> Measured:
     from services.trainer.model.policy import Policy
     from services.trainer.settings import TrainerSettings
     from services.trainer.training import optimizer as adam
-    from services.trainer.training.running_state import RunningState
-    from services.trainer.training.step import train_step
+    from services.trainer.training.step import RunningState, train_step
 
     torch.set_num_threads(work.threads)
     settings = TrainerSettings(

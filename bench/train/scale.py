@@ -115,8 +115,7 @@ def run(case: Scale) -> Reached:
     from services.trainer.records.flops import SpeedMeter
     from services.trainer.settings import TrainerSettings
     from services.trainer.training import optimizer as adam
-    from services.trainer.training.running_state import RunningState
-    from services.trainer.training.step import train_step
+    from services.trainer.training.step import RunningState, train_step
 
     if not on_gpu():
         torch.set_num_threads(1)

@@ -16,6 +16,9 @@ INCIDENTAL = {
 }  # fmt: skip
 """Settings in which two runs of one configuration may differ."""
 
+KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
+"""Names of divergences that earlier versions recorded, and that `up --set` still accepts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -81,8 +84,16 @@ def _settings(folder: Path) -> dict[str, Any]:
             raise InvalidInput(f"{path}: not a JSON object: {str(table)[:120]!r}")
         for key, value in table.items():
             inner = value if isinstance(value, dict) else {key: value}
-            settings |= {f"{path.stem}.{name}": setting for name, setting in inner.items()}
+            settings |= {f"{path.stem}.{name}": _current(name, setting) for name, setting in inner.items()}
     return settings
+
+
+def _current(name: str, value: Any) -> Any:
+    """The value of a setting, with the present name of a divergence."""
+    if name == "set":  # assignments such as `trainer.kl=forward`
+        parts = [assignment.partition("=") for assignment in value]
+        return [f"{key}={_current(key.rpartition('.')[2], text)}" for key, _, text in parts]
+    return KL_ALIASES.get(value, value) if name == "kl" else value
 
 
 def group_seeds(runs: Sequence[Run]) -> list[Configuration]:

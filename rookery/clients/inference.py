@@ -164,6 +164,28 @@ class InferenceClient:
         }
         return _body(await self._request("POST", "/reload", request))
 
+    async def lease(self, version: int, *, seconds: float) -> PolicyVersion:
+        """Keeps a served version served for so long, though newer ones come. A second call renews the lease.
+
+        Raises:
+            NotFound: the server does not serve the version.
+            Conflict: other versions have all its leases, or it serves whole models.
+            PeerFault: no answer within `POLICY_TIMEOUT_S`.
+        """
+        request = {"version": version, "seconds": seconds}
+        response = await self._request("POST", "/lease", request, timeout_s=POLICY_TIMEOUT_S)
+        with _parsing(response):
+            body = _body(response)
+            return PolicyVersion(int(body["version"]), str(body["sha256"]))
+
+    async def end_lease(self, version: int) -> None:
+        """Ends the lease of a version, if there is one.
+
+        Raises:
+            PeerFault: no answer within `POLICY_TIMEOUT_S`.
+        """
+        _body(await self._request("DELETE", f"/lease/{version}", timeout_s=POLICY_TIMEOUT_S))
+
     async def _request(
         self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> httpx.Response:

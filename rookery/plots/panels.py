@@ -61,7 +61,31 @@ PANELS = (
     Panel("Memory, MiB", ("resident_mib", "resident_peak_mib", "cuda_peak_mib"), low=0.0),
 )
 
+STRENGTH = (
+    Panel(
+        "Legal moves, held out",
+        ("evaluation_legal_rate_greedy", "evaluation_legal_rate", "evaluation_legal_rate_match"),
+        low=0.0,
+        high=1.03,
+    ),
+    Panel("Regret, held out", ("evaluation_regret_legal_greedy", "evaluation_regret_legal"), low=0.0),
+    Panel(
+        "Best move, held out",
+        ("evaluation_action_accuracy_greedy", "evaluation_action_accuracy"),
+        low=0.0,
+    ),
+    Panel("Elo above the opponent", ("evaluation_elo",)),
+)
+"""The panels of a run whose versions were evaluated while it trained. They have intervals."""
+
 LABELS = {
+    "evaluation_legal_rate_greedy": "greedy",
+    "evaluation_legal_rate": "sampled",
+    "evaluation_legal_rate_match": "in games",
+    "evaluation_regret_legal_greedy": "greedy",
+    "evaluation_regret_legal": "sampled",
+    "evaluation_action_accuracy_greedy": "greedy",
+    "evaluation_action_accuracy": "sampled",
     "legal_rate": "legal move",
     "box_rate": "readable box",
     "kl_reference": "to the base",

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rookery.errors import InvalidInput
-from rookery.plots.panels import OVERVIEW, Panel, choose, label_of
+from rookery.plots.panels import OVERVIEW, STRENGTH, Panel, choose, label_of
 from rookery.plots.steps import Step, keys_of, series, smooth
+from rookery.plots.strength import PREFIX
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,13 +54,17 @@ class _Line:
     label: str | None
 
 
-def overview(steps: Sequence[Step], *, theme: Theme = "light") -> bytes:
+def overview(steps: Sequence[Step], strength: Sequence[Step] = (), *, theme: Theme = "light") -> bytes:
     """The learning curve of one run (the panels in `OVERVIEW`), as PNG.
+
+    `strength` has its evaluated versions, which get panels of their own.
 
     Raises:
         InvalidInput: no step has any of the statistics.
     """
-    return draw([Curve("", (steps,))], choose(keys_of(steps), panels=OVERVIEW), theme=theme)
+    panels = choose(keys_of(steps), panels=OVERVIEW)
+    panels += choose(keys_of(strength), panels=STRENGTH) if strength else []
+    return draw([Curve("", ([*steps, *strength],))], panels, theme=theme)
 
 
 def draw(
@@ -103,14 +108,29 @@ def _panel(axes: "Axes", panel: Panel, curves: Sequence[Curve], *, theme: Theme)
             line = "-" if alone else LINES[index % len(LINES)]
             _curve(axes, curve, _Line(key, colour, line, named))
     axes.set_title(panel.title)
-    axes.set_xlabel("step")
+    axes.set_xlabel("version" if panel.keys[0].startswith(PREFIX) else "step")
     axes.margins(x=0.01)
     axes.set_ylim(bottom=panel.low, top=panel.high)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(framealpha=0.85, edgecolor="none")
 
 
+def _estimates(axes: "Axes", steps: Sequence[Step], line: _Line) -> None:
+    """Estimates with their intervals, not smoothed. A triangle is a bound without an estimate."""
+    numbers, values = series(steps, line.key)
+    low, high = (dict(zip(*series(steps, f"{line.key}_{end}"), strict=True)) for end in ("low", "high"))
+    both = sorted(low.keys() & high.keys())
+    axes.vlines(both, [low[n] for n in both], [high[n] for n in both], color=line.colour, alpha=0.5)
+    axes.plot(numbers, values, color=line.colour, marker="o", markersize=3, label=line.label)
+    for marker, bounds in (("^", low), ("v", high)):
+        alone = sorted(bounds.keys() - set(numbers))
+        axes.plot(alone, [bounds[n] for n in alone], marker, color=line.colour, markersize=5)
+
+
 def _curve(axes: "Axes", curve: Curve, line: _Line) -> None:
+    if line.key.startswith(PREFIX):
+        _estimates(axes, curve.runs[0], line)
+        return
     measured = [series(steps, line.key) for steps in curve.runs]
     measured = [(numbers, values) for numbers, values in measured if numbers]
     if not measured:

@@ -4,12 +4,17 @@ from grafana_foundation_sdk.models import units
 
 from scripts.dashboards.panel import Board, panel
 
-J = 'job="trainer"'
+J, A = 'job="trainer"', 'job="arena"'
 
 
 def _of(*statistics: str) -> tuple[str, str]:
     """Statistics of the last step, by name."""
     return f'rookery_learning{{{J}, statistic=~"{"|".join(statistics)}"}}', "{{statistic}}"
+
+
+def _evaluated(metrics: str, *, value: str = "mean") -> tuple[str, str]:
+    """Figures of the version evaluated last, by name; with the bounds of their intervals for `value` ".*"."""
+    return f'rookery_evaluation{{{A}, metric=~"{metrics}", value=~"{value}"}}', "{{metric}} {{value}}"
 
 
 BOARD = Board(
@@ -54,6 +59,51 @@ BOARD = Board(
                     units.Number,
                     "Of completions, in tokens.",
                     _of("completion_length", "completion_length_p95", "completion_length_max"),
+                ),
+            ),
+        ),
+        (
+            "Held out, of the version evaluated last",
+            (
+                panel(
+                    "Legal moves, held out",
+                    units.PercentUnit,
+                    "Share of answers to fixed positions, and of first answers in games, with a 95% interval "
+                    "of the greedy ones.",
+                    _evaluated("legal_rate|legal_rate_match"),
+                    _evaluated("legal_rate_greedy", value=".*"),
+                ),
+                panel(
+                    "Regret, held out",
+                    units.Number,
+                    "Win probability given away by a legal move, with a 95% interval of the greedy ones.",
+                    _evaluated("regret_legal"),
+                    _evaluated("regret_legal_greedy", value=".*"),
+                ),
+                panel(
+                    "Best moves, held out",
+                    units.PercentUnit,
+                    "Share of answers that no other move surpasses.",
+                    _evaluated("action_accuracy|action_accuracy_greedy"),
+                ),
+                panel(
+                    "Elo",
+                    units.Number,
+                    "Above the fixed opponent, with a 95% interval. At 0% or 100% there is only a bound.",
+                    _evaluated("elo", value=".*"),
+                ),
+                panel(
+                    "Version evaluated",
+                    units.Number,
+                    "The version whose figures these are, and the newest one.",
+                    (f"rookery_evaluation_version{{{A}}}", "evaluated"),
+                    (f"rookery_policy_version_trained{{{J}}}", "trained"),
+                ),
+                panel(
+                    "Time of an evaluation",
+                    units.Seconds,
+                    "Of the version evaluated last.",
+                    (f"rookery_evaluation_seconds{{{A}}}", "evaluation"),
                 ),
             ),
         ),

@@ -7,11 +7,12 @@ from rookery.errors import RookeryError, SetupError
 from rookery.logs import configure
 from rookery.settings import fail
 from services.arena.matches.settings import EloSettings, MatchSettings, PlanSettings, TournamentSettings
-from services.arena.settings import CurveSettings, EvaluateSettings
+from services.arena.settings import CurveSettings, EvaluateSettings, WatchSettings
 
-_USAGE = """usage: python -m services.arena {evaluate,curve,match,tournament,elo,plan,uci} ...
+_USAGE = """usage: python -m services.arena {evaluate,watch,curve,match,tournament,elo,plan,uci} ...
 
 evaluate     evaluate players on positions, puzzles and test suites
+watch        evaluate every Nth version of a run while it trains
 curve        draw the learning curve of a run folder
 match        play games between two players; --sprt stops as soon as it is clear who is stronger
 tournament   play games between many players and fit their ratings together
@@ -52,11 +53,17 @@ def _evaluate(arguments: list[str]) -> None:
 
 def _curve(arguments: list[str]) -> None:
     settings = CurveSettings.parse(arguments, prog="python -m services.arena curve")
-    from rookery.plots.picture import overview
-    from rookery.plots.steps import METRICS_FILE, read_metrics
-    from services.arena.report import CURVE_FILE, replace_file
+    from services.arena.report import CURVE_FILE, learning_curve, replace_file
 
-    replace_file(settings.run_dir / CURVE_FILE, overview(read_metrics(settings.run_dir / METRICS_FILE)))
+    replace_file(settings.run_dir / CURVE_FILE, learning_curve(settings.run_dir))
+
+
+def _watch(arguments: list[str]) -> None:
+    settings = WatchSettings.parse(arguments, prog="python -m services.arena watch")
+    configure("arena")
+    from services.arena.watch import serve_watcher
+
+    asyncio.run(serve_watcher(settings))
 
 
 def _match(arguments: list[str]) -> None:
@@ -98,6 +105,7 @@ def _uci(arguments: list[str]) -> None:
 
 _COMMANDS = {
     "evaluate": _evaluate,
+    "watch": _watch,
     "curve": _curve,
     "match": _match,
     "tournament": _tournament,

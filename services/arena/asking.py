@@ -202,6 +202,12 @@ class Asker:
         ]
 
 
+async def reward_version_of(reward: RewardClient) -> str:
+    """The version of the reward service, asked by scoring one move."""
+    [verdict] = await reward.score([ScoreItem(chess.STARTING_FEN, "\\boxed{e2e4}")])
+    return verdict.reward_version
+
+
 def seed_of(position: Position, *, seed: int) -> int:
     """The seed of the position's first sample. It depends only on the position and `seed`.
 

@@ -17,6 +17,7 @@ from rookery import __version__
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.picture import Theme, overview
 from rookery.plots.steps import METRICS_FILE, read_metrics
+from rookery.plots.strength import strength_steps
 from services.arena.answers import Answers
 from services.arena.page import render_page
 from services.arena.positions import Chosen, fens_sha256
@@ -105,11 +106,20 @@ def replace_file(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def learning_curve(folder: Path, *, theme: Theme = "light") -> bytes:
+    """The curves of the run in `folder` as PNG, with the strength of its versions if it was measured.
+
+    Raises:
+        NotFound: it has no metrics.
+        InvalidInput: its files cannot be read.
+    """
+    return overview(read_metrics(folder / METRICS_FILE), strength_steps(folder), theme=theme)
+
+
 def _curves(folder: Path) -> dict[Theme, bytes]:
     """The learning curve in both themes. Empty, with a message in the log, if the run has no metrics."""
     try:
-        steps = read_metrics(folder / METRICS_FILE)
-        return {"light": overview(steps, theme="light"), "dark": overview(steps, theme="dark")}
+        return {"light": learning_curve(folder), "dark": learning_curve(folder, theme="dark")}
     except NotFound:
         return {}
     except InvalidInput as error:

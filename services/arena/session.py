@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rookery.clients import RewardClient, ScoreItem
+from rookery.clients import RewardClient
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
-from services.arena.asking import Asker, BestMover, style_of
+from services.arena.asking import Asker, BestMover, reward_version_of, style_of
 from services.arena.ledger import LEDGER_FILE, Ledger
 from services.arena.pieces import BEST, RANDOM
 from services.arena.players.player import Player
@@ -25,12 +25,11 @@ from services.arena.sections.positions import MOVE, Positions
 from services.arena.sections.puzzles import Puzzles
 from services.arena.sections.reasoning import reasoning_section
 from services.arena.sections.suites import Suite
-from services.arena.settings import EvaluateSettings
+from services.arena.settings import EvaluateSettings, QuestionSettings
 from services.arena.tables import Section
 from services.arena.terminal import table
 
-_TIMEOUT_S = 120.0
-_PROBE = ScoreItem("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", "\\boxed{e2e4}")
+REWARD_TIMEOUT_S = 120.0
 
 Source: TypeAlias = Positions | Puzzles | Suite
 """What asks a player questions."""
@@ -44,7 +43,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         RookeryError: see also `choose` and `Asker.positions`.
     """
     console = console or Console()
-    chosen = await _positions(settings) if settings.asks & {"positions", "reasoning"} else None
+    chosen = await held_out(settings) if settings.asks & {"positions", "reasoning"} else None
     sources = _sources(settings, chosen)
     players = [make_player(spec) for spec in settings.players]
     if len({player.name for player in players}) < len(players):
@@ -53,12 +52,12 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         for player in players:
             stack.push_async_callback(player.close)
         ledger = stack.enter_context(Ledger(settings.out / LEDGER_FILE))
-        reward = RewardClient(settings.reward_target, timeout_s=_TIMEOUT_S)
+        reward = RewardClient(settings.reward_target, timeout_s=REWARD_TIMEOUT_S)
         stack.push_async_callback(reward.close)
         asker = Asker(
             ledger=ledger,
             reward=reward,
-            reward_version=(await reward.score([_PROBE]))[0].reward_version if chosen else "",
+            reward_version=await reward_version_of(reward) if chosen else "",
             temperature=settings.temperature,
             seed=settings.seed,
             concurrency=settings.concurrency,
@@ -85,7 +84,8 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
     return report
 
 
-async def _positions(settings: EvaluateSettings) -> Chosen:
+async def held_out(settings: QuestionSettings) -> Chosen:
+    """The positions that the settings name, from a file or a data service. Raises as `choose` and `fetch`."""
     seen = read_jsonl(settings.exclude) if settings.exclude else []
     if settings.positions is not None:
         pool = read_jsonl(settings.positions)

@@ -1,28 +1,16 @@
-"""Settings of the arena's commands: flags, `ARENA_*` variables or the `[arena]` table of a TOML file."""
+"""Settings of the arena's commands: flags, environment variables or a TOML file."""
 
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
-from rookery.settings import Settings, Specs
+from rookery.settings import Port, RunSettings, Settings, Specs
 
 
-class EvaluateSettings(Settings):
-    """Evaluate players on positions, puzzles and test suites, and write report.json and report.html.
+class QuestionSettings(Settings):
+    """What `evaluate` and `watch` have in common: positions, and how players are asked about them."""
 
-    A player is written as a spec, such as http://127.0.0.1:8000#policy-v000150 or stockfish,nodes=100. The
-    first one is the baseline of the others. An evaluation that was killed goes on where it was.
-    """
-
-    model_config = SettingsConfigDict(env_prefix="ARENA_")
-
-    players: CliPositionalArg[Specs]
-    """Specs of the players."""
-    ask_only: bool = False
-    """Only collect the answers: a later evaluation of more players with the same --out writes the report."""
-    sections: str = "positions,reasoning"
-    """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
     reward_target: str = "dns:///127.0.0.1:50051"
     """gRPC address of the reward service. Only for positions."""
     data_url: str | None = None
@@ -37,6 +25,27 @@ class EvaluateSettings(Settings):
     """Sampled answers per position, in addition to the greedy one."""
     temperature: float = Field(default=1.0, gt=0, le=2)
     """Temperature of the sampled answers."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the drawn positions and puzzles, the sampled answers, the games and the bootstrap."""
+    concurrency: int = Field(default=32, ge=1, le=1024)
+    """Questions asked at the same time."""
+
+
+class EvaluateSettings(QuestionSettings):
+    """Evaluate players on positions, puzzles and test suites, and write report.json and report.html.
+
+    A player is written as a spec, such as http://127.0.0.1:8000#policy-v000150 or stockfish,nodes=100. The
+    first one is the baseline of the others. An evaluation that was killed goes on where it was.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ARENA_EVALUATE_")
+
+    players: CliPositionalArg[Specs]
+    """Specs of the players."""
+    ask_only: bool = False
+    """Only collect the answers: a later evaluation of more players with the same --out writes the report."""
+    sections: str = "positions,reasoning"
+    """Which sections, separated by commas: positions, reasoning, puzzles, suites, matches."""
     styles: bool = False
     """Ask language models in each of the position formats too."""
     puzzles: tuple[Path, ...] = ()
@@ -45,10 +54,6 @@ class EvaluateSettings(Settings):
     """Most puzzles of a file."""
     suites: tuple[Path, ...] = ()
     """Test suites in EPD with bm or am. Repeatable."""
-    seed: int = Field(default=0, ge=0)
-    """Seed of the drawn positions and puzzles, the sampled answers and the bootstrap."""
-    concurrency: int = Field(default=32, ge=1, le=1024)
-    """Questions asked at the same time."""
     out: Path
     """Folder of the answers and the report. A metrics.jsonl there gives the learning curve."""
 
@@ -75,10 +80,64 @@ class EvaluateSettings(Settings):
 SECTIONS = frozenset({"positions", "reasoning", "puzzles", "suites", "matches"})
 
 
+class WatchSettings(QuestionSettings, RunSettings):
+    """Evaluate every Nth version of a run while it trains, and write strength.jsonl to its folder.
+
+    Each version is asked about the same held-out positions and plays a short match. It is leased from the
+    inference server meanwhile, so it stays served.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ARENA_")
+
+    run_dir: Path
+    """Folder of the run. strength.jsonl and the answers and games of each version are written there."""
+    every: PositiveInt = 25
+    """Evaluate version 0 and every Nth one. While an evaluation takes longer, versions are skipped."""
+    inference_url: str = "http://127.0.0.1:8000"
+    """Inference server of the run, with --leases of at least 1."""
+    style: str = "mover-squares"
+    """Prompt style. That of the rollouts."""
+    max_tokens: PositiveInt = 32
+    """Longest answer, in tokens. That of the rollouts."""
+    count: int = Field(default=200, ge=1)
+    """Number of positions."""
+    samples: int = Field(default=2, ge=0, le=64)
+    """Sampled answers per position, in addition to the greedy one."""
+    concurrency: int = Field(default=8, ge=1, le=1024)
+    """Questions asked, or games played, at the same time."""
+    opponent: str = "random"
+    """The opponent of the match, such as random or epsilon-random,share=0.6,nodes=1."""
+    pairs: int = Field(default=10, ge=0)
+    """Openings of the match, each played with both colours. 0: no match."""
+    max_plies: PositiveInt = 200
+    """A game is a draw after this many moves of both sides together."""
+    referee: str = "stockfish,nodes=200"
+    """Player that ends games at 13 pawns, or drawn ones, for six plies. Empty: none."""
+    host: str = "127.0.0.1"
+    """Address of the probes and metrics."""
+    port: Port = 8009
+    """Port of the probes and metrics; 0 picks a free one."""
+
+    @field_validator("style")
+    @classmethod
+    def _known_style(cls, style: str) -> str:
+        from rookery.prompt import LINES, STYLES
+
+        if style not in STYLES or style in LINES:
+            raise ValueError(f"choose from {', '.join(sorted(set(STYLES) - LINES))}")
+        return style
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "WatchSettings":
+        if (self.positions is None) == (self.data_url is None):
+            raise ValueError("give exactly one of --positions and --data-url")
+        return self
+
+
 class CurveSettings(Settings):
-    """Draw the learning curve of a run from its metrics.jsonl."""
+    """Draw the learning curve of a run from its metrics.jsonl, and its strength from strength.jsonl."""
 
     model_config = SettingsConfigDict(env_prefix="ARENA_CURVE_")
 
     run_dir: CliPositionalArg[Path]
-    """Run folder with a metrics.jsonl. learning_curve.png is written there."""
+    """Folder of the run. learning_curve.png is written there."""

@@ -84,10 +84,11 @@ def section_json(section: Section) -> dict[str, Any]:
 
 
 def _cell_json(cell: Cell) -> dict[str, Any]:
-    difference = {} if cell.difference is None else {"difference": _estimate_json(cell.difference)}
-    return {**_estimate_json(cell.estimate), **difference}
+    difference = {} if cell.difference is None else {"difference": estimate_json(cell.difference)}
+    return {**estimate_json(cell.estimate), **difference}
 
 
-def _estimate_json(estimate: Estimate) -> dict[str, Any]:
+def estimate_json(estimate: Estimate) -> dict[str, Any]:
+    """`mean` and `ci95`; an infinite bound is None."""
     bounds = estimate.ci95 and [None if math.isinf(bound) else bound for bound in estimate.ci95]
     return {"mean": estimate.mean, "ci95": bounds}

@@ -1,4 +1,4 @@
-"""The training loop. The order of its operations ensures that no group is trained on twice.
+"""The training loop. The order of its operations ensures that every group is trained on at most once.
 
 For each batch: optimizer step -> commit -> acknowledge -> publish -> reload. If the process is killed before
 the commit, the batch is delivered again and trained on with the old weights. If it is killed after it, the
@@ -22,14 +22,13 @@ from services.trainer.distributed.process_group import World
 from services.trainer.model.base_model import check_group_length
 from services.trainer.model.policy import Policy
 from services.trainer.records.flops import SpeedMeter
-from services.trainer.records.report import StepReporter
-from services.trainer.records.statistics import ages_of, describe_step, json_row
+from services.trainer.records.report import StepReporter, ages_of, describe_step, json_row
 from services.trainer.records.tracking import track
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.attempts import Attempts, GroupsAtFault
 from services.trainer.training.policy_trainer import PolicyTrainer
 from services.trainer.training.ranks import RankZeroTrainer
-from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import RunningState
 from services.trainer.versions import commits
 from services.trainer.versions.commits import Commit
 from services.trainer.versions.publisher import Publisher
@@ -108,7 +107,7 @@ def train(
             keep = max(settings.keep, settings.max_staleness + 1)
             commits.prune(settings.adapters_dir, newest=number, keep=keep)
     publisher.wait()
-    logger.info("the trainer ends at version %d", commit.version.number)
+    logger.info("training ended at version %d", commit.version.number)
 
 
 def _begin(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStreams) -> Commit:
@@ -120,7 +119,11 @@ def _begin(settings: TrainerSettings, trainer: RankZeroTrainer, streams: RunStre
         trainer.local.load(commit.folder)
         logger.info("resumes from %s", commit.folder)
         if settings.from_version not in (None, commit.version.number):
-            logger.warning("the run has gone back to version %d before: not again", settings.from_version)
+            logger.warning(
+                "--from-version %d: the run has gone back to it already and continues from version %d",
+                settings.from_version,
+                commit.version.number,
+            )
         commit = _as_newest(commit, settings, trainer, streams)
     trainer.load_on_others(commit.folder)
     return commit
@@ -176,7 +179,7 @@ def _check_record(published: Adapter | None, commit: Commit | None, settings: Tr
         newest = own.name if own else "none"
         raise SetupError(
             f"{claim}, but the newest in {settings.adapters_dir} is {newest}: "
-            "bring it back, choose another --run"
+            "restore it, choose another --run"
             + (f", or give up the later versions with --from-version {own.number}" if own else "")
         )
     if own.number == published.version.number and own.sha256 != published.version.sha256:
@@ -197,7 +200,7 @@ def _as_newest(
     if published and published.version.number >= newest.number:
         newest = published.version
     if commit.version == newest:
-        # Nothing is discarded now, and nothing must be when the trainer is started again with the same flag.
+        # Nothing is discarded. The commit records it, so that a restart with the same flag discards nothing.
         back = commit.went_back_to if settings.from_version is None else settings.from_version
         return replace(commit, went_back_to=back)
     trainer.load_on_others(commit.folder)
@@ -211,7 +214,7 @@ def _as_newest(
         went_back_to=commit.version.number,
     )
     logger.warning(
-        "goes back to version %d, which is now %d: versions after %d until %d are discarded, the groups that "
+        "goes back to version %d, now numbered %d: versions after %d up to %d are discarded; the groups that "
         "they were trained on stay counted as trained%s",
         commit.version.number, copy.version.number, commit.version.number, newest.number,
         "" if (commit.folder / commits.OPTIMIZER).exists() else "; Adam's moments start again from zero",

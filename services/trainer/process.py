@@ -27,24 +27,24 @@ logger = logging.getLogger(__name__)
 
 
 async def run(settings: TrainerSettings) -> None:
-    """Trains until done or told to stop, in this process, or in all processes that a launcher started."""
+    """Trains until the last step or a signal, in this process or in all processes that a launcher started."""
     settings = own_device(settings)
-    # Check before taking over the run, which would end a trainer that is running.
+    # Check before taking over the run, because taking it over ends a trainer that is running.
     adam.check(device_named(settings.device), bits=settings.adam_bits, offload=settings.offload)
     if (metrics := settings.run_dir / METRICS_FILE).exists():
         read_metrics(metrics)
-    # Fewer threads are faster if cores are busy: one delayed thread makes the others wait at each barrier.
+    # Fewer threads are faster on a busy machine: one delayed thread makes the others wait at each barrier.
     torch.set_num_threads(settings.threads or max(1, torch.get_num_threads() // 2))
     with join_processes(settings) as world:
         await (_follow(settings, world) if isinstance(world, Follower) else _lead(settings, world))
 
 
 async def _follow(settings: TrainerSettings, world: Follower) -> None:
-    told_to_stop = threading.Event()
+    stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told_to_stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
     policy = await asyncio.to_thread(build_policy, settings)
-    await asyncio.to_thread(follow, settings, policy, world, told_to_stop=told_to_stop)
+    await asyncio.to_thread(follow, settings, policy, world, stop_requested=stop_requested)
 
 
 async def _lead(settings: TrainerSettings, world: World) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, cast, get_args
 
 import chess
@@ -20,7 +21,12 @@ from services.data.pgn.sources import SAMPLE, find_sources
 from services.data.positions.dataset import POSITIONS
 from services.data.positions.distinct import PositionKeys, read_evaluation_files
 from services.data.positions.generator import PositionGenerator
-from services.data.positions.numbered import NumberedPositions, PositionOrder, after_random_moves
+from services.data.positions.numbered import (
+    NumberedPositions,
+    PositionOrder,
+    after_random_moves,
+    with_mate_in_one,
+)
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import MANIFEST
 from services.data.store.folders import open_file
@@ -161,6 +167,11 @@ def add_positions(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         default=0.0,
         help="share of positions in which one to three random moves are played first (0)",
     )
+    group.add_argument(
+        "--mate-in-one",
+        action="store_true",
+        help="take only positions in which the side to move can mate at once; not for --positions",
+    )
     return group
 
 
@@ -182,6 +193,13 @@ def numbered_positions(options: argparse.Namespace) -> Iterator[tuple[NumberedPo
                 positions,
                 position=lambda number: after_random_moves(drawn(number), share=part, seed=options.seed),
                 picklable=False,
+            )
+        if options.mate_in_one:
+            if positions.size is not None:
+                raise InvalidInput(f"--mate-in-one is not for --positions {options.positions!r}")
+            origin |= {"mate_in_one": True}
+            positions = replace(
+                positions, position=partial(with_mate_in_one, positions.position), picklable=False
             )
         yield positions, origin
 

@@ -12,6 +12,7 @@ from itertools import count
 
 import chess
 
+from rookery.errors import InvalidInput
 from rookery.metrics import POSITIONS_SAMPLED
 from rookery.trace import Phase, Position
 from services.data.pgn.collection import GameCollection
@@ -25,6 +26,9 @@ _GAMES_TRIED = 50
 
 PART_SIZE = 128
 """The number of positions in a part."""
+
+MATE_TRIES = 1000
+"""Positions looked at for one with a mate in one. About one in a hundred has it."""
 
 MAX_REPEATED = 2000
 """`new_positions` ends after more than this many repeated positions in a row."""
@@ -132,6 +136,23 @@ def new_positions(
             old = 0
             seen.add(key)
             yield number, position
+
+
+def with_mate_in_one(position: Callable[[int], Position], number: int) -> Position:
+    """The first position from `number * MATE_TRIES` on in which the side to move can mate at once.
+
+    Raises:
+        InvalidInput: none of them has a mate in one.
+    """
+    first = number * MATE_TRIES
+    for candidate in map(position, range(first, first + MATE_TRIES)):
+        board = chess.Board(candidate.fen)
+        for move in filter(board.gives_check, board.legal_moves):
+            board.push(move)
+            if board.is_checkmate():
+                return candidate
+            board.pop()
+    raise InvalidInput(f"none of {MATE_TRIES} positions from number {first} on has a mate in one")
 
 
 def after_random_moves(position: Position, *, share: float, seed: int) -> Position:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
-from rookery.errors import EngineFault, RookeryError
+from rookery.errors import Conflict, EngineFault, RookeryError
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server.drain import RequestDrainer
 from services.inference.server.policies import ALIAS, Engine, Policies, Rules, stage
@@ -41,6 +41,13 @@ class FullWeightsPolicies(Policies):
         super().__init__(engine, rules, keep=1)
         self._full_weights_engine = engine
         self._drainer = drainer
+
+    def lease(self, number: int, *, seconds: float) -> Adapter:
+        """Always raises `Conflict`."""
+        raise Conflict(
+            f"version {number} cannot be leased for {seconds:g} s: with --full-weights, the next version "
+            "overwrites its weights"
+        )
 
     async def unload_retired(self) -> None:
         """Forgets earlier versions. They were overwritten, so there is nothing to unload."""

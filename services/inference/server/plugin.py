@@ -10,6 +10,7 @@ import threading
 from argparse import Namespace
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MAX_LEASE_S = 3600.0
+"""A lease is short, and renewed: whoever dies without ending theirs does not keep a slot for long."""
+
 
 class NotReady(Unavailable):
     """No policy is served yet. Normal at every start, so it is logged as INFO."""
@@ -54,6 +58,13 @@ class _Reload(BaseModel):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     base_model: str = Field(min_length=1)
     rollback: bool = False
+
+
+class _Lease(BaseModel):
+    """Body of `POST /lease`."""
+
+    version: int = Field(ge=0)
+    seconds: float = Field(gt=0, le=MAX_LEASE_S)
 
 
 class _ProblemRoute(APIRoute):
@@ -112,6 +123,21 @@ async def reload(body: _Reload, request: Request) -> dict[str, Any]:
         "seconds": done.seconds,
         "canary": {"max_difference": done.canary_max_difference},
     }
+
+
+@router.post("/lease")
+async def lease(body: _Lease, request: Request) -> dict[str, Any]:
+    """Keeps a served version served though newer ones come; again, to renew the lease."""
+    adapter = _state(request).policies.lease(body.version, seconds=body.seconds)
+    until = datetime.now(UTC) + timedelta(seconds=body.seconds)
+    return {**_description(adapter), "until": until.isoformat(timespec="seconds")}
+
+
+@router.delete("/lease/{version}")
+async def end_lease(version: int, request: Request) -> dict[str, Any]:
+    """Ends the lease of a version, if there is one."""
+    _state(request).policies.end_lease(version)
+    return {"version": version}
 
 
 @router.get("/policy")
@@ -203,7 +229,7 @@ def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> P
 
     precision = torch.finfo(client.model_config.dtype).eps
     rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=precision)
-    return Policies(VllmEngine(client, models), rules, keep=settings.max_loras - 1)
+    return Policies(VllmEngine(client, models), rules, keep=settings.max_loras - 1, leases=settings.leases)
 
 
 def _log_failure(task: "asyncio.Task[None]") -> None:

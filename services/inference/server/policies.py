@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rookery.errors import Conflict, InvalidInput, RookeryError, Unavailable
+from rookery.errors import Conflict, InvalidInput, NotFound, RookeryError, Unavailable
 from rookery.metrics import RELOAD_SECONDS, RELOADS, SERVED_VERSION
 from rookery.trace import Adapter, PolicyVersion
 
@@ -97,10 +97,13 @@ class ReloadResult:
 class Policies:
     """The versions in the engine, and which one is served. Reloads run one at a time."""
 
-    def __init__(self, engine: Engine, rules: Rules, *, keep: int) -> None:
+    def __init__(self, engine: Engine, rules: Rules, *, keep: int, leases: int = 0) -> None:
+        """`keep` is how many of the newest versions are served, `leases` how many others besides."""
         self._engine = engine
         self._rules = rules
         self._keep = keep
+        self._lease_slots = leases
+        self._leases: dict[Adapter, float] = {}  # the time at which each ends
         self._lock = asyncio.Lock()
         self._named: list[Adapter] = []  # by number; the last one is served
         self._retired: dict[Adapter, float] = {}  # the time at which each lost its name
@@ -139,13 +142,40 @@ class Policies:
             RELOADS.labels("loaded").inc()
             return reloaded
 
+    def lease(self, number: int, *, seconds: float) -> Adapter:
+        """Keeps a served version served for so long, though newer ones come. A second call renews the lease.
+
+        Raises:
+            NotFound: the version is not served.
+            Conflict: other versions have all the leases.
+        """
+        self._keep_names(self._named)
+        adapter = next((a for a in self._named if a.version.number == number), None)
+        if adapter is None:
+            served = ", ".join(str(a.version.number) for a in self._named) or "none"
+            raise NotFound(f"version {number} is not served and cannot be leased; served: {served}")
+        if adapter not in self._leases and len(self._leases) >= self._lease_slots:
+            leased = ", ".join(a.version.name for a in self._leases) or "none"
+            raise Conflict(
+                f"version {number} cannot be leased: the server has {self._lease_slots} leases (--leases), "
+                f"taken by: {leased}"
+            )
+        self._leases[adapter] = time.monotonic() + seconds
+        return adapter
+
+    def end_lease(self, number: int) -> None:
+        """Ends the lease of a version, if there is one. If newer ones have replaced it, its name goes."""
+        self._leases = {a: end for a, end in self._leases.items() if a.version.number != number}
+        self._keep_names(self._named)
+
     async def prepare(self) -> None:
         """Asks the base model the canary before the first reload: its kernels take seconds to compile."""
         async with self._lock:
             await self._base()
 
     async def unload_retired(self) -> None:
-        """Unloads the retired versions that no request uses any more."""
+        """Ends the leases that have expired, and unloads the retired versions that no request uses."""
+        self._keep_names(self._named)
         async with self._lock:
             for adapter, since in list(self._retired.items()):
                 if time.monotonic() - since < RETIRE_AFTER_S or self._engine.in_use(adapter):
@@ -231,16 +261,22 @@ class Policies:
 
     def _serve(self, adapter: Adapter) -> None:
         earlier = [a for a in self._named if a.version.number < adapter.version.number]
-        kept = earlier[max(0, len(earlier) - self._keep + 1) :]
-        for old in self._named:
-            if old not in (*kept, adapter):
-                self._engine.unroute(old.version.name)
-                self._retired[old] = time.monotonic()
+        self._keep_names([*earlier, adapter])
         self._engine.route(adapter.version.name, adapter)
         self._engine.route(ALIAS, adapter)
         self._retired.pop(adapter, None)
-        self._named = [*kept, adapter]
         SERVED_VERSION.set(adapter.version.number)
+
+    def _keep_names(self, versions: list[Adapter]) -> None:
+        """Removes all names but those of the newest of `versions` and of those that are leased."""
+        now = time.monotonic()
+        self._leases = {a: end for a, end in self._leases.items() if end > now and a in versions}
+        kept = [a for a in versions if a in versions[-self._keep :] or a in self._leases]
+        for old in self._named:
+            if old not in kept:
+                self._engine.unroute(old.version.name)
+                self._retired[old] = now
+        self._named = kept
 
 
 @contextmanager

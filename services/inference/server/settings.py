@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import SetupError
@@ -54,6 +54,8 @@ class ServerSettings(RunSettings):
     weights are replaced once the requests in flight have ended."""
     max_loras: int = Field(default=4, ge=2)
     """LoRA slots in vLLM. One is kept for the next version, so the newest max_loras - 1 are served."""
+    leases: NonNegativeInt = 0
+    """LoRA slots besides --max-loras, for versions that /lease keeps served, for example for evaluations."""
     max_lora_rank: Annotated[Literal[8, 16, 32, 64, 128, 256], BeforeValidator(int)] = 16
     """Largest rank accepted. On CPU every request costs as much as this rank, whatever its adapter's rank."""
     sampling: SamplingName = "qwen3-thinking"

@@ -23,6 +23,10 @@ they would never be cached and every completion of a group would compute the who
 
 CPU_BATCH_TOKENS = 8192
 
+SPARE_LORAS = 32
+"""How many more adapters vLLM may hold in memory than it has slots. It reads an evicted one from disk again,
+and crashes if the trainer has deleted it: a leased version may be older than all that are kept on disk."""
+
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 """Chat template for models without one, such as GPT-2: joins the messages' texts, as `rookery sft` does."""
 
@@ -109,9 +113,10 @@ def _versions(settings: ServerSettings) -> dict[str, str | int]:
     if settings.full_weights:
         _ = settings.model_dir  # raises SetupError now, not later in vLLM's process
         return {"worker-extension-cls": WORKER_EXTENSION}
+    slots = settings.max_loras + settings.leases
     return {
-        "max-loras": settings.max_loras,
-        "max-cpu-loras": settings.max_loras,
+        "max-loras": slots,
+        "max-cpu-loras": slots + SPARE_LORAS,
         "max-lora-rank": settings.max_lora_rank,
     }
 

@@ -12,12 +12,12 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from rookery.errors import SetupError
-from services.trainer.attention.blocks import Blocks, attend, causal_mask
+from services.trainer.attention import Blocks, attend, causal_mask
 
 NAME = "rookery"
 
 _UNKNOWN = ("softcap", "s_aux", "position_bias")
-"""Changes to the softmax that some models need and this attention does not support."""
+"""Arguments that change the softmax. Some models pass them, and this attention does not support them."""
 
 
 class BlockAttention:
@@ -28,7 +28,7 @@ class BlockAttention:
         self.layers = 0
 
     def check(self, model: Any) -> None:
-        """Checks that all layers of `model` used the blocks. Any other layer would mix completions.
+        """Checks that all layers of `model` used the blocks. Other layers would mix completions.
 
         Raises:
             SetupError: some layers did not.
@@ -36,8 +36,8 @@ class BlockAttention:
         layers = int(model.config.num_hidden_layers)
         if self.layers != layers:
             raise SetupError(
-                f"{type(model).__name__}: {layers - self.layers} of its {layers} layers are no attention "
-                "that completions could share a prompt in"
+                f"{type(model).__name__}: {layers - self.layers} of its {layers} layers have no "
+                "attention that keeps completions of a shared prompt apart"
             )
 
 
@@ -48,10 +48,12 @@ def enable(model: Any) -> None:
         SetupError: it does not use `AttentionInterface`, or has chunked attention, which is not supported.
     """
     if "chunked_attention" in (getattr(model.config, "layer_types", None) or ()):
-        raise SetupError(f"{type(model).__name__} has layers of 'chunked_attention', which is not known here")
+        raise SetupError(f"{type(model).__name__} has layers of 'chunked_attention', which are not supported")
     model.set_attn_implementation(NAME)
     if model.config._attn_implementation != NAME:
-        raise SetupError(f"{type(model).__name__} does not let its attention be chosen (AttentionInterface)")
+        raise SetupError(
+            f"{type(model).__name__} does not accept another attention function (AttentionInterface)"
+        )
 
 
 def _attention(
@@ -76,15 +78,17 @@ def _attention(
         return plain
     for name in _UNKNOWN:
         if rest.get(name) is not None:
-            raise SetupError(f"{type(module).__name__} wants {name!r} of its attention")
+            raise SetupError(
+                f"{type(module).__name__} passes {name!r} to its attention, which is not supported"
+            )
     block_attention.layers += 1
     return attend(query, key, value, block_attention.blocks, scale=scaling, window=sliding_window), None
 
 
 def _mask(*args: Any, **rest: Any) -> torch.Tensor | None:
-    """Returns None without padding: else transformers would take restarting positions for packed sequences.
+    """Returns a mask for padding, or None if there is none: `_attention` handles sliding windows.
 
-    `_attention` handles sliding windows then.
+    Otherwise transformers would mistake positions that restart for packed sequences.
     """
     if rest.get("attention_mask") is None:
         return None

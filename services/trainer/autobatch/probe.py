@@ -1,4 +1,4 @@
-"""Runs two real steps of one configuration on made-up groups of the worst case, and measures their memory.
+"""Runs two training steps of one configuration on synthetic groups of maximum length; measures the memory.
 
 The steps use the run's objective and a separate optimizer. Afterwards weights, gradients and random numbers
 are the same as before, bit by bit.
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, TypeAlias
 
 import torch
 
@@ -26,7 +26,6 @@ from rookery.trace import (
     TraceGroup,
     Verdict,
 )
-from services.trainer.autobatch.profiles import Profile, Result
 from services.trainer.model.policy import Policy
 from services.trainer.records.memory import (
     available_bytes,
@@ -37,14 +36,47 @@ from services.trainer.records.memory import (
 )
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
-from services.trainer.training.running_state import RunningState
-from services.trainer.training.step import train_step
+from services.trainer.training.step import RunningState, train_step
 
 TARGET = 0.85
-"""Share of the available memory: the rest is for fragments and for steps less regular than the probe's."""
+"""Share of the available memory to use. The rest is for fragmentation and for less regular steps."""
 
 STEPS = 2
 """The second step holds gradients, activations and Adam's moments at once; the first has no moments yet."""
+
+
+Result: TypeAlias = Literal["fits", "too large", "out of memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The measurement of `positions` rows with `group` completions each in one forward pass.
+
+    In bytes: `parameters` of the whole model, `gradients` and `adam` of the trained part, `activations`
+    everything else at the peak of the steps. `peak` is the total of the process (of torch, on a GPU).
+    """
+
+    positions: int
+    group: int
+    row_tokens: int
+    parameters: int
+    gradients: int
+    adam: int
+    activations: int
+    peak: int
+    available: int
+    tokens_per_s: float
+    result: Result
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of one forward pass."""
+        return self.positions * self.row_tokens
+
+    @property
+    def share(self) -> float:
+        """The peak as a share of the available memory."""
+        return self.peak / self.available
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +114,8 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
     available = available_bytes(device)
     with _restoring(policy) as spare:
         _free_memory(device)
-        before = _held_bytes(device) - spare
+        on_gpu = device.type == "cuda"
+        before = (torch.cuda.memory_allocated(device) if on_gpu else resident_bytes()) - spare
         optimizer = adam.build(
             policy.parameters, lr=settings.lr, bits=settings.adam_bits, offload=settings.offload
         )
@@ -96,7 +129,8 @@ def probe(policy: Policy, settings: TrainerSettings, shape: GroupShape, *, posit
                     raise
                 result = "out of memory"
         gradients = sum(p.numel() * p.element_size() for p in policy.parameters)
-        moments = _moments_bytes(optimizer)
+        tensors = [value for state in optimizer.state.values() for value in state.values()]
+        moments = sum(value.numel() * value.element_size() for value in tensors if torch.is_tensor(value))
     held = peak.bytes - spare
     if result == "fits" and held > TARGET * available:
         result = "too large"
@@ -143,23 +177,11 @@ def _restoring(policy: Policy) -> Iterator[int]:
 
 
 def _free_memory(device: torch.device) -> None:
-    """Frees what allocators keep of earlier probes, so that it does not count for this one."""
+    """Frees memory that allocators keep from earlier probes, so that it does not count for this one."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
     release_free()
-
-
-def _held_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.memory_allocated(device))
-    return resident_bytes()
-
-
-def _moments_bytes(optimizer: torch.optim.Optimizer) -> int:
-    states: list[dict[str, Any]] = list(optimizer.state.values())
-    tensors = [value for state in states for value in state.values() if torch.is_tensor(value)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _group(number: int, shape: GroupShape) -> TraceGroup:

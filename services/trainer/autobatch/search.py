@@ -1,34 +1,39 @@
 """Searches for the largest batch that fits, for `--micro-batch-tokens auto` and `rookery autobatch`.
 
-Sizes double. A size whose peak would exceed the available memory is never run: on a CPU, nothing catches the
-kernel's out-of-memory killer. Only activations grow with the size, so the last measurement predicts the peak.
+Sizes double. A size whose peak would exceed the available memory is never run, because on a CPU the kernel
+would kill the process. Only activations grow with the size, so the last measurement predicts the next peak.
 """
 
+import json
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from rich.console import Console
 
-from rookery.errors import SetupError
-from services.trainer.autobatch import profiles
-from services.trainer.autobatch.probe import TARGET, GroupShape, probe
-from services.trainer.autobatch.profiles import Profile
+from rookery.errors import InvalidInput, SetupError
+from services.trainer.autobatch.probe import TARGET, GroupShape, Profile, probe
 from services.trainer.model.base_model import check_length, max_positions
 from services.trainer.model.policies import build_policy
 from services.trainer.model.policy import Policy
 from services.trainer.settings import AutobatchSettings, TrainerSettings
-from services.trainer.versions.files import make_folder
+from services.trainer.versions.files import make_folder, read_object
 
 logger = logging.getLogger(__name__)
+
+FILE = "memory_profiles.json"
 
 FIRST = 2
 """Positions of the first configuration."""
 GROUP = 4
-"""Completions of each made-up group."""
+"""Completions of each synthetic group."""
 ROW = 1024
 """Tokens of a row if rows may be as long as a forward pass. Memory depends on the tokens of all rows."""
+
+
+_MIB, _GIB = 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ def find_largest(
     while size is not None:
         profile = probe(size)
         logger.info(
-            "positions %d x group %d, %d tokens a pass: peak %.2f GiB, %.1f%% of %.2f GiB, %s",
+            "positions %d x group %d, %d tokens per pass: peak %.2f GiB, %.1f%% of %.2f GiB, %s",
             profile.positions, profile.group, profile.tokens, profile.peak / 2**30,
             100 * profile.share, profile.available / 2**30, profile.result,
         )  # fmt: skip
@@ -81,7 +86,7 @@ def _larger(fits: Profile, *, most: int, target: float) -> int | None:
     room = target * fits.available - held
     allowed = int(room / max(1, fits.activations) * fits.positions)
     size = min(2 * fits.positions, allowed, most)
-    # A last step of less than an eighth is not worth its seconds.
+    # An increase of less than an eighth is not worth the time.
     return size if size >= fits.positions + max(1, fits.positions // 8) else None
 
 
@@ -95,24 +100,24 @@ def _smaller(best: Profile | None, failed: Profile) -> int | None:
 def resolve_micro_batch_tokens(settings: TrainerSettings, policy: Policy) -> TrainerSettings:
     """Returns `settings` with the tokens of a forward pass. If they are `auto`, they are measured.
 
-    Rows are measured at their maximum length, or at `ROW`, and never more of them than a step has groups. A
-    run that resumes on the same device uses its earlier result.
+    Rows are measured at their maximum length, or at `ROW`, up to as many rows as a step has groups. A run
+    that resumes on the same device uses its earlier result.
     """
     if settings.micro_batch_tokens:
         return settings
     shape = _row(settings.row_tokens or ROW, most=max_positions(policy.model.config))
     asked = _asked(settings, shape, policy.device)
-    choice = profiles.saved_choice(settings.run_dir, asked=asked)
+    choice = saved_choice(settings.run_dir, asked=asked)
     if choice is None:
         found = _search(settings, policy, shape, most=settings.batch_groups)
         choice = found.choice
-        profiles.save(settings.run_dir, found.profiles, choice, asked=asked)
-    logger.info("takes %d tokens a forward pass: %s", choice.tokens, _said(choice))
+        save(settings.run_dir, found.profiles, choice, asked=asked)
+    logger.info("using %d tokens per forward pass: %s", choice.tokens, _said(choice))
     return settings.model_copy(update={"micro_batch_tokens": choice.tokens})
 
 
 def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
-    """Tries (2, G), (4, G), (8, G) ... with one forward pass per step. Prints all of them and the choice."""
+    """Tries (2, G), (4, G), (8, G) ... in one forward pass per step. Prints all of them and the choice."""
     make_folder(settings.run_dir, setting="--run-dir")
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -121,13 +126,13 @@ def autobatch(settings: AutobatchSettings, console: Console) -> Profile:
     check_length(policy.model, shape.sequence_tokens, name="--prompt-tokens and --completion-tokens")
     found = _search(settings, policy, shape, most=settings.most_positions)
     asked = _asked(settings, shape, policy.device)
-    profiles.save(settings.run_dir, found.profiles, found.choice, asked=asked)
+    save(settings.run_dir, found.profiles, found.choice, asked=asked)
     choice = found.choice
     said = (
-        profiles.table(found.profiles, target=TARGET),
+        table(found.profiles, target=TARGET),
         f"\nchoice: {_said(choice)}",
         f"--batch-groups {choice.positions} --micro-batch-tokens {choice.tokens}",
-        f"profiles in {settings.run_dir / profiles.FILE}",
+        f"profiles in {settings.run_dir / FILE}",
     )
     console.print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
     return choice
@@ -168,3 +173,68 @@ def _asked(settings: TrainerSettings, shape: GroupShape, device: torch.device) -
         "completion_tokens": str(shape.completion_tokens),
         "device": name,
     }
+
+
+def table(profiles: Sequence[Profile], *, target: float) -> str:
+    """Returns a table of the configurations in the order they were tried, at most 80 characters wide."""
+    ran = [profile for profile in profiles if profile.result != "out of memory"]
+    lines = [f"positions x completions below {target:.0%} of {profiles[0].available / _GIB:.2f} GiB"]
+    if ran:
+        # These are the same for all configurations: only activations grow.
+        parts = {"weights": ran[0].parameters, "gradients": ran[0].gradients, "Adam": ran[0].adam}
+        lines.append(", ".join(f"{name} {_mib(size)}" for name, size in parts.items()) + " MiB")
+    lines += ["", _line("batch", "tokens", "activations", "peak MiB", "share", "tokens/s", "")]
+    return "\n".join([*lines, *map(_cells, profiles)])
+
+
+def _cells(profile: Profile) -> str:
+    batch, tokens = f"({profile.positions}, {profile.group})", f"{profile.tokens:,}"
+    if profile.result == "out of memory":
+        return _line(batch, tokens, "-", "-", "-", "-", profile.result)
+    held = (_mib(profile.activations), _mib(profile.peak), f"{profile.share:.1%}")
+    return _line(batch, tokens, *held, f"{profile.tokens_per_s:,.0f}", profile.result)
+
+
+def _line(*cells: str) -> str:
+    widths = (9, 11, 12, 12, 7, 10)
+    *numbers, result = cells
+    aligned = "".join(f"{cell:>{width}}" for cell, width in zip(numbers, widths, strict=True))
+    return f"{aligned}  {result}".rstrip()
+
+
+def _mib(size: int) -> str:
+    return f"{size / _MIB:,.1f}"
+
+
+def save(folder: Path, profiles: Sequence[Profile], choice: Profile, *, asked: Mapping[str, str]) -> None:
+    """Writes memory_profiles.json. `asked` are the settings that the profiles depend on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "asked": dict(asked),
+        "choice": asdict(choice),
+        "profiles": [{**asdict(profile), "share": profile.share} for profile in profiles],
+    }
+    fresh = folder / f".{FILE}"
+    fresh.write_text(json.dumps(content, indent=2) + "\n")
+    fresh.replace(folder / FILE)
+
+
+def saved_choice(folder: Path, *, asked: Mapping[str, str]) -> Profile | None:
+    """Returns the choice of an earlier start with the same settings (`asked`), or None.
+
+    Raises:
+        InvalidInput: the file is damaged.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return None
+    content = read_object(path, "asked", "choice")
+    if content["asked"] != dict(asked):
+        return None
+    try:
+        choice = Profile(**content["choice"])
+        if not choice.tokens >= 1:
+            raise ValueError(f"{choice.tokens!r} tokens per pass")
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{path} has no valid choice ({error}): delete it to measure again") from error
+    return choice

@@ -72,7 +72,10 @@ def advantages(
         return [leave_one_out(rewards, normalise=normalise) for rewards in groups]
     known = averages or _observe(groups)
     share = {"ema": lambda _: 1.0, "adaptive": known.shrinkage}[baseline]
-    scale = _root_mean_square(groups, known.mean) + _EPSILON if normalise else 1.0
+    scale = 1.0
+    if normalise:
+        squares = [(reward - known.mean) ** 2 for rewards in groups for reward in rewards]
+        scale = math.sqrt(_mean(squares)) + _EPSILON
     return [
         tuple(value / scale for value in _less_baseline(rewards, known.mean, share(len(rewards))))
         for rewards in groups
@@ -148,11 +151,6 @@ def _less_baseline(rewards: Sequence[float], average: float, share: float) -> tu
     """Returns each reward minus the baseline: (1 - share) x the mean of the others + share x the average."""
     total, others = math.fsum(rewards), max(1, len(rewards) - 1)
     return tuple(r - (1.0 - share) * (total - r) / others - share * average for r in rewards)
-
-
-def _root_mean_square(groups: Sequence[Sequence[float]], average: float) -> float:
-    """Root mean square of all rewards' distances from `average`."""
-    return math.sqrt(_mean([(reward - average) ** 2 for rewards in groups for reward in rewards]))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ def check_group(group: TraceGroup) -> None:
     """Rejects rewards that are too large or NaN, and log-probabilities that are not finite.
 
     Raises:
-        ArithmeticError: one is. The message names the group, the completion and the value.
+        ArithmeticError: a value is such. The message names the group, the completion and the value.
     """
     for slot, trace in enumerate(group.traces):
         if not abs(trace.verdict.reward) <= _LARGEST:  # NaN compares false
@@ -57,7 +57,7 @@ class Grouped(Protocol):
 
 
 def check_estimate(group_id: str, *, values: Sequence[float], advantages: Sequence[float]) -> None:
-    """Rejects a critic's values and advantages that are not finite: whitening would spread them to all.
+    """Rejects a critic's values and advantages that are not finite. Whitening would spread NaN to all tokens.
 
     Raises:
         ArithmeticError: one is not finite. The message names the group, the first such token and its numbers.

@@ -30,7 +30,7 @@ CONSUMER = "trainer"
 BLOCK_S = 0.5
 CLAIM_EVERY_S = 10.0
 IDLE_S = 60.0
-"""An entry that is pending for so long, and that this trainer did not read, was lost on delivery."""
+"""If an entry has been pending for so long and this trainer has not read it, its delivery was lost."""
 REPORT_S = 5.0
 """How often a wait for groups is added to the metric, logged and reported through `while_waiting`."""
 
@@ -146,16 +146,18 @@ class Intake:
         TRAINER_GROUPS.labels(result="dead").inc()
 
     def _count_dropped(self) -> None:
-        """Sets `dropped` to the run's count in Redis minus the last commit's, so that the count of a batch
-        that a kill interrupted goes on where it was."""
+        """Sets `dropped` to the run's count in Redis minus the last commit's, so that the count of an
+        interrupted batch continues."""
         now = self._streams.counts().dropped
         before = self._dropped_before
         self._dropped_before = {r: min(before.get(r, 0), now.get(r, 0)) for r in self.dropped}
         self.dropped = {r: now.get(r, 0) - self._dropped_before[r] for r in self.dropped}
 
     def _drop_reason(self, group: TraceGroup, version: int) -> str | None:
-        """Returns why a group is not trained on, or None if it is. Zero variance is a reason only up to a
-        limit per batch, so that a policy with nothing left to learn does not wait forever.
+        """Returns why a group is dropped, or None if it is trained on.
+
+        Zero variance is a reason only up to a limit per batch, so that a policy that has nothing left to
+        learn does not wait forever.
 
         Raises:
             SetupError: the group was sampled by a version that was never committed here.
@@ -163,8 +165,8 @@ class Intake:
         age = version - group.policy.number
         if age < 0:
             raise SetupError(
-                f"group {group.id} is of {group.policy.name}, and the newest version here is {version}: "
-                "bring the run's folder back, or choose another --run"
+                f"group {group.id} was sampled by {group.policy.name}, but the newest version here is "
+                f"{version}: restore the run's folder, or choose another --run"
             )
         if age > self._max_staleness:
             return "stale"
@@ -173,7 +175,7 @@ class Intake:
         return None
 
     def _settle_trained(self, entry: PendingEntry, known: str) -> None:
-        """Settles a group whose id is in the ledger, with the entry `known`.
+        """Settles a group whose id is in the ledger, as `known`.
 
         If the answers are the same, the group was committed before a crash and not acknowledged: the weights
         include it. If they differ, Redis had lost the group and it was sampled again: it is dropped.
@@ -215,7 +217,7 @@ class Intake:
                 if now - reported >= REPORT_S:
                     ROLLOUT_WAIT_S.inc(now - reported)
                     reported = now
-                    logger.info("has waited for groups for %.0f s", now - began)
+                    logger.info("waiting for groups, %.0f s so far", now - began)
                     while_waiting()
             return None
         finally:

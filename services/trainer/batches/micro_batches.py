@@ -1,6 +1,6 @@
 """Splits rows between processes and into micro-batches, and packs a micro-batch into one sequence of tokens.
 
-The completions of a prompt share it and never see each other; nothing is padded. Every process knows the
+Completions of a prompt share it, and never attend to each other. There is no padding. Every process has the
 whole batch and computes the same partition.
 
 Shapes: T input tokens and N completion tokens in the whole micro-batch.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from services.trainer.attention.blocks import Blocks, Segment
+from services.trainer.attention import Blocks, Segment
 from services.trainer.batches.rows import Row
 
 

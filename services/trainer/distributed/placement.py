@@ -1,4 +1,4 @@
-"""Where weights lie: the device of a process, and its shards of a model.
+"""The placement of weights: the device of a process, and its shards of a model.
 
 Weights are sharded with FSDP2 (`torch.distributed.fsdp.fully_shard`). With an adapter, the decoder layers of
 the frozen base are sharded. The adapter, the embeddings and the head stay whole in every process, so the
@@ -103,13 +103,13 @@ def own_device(settings: TrainerSettings) -> TrainerSettings:
     """Returns `settings` with this process's device from the list in `--device`.
 
     Raises:
-        SetupError: this machine has more processes than devices, or one process has several devices.
+        SetupError: this machine has more processes than devices, or a single process got several devices.
     """
     place = int(os.environ.get("LOCAL_RANK", "0"))
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     names = settings.device.split(",")
     if len(names) > 1 and not several:
-        raise SetupError(f"--device {settings.device} is of {len(names)} processes: see `accelerate launch`")
+        raise SetupError(f"--device {settings.device} is for {len(names)} processes: see `accelerate launch`")
     if names == ["auto"] and several:
         names = [str(index) for index in range(torch.cuda.device_count())] or ["cpu"]
     if names in (["cpu"], ["auto"]):

@@ -1,4 +1,4 @@
-"""The processes of one trainer: how they join, combine numbers, and hear from rank 0.
+"""The processes of one trainer: how they join, combine numbers, and receive rank 0's commands.
 
 `World` itself is a single process, for which most calls do nothing.
 """
@@ -29,7 +29,7 @@ HEARTBEAT_S = 0.5
 HEARTBEAT_TIMEOUT_S = 60.0
 """A follower that waits for a command ends after this many seconds without a heartbeat."""
 STOPPING_TIMEOUT_S = 5.0
-"""The same for a follower that was told to stop. It still waits while rank 0 finishes its step."""
+"""The same for a follower that received a signal to stop. It waits for rank 0 to finish its step."""
 
 _POLL_S = 0.02
 _BUCKET = 1 << 24
@@ -52,13 +52,13 @@ class World:
         """Replaces every process's gradients with the sum over all processes."""
 
     def command(self, build: Callable[[], bytes]) -> None:
-        """Sends rank 0's command to the others. A single process does not even build it."""
+        """Sends rank 0's command to the other processes. A single process does not build it."""
 
     @contextmanager
     def leading(self, stopping: threading.Event) -> Iterator[None]:
-        """Wraps rank 0's work: sets `stopping` when another process was told to stop.
+        """Wraps rank 0's work. Sets `stopping` when another process received a signal to stop.
 
-        All other processes end at the end of the block.
+        At the end of the block, all other processes end.
         """
         del stopping
         yield
@@ -67,8 +67,8 @@ class World:
 class ProcessGroup(World):
     """Several processes in torch's default group, which must have a backend for CPU tensors.
 
-    Commands are announced in `store`, and a process waits for one as long as rank 0 lives, because a batch
-    may take long. In a collective operation it waits at most the group's timeout.
+    Commands are announced in `store`. A process waits for the next one as long as rank 0 sends heartbeats,
+    because a batch may take long. A collective operation waits at most the group's timeout.
     """
 
     def __init__(self, store: Any, *, rank: int, size: int, sharded: bool) -> None:
@@ -146,31 +146,31 @@ class RankZero(ProcessGroup):
 class Follower(ProcessGroup):
     """Every other rank."""
 
-    def commands(self, told_to_stop: threading.Event) -> Iterator[bytes]:
+    def commands(self, stop_requested: threading.Event) -> Iterator[bytes]:
         """Yields rank 0's commands until it announces the end.
 
-        `told_to_stop` is passed on to rank 0, which stops between two steps.
+        `stop_requested` is passed on to rank 0, which stops between two steps.
 
         Raises:
             Unavailable: rank 0 sent no heartbeat for too long.
         """
-        while self._next_word(told_to_stop) != b"end":
+        while self._next_word(stop_requested) != b"end":
             length = torch.zeros(1, dtype=torch.long)
             dist.broadcast(length, src=0)
             data = torch.zeros(int(length), dtype=torch.uint8)
             dist.broadcast(data, src=0)
             yield _bytes(data)
 
-    def _next_word(self, told_to_stop: threading.Event) -> bytes:
+    def _next_word(self, stop_requested: threading.Event) -> bytes:
         key = f"order/{self._commands}"
         self._commands += 1
         heartbeat = _Heartbeat(self._store)
         while not self._store.check([key]):
-            if told_to_stop.is_set():
+            if stop_requested.is_set():
                 self._store.set("stop", "1")
             silence_s = heartbeat.silence_s()
-            if silence_s > (STOPPING_TIMEOUT_S if told_to_stop.is_set() else HEARTBEAT_TIMEOUT_S):
-                raise Unavailable(f"no sign of life of rank 0 for {silence_s:.0f} s")
+            if silence_s > (STOPPING_TIMEOUT_S if stop_requested.is_set() else HEARTBEAT_TIMEOUT_S):
+                raise Unavailable(f"no heartbeat of rank 0 for {silence_s:.0f} s")
             time.sleep(_POLL_S)
         word: bytes = self._store.get(key)
         return word

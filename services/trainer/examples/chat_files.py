@@ -1,7 +1,7 @@
 """Files of chats, JSON lines or Parquet, and the examples in them, tokenised on demand.
 
-A JSONL file is indexed and never loaded whole, nor mapped: mapped pages count as memory of the process. Of a
-Parquet file, only the needed columns are loaded, as a compact Arrow table.
+A JSONL file is indexed, not loaded. It is not memory-mapped either, because mapped pages count as memory of
+the process. Of a Parquet file, only the needed columns are loaded, as a compact Arrow table.
 """
 
 import json
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
 from services.trainer.examples.chats import Chat, parse_chat, tokenize
-from services.trainer.examples.example import Example
+from services.trainer.examples.rows import Example
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Chats(Protocol):
 
 
 def open_chats(path: Path) -> Chats:
-    """Opens the conversations of a file. The first bytes tell its format.
+    """Opens the conversations of a file, whose format is recognised by its first bytes.
 
     Raises:
         InvalidInput: it is missing, has no example, or has no column of conversations.
@@ -95,13 +95,13 @@ class ParquetChats:
             if not set(columns) <= set(names):
                 raise InvalidInput(
                     f"{path} has columns {', '.join(names)}: "
-                    "messages, prompt and answer, or prompt and chosen are read here"
+                    "it needs messages, or prompt and answer, or prompt and chosen"
                 )
             self._columns = columns
             soft = ["alternatives"] if "alternatives" in names else []
             self._table = pq.read_table(path, columns=columns + soft)
         except (pa.ArrowException, OSError) as error:
-            raise InvalidInput(f"{path} is no Parquet file: {error}") from error
+            raise InvalidInput(f"{path} is not a Parquet file: {error}") from error
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -127,8 +127,8 @@ def _line_starts(file: BinaryIO) -> Iterator[int]:
 class ChatExamples:
     """Examples of conversations, as an `ExampleSource`. Chats longer than `max_length` are left out.
 
-    Every chat, or each of the first `limit`, is tokenised once at the start to measure it. So any error in
-    the file is found before training.
+    Every chat, or each of the first `limit`, is tokenised once at the start to find its length. So errors in
+    the file are found before training.
     """
 
     def __init__(self, chats: Chats, tokenizer: Any, *, max_length: int, limit: int | None = None) -> None:

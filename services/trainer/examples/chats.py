@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from rookery.errors import InvalidInput
-from services.trainer.examples.example import Example, SoftTargets
+from services.trainer.examples.rows import Example, SoftTargets
 
 Messages = list[dict[str, str]]
 
@@ -45,7 +45,7 @@ class Alternatives:
             raise InvalidInput(f"alternatives need different texts and a weight for each: {said!r}")
         total = sum(weights)
         if not 0 < total < math.inf or min(weights) < 0:
-            raise InvalidInput(f"the weights of alternatives are no probabilities: {said!r}")
+            raise InvalidInput(f"the weights of alternatives are not probabilities: {said!r}")
         return cls(start, end, texts, [weight / total for weight in weights])
 
 
@@ -90,7 +90,7 @@ def join_messages(*parts: Any) -> Messages:
 
 
 def _is_text(value: Any) -> bool:
-    """Returns whether `value` is a valid string. JSON can hold lone surrogates, which tokenizers reject."""
+    """Whether `value` is a string without lone surrogates, which JSON allows and tokenizers reject."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -115,7 +115,7 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
             text = tokenizer.apply_chat_template(messages, tokenize=False)
             prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
         except TemplateError as error:
-            raise InvalidInput(f"the chat template refuses {str(messages)[:200]!r}: {error}") from error
+            raise InvalidInput(f"the chat template rejects {str(messages)[:200]!r}: {error}") from error
         if not prompt or not text.startswith(prompt):
             raise InvalidInput(f"the chat template renders {prompt[-80:]!r}, not a prefix of {text[:200]!r}")
         answers.append(text[len(prompt) :])

@@ -1,4 +1,4 @@
-"""Finds the data of a run: a path, or a URL such as `s3://bucket/x.parquet`, which is copied here once.
+"""Finds the data of a run: a path, or a URL such as `s3://bucket/x.parquet`, which is downloaded once.
 
 Copies are in `$XDG_CACHE_HOME/rookery`, in a folder named by the store's identity of the file. A file that
 has changed has another identity and is copied again.
@@ -25,12 +25,12 @@ _SHOWN_BYTES = 1 << 30
 
 @cache
 def local_path(place: str) -> Path:
-    """Returns a path as it is, or the local copy of a URL. A process asks the store once.
+    """Returns a path unchanged, or the local copy of a URL. Each process queries the store once.
 
     A `manifest.json` beside the remote file is copied too.
 
     Raises:
-        SetupError: there is no such file, or no support for its protocol.
+        SetupError: there is no such file, or its protocol is not supported.
         Unavailable: the store does not answer.
     """
     if "://" not in place:
@@ -39,11 +39,11 @@ def local_path(place: str) -> Path:
         files, remote = _opened(place)
         folder, _, name = remote.rpartition("/")
         if "/" not in remote:
-            raise SetupError(f"--data {place}: a bucket, and no file in it")
+            raise SetupError(f"--data {place} names a bucket, but no file in it")
         cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rookery"
         copy: Path = cache / files.ukey(remote)[:32] / name
         if not copy.exists():
-            logger.info("copies %s (%.1f MB) to %s", place, files.size(remote) / 1e6, copy)
+            logger.info("copying %s (%.1f MB) to %s", place, files.size(remote) / 1e6, copy)
             copy.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 files.get_file(f"{folder}/manifest.json", str(copy.with_name("manifest.json")))

@@ -1,6 +1,6 @@
-"""Reads preference pairs from Parquet or JSON lines, tokenises them and splits them into two disjoint shares.
+"""Reads preference pairs from Parquet or JSON lines, tokenises them, and splits off held-out pairs.
 
-All pairs of a game are in the same share, and a held-out position is not trained on in any other game.
+All pairs of a game are on the same side. A held-out position is not trained on in any other game either.
 """
 
 import json
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
 from services.trainer.examples.chats import Chat, Messages, join_messages, tokenize
-from services.trainer.examples.example import Example
+from services.trainer.examples.rows import Example
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class PairSplit:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of pairs in each share, and of those left out, by reason."""
+        """The number of pairs in each set, and of those left out, by reason."""
         return {
             "train": len(self.train),
             "held_out": len(self.held_out),
@@ -77,7 +77,7 @@ def read_pairs(path: Path, tokenizer: Any, *, max_length: int, held_out: float) 
     """Reads the pairs of a file and splits them.
 
     Raises:
-        InvalidInput: a row is not a pair, or a share is empty.
+        InvalidInput: a row is not a pair, or one of the two sets is empty.
     """
     train: list[TokenPair] = []
     kept: list[TokenPair] = []
@@ -131,7 +131,7 @@ class _Row:
                 raise InvalidInput(f"it lacks {', '.join(missing)}: {str(self.values)[:200]!r}")
             return join_messages(self.values["prompt"], self.values[name])
         except InvalidInput as error:
-            raise InvalidInput(f"{self.where}: no preference pair: {error}") from error
+            raise InvalidInput(f"{self.where}: not a preference pair: {error}") from error
 
     def text(self, name: str) -> str:
         """Returns a value as text, empty if missing. Ids may be numbers."""
@@ -145,7 +145,7 @@ class _Row:
         except (TypeError, ValueError):
             gap = math.nan
         if not math.isfinite(gap):
-            raise InvalidInput(f"{self.where}: the gap is no number: {self.values['gap']!r}")
+            raise InvalidInput(f"{self.where}: the gap is not a finite number: {self.values['gap']!r}")
         return gap
 
 
@@ -166,14 +166,14 @@ def _parquet_rows(path: Path) -> Iterator[_Row]:
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names
         if not set(_NEEDED) <= set(names):
-            raise InvalidInput(f"{path} has columns {', '.join(names)}: no preference pairs")
+            raise InvalidInput(f"{path} has columns {', '.join(names)}: it needs {', '.join(_NEEDED)}")
         number = 0
         for batch in file.iter_batches(columns=[name for name in _USED if name in names]):
             for row in batch.to_pylist():
                 yield _Row(row, f"{path}, row {number}")
                 number += 1
     except (pa.ArrowException, OSError) as error:
-        raise InvalidInput(f"{path} is no Parquet file: {error}") from error
+        raise InvalidInput(f"{path} is not a Parquet file: {error}") from error
 
 
 def _json_rows(path: Path) -> Iterator[_Row]:
@@ -184,7 +184,7 @@ def _json_rows(path: Path) -> Iterator[_Row]:
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise InvalidInput(f"{path}:{number}: no JSON: {line[:120]!r}") from error
+                raise InvalidInput(f"{path}:{number}: not JSON: {line[:120]!r}") from error
             if not isinstance(row, dict):
-                raise InvalidInput(f"{path}:{number}: no preference pair: {line[:120]!r}")
+                raise InvalidInput(f"{path}:{number}: not a preference pair: {line[:120]!r}")
             yield _Row(row, f"{path}:{number}")

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from services.trainer.examples.data_file import local_path
-from services.trainer.examples.example import Example
 from services.trainer.examples.pairs import PairExamples, read_pairs
+from services.trainer.examples.rows import Example, TokenBatch
 from services.trainer.finetune.loop import Sums, mean_over, start_run, train
 from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
 from services.trainer.finetune.output import export
-from services.trainer.finetune.rows import TokenBatch
-from services.trainer.losses.preference import dpo, dpo_margin
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 from services.trainer.settings import DpoSettings
@@ -47,7 +46,7 @@ class DpoTask:
         policy_E2 = self._answers(batch)
         pairs = (policy_E2[:, 0], policy_E2[:, 1], base_E2[:, 0], base_E2[:, 1])
         beta = self._settings.beta
-        loss_E = dpo(*pairs, beta=beta, label_smoothing=self._settings.label_smoothing)
+        loss_E = dpo_loss(*pairs, beta=beta, label_smoothing=self._settings.label_smoothing)
         margin_E = dpo_margin(*pairs, beta=beta).detach()
         chosen, rejected = policy_E2.detach().sum(0)
         return {
@@ -66,6 +65,37 @@ class DpoTask:
         """Returns log p of whole answers, [E, 2]: chosen, rejected."""
         logprobs_N = answer_logprobs(self.model, batch)
         return logprobs_N.new_zeros(len(batch.end_K)).index_add(0, batch.answer_N, logprobs_N).view(-1, 2)
+
+
+def dpo_loss(
+    chosen_E: torch.Tensor,
+    rejected_E: torch.Tensor,
+    reference_chosen_E: torch.Tensor,
+    reference_rejected_E: torch.Tensor,
+    *,
+    beta: float,
+    label_smoothing: float = 0.0,
+) -> torch.Tensor:
+    """Direct preference optimisation, [E]: Rafailov et al. 2023 (arXiv 2305.18290), eq. 7.
+
+    The four tensors are log-probabilities of whole answers, summed over their tokens. `label_smoothing` is
+    the share of pairs assumed to be mislabelled (Mitchell, "A note on DPO with noisy preferences", 2023,
+    eq. 3).
+    """
+    margin_E = dpo_margin(chosen_E, rejected_E, reference_chosen_E, reference_rejected_E, beta=beta)
+    return -(1 - label_smoothing) * F.logsigmoid(margin_E) - label_smoothing * F.logsigmoid(-margin_E)
+
+
+def dpo_margin(
+    chosen_E: torch.Tensor,
+    rejected_E: torch.Tensor,
+    reference_chosen_E: torch.Tensor,
+    reference_rejected_E: torch.Tensor,
+    *,
+    beta: float,
+) -> torch.Tensor:
+    """Implicit reward of chosen minus that of rejected, [E]: beta times the difference of the log-ratios."""
+    return beta * ((chosen_E - reference_chosen_E) - (rejected_E - reference_rejected_E))
 
 
 def run(settings: DpoSettings) -> Path:

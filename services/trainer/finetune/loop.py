@@ -22,10 +22,17 @@ from transformers.utils.logging import disable_progress_bar
 
 from rookery.errors import InvalidInput
 from rookery.hub import model_folder
-from services.trainer.examples.example import Example, ExampleSource, shuffled_batches
+from services.trainer.examples.rows import (
+    Example,
+    ExampleSource,
+    TokenBatch,
+    collate_examples,
+    micro_batches,
+    pack_rows,
+    shuffled_batches,
+)
 from services.trainer.finetune import output
 from services.trainer.finetune.output import MetricsLog, trained_parameters
-from services.trainer.finetune.rows import TokenBatch, collate_examples, micro_batches, pack_rows
 from services.trainer.records.memory import MIB, levels, release_free, resident_bytes
 from services.trainer.records.tracking import Tracker
 from services.trainer.settings import FinetuneSettings
@@ -36,10 +43,10 @@ logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-_STOP_MESSAGE = b"finishing this step; a second signal ends at once\n"
+_STOP_MESSAGE = b"finishing this step; a second signal ends the run at once\n"
 
 _GAPS_MIB = 1024
-"""Growth of the process after which the allocator's free memory is returned to the system."""
+"""When the process has grown by this much, the allocator's free memory is returned to the system."""
 
 Sums = Mapping[str, torch.Tensor]
 """Scalars summed over a forward pass: `loss`, which is differentiated, and other figures to report."""
@@ -73,7 +80,7 @@ def start_run(settings: FinetuneSettings) -> Path:
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
     folder = model_folder(str(settings.model))
     torch.manual_seed(settings.seed)
-    disable_progress_bar()  # ours is in `output`
+    disable_progress_bar()  # the run's own progress bar is in `output`
     if settings.threads:
         torch.set_num_threads(settings.threads)
     return folder
@@ -84,7 +91,7 @@ def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings,
 
     Raises:
         InvalidInput: the checkpoint has other settings or data, or the gradient is not finite.
-        SystemExit: a signal asked to stop. The step was finished and its checkpoint written.
+        SystemExit: a signal stopped the run, after the step was finished and its checkpoint written.
     """
     weights = trained_parameters(task.model)
     optimizer = adam.build(
@@ -129,7 +136,7 @@ def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings,
                 output.save_checkpoint(settings.out, weights, optimizer, step=step, fingerprint=identity)
             if stop.signal_number:
                 logger.info(
-                    "stopped after step %d of %d: the same command goes on from there", step, settings.steps
+                    "stopped after step %d of %d: the same command resumes from there", step, settings.steps
                 )
                 raise SystemExit(128 + stop.signal_number)
 
@@ -149,7 +156,7 @@ def _step(
     norm = torch.nn.utils.clip_grad_norm_(trained_parameters(task.model).values(), settings.max_grad_norm)
     if not torch.isfinite(norm):
         raise InvalidInput(
-            f"step {step}: loss {means['loss']} and gradient norm {norm.item()} are no numbers"
+            f"step {step}: loss {means['loss']} and gradient norm {norm.item()} are not finite"
         )
     optimizer.step()
     optimizer.zero_grad()

@@ -1,7 +1,7 @@
 """Prepares any Hugging Face causal LM for training, and computes log-probabilities of answer tokens.
 
-Nothing here depends on an architecture: the body is `base_model`, whatever its name (`model`,
-`transformer`), and the head is `model.logits.Head`. Dropout is off, so that a loss depends only on weights
+Nothing here depends on an architecture: the body is transformers' `base_model` (named `model`, `transformer`
+or otherwise), and the head is `model.base_model.Head`. Dropout is off, so that a loss depends only on weights
 and tokens.
 """
 
@@ -16,14 +16,13 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.distributed.placement import device_named
-from services.trainer.finetune.rows import TokenBatch
-from services.trainer.model.base_model import check_length, config_without_dropout
-from services.trainer.model.logits import Head
+from services.trainer.examples.rows import TokenBatch
+from services.trainer.model.base_model import Head, check_length, config_without_dropout
 from services.trainer.model.lora import with_adapter
 from services.trainer.settings import FinetuneSettings
 
 _CHUNK_LOGITS = 1 << 26
-"""Logits held at once: 256 MiB in float32."""
+"""Logits in memory at once: 256 MiB in float32."""
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}"

@@ -1,4 +1,4 @@
-"""What a run on examples writes: metrics.jsonl and log lines, checkpoints, and the directory of its result.
+"""The output of `sft`, `dpo` and `reward-model`: metrics.jsonl, log lines, checkpoints, the exported model.
 
 Checkpoints hold the trained weights and Adam's moments as safetensors, never pickle.
 """
@@ -84,7 +84,7 @@ def _step_of(line: str, place: str) -> int:
 
 
 def fingerprint(settings: FinetuneSettings) -> dict[str, str]:
-    """Returns what must not change when a run resumes. For data it is the SHA-256, not the path."""
+    """Returns the settings that must not change when a run resumes. Data count by SHA-256, not by path."""
     places = {name: getattr(settings, name, None) for name in ("data", "eval_data")}
     hashes = {name: f"SHA-256 {file_sha256(local_path(place))}" for name, place in places.items() if place}
     return settings.fingerprint() | hashes
@@ -158,8 +158,8 @@ def _readable(path: Path) -> Iterator[Path]:
         yield path
     except (OSError, SafetensorError, LookupError, RuntimeError, ValueError) as error:
         raise InvalidInput(
-            f"{path} is missing or damaged ({error}): delete {path.parent} to go on from the checkpoint "
-            "before it, or from the beginning"
+            f"{path} is missing or damaged ({error}): delete {path.parent} to resume from the checkpoint "
+            "before it, or to start again"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: cross-entropy on the assistant's tokens, to make a policy to start from.
+"""Supervised fine-tuning: cross-entropy on the assistant's tokens. Makes the first policy of a run.
 
 It trains all weights or an adapter, and writes a model directory that vLLM and the trainer load.
 """
@@ -10,11 +10,10 @@ from typing import Any
 
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.data_file import local_path
-from services.trainer.examples.example import Example
+from services.trainer.examples.rows import Example, TokenBatch
 from services.trainer.finetune.loop import Sums, mean_over, start_run, train
 from services.trainer.finetune.model import answer_logprobs, base_dtype, load_tokenizer, prepare_model
 from services.trainer.finetune.output import export
-from services.trainer.finetune.rows import TokenBatch
 from services.trainer.model.base_model import load_causal_lm
 from services.trainer.records.tracking import track
 from services.trainer.settings import SftSettings

@@ -1,4 +1,4 @@
 """GPT-2 in plain PyTorch, of any size: RookWorld-LM-124M has the shape of GPT-2 small.
 
-Imports torch and safetensors, never transformers; its files are Hugging Face's.
+Uses torch and safetensors, not transformers. Files have the format of Hugging Face.
 """

@@ -1,6 +1,6 @@
 """`python -m services.trainer.gpt2 --model DIR --prompt TEXT`: continues a text with a RookWorld model.
 
-Writes one JSON object for each completion: its text, its log-probability, and whether it ended by itself.
+Writes one JSON object per completion: its text, its log-probability, and whether it has an end token.
 """
 
 import json

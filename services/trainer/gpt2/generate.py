@@ -1,7 +1,7 @@
-"""Samples completions of prompts: batched, with a cache of keys and values, and a seed for each row.
+"""Samples completions of prompts: in a batch, with a KV cache and a seed per row.
 
-Works on token ids; it uses no texts and no tokenizer. A row's tokens depend on its prompt and its
-seed, not on the rows beside it (up to float error in the logits).
+Works on token ids, without a tokenizer. A row's tokens depend on its prompt and its seed, not on the other
+rows (up to float error in the logits).
 
 Shapes: B prompts, R rows, T tokens, V the vocabulary.
 """
@@ -17,7 +17,7 @@ from services.trainer.gpt2.model import Cache, Gpt2, causal_mask, positions
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Temperature 0 takes the likeliest token. `top_k` 0 and `top_p` 1 exclude no token."""
+    """Temperature 0 is greedy decoding. `top_k` 0 and `top_p` 1 exclude no token."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -35,12 +35,12 @@ class Sampling:
 
 @dataclass(slots=True)
 class Generated:
-    """One completion. `logprobs` are those of the distribution that was drawn from, token by token."""
+    """One completion. `logprobs` are the log-probabilities of its tokens under the sampled distribution."""
 
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stopped: bool = False
-    """Whether it ends with a stop token; otherwise it was cut at the limit."""
+    """Whether it ends with a stop token; otherwise it was cut at the token limit."""
 
 
 def generate(
@@ -53,12 +53,12 @@ def generate(
     stop: Collection[int] = (),
     seed: int = 0,
 ) -> list[list[Generated]]:
-    """`count` completions of each prompt; number i of prompt p is drawn with seed `seed + p * count + i`.
+    """Returns `count` completions of each prompt. Completion i of prompt p uses seed `seed + p * count + i`.
 
-    A prompt is computed once for all its completions. Rows that have stopped leave the batch.
+    A prompt is computed once for all its completions. Rows that have stopped are removed from the batch.
 
     Raises:
-        InvalidInput: there is no prompt, one is empty, or too long for the model with `max_tokens` more.
+        InvalidInput: there is no prompt, or one is empty or, with `max_tokens`, too long for the model.
     """
     _check(model, prompts, max_tokens)
     with torch.inference_mode():
@@ -117,7 +117,7 @@ def _generate(
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows that still grow: R of them, with S slots of the cache filled and M random numbers each."""
+    """The R unfinished rows. S slots of the cache are filled, and each row has M random numbers."""
 
     results: list[Generated]
     cache: Cache
@@ -194,10 +194,10 @@ def _uniforms(rows: int, tokens: int, seed: int, device: torch.device) -> torch.
 
 
 def log_distribution(logits_RV: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    """Log-probabilities of the distribution that is drawn from, in float32; -inf where it is cut off.
+    """Log-probabilities of the sampled distribution, in float32; -inf for excluded tokens.
 
-    Cuts as vLLM and transformers do: temperature, then the `top_k` likeliest, then of those the fewest
-    whose probabilities add up to `top_p`. Greedy ones are those of the model itself.
+    As in vLLM and transformers: temperature, then the `top_k` likeliest tokens, then the fewest of those
+    whose probabilities add up to `top_p`. For greedy decoding, the log-probabilities of the model itself.
     """
     logits_RV = logits_RV.float()
     if sampling.greedy:
@@ -217,7 +217,7 @@ def log_distribution(logits_RV: torch.Tensor, sampling: Sampling) -> torch.Tenso
 
 
 def draw(logs_RV: torch.Tensor, uniforms_R: torch.Tensor, *, greedy: bool) -> torch.Tensor:
-    """The token of each row, [R]: the likeliest, or where the cumulative probability passes the uniform."""
+    """Returns a token per row, [R]: the likeliest, or that where the cumulative sum exceeds the uniform."""
     if greedy:
         return logs_RV.argmax(-1)
     cumulative_RV = logs_RV.exp().cumsum(-1)

@@ -1,8 +1,8 @@
-"""Reads and writes GPT-2's weights as safetensors, with Hugging Face's names, and reads its tokenizer.
+"""Reads and writes a GPT-2's directory: config.json, weights as safetensors, and reads its tokenizer.
 
-Hugging Face stores the four linear layers of a block as `Conv1D`, input by output, the transpose of
-`nn.Linear`. Names come with or without `transformer.` before them (GPT2LMHeadModel or GPT2Model), in one
-file or in several with an index. A tied head is not stored; masks in old files are ignored.
+Weights have Hugging Face's names. It stores the four linear layers of a block as `Conv1D`, input by output,
+the transpose of `nn.Linear`. Names may have the prefix `transformer.` (GPT2LMHeadModel) or not (GPT2Model).
+There may be several files, with an index. A tied head is not stored; masks in old files are ignored.
 """
 
 import json
@@ -19,9 +19,20 @@ from tokenizers.implementations import ByteLevelBPETokenizer
 from rookery.errors import InvalidInput
 from rookery.rookworld import END_OF_TEXT
 from services.trainer.distributed.placement import shard_like
-from services.trainer.gpt2.config import CONFIG_FILE, Gpt2Config
-from services.trainer.gpt2.model import Gpt2
+from services.trainer.gpt2.model import Gpt2, Gpt2Config
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
+
+CONFIG_FILE = "config.json"
+MODEL_TYPE = "gpt2"
+
+_ALLOWED: dict[str, tuple[Any, ...]] = {
+    "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
+    "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+    "reorder_and_upcast_attn": (False,),
+    "add_cross_attention": (False,),
+}
+"""The supported values of settings that change the results of Hugging Face's GPT-2."""
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -40,10 +51,10 @@ def load(folder: Path, *, device: torch.device | str = "cpu", dtype: torch.dtype
     """Loads the model of a directory.
 
     Raises:
-        InvalidInput: no GPT-2 is there, or tensors are missing, unknown or of another shape; it names them.
+        InvalidInput: it has no GPT-2, or tensors are missing, unknown or of another shape, which it names.
     """
     with torch.device("meta"):  # random weights would be computed and thrown away
-        model = Gpt2(Gpt2Config.read(folder))
+        model = Gpt2(read_config(folder))
     model.to_empty(device=device).to(dtype)
     if model.config.tie_word_embeddings:
         model.lm_head.weight = model.wte.weight
@@ -51,11 +62,46 @@ def load(folder: Path, *, device: torch.device | str = "cpu", dtype: torch.dtype
     return model
 
 
+def read_config(folder: Path) -> Gpt2Config:
+    """Reads the shape of a GPT-2 from the `config.json` of a Hugging Face model directory.
+
+    Raises:
+        InvalidInput: it is not a GPT-2, or its config has a value that is not supported here.
+    """
+    path = folder / CONFIG_FILE
+    try:
+        values: dict[str, Any] = json.loads(path.read_text())
+        return _config_of(values)
+    except KeyError as error:
+        raise InvalidInput(f"{path} lacks {error}") from error
+    except (OSError, ValueError, InvalidInput) as error:
+        raise InvalidInput(f"{path}: {error}") from error
+
+
+def _config_of(values: dict[str, Any]) -> Gpt2Config:
+    if values.get("model_type") != MODEL_TYPE:
+        raise InvalidInput(f"model_type {values.get('model_type')!r} is not {MODEL_TYPE!r}")
+    for name, allowed in _ALLOWED.items():
+        if values.get(name, allowed[0]) not in allowed:
+            raise InvalidInput(f"{name} {values[name]!r}: only {allowed[0]!r} is supported")
+    width = values["n_embd"]
+    return Gpt2Config(
+        vocab_size=values["vocab_size"],
+        max_position_embeddings=values["n_positions"],
+        hidden_size=width,
+        num_hidden_layers=values["n_layer"],
+        num_attention_heads=values["n_head"],
+        intermediate_size=values.get("n_inner") or 4 * width,
+        layer_norm_epsilon=values.get("layer_norm_epsilon", 1e-5),
+        tie_word_embeddings=values.get("tie_word_embeddings", True),
+    )
+
+
 def load_weights(model: Gpt2, folder: Path) -> None:
     """Overwrites all weights of a model in place. After an error, some are overwritten and some are not.
 
     Raises:
-        InvalidInput: tensors are missing, unknown or of another shape; it names them.
+        InvalidInput: tensors are missing, unknown or of another shape; the message names them.
     """
     own = dict(model.named_parameters())
     missing = set(own)
@@ -69,8 +115,9 @@ def load_weights(model: Gpt2, folder: Path) -> None:
         if _TRANSPOSED.fullmatch(name):
             tensor = tensor.T
         if tensor.shape != own[name].shape:
-            stored = tensor.T if _TRANSPOSED.fullmatch(name) else tensor
-            wrong.append(f"{name} has {list(stored.shape)}, wanted {_stored_shape(name, own[name])}")
+            order = -1 if _TRANSPOSED.fullmatch(name) else 1
+            found, wanted = list(tensor.shape)[::order], list(own[name].shape)[::order]
+            wrong.append(f"{name} has {found}, wanted {wanted}")
             continue
         with torch.no_grad():
             own[name].copy_(shard_like(own[name], tensor))
@@ -84,9 +131,10 @@ def load_weights(model: Gpt2, folder: Path) -> None:
 
 
 def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, Content]:
-    """The directory that transformers and vLLM load, by file name; the same weights give the same bytes.
+    """The contents of a directory that transformers and vLLM load, by file name.
 
-    `config` is the content of `config.json`; by default that of the model's shape.
+    The same weights give the same bytes. `config` is the content of `config.json`; by default it describes
+    the model's shape.
     """
     weights = {
         PREFIX + name if name != HEAD else name: StoredTensor.of(
@@ -94,13 +142,26 @@ def files(model: Gpt2, *, config: Mapping[str, Any] | None = None) -> dict[str, 
         )
         for name, parameter in model.named_parameters()
     }
-    text = json.dumps(config or model.config.as_json(), indent=2, sort_keys=True)
+    text = json.dumps(config or _config_json(model.config), indent=2, sort_keys=True)
     return {WEIGHTS_FILE: TensorFile(weights, {"format": "pt"}), CONFIG_FILE: text.encode()}
 
 
-def _stored_shape(name: str, parameter: torch.Tensor) -> list[int]:
-    shape = list(parameter.shape)
-    return shape[::-1] if _TRANSPOSED.fullmatch(name) else shape
+def _config_json(config: Gpt2Config) -> dict[str, Any]:
+    """Returns the content of `config.json` for transformers and vLLM."""
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": MODEL_TYPE,
+        "activation_function": "gelu_new",
+        "vocab_size": config.vocab_size,
+        "n_positions": config.max_position_embeddings,
+        "n_ctx": config.max_position_embeddings,
+        "n_embd": config.hidden_size,
+        "n_layer": config.num_hidden_layers,
+        "n_head": config.num_attention_heads,
+        "n_inner": config.intermediate_size,
+        "layer_norm_epsilon": config.layer_norm_epsilon,
+        "tie_word_embeddings": config.tie_word_embeddings,
+    }
 
 
 def _tensors(folder: Path, *, tied: bool) -> Iterator[tuple[str, torch.Tensor]]:
@@ -129,7 +190,7 @@ def _parts(folder: Path) -> list[Path]:
         raise InvalidInput(f"{index}: {error!r}") from error
     for name in named:
         if not isinstance(name, str) or Path(name).name != name:
-            raise InvalidInput(f"{index} names {name!r}, which is no file beside it")
+            raise InvalidInput(f"{index} names {name!r}, which is not a file in the same folder")
     return [folder / name for name in named]
 
 

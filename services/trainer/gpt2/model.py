@@ -1,7 +1,7 @@
 """GPT-2: token and position embeddings, pre-norm blocks of attention and MLP, a tied head, a cache.
 
-Radford et al., "Language Models are Unsupervised Multitask Learners" (2019). Dropout is left out: a loss
-here depends on weights and tokens alone. Modules have the names of Hugging Face's tensors.
+Radford et al., "Language Models are Unsupervised Multitask Learners" (2019). There is no dropout, so that a
+loss depends on weights and tokens only. Modules are named like Hugging Face's tensors.
 
 Shapes: L layers, B rows, T tokens, S tokens attended to (T and those in the cache), H heads, D width of a
 head or, in `hidden_BTD`, of the model.
@@ -16,16 +16,39 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from services.trainer.attention.blocks import Blocks, attend
-from services.trainer.gpt2.config import Gpt2Config
+from rookery.errors import InvalidInput
+from services.trainer.attention import Blocks, attend
 
 Mask: TypeAlias = torch.Tensor | Blocks | None
 """Which token attends to which: see `Gpt2.hidden`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gpt2Config:
+    """The shape of a GPT-2, with transformers' names. By default GPT-2 small: 124 million parameters."""
+
+    vocab_size: int = 50257
+    max_position_embeddings: int = 1024
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    layer_norm_epsilon: float = 1e-5
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise InvalidInput(f"{self.num_attention_heads} heads do not divide the width {self.hidden_size}")
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+
 @dataclass(slots=True)
 class Cache:
-    """Keys and values of the tokens so far, so that another token costs one token's work.
+    """Keys and values of the tokens so far, so that they are not computed again for the next token.
 
     Rows have room for `capacity` tokens; the first `length` are filled.
     """
@@ -205,7 +228,7 @@ class Gpt2(nn.Module):  # type: ignore[misc]
 
 
 def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:
-    """Positions that count tokens and not padding, [B, T]; padding itself gets 0, and nothing attends to it.
+    """Positions of tokens, not counting padding, [B, T]. Padding gets 0, and no token attends to it.
 
     >>> positions(torch.tensor([[0, 0, 1, 1, 1]]))
     tensor([[0, 0, 0, 1, 2]])
@@ -214,7 +237,7 @@ def positions(attention_mask_BT: torch.Tensor) -> torch.Tensor:
 
 
 def causal_mask(attention_mask_BT: torch.Tensor) -> torch.Tensor:
-    """True where a token attends to another: itself, and what is not padding before it; [B, 1, T, T]."""
+    """Returns a mask [B, 1, T, T]: True for the token itself and for earlier tokens that are not padding."""
     tokens = attention_mask_BT.shape[1]
     real_B1T = attention_mask_BT.bool()[:, None, :]
     # A token attends to itself even in the padding, because a softmax over nothing is NaN.

@@ -1,12 +1,21 @@
-"""Loads a base model, in its own precision or in 8 bits, and says how many positions it has.
+"""A base model: loading it, in its own precision or in 8 bits, its output head, its number of positions.
 
 In 8 bits (LLM.int8(), arXiv 2208.07339), each row of a linear layer's weight becomes integers with one scale.
-Head, embeddings, norms and the adapter do not change. bitsandbytes does the computing: on a GPU it multiplies
-integers, with inputs beyond 6 separately in 16 bits; on a CPU it scales the weights back before the product.
+Head, embeddings, norms and the adapter do not change. bitsandbytes computes the products: on a GPU it
+multiplies integers, and inputs beyond 6 separately in 16 bits; on a CPU it first scales the weights back.
+
+`Head` computes logits from hidden states as the model does: output embedding, then scale, then cap.
+
+    z = cap * tanh(scale * W h / cap), or scale * W h without a cap
+
+Granite divides by `logits_scaling`, Cohere multiplies by `logit_scale`, Falcon-H1 by `lm_head_multiplier`,
+Gemma caps with `final_logit_softcapping`. A model that does anything else is rejected when it is loaded.
 """
 
 import importlib.util
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +24,77 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from rookery.errors import SetupError
 from rookery.trace import TraceGroup
-from services.trainer.model import logits
+
+_TOLERANCE = 1e-5
+"""Allowed difference relative to the largest logit, unless two units of the model's precision are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """`linear` maps hidden states [n, D] to products [n, V]. A `cap` of 0 means no cap."""
+
+    linear: Callable[[torch.Tensor], torch.Tensor]
+    scale: float = 1.0
+    cap: float = 0.0
+
+    @classmethod
+    def of(cls, model: Any) -> "Head":
+        """Returns the head of a Hugging Face causal LM, with or without an adapter."""
+        config = model.config.get_text_config()
+
+        def setting(name: str, default: float) -> float:
+            value = getattr(config, name, None)
+            return float(default if value is None else value)
+
+        scale = setting("logit_scale", 1.0) * setting("lm_head_multiplier", 1.0)
+        cap = setting("final_logit_softcapping", 0.0) or setting("logits_soft_cap", 0.0)
+        return cls(model.get_output_embeddings(), scale / setting("logits_scaling", 1.0), cap)
+
+    def __call__(self, hidden_ND: torch.Tensor) -> torch.Tensor:
+        """Returns logits, [N, V], in float32, or in float64 if the products are."""
+        products_NV = self.linear(hidden_ND)
+        return self.shaped(products_NV.to(torch.promote_types(products_NV.dtype, torch.float32)))
+
+    def shaped(self, products_NV: torch.Tensor) -> torch.Tensor:
+        """Returns the products, scaled and capped. It is the same tensor if the model does neither."""
+        logits_NV = products_NV if self.scale == 1.0 else products_NV * self.scale
+        return self.cap * torch.tanh(logits_NV / self.cap) if self.cap else logits_NV
+
+    def slope(self, logits_NV: torch.Tensor) -> torch.Tensor | float:
+        """Returns the derivative of `shaped` from its result z: scale * (1 - (z / cap)^2)."""
+        return self.scale * (1.0 - (logits_NV / self.cap).square()) if self.cap else self.scale
+
+
+def check_logits(model: Any) -> None:
+    """Compares the logits of `Head` with the model's own on a few tokens.
+
+    Raises:
+        SetupError: they differ.
+    """
+    weight = model.get_output_embeddings().weight
+    ids_1T = torch.arange(1, 5, device=weight.device)[None] % len(weight)
+    with torch.no_grad():
+        theirs_1TV = model(input_ids=ids_1T, use_cache=False).logits.float()
+        ours_1TV = Head.of(model)(model.base_model(input_ids=ids_1T, use_cache=False).last_hidden_state)
+    largest = theirs_1TV.abs().max().item()
+    difference = (ours_1TV - theirs_1TV).abs().max().item()
+    allowed = max(_TOLERANCE, 2 * torch.finfo(weight.dtype).eps) * max(1.0, largest)
+    if not difference <= allowed:  # NaN compares false
+        raise SetupError(
+            f"model type {model.config.model_type!r}: its logits differ by up to {difference:.4g} "
+            f"from those computed here, of at most {largest:.4g}, so it cannot be trained"
+        )
+
 
 _STRETCHED = ("linear", "dynamic", "yarn")
 """Rotary scalings whose factor extends the model beyond the limit in its config."""
 
 
 def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
-    """Loads the language model of a directory or a Hugging Face id. `loading` goes to `from_pretrained`.
+    """Loads the language model of a directory or a Hugging Face id. Passes `loading` to `from_pretrained`.
 
     Raises:
-        SetupError: there is none, or its logits differ from those of `Head`.
+        SetupError: there is no such model, or its logits differ from those of `Head`.
     """
     try:
         model = AutoModelForCausalLM.from_pretrained(
@@ -34,7 +103,7 @@ def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
     except (OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise SetupError(f"no model in {str(path)!r} (--model): {why}") from error
-    logits.check(model)
+    check_logits(model)
     return model
 
 
@@ -48,7 +117,7 @@ def load_int8(path: Path, *, dtype: torch.dtype, device: torch.device) -> Any:
         raise SetupError("--int8-base needs bitsandbytes: pip install 'rookery[bits8]'")
     from transformers import BitsAndBytesConfig
 
-    # It would warn at every product that it casts the inputs to 16 bits.
+    # bitsandbytes would warn at every product that it casts the inputs to 16 bits.
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
     model = load_causal_lm(
         path,
@@ -74,12 +143,12 @@ def config_without_dropout(path: Path) -> Any:
 
 
 def max_positions(config: Any) -> int | None:
-    """Returns the number of positions of the model with this config; None if it names no limit.
+    """Returns the number of positions of the model with this config; None if it has no limit.
 
-    After the last one, GPT-2 has no embedding and other models are untrained.
+    Beyond it, GPT-2 has no embeddings, and other models are untrained.
     """
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
-    most = getattr(config, "max_position_embeddings", None)  # GPT-2's `n_positions`, too
+    most = getattr(config, "max_position_embeddings", None)  # also the name for GPT-2's `n_positions`
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     if most and rope.get("rope_type", rope.get("type")) in _STRETCHED:
         most = max(most, int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", most)))
@@ -87,7 +156,7 @@ def max_positions(config: Any) -> int | None:
 
 
 def check_length(model: Any, tokens: int, *, name: str) -> None:
-    """Rejects sequences that are too long: of `tokens` tokens. `name` is for the message.
+    """Checks that a sequence of `tokens` tokens fits the model. `name` describes it in the message.
 
     Raises:
         SetupError: the model has fewer positions.
@@ -98,7 +167,7 @@ def check_length(model: Any, tokens: int, *, name: str) -> None:
 
 
 def check_group_length(model: Any, group: TraceGroup) -> None:
-    """Rejects a group with a sequence that is too long.
+    """Checks that the sequences of a group fit the model.
 
     Raises:
         SetupError: the prompt with the longest completion has more tokens than the model has positions.

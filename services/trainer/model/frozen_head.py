@@ -1,6 +1,6 @@
 """Scores under a frozen output head, with the gradients computed in the forward pass.
 
-With z = f(W h) as in `logits.Head`, p = softmax(z / T), q the reference's and x = log p - log q,
+With z = f(W h) as in `base_model.Head`, p = softmax(z / T), q the reference's and x = log p - log q,
 the gradients with respect to h are
 
     log p(t)         sum (1[t] - p) f' W / T
@@ -20,10 +20,10 @@ from typing import Any, cast
 import torch
 
 from services.trainer.losses.kl import Divergence, divergence
-from services.trainer.model.logits import Head
+from services.trainer.model.base_model import Head
 
 _TILE_LOGITS = 1 << 22
-"""Logits held at once: 16 MiB in float32, small enough to stay in a processor's cache."""
+"""Logits in memory at once: 16 MiB in float32, small enough to stay in a processor's cache."""
 
 _TILE_LOGITS_GPU = 1 << 26
 """On a GPU, large matrix products matter more than caches."""

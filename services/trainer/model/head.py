@@ -10,11 +10,11 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from services.trainer.losses.kl import Divergence, divergence
+from services.trainer.model.base_model import Head
 from services.trainer.model.frozen_head import Reference, frozen_scores, is_frozen
-from services.trainer.model.logits import Head
 
 _CHUNK_LOGITS = 1 << 24
-"""Logits held at once: 64 MiB in float32."""
+"""Logits in memory at once: 64 MiB in float32."""
 
 _CHUNK_LOGITS_GPU = 1 << 26
 """On a GPU, large matrix products matter more than caches."""
@@ -22,7 +22,7 @@ _CHUNK_LOGITS_GPU = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class WithGradient:
-    """The scores that get a gradient besides the log-probabilities."""
+    """Which scores carry a gradient besides the log-probabilities."""
 
     entropy: bool = False
     kl: Divergence | None = None
@@ -69,7 +69,7 @@ def score_tokens(
         ValueError: a KL is requested without a reference.
     """
     if with_gradient.kl and reference_ND is None:
-        raise ValueError(f"KL {with_gradient.kl!r} is wanted, but there are no hidden states of a reference")
+        raise ValueError(f"KL {with_gradient.kl!r} needs the hidden states of a reference")
     reference_head = reference_head or head
     if is_frozen(head) and is_frozen(reference_head):
         reference = None if reference_ND is None else Reference(reference_ND, reference_head)

@@ -22,8 +22,15 @@ def with_adapter(
     Raises:
         SetupError: the model has no module of that name, or it is the head or the embeddings.
     """
-    linear = _linear_names(model) - set(trained_whole)
-    # Not PEFT's `all-linear`: it lists a small model's layers one by one.
+    head = model.get_output_embeddings()
+    linear = {
+        name.split(".")[-1]
+        for name, module in model.named_modules()
+        if module is not head
+        # Conv1D is GPT-2's linear layer in transformers.
+        and (isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D")
+    } - set(trained_whole)
+    # Not PEFT's `all-linear`, because it lists the layers of a small model one by one.
     names = linear if targets == "all-linear" else _checked(model, targets.split(","), linear)
     config = LoraConfig(
         r=rank,
@@ -39,16 +46,10 @@ def with_adapter(
         return get_peft_model(model, config)
 
 
-def _linear_names(model: Any) -> set[str]:
-    """Returns the last parts of the names of the linear layers, without the head."""
-    head = model.get_output_embeddings()
-    return {n.split(".")[-1] for n, m in model.named_modules() if _is_linear(m) and m is not head}
-
-
 def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
     """Returns `targets` as a set, or raises SetupError.
 
-    PEFT itself ignores a name that matches nothing if another matches, and it adapts the head and the
+    PEFT itself ignores a name that matches nothing if another one matches. It also accepts the head and the
     embeddings, which no server supports.
     """
     whole = (model.get_input_embeddings(), model.get_output_embeddings())
@@ -62,15 +63,9 @@ def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
             )
         if any(module in whole for module in named):
             raise SetupError(
-                f"--lora-targets {target}: servers take no adapter of the head or the embeddings"
+                f"--lora-targets {target}: servers do not support adapters on the head or the embeddings"
             )
     return set(targets)
-
-
-def _is_linear(module: Any) -> bool:
-    return (
-        isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"
-    )  # GPT-2's, in transformers
 
 
 def adapter_files(model: Any, *, base_model: str) -> Mapping[str, Content]:

@@ -1,8 +1,8 @@
 """Policies over a GPT-2, and the choice of a policy by the settings.
 
 `Gpt2Policy` trains every weight; its base is a frozen copy. A commit has the whole model in the form that
-transformers and vLLM load, with its tokenizer. `MergedPolicy` trains a LoRA adapter. vLLM can add none to a
-GPT-2, so a commit also has the adapter merged into its base.
+transformers and vLLM load, with its tokenizer. `MergedPolicy` trains a LoRA adapter. vLLM does
+not support LoRA for GPT-2, so a commit also has the model with the adapter merged.
 """
 
 import contextlib
@@ -19,10 +19,9 @@ from rookery.hub import is_gpt2, model_folder
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.distributed.placement import place_model
 from services.trainer.gpt2 import loader
-from services.trainer.gpt2.config import CONFIG_FILE
-from services.trainer.gpt2.loader import WEIGHTS_FILE
+from services.trainer.gpt2.loader import CONFIG_FILE, WEIGHTS_FILE
 from services.trainer.gpt2.model import Gpt2
-from services.trainer.model.logits import Head
+from services.trainer.model.base_model import Head
 from services.trainer.model.policy import ActorCritic, Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
@@ -35,13 +34,13 @@ TOKENIZER_FILES = (
 
 
 def tokenizer_files(folder: Path) -> dict[str, bytes]:
-    """The contents of those files that the directory has, by name."""
+    """The contents of the `TOKENIZER_FILES` that the directory has, by name."""
     paths = {name: folder / name for name in TOKENIZER_FILES}
     return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 
 class Gpt2Policy(Policy):
-    """Weights in float32; on a GPU matrix products in bfloat16."""
+    """Trains all weights in float32. On a GPU, matrix products are in bfloat16."""
 
     def _build(self, settings: TrainerSettings) -> None:
         self._folder = settings.model
@@ -55,7 +54,7 @@ class Gpt2Policy(Policy):
         return model
 
     def version_files(self) -> dict[str, Content]:
-        """What a commit holds of the policy, by file name: a model directory."""
+        """The policy's files in a commit, by name: a model directory."""
         config: dict[str, Any] = json.loads((self._folder / CONFIG_FILE).read_text())
         return {**tokenizer_files(self._folder), **loader.files(self.model, config=config)}
 
@@ -85,8 +84,8 @@ class Gpt2Policy(Policy):
         return hidden_1TD[0, batch.predictor_N]
 
     def _reference(self, batch: MicroBatch) -> tuple[torch.Tensor, Head]:
-        """Returns the hidden states and the head of the base, because the policy's head is trained too."""
-        if self._frozen is None:  # a run without KL never needs it
+        """Returns the hidden states and the head of the base. The policy's own head is trained too."""
+        if self._frozen is None:  # only loaded when a KL needs it
             self._frozen = self._loaded().requires_grad_(False)
         with torch.no_grad():
             return self._hidden_of(self._frozen, batch), self._head_of(self._frozen)
@@ -110,7 +109,7 @@ class MergedPolicy(Policy):
     def version_files(self) -> dict[str, Content]:
         """Returns the adapter's weights, to resume from, and the files of the merged model."""
         adapter = super().version_files()
-        del adapter["adapter_config.json"]  # finding one, transformers would add the adapter once more
+        del adapter["adapter_config.json"]  # transformers would read it and apply the adapter twice
         merged: dict[str, Content] = {
             WEIGHTS_FILE: TensorFile(self._merged(), {"format": "pt"}),
             CONFIG_FILE: (self._folder / CONFIG_FILE).read_bytes(),
@@ -147,21 +146,21 @@ class Gpt2ActorCritic(ActorCritic, Gpt2Policy):
 
 
 def build_policy(settings: TrainerSettings) -> Policy:
-    """Builds the policy that the settings describe: with a critic for PPO, without an adapter for rank 0.
+    """Builds the policy: with a value head for PPO, and without an adapter if the LoRA rank is 0.
 
     Raises:
-        SetupError: there is no such model, or rank 0 was chosen for a model that is not a GPT-2.
+        SetupError: there is no such model, or the LoRA rank is 0 and the model is not a GPT-2.
     """
     folder = model_folder(str(settings.model))
     plain: type[Policy] = Policy
     critic: type[Policy] = ActorCritic
     if not settings.lora_rank and not is_gpt2(folder):
-        raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {settings.model} is none")
+        raise SetupError(f"--lora-rank 0 trains every weight of a GPT-2, and {settings.model} is not a GPT-2")
     if not settings.lora_rank:
         plain, critic = Gpt2Policy, Gpt2ActorCritic
     elif is_gpt2(folder):
         plain, critic = MergedPolicy, MergedActorCritic
     kind = critic if settings.objective == "ppo" else plain
     policy = kind(settings.model_copy(update={"model": folder}))
-    policy.base_model = str(settings.model)  # servers know the base by the name it was given
+    policy.base_model = str(settings.model)  # servers compare this name with their own --model
     return policy

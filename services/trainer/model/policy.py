@@ -16,9 +16,8 @@ from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.batches.micro_batches import MicroBatch
 from services.trainer.distributed.placement import device_named, place_model
-from services.trainer.model.base_model import load_causal_lm, load_int8
+from services.trainer.model.base_model import Head, load_causal_lm, load_int8
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens
-from services.trainer.model.logits import Head
 from services.trainer.model.lora import adapter_files, with_adapter
 from services.trainer.settings import TrainerSettings
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
@@ -39,7 +38,7 @@ class Policy:
         self._build(settings)
 
     def _build(self, settings: TrainerSettings) -> None:
-        disable_progress_bar()  # the run has its own, and a log should have none
+        disable_progress_bar()  # the run has its own progress bar, and a log should have none
         dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
         if settings.int8_base:
             base = load_int8(settings.model, dtype=dtype, device=self.device)
@@ -117,7 +116,7 @@ class Policy:
 class ValueHead(torch.nn.Module):  # type: ignore[misc]
     """The critic: one linear layer in float32 on the policy's hidden state before a token.
 
-    It starts at 0, because a value of 0 is better than a random one.
+    It is initialised with zeros, because a value of 0 is better than a random one.
     """
 
     def __init__(self, width: int) -> None:

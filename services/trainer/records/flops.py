@@ -35,7 +35,8 @@ PEAK_FLOPS = {
     "RTX 4090": 165e12,
     "RTX 3090": 71e12,
 }
-"""Dense bfloat16 operations a second with float32 accumulation, by part of the device's name; first match.
+"""Dense bfloat16 operations per second with float32 accumulation, by part of the device's name. The first
+match counts.
 
 From NVIDIA's data sheets, halved if they include sparsity.
 """
@@ -162,7 +163,7 @@ def _measured_flops(device: torch.device) -> float:
 
 def _product_s(matrix: torch.Tensor) -> float:
     started = time.perf_counter()
-    # Reading one number waits for the device.
+    # Reading a number waits until the device is done.
     (matrix @ matrix)[0, 0].item()
     return time.perf_counter() - started
 

@@ -1,4 +1,4 @@
-"""Memory of this process: what it holds, its peak, and how much it could hold.
+"""The memory of this process: in use, at its peak, and available.
 
 On a GPU it is the memory of torch's allocator, on a CPU the resident set of the process. Linux only.
 """
@@ -21,7 +21,7 @@ _UNLIMITED = 1 << 60
 
 @dataclass(slots=True)
 class PeakMemory:
-    """The most bytes held during a `watch`; set when it ends."""
+    """The largest number of bytes in use during a `watch`; set when it ends."""
 
     bytes: int = 0
 
@@ -37,10 +37,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_free() -> None:
-    """Returns memory that the C allocator holds free to the system (glibc only; otherwise does nothing).
+    """Returns the C allocator's free memory to the system (glibc only; otherwise does nothing).
 
-    Tensors of ever new sizes, between small objects that live long, leave gaps that the allocator keeps:
-    after 150 steps of `sft` they were 2.2 GiB, three times what was in use.
+    Tensors of many different sizes, between small objects that live long, leave gaps that the allocator
+    keeps: after 150 steps of `sft` they were 2.2 GiB, three times the memory in use.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -99,7 +99,7 @@ def reset_resident_peak(proc: Path = Path("/proc/self")) -> bool:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Returns how many bytes this process could hold in all: what it holds now plus what is free."""
+    """Returns how many bytes this process could use in all: those in use now plus those that are free."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device))
@@ -110,7 +110,7 @@ def _machine_free_bytes(path: Path = Path("/proc/meminfo")) -> int:
     for line in path.read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
-    raise OSError(f"{path} says nothing of MemAvailable")
+    raise OSError(f"{path} has no line MemAvailable")
 
 
 def _cgroup_free_bytes(
@@ -150,7 +150,7 @@ def _number(folder: Path, *names: str) -> int | None:
 
 
 def _reclaimable(folder: Path) -> int:
-    """Returns the bytes of page cache: they count as used, but the kernel frees them when needed."""
+    """Returns the bytes of page cache, which count as used, but which the kernel frees when needed."""
     try:
         lines = (folder / "memory.stat").read_text().splitlines()
     except OSError:
@@ -164,7 +164,7 @@ def _status(proc: Path, key: str) -> int:
     for line in path.read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
-    raise OSError(f"{path} says nothing of {key}")
+    raise OSError(f"{path} has no line {key}")
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
-"""Tracks runs in MLflow: parameters, the figures of every step, the code that ran, and the run's artifacts.
+"""Tracks runs in MLflow: parameters, metrics of every step, the version of the code, and artifacts.
 
-A thread sends to MLflow, so that training never waits for it. While MLflow does not answer, figures wait in a
+A thread sends them, so that training never waits for MLflow. While MLflow does not answer, metrics wait in a
 bounded queue. A resumed run continues the same MLflow run, whose id is in `mlflow.json` of its folder.
 """
 
@@ -21,16 +21,17 @@ from typing import Any, Protocol, TypeAlias
 import rookery
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
+from rookery.mlflow_run import ID_FILE, connect
 from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
 from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
+from services.trainer.settings import KL_ALIASES
 from services.trainer.versions import commits
 from services.trainer.versions.files import read_object
 
 logger = logging.getLogger(__name__)
 
-ID_FILE = "mlflow.json"
 EXPERIMENT = "rookery"
 
 _QUEUE_SIZE = 4096
@@ -47,14 +48,14 @@ Artifact: TypeAlias = tuple[Path, str | None]
 """A file, and the artifact folder for it."""
 
 Artifacts: TypeAlias = Callable[[Path], Sequence[Artifact]]
-"""Returns the files to keep of a run's folder."""
+"""Returns the files of a run's folder to send to MLflow."""
 
 
 class Tracker:
     """A tracker that records nothing, for runs without --mlflow."""
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Records the figures of one step. Returns at once."""
+        """Records the metrics of one step. Returns at once."""
 
 
 class _Client(Protocol):
@@ -92,7 +93,7 @@ class MlflowTracker(Tracker):
             self._rows.put_nowait(row)
 
     def close(self, *, status: str, artifacts: Artifacts) -> None:
-        """Sends the waiting steps and the artifacts. Gives up if the steps take more than half a minute."""
+        """Sends the remaining steps and the artifacts. Gives up if the steps take more than half a minute."""
         self._closing.set()
         self._thread.join(timeout=_CLOSE_S)
         lost = self._taken - self._sent
@@ -103,7 +104,7 @@ class MlflowTracker(Tracker):
         with _boundary("send the run's files to MLflow"):
             for path, place in artifacts(self._folder):
                 self._client.log_artifact(self._run_id, str(path), place)
-        with _boundary("tell MLflow that the run has ended"):
+        with _boundary("mark the run as ended in MLflow"):
             self._client.set_terminated(self._run_id, status)
 
     def _run(self) -> None:
@@ -136,8 +137,11 @@ class MlflowTracker(Tracker):
 
         tags = [RunTag(key, value) for key, value in source_tags().items()]
         client.log_batch(self._run_id, tags=tags)
+        kl = KL_ALIASES.get(client.get_run(self._run_id).data.params.get("kl", ""))
         params = [
-            Param(key, str(mask_setting(value))[:_LONGEST_VALUE]) for key, value in self._params.items()
+            Param(key, str(mask_setting(value))[:_LONGEST_VALUE])
+            for key, value in self._params.items()
+            if (key, value) != ("kl", kl)  # recorded under its alias, which MLflow cannot change
         ]
         with _boundary("update parameters in MLflow that have changed"):
             client.log_batch(self._run_id, params=params)
@@ -162,10 +166,7 @@ class MlflowTracker(Tracker):
 
 
 def run_artifacts(folder: Path) -> list[Artifact]:
-    """Returns the files of a run's folder to keep; of an adapter's versions only the newest.
-
-    Draws the curves of metrics.jsonl first.
-    """
+    """Draws the curves of metrics.jsonl. Returns the run's files to send; of its versions only the newest."""
     metrics = folder / METRICS_FILE
     if metrics.exists() and (steps := read_metrics(metrics)):
         (folder / CURVES_FILE).write_bytes(draw([Curve("", (steps,))], choose(keys_of(steps))))
@@ -202,7 +203,7 @@ def track(
     if importlib.util.find_spec("mlflow") is None:
         raise SetupError("--mlflow needs mlflow: pip install 'rookery[mlflow]'")
     folder.mkdir(parents=True, exist_ok=True)
-    tracker = MlflowTracker(lambda: _client(folder), folder, params)
+    tracker = MlflowTracker(lambda: connect(folder), folder, params)
     status = "FAILED"
     try:
         yield tracker
@@ -212,19 +213,6 @@ def track(
         raise
     finally:
         tracker.close(status=status, artifacts=artifacts)
-
-
-def _client(folder: Path) -> _Client:
-    """Connects to MLFLOW_TRACKING_URI, or else to the folder `mlruns` beside the run's folder."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or (folder.absolute().parent / "mlruns").as_uri()
-    # Since MLflow 3.7 the file store is in maintenance and needs this flag; a database needs more packages.
-    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    from mlflow import MlflowClient
-
-    client: _Client = MlflowClient(tracking_uri=uri)
-    return client
 
 
 def _metrics(row: Mapping[str, Any]) -> list[Any]:

@@ -25,7 +25,7 @@ _KIND, _VERSION = "rookery-reward-model", 1
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What a server needs to know. `centre` is subtracted from scores, so that an average answer has 0.
+    """The part of the card that a server uses. `centre` is subtracted from scores: an average answer gets 0.
 
     `style` is the prompt style of the training pairs (`rookery.prompt`), empty if unknown.
     """
@@ -86,7 +86,7 @@ def read_card(folder: Path) -> ModelCard:
     data = path.read_bytes()
     card = read_object(path)
     if (card.get("kind"), card.get("version")) != (_KIND, _VERSION):
-        raise SetupError(f"{path}: {card.get('kind')!r} in version {card.get('version')!r} is not read here")
+        raise SetupError(f"{path}: {card.get('kind')!r} in version {card.get('version')!r} is not supported")
     for name, expected in card["files"].items():
         if not (folder / name).is_file() or file_sha256(folder / name) != expected:
             raise SetupError(f"{folder / name} is not the file that {CARD} names")

@@ -1,8 +1,7 @@
 """Measures a reward model on held-out pairs: its accuracy and its calibration.
 
-For a pair with scores r, the model's probability of the answer that it prefers is
-sigmoid(|r_chosen - r_rejected|), its sureness. It is calibrated if it is right that often: for 80% of the
-pairs of which it is 80% sure.
+For a pair with scores r, sigmoid(|r_chosen - r_rejected|) is the model's confidence in the answer that it
+prefers (`sureness` in report.json). A calibrated model is right for 80% of the pairs with confidence 80%.
 """
 
 import io
@@ -22,7 +21,7 @@ _GAPS = (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
 """Edges of the buckets by gap in win probability."""
 
 _BINS = 10
-"""The number of bins of sureness, from 0.5 to 1."""
+"""The number of confidence bins, from 0.5 to 1."""
 
 _Z = 1.959963984540054
 """The normal quantile of a 95% interval."""
@@ -59,7 +58,7 @@ class ScoredPair:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A subset of the pairs: the model's mean sureness, and how often it is right."""
+    """A subset of the pairs: the model's mean confidence, and how often it is right."""
 
     name: str
     pairs: int
@@ -105,8 +104,9 @@ def report_on(measured: Sequence[ScoredPair]) -> HeldOutReport:
 
 
 def calibration_error(reliability: Sequence[Bucket]) -> float:
-    """Mean distance of accuracy from sureness, over pairs: the expected calibration error of Guo et al. 2017
-    (arXiv 1706.04599, eq. 3).
+    """Returns the mean distance of accuracy from confidence, over pairs.
+
+    It is the expected calibration error of Guo et al. 2017 (arXiv 1706.04599, eq. 3).
     """
     total = sum(bucket.pairs for bucket in reliability)
     return math.fsum(bucket.pairs * abs(bucket.accuracy - bucket.sureness) for bucket in reliability) / total
@@ -153,7 +153,7 @@ def _gap_name(pair: ScoredPair) -> str:
 
 
 def draw_calibration(report: HeldOutReport) -> bytes:
-    """The picture, as PNG."""
+    """Draws accuracy by confidence and by gap. Returns a PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.6), layout="constrained", dpi=120)

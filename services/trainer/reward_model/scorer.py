@@ -1,7 +1,7 @@
-"""Computes rewards of chats with a trained reward model, those of several callers together.
+"""Scores chats with a trained reward model, and batches those of several callers.
 
 Every forward pass has the same number of rows and one of a few widths, with padding if needed. So a row's
-result depends only on its own tokens: the same chat gets the same bits, whatever is scored with it.
+result depends on its own tokens only: the same chat always gets the same bits, whatever else is in the pass.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class RewardScorer:
         [example] = tokenize([Chat(chat)], self._tokenizer)
         text = [*example.prompt_ids, *example.answers[0]]
         if len(text) > self._longest:
-            raise InvalidInput(f"{len(text)} tokens; the reward model reads {self._longest}")
+            raise InvalidInput(f"{len(text)} tokens; the reward model accepts {self._longest}")
         return text
 
     def width(self, text: Sequence[int]) -> int:
@@ -76,7 +76,7 @@ class RewardScorer:
         metrics.REWARD_MODEL_ANSWERS.inc(len(texts))
         rewards = [score - self.card.centre for score in scores_B[: len(texts)]]
         if not all(math.isfinite(reward) for reward in rewards):
-            raise RookeryError(f"the reward model gives {rewards}, which are no rewards")
+            raise RookeryError(f"the reward model returned {rewards}, which are not all finite")
         return rewards
 
 
@@ -103,7 +103,7 @@ class BatchQueue:
             Unavailable: too many answers are waiting.
         """
         if len(self._waiting) + len(texts) > self._limit:
-            raise Unavailable(f"{len(self._waiting)} answers wait already, of at most {self._limit}")
+            raise Unavailable(f"{len(self._waiting)} answers are waiting already, at most {self._limit} may")
         loop = asyncio.get_running_loop()
         mine = [_Waiting(text, self.scorer.width(text), loop.create_future()) for text in texts]
         self._waiting += mine

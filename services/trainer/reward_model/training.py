@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 
 from services.trainer.examples.data_file import local_path
-from services.trainer.examples.example import Example
 from services.trainer.examples.pairs import PairExamples, TokenPair, read_pairs
+from services.trainer.examples.rows import Example, TokenBatch, collate_examples
 from services.trainer.finetune.loop import Sums, mean_over, start_run, train
 from services.trainer.finetune.model import (
     base_dtype,
@@ -24,8 +24,6 @@ from services.trainer.finetune.model import (
     prepare_model,
 )
 from services.trainer.finetune.output import export
-from services.trainer.finetune.rows import TokenBatch, collate_examples
-from services.trainer.losses.preference import bradley_terry
 from services.trainer.records.tracking import track
 from services.trainer.reward_model.card import CARD, build_card
 from services.trainer.reward_model.report import HeldOutReport, ScoredPair, draw_calibration, report_on
@@ -54,12 +52,12 @@ class RewardModelTask:
         """Returns the loss, and how often the chosen answer scores higher."""
         scores_E2 = self.scores(batch).view(-1, 2)
         margin_E = self._settings.margin * batch.gaps_K[::2]
-        loss_E = bradley_terry(scores_E2[:, 0], scores_E2[:, 1], margin_E)
+        loss_E = bradley_terry_loss(scores_E2[:, 0], scores_E2[:, 1], margin_E)
         won_E = (scores_E2[:, 0] > scores_E2[:, 1]).float()
         return {"loss": loss_E.sum(), "accuracy": won_E.sum()}
 
     def scores(self, batch: TokenBatch) -> torch.Tensor:
-        """Returns the score of each answer, [K]. The head is in float32: bfloat16 would blur close scores."""
+        """Returns the score of each answer, [K], in float32: bfloat16 would make close scores equal."""
         return score_ends(self.model, hidden_states(self.model, batch)[batch.end_K])
 
     def evaluate(self) -> dict[str, float]:
@@ -80,6 +78,19 @@ class RewardModelTask:
                 for pair, (chosen, rejected) in zip(here, scores_E2, strict=True)
             ]
         return found
+
+
+def bradley_terry_loss(
+    chosen_E: torch.Tensor, rejected_E: torch.Tensor, margin_E: torch.Tensor
+) -> torch.Tensor:
+    """-log sigmoid(r_chosen - r_rejected - margin), [E]: how surprising the preference is, in nats.
+
+    Bradley and Terry (Biometrika 39, 1952) as the loss of a reward model: Ouyang et al. 2022
+    (arXiv 2203.02155), eq. 1. The margin grows with how much better the chosen answer is: Llama 2
+    (arXiv 2307.09288), eq. 2. If the margin is 0, the sigmoid of the difference is the probability of the
+    preference.
+    """
+    return -F.logsigmoid(chosen_E - rejected_E - margin_E)
 
 
 def score_ends(model: Any, hidden_KD: torch.Tensor) -> torch.Tensor:

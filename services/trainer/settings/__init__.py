@@ -12,6 +12,7 @@ from services.trainer.settings.finetune import (
     SftSettings,
 )
 from services.trainer.settings.objective import (
+    KL_ALIASES,
     Baseline,
     KlKind,
     KlSchedule,
@@ -25,6 +26,7 @@ from services.trainer.settings.shared import LrSchedule
 from services.trainer.settings.trainer import AutobatchSettings, Sharding, TrainerSettings
 
 __all__ = [
+    "KL_ALIASES",
     "AutobatchSettings",
     "Baseline",
     "DpoSettings",

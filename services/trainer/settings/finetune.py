@@ -8,14 +8,15 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from pydantic_settings import SettingsConfigDict
 
 from rookery.settings import Port, PresetSettings, Settings
-from services.trainer.settings.conditional import ConditionalSettings, When
 from services.trainer.settings.shared import (
     ADAPTER_CONDITIONS,
     AdapterSettings,
+    ConditionalSettings,
     Device,
     MemorySettings,
     OptimiserSettings,
     PathOrUrl,
+    When,
 )
 
 
@@ -62,7 +63,7 @@ class FinetuneSettings(
     bf16: bool = True
     """Matrix products in bfloat16."""
     compile: bool = False
-    """torch.compile the loss: 1.2 times as fast on a CPU (of rook-tiny) after a minute of compiling."""
+    """torch.compile the loss: for rook-tiny 1.2 times as fast on a CPU, after a minute of compiling."""
     device: Device = "auto"
     """`cpu`, the index of a GPU, or `auto`."""
     threads: NonNegativeInt = 0
@@ -88,7 +89,7 @@ class FinetuneSettings(
 
 
 class SftSettings(FinetuneSettings):
-    """Supervised fine-tuning: the last answer of a chat is learned, given all before it."""
+    """Supervised fine-tuning on the last answer of each chat."""
 
     model_config = SettingsConfigDict(env_prefix="SFT_")
     help_group: ClassVar[str] = "sft"
@@ -173,7 +174,7 @@ class RewardServerSettings(Settings):
     """Answers per forward pass. Every pass is padded to this number, so that an answer's score does not
     depend on the other answers in the pass."""
     queue: PositiveInt = 4096
-    """Maximum number of waiting answers. Beyond it, callers are told to retry later."""
+    """Maximum number of waiting answers. Beyond it, callers get status 503 and retry later."""
     device: Device = "auto"
     """`cpu`, the index of a GPU, or `auto`."""
     threads: NonNegativeInt = 0

@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from rookery.settings import Settings
-from services.trainer.settings.conditional import ConditionalSettings, When
+from services.trainer.settings.shared import ConditionalSettings, When
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cispo": {"ratio_cap": 5.0},
     "gspo": {"clip_low": 0.03, "clip_high": 0.04, "loss_weights": "sequence"},
 }
-"""The defaults of each objective that differ from GRPO's. A setting given by the user takes precedence.
+"""The defaults of each objective that differ from GRPO's. Settings given by the user take precedence.
 
 Sources: dr-grpo arXiv 2503.20783, dapo 2503.14476. cispo's cap is that of ScaleRL (2510.13786), because
 MiniMax-M1 (2506.13585) gives none. gspo's paper (2507.18071, section 5.1) clips at 3e-4 and 4e-4, within one
@@ -48,9 +48,8 @@ _WIDE_GSPO_CLIP = 0.2
 """With a range this wide, ratios of whole completions are almost never clipped."""
 
 
-def _by_direction(value: object) -> object:
-    """Translates RookWorld's names of the divergences."""
-    return {"forward": "policy_reference", "reverse": "reference_policy"}.get(str(value), value)
+KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
+"""RookWorld's names of the divergences, still accepted. Earlier versions recorded them."""
 
 
 class KlSettings(Settings):
@@ -58,7 +57,7 @@ class KlSettings(Settings):
 
     help_group: ClassVar[str] = "kl"
 
-    kl: Annotated[KlKind, BeforeValidator(_by_direction)] = "none"
+    kl: Annotated[KlKind, BeforeValidator(lambda value: KL_ALIASES.get(str(value), value))] = "none"
     """KL penalty to the base model. policy_reference is D(policy || base), reference_policy is
     D(base || policy), symmetric their mean. The older names forward and reverse mean the first two."""
     kl_coefficient: PositiveFloat = 0.02
@@ -78,7 +77,7 @@ class KlSettings(Settings):
 
 
 class PpoSettings(Settings):
-    """PPO's own settings. It learns a baseline for each token instead of using the group's mean."""
+    """Settings of PPO, which learns a baseline for each token instead of using the group's mean."""
 
     help_group: ClassVar[str] = "ppo, with --objective ppo"
 
@@ -169,7 +168,7 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
 
     @classmethod
     def of_preset(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
-        """Ignores a preset's values for its objective if another objective was chosen."""
+        """Ignores the values that a preset gives for its own objective if another objective was chosen."""
         theirs = values.get("objective", "grpo")
         if stronger.get("objective", theirs) == theirs:
             return dict(values)
@@ -181,7 +180,7 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
     @model_validator(mode="after")
     def _dual_clip_is_a_bound(self) -> Self:
         if 0.0 < self.dual_clip <= 1.0:
-            raise ValueError(f"--dual-clip {self.dual_clip:g}: more than 1, or 0 for none")
+            raise ValueError(f"--dual-clip {self.dual_clip:g}: must be above 1, or 0 for no bound")
         return self
 
     @model_validator(mode="after")
@@ -191,8 +190,8 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
             logger.warning(
                 "--objective gspo clips ratios of whole completions at %g: %s",
                 widest,
-                "it hardly ever clips"
+                "this hardly ever clips"
                 if widest > _WIDE_GSPO_CLIP
-                else "of groups that are a version old it drops most",
+                else "this clips most completions of groups that are one version old",
             )
         return self

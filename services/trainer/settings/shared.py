@@ -1,13 +1,125 @@
-"""Types and groups of settings that the trainer shares with `sft`, `reward-model` and `dpo`."""
+"""What the settings of several commands share: conditions, types, and groups of settings.
+
+Some settings have an effect only if other settings have certain values. A setting that a user gives and that
+has no effect is an error. A preset's value, or an objective's default, is ignored if it has no effect. So is
+a value in a TOML file that equals the default or the preset's value, because the file may be complete output
+of --dry-run. Arguments in code are not checked.
+"""
 
 import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ModelWrapValidatorHandler,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+from pydantic_settings import SettingsConfigDict
 
+from rookery.origins import last_origins
 from rookery.settings import Settings
-from services.trainer.settings.conditional import When
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """The condition that `setting` is one of `among` or, if `among` is empty, none of `but`."""
+
+    setting: str
+    among: tuple[Any, ...] = ()
+    but: tuple[Any, ...] = ()
+
+    def holds(self, settings: Settings) -> bool:
+        """Whether the condition is true."""
+        value = getattr(settings, self.setting)
+        return value in self.among if self.among else value not in self.but
+
+    def __str__(self) -> str:
+        """The condition as flags, for error messages."""
+        if not self.among:
+            return " ".join(
+                [_flag(self.setting), *(f"other than {value}" for value in self.but if value is not None)]
+            )
+        if self.among == (True,):
+            return _flag(self.setting)
+        *most, last = map(str, self.among)
+        return f"{_flag(self.setting)} {', '.join(most)}{' or ' if most else ''}{last}"
+
+
+class ConditionalSettings(Settings):
+    """Settings with a table of the conditions under which they have an effect. Numbers must be finite."""
+
+    model_config = SettingsConfigDict(allow_inf_nan=False)
+
+    conditions: ClassVar[Mapping[str, When]] = {}
+    """The condition of each setting that does not always have an effect. Its setting may have a condition."""
+
+    dependent: ClassVar[frozenset[str]] = frozenset()
+    """Settings whose defaults `dependent_defaults` may change."""
+
+    @classmethod
+    def dependent_defaults(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Defaults that depend on other values, which are not validated yet."""
+        del values
+        return {}
+
+    @classmethod
+    def of_file(cls, values: Mapping[str, Any], *, stronger: Mapping[str, Any]) -> dict[str, Any]:
+        """Leaves out conditional settings whose value equals that of the preset or the defaults."""
+        name = stronger.get("preset", values.get("preset"))
+        preset = cls.of_preset(cls.preset_values(name), stronger=values) if name else {}
+        fields = {name: cls.model_fields[name].default for name in cls.conditions.keys() | cls.dependent}
+        weaker = fields | dict(cls.dependent_defaults({**preset, **values})) | preset
+        return {name: value for name, value in values.items() if name not in fields or value != weaker[name]}
+
+    def unread(self) -> dict[str, str]:
+        """Settings without effect, with the settings that cause it, such as `--objective grpo`."""
+        return {
+            name: " and ".join(_said(when.setting, getattr(self, when.setting)) for when in unmet)
+            for name in self.conditions
+            if (unmet := list(self._unmet(name)))
+        }
+
+    def _unmet(self, name: str) -> Iterator[When]:
+        """The conditions of a setting that are not met, from the root of the chain on."""
+        when = self.conditions.get(name)
+        if when is not None:
+            yield from self._unmet(when.setting)
+            if not when.holds(self):
+                yield when
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, values: dict[str, Any], handler: ModelWrapValidatorHandler[Self]) -> Self:
+        values = {**cls.dependent_defaults(values), **values}
+        resolved, origins = handler(values), last_origins()
+        unread = [name for name in resolved.unread() if origins.get(name) != "argument"]
+        if given := [name for name in unread if origins.get(name, "preset") != "preset"]:
+            raise ValueError("; ".join(map(resolved._complaint, given)))
+        return handler({name: value for name, value in values.items() if name not in unread})
+
+    def _complaint(self, name: str) -> str:
+        told = f"{_said(name, getattr(self, name))} ({last_origins()[name]})"
+        needed = " and ".join(map(str, self._unmet(name)))
+        return f"{told} has no effect with {self.unread()[name]}, only with {needed}"
+
+
+def _said(name: str, value: Any) -> str:
+    """A setting as a flag."""
+    if isinstance(value, bool):
+        return _flag(name if value else f"no_{name}")
+    return f"no {_flag(name)}" if value is None else f"{_flag(name)} {value}"
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
 
 _DEVICE = re.compile(r"auto|cpu|(?:cuda:)?(\d+)")
 
@@ -22,7 +134,7 @@ def _device(name: str) -> str:
 def _devices(names: str) -> str:
     parsed = [_device(name) for name in names.split(",")]
     if len(parsed) > 1 and not all(map(str.isdigit, parsed)):
-        raise ValueError("of several devices each is the index of a GPU")
+        raise ValueError("lists several devices: each must be the index of a GPU")
     if len(set(parsed)) < len(parsed):
         raise ValueError("names a device twice")
     return ",".join(parsed)

@@ -10,7 +10,6 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.hub import identity
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
-from services.trainer.settings.conditional import When
 from services.trainer.settings.objective import ObjectiveSettings
 from services.trainer.settings.shared import (
     ADAPTER_CONDITIONS,
@@ -19,10 +18,12 @@ from services.trainer.settings.shared import (
     LrSchedule,
     MemorySettings,
     OptimiserSettings,
+    When,
 )
 
 _LEAST_ADAPTERS = 8
-"""More than the servers have slots. vLLM reads evicted adapters again from disk, and dies without them."""
+"""More than the servers' adapter slots. vLLM reads evicted adapters from disk again, and crashes without
+them."""
 
 
 def _auto_is_0(value: object) -> object:
@@ -107,7 +108,7 @@ class TrainerSettings(
     from_version: NonNegativeInt | None = None
     """Go back to this version and continue from it under the next free number. Later ones are discarded."""
     rest: bool = False
-    """Keep answering probes after the last step, for supervisors that restart every process that ends."""
+    """Keep answering probes after the last step, for supervisors that restart processes that end."""
     batch_groups: PositiveInt = 32
     """Groups per step. The rollouts must have the same value."""
     max_staleness: NonNegativeInt = 4
@@ -127,14 +128,14 @@ class TrainerSettings(
     def _served_adapters_stay(self) -> Self:
         if self.lora_rank and self.keep < _LEAST_ADAPTERS:
             raise ValueError(
-                f"--keep {self.keep}: {_LEAST_ADAPTERS} adapters at least, some are being served"
+                f"--keep {self.keep}: at least {_LEAST_ADAPTERS} adapters, because servers still read them"
             )
         return self
 
     @model_validator(mode="after")
     def _schedule_ends(self) -> Self:
         if self.lr_schedule != "constant" and not self.max_steps:
-            raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps: set it")
+            raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps, which is not set")
         return self
 
     @model_validator(mode="after")
@@ -142,12 +143,14 @@ class TrainerSettings(
         if self.sharding == "none":
             return self
         if not self.micro_batch_tokens:
-            raise ValueError("--micro-batch-tokens auto measures one process alone: not with --sharding")
+            raise ValueError(
+                "--micro-batch-tokens auto measures a single process: it cannot be used with --sharding"
+            )
         if self.int8_base:
-            raise ValueError(f"--sharding {self.sharding} does not shard integers: not with --int8-base")
+            raise ValueError(f"--sharding {self.sharding} cannot shard the integers of --int8-base")
         if self.lora_rank == 0 and (self.objective == "ppo" or self.adam_bits == 8 or self.offload):
             raise ValueError(
-                "--sharding with --lora-rank 0 shards Adam's moments: not with ppo, --adam-bits 8, --offload"
+                "--sharding with --lora-rank 0 does not support --objective ppo, --adam-bits 8 or --offload"
             )
         return self
 
@@ -160,7 +163,7 @@ class TrainerSettings(
     def base_identity(self) -> str:
         """The base model by name and content, as servers compare it.
 
-        Read once: what is written there later is not what this process trains on.
+        Computed once, because this process does not train on what is written there later.
         """
         return identity(str(self.model))
 

@@ -14,15 +14,14 @@ from pathlib import Path
 from rookery.trace import TraceGroup
 from services.trainer.records.memory import is_out_of_memory
 from services.trainer.training.ranks import RankZeroTrainer
-from services.trainer.training.running_state import RunningState
-from services.trainer.training.step import StepStats
+from services.trainer.training.step import RunningState, StepStats
 from services.trainer.versions.commits import Commit
 
 logger = logging.getLogger(__name__)
 
 FILE = "attempts.json"
-MOST = 3
-"""A group is given up after this many attempts ended the process. All but the first try the group alone."""
+MAX_ATTEMPTS = 3
+"""After this many attempts that ended the process, a group is rejected. All but the first try it alone."""
 
 
 class GroupsAtFault(Exception):
@@ -39,7 +38,7 @@ class Attempts:
     def __init__(self, folder: Path, trainer: RankZeroTrainer) -> None:
         self._path = folder / FILE
         self._trainer = trainer
-        # With several processes, a failure in one ends all, because they wait for each other.
+        # With several processes, a failure in one ends all, because they wait for each other's results.
         self._survives = trainer.local.world.size == 1
         self._counts: dict[str, int] = {}
         with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have damaged it
@@ -52,8 +51,8 @@ class Attempts:
 
         Raises:
             GroupsAtFault: some of the groups fail alone too.
-            ArithmeticError: the step fails twice, or all of several groups fail alone, so the fault is not
-                theirs.
+            ArithmeticError: the step fails twice, or each of several groups fails alone, so that the groups
+                are not at fault.
             RuntimeError, MemoryError: the step fails twice for lack of memory, or for another reason.
         """
         step, state = commit.version.number, RunningState.of(commit.running_state)
@@ -72,7 +71,7 @@ class Attempts:
                 if failed or not self._may_be_groups_fault(error):
                     raise
                 logger.error(
-                    "the step after %s failed, so its groups are tried alone: %s", commit.folder, error
+                    "the step after %s failed; its groups are now tried one by one: %s", commit.folder, error
                 )
             failed = True
             self._trainer.local.load(commit.folder)  # not inside `except`, which holds the step's tensors
@@ -90,7 +89,7 @@ class Attempts:
         reasons: dict[str, str] = {}
         suspects = [group for group in groups if group.id in self._counts]
         for group in sorted(suspects, key=lambda group: self._counts[group.id]):
-            if (count := self._counts[group.id]) >= MOST:
+            if (count := self._counts[group.id]) >= MAX_ATTEMPTS:
                 reasons[group.id] = f"group {group.id}: {count} steps on it ended the trainer"
                 continue
             self._count([group])

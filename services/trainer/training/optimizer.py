@@ -16,8 +16,8 @@ from services.trainer.versions.files import StoredTensor, TensorFile
 
 FILE = commits.OPTIMIZER
 
-LEAST = 0.01
-"""The share at which linear and cosine end, so that the last steps still change the weights."""
+FINAL_SHARE = 0.01
+"""Where the schedules linear and cosine end, as a share of the peak: the last steps still change weights."""
 
 
 def build(
@@ -65,7 +65,7 @@ def check(device: torch.device, *, bits: int, offload: bool) -> None:
 
 
 def place_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    """Moves the moments to `device`. Step counts stay, because they are needed where the weights are."""
+    """Moves the moments to `device`. Step counts stay on the device of the weights, where Adam needs them."""
     for state in optimizer.state.values():
         for name, value in state.items():
             if torch.is_tensor(value) and value.numel() > 1:
@@ -122,4 +122,4 @@ def lr_factor(schedule: LrSchedule, *, step: int, steps: int, warmup: int) -> fl
         return 1.0
     done = min(1.0, (step - warmup) / max(1, steps - warmup))
     left = 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-    return LEAST + (1 - LEAST) * left
+    return FINAL_SHARE + (1 - FINAL_SHARE) * left

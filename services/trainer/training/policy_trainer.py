@@ -24,17 +24,16 @@ from services.trainer.distributed.process_group import World
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
-from services.trainer.training.running_state import RunningState
-from services.trainer.training.step import StepStats, train_step
+from services.trainer.training.step import RunningState, StepStats, train_step
 from services.trainer.versions.files import Content
 
 logger = logging.getLogger(__name__)
 
 TOKENS = 1024
-"""Maximum number of completion tokens to score again. A group's first completion is always scored."""
+"""Maximum number of completion tokens to score again, but at least the first completion of a group."""
 
 WHOLE_MODEL_EVERY = 10
-"""If versions are whole models, older ones are loaded only every this many steps, because loading takes a
+"""If versions are whole models, older ones are loaded only at every tenth step, because loading takes a
 considerable part of a step's time."""
 
 
@@ -149,7 +148,7 @@ def _weights_of(policy: Policy, folder: Path | None) -> Iterator[None]:
         yield
         return
     if not folder.is_dir():
-        raise NotFound(f"{folder} is gone")
+        raise NotFound(f"{folder} does not exist any more")
     with torch.no_grad():
         own = [(parameter, parameter.clone()) for parameter in policy.parameters]
     try:

@@ -99,6 +99,7 @@ def _estimate(policy: ValuePolicy, batch: Batch, inputs: StepInput) -> dict[int,
     """Values, advantages and returns of all completions, computed with the policy before the step."""
     settings = inputs.settings
     in_reward = settings.kl == "k1"
+    coefficient = inputs.kl_coefficient if in_reward else 0.0
     measured: list[list[list[float]]] = []
     mine = inputs.partition(batch.rows)
     for forward in mine.passes:
@@ -116,27 +117,16 @@ def _estimate(policy: ValuePolicy, batch: Batch, inputs: StepInput) -> dict[int,
     for rows, columns in zip(mine.micro_batches, inputs.world.gather(measured), strict=True):
         values, gaps = map(iter, columns)
         for row in rows:
-            found[id(row)] = [
-                _estimate_completion(
-                    completion.reward,
-                    [next(values) for _ in completion.token_ids],
-                    [next(gaps) for _ in completion.token_ids],
-                    coefficient=inputs.kl_coefficient if in_reward else 0.0,
-                    settings=settings,
-                )
-                for completion in row.completions
-            ]
-            for estimate in found[id(row)]:
-                finite.check_estimate(row.group_id, values=estimate.values, advantages=estimate.advantages)
+            estimates = found[id(row)] = []
+            for completion in row.completions:
+                own = [next(values) for _ in completion.token_ids]
+                penalties = [next(gaps) for _ in completion.token_ids]
+                rewards = token_rewards(completion.reward, penalties, coefficient=coefficient)
+                advantages = gae(rewards, own, gamma=settings.gamma, lambda_=settings.gae_lambda)
+                finite.check_estimate(row.group_id, values=own, advantages=advantages)
+                returns = [a + v for a, v in zip(advantages, own, strict=True)]
+                estimates.append(TokenEstimates(own, advantages, returns))
     return _whitened(found) if settings.whiten else found
-
-
-def _estimate_completion(
-    reward: float, values: list[float], gaps: list[float], *, coefficient: float, settings: TrainerSettings
-) -> TokenEstimates:
-    rewards = token_rewards(reward, gaps, coefficient=coefficient)
-    advantages = gae(rewards, values, gamma=settings.gamma, lambda_=settings.gae_lambda)
-    return TokenEstimates(values, advantages, [a + v for a, v in zip(advantages, values, strict=True)])
 
 
 def _whitened(estimates: Estimates) -> dict[int, list[TokenEstimates]]:

@@ -1,4 +1,4 @@
-"""Several processes train as one: rank 0 sends commands, and all others follow them.
+"""Training in several processes: rank 0 sends commands, and all other ranks carry them out.
 
 A command is JSON on its first line, then encoded groups. Never pickle.
 """
@@ -18,14 +18,13 @@ from services.trainer.distributed.process_group import Follower
 from services.trainer.model.policy import Policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.policy_trainer import PolicyTrainer
-from services.trainer.training.running_state import RunningState
-from services.trainer.training.step import StepStats
+from services.trainer.training.step import RunningState, StepStats
 from services.trainer.versions.files import Content, pieces
 
 logger = logging.getLogger(__name__)
 
 OWN = frozenset(("device", "threads", "host", "port"))
-"""Settings in which processes may differ. A measured `micro_batch_tokens` comes from rank 0."""
+"""Settings in which processes may differ. If `micro_batch_tokens` is measured, all use rank 0's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class LoadCommit:
 
 @dataclass(frozen=True, slots=True)
 class GatherFiles:
-    """Take part in making the files of a commit, for which sharded tensors are gathered."""
+    """Take part in writing the files of a commit, which gathers sharded tensors from all processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +125,9 @@ class RankZeroTrainer:
 
 
 def follow(
-    settings: TrainerSettings, policy: Policy, world: Follower, *, told_to_stop: threading.Event
+    settings: TrainerSettings, policy: Policy, world: Follower, *, stop_requested: threading.Event
 ) -> None:
-    """Follows the commands of rank 0 until rank 0 announces the end. The main loop of every other process.
+    """The main loop of every process except rank 0: carries out rank 0's commands until it announces the end.
 
     Raises:
         SetupError: this process has other settings than rank 0.
@@ -137,7 +136,7 @@ def follow(
     """
     trainer = PolicyTrainer.of(settings, policy, world)
     own_state: RunningState | None = None
-    for data in world.commands(told_to_stop):
+    for data in world.commands(stop_requested):
         command = decode(data)
         if isinstance(command, LoadCommit):
             settings = agreed(settings, command.settings)

@@ -1,19 +1,109 @@
-"""One training step: an update of the policy on one batch of groups, and the running state after it."""
+"""One training step: an update of the policy on one batch of groups, and the running state after it.
 
+The running state is the state of the training besides weights and Adam's moments. Each commit stores it.
+"""
+
+import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import torch
 
 from rookery.trace import TraceGroup
+from services.trainer.batches import finite
+from services.trainer.batches.advantages import RewardAverages, updated_averages
 from services.trainer.distributed.process_group import World
-from services.trainer.losses.kl import kl_coefficient
-from services.trainer.settings import TrainerSettings
+from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
+from services.trainer.settings import ObjectiveSettings, TrainerSettings
 from services.trainer.training.ppo import ppo_update
-from services.trainer.training.running_state import RunningState
 from services.trainer.training.update import StepInput, single_update
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningState:
+    """The state after a step. Immutable: a step returns a new one, which is valid once it is committed."""
+
+    averages: RewardAverages | None = None
+    """Moving averages of the rewards, for the baselines ema and adaptive."""
+    kl_controller: KlController | None = None
+    """The state of the KL schedules adaptive and smooth."""
+    collapsed_steps: int = 0
+    """Number of steps in a row in which rewards have collapsed: see `collapsed_steps`."""
+
+    def after(
+        self,
+        groups: Sequence[TraceGroup],
+        *,
+        step: int,
+        coefficient: float,
+        kl: float | None,
+        zero_variance_share: float,
+        settings: ObjectiveSettings,
+    ) -> "RunningState":
+        """The state after a step on `groups`.
+
+        `coefficient` is the KL coefficient that the step used, `kl` the D(policy || base) that it measured,
+        or None. State that the settings do not use is dropped, because it would be outdated when used again.
+
+        Raises:
+            ArithmeticError: the schedule needs `kl`, and it is not finite; the message names the groups.
+        """
+        averages = None
+        if settings.baseline in ("ema", "adaptive"):
+            rewards = [group.rewards for group in groups]
+            averages = updated_averages(self.averages, rewards, decay=settings.baseline_decay)
+        if settings.kl_schedule in ("adaptive", "smooth") and kl is not None:
+            finite.check_divergence(kl, groups, step=step)
+        return RunningState(
+            averages=averages,
+            kl_controller=updated_controller(self.kl_controller, coefficient, kl=kl, settings=settings),
+            collapsed_steps=collapsed_steps(
+                self.collapsed_steps, share=zero_variance_share, step=step, settings=settings
+            ),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The state for `state.json`. Floats are preserved exactly."""
+        return {
+            "averages": asdict(self.averages) if self.averages else None,
+            "kl_coefficient": asdict(self.kl_controller) if self.kl_controller else None,
+            "collapsed_steps": self.collapsed_steps,
+        }
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any] | None) -> Self:
+        """The inverse of `as_json`. A commit without a state gives a new one."""
+        if not state:
+            return cls()
+        averages, controller = state["averages"], state["kl_coefficient"]
+        return cls(
+            averages=RewardAverages(**averages) if averages else None,
+            kl_controller=KlController(**controller) if controller else None,
+            collapsed_steps=state["collapsed_steps"],
+        )
+
+
+def collapsed_steps(before: int, *, share: float, step: int, settings: ObjectiveSettings) -> int:
+    """Returns the number of consecutive collapsed steps, up to and including this one.
+
+    A collapsed policy always gives the same answer, so all rewards of a group are equal and there is nothing
+    to learn. A step counts as collapsed if the `share` of such groups, including those that dynamic sampling
+    dropped, is at least `collapse_share`. `before` is the number of consecutive collapsed steps before it.
+    Logs an error at every multiple of `collapse_steps`. Like ART's fail-safe, but the run is not stopped.
+    """
+    if share < settings.collapse_share:
+        return 0
+    now = before + 1
+    if now % settings.collapse_steps == 0:
+        logger.error(
+            "step %d: for %d steps in a row, %.0f%% or more of the groups had equal rewards",
+            step, now, 100 * settings.collapse_share,
+        )  # fmt: skip
+    return now
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +139,7 @@ def train_step(
     world: World = World(),  # noqa: B008 - without state
     dry_run: bool = False,
 ) -> tuple[StepStats, RunningState]:
-    """Updates the policy on one batch: once (`update.single_update`), or as PPO does (`ppo.ppo_update`).
+    """Updates the policy on one batch, with `update.single_update` or, for PPO, with `ppo.ppo_update`.
 
     Returns the statistics and the running state to commit. `policy` is a `Policy`, for PPO one with a value
     head. `dropped_zero_variance` is how many groups dynamic sampling dropped for this batch. With `dry_run`,

@@ -105,7 +105,7 @@ def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: Step
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The loss of a micro-batch: surrogate, KL and token weights as the settings say.
+    """The loss of a micro-batch: surrogate, KL penalty and token weights, as configured.
 
     `normaliser` is the batch's (see `batches.rows`), `coefficient` the weight of the KL.
     """
@@ -118,7 +118,7 @@ class Objective:
 
     @classmethod
     def of(cls, settings: ObjectiveSettings, *, coefficient: float, normaliser: float) -> Self:
-        """Builds the objective that the settings name."""
+        """Builds the objective from the settings."""
         return cls(
             surrogate=SURROGATES["grpo" if settings.objective == "ppo" else settings.objective],
             bounds=RatioBounds(settings.clip_low, settings.clip_high, settings.ratio_cap, settings.dual_clip),

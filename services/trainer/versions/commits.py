@@ -33,7 +33,7 @@ _SERVED = ("model.safetensors", "adapter_model.safetensors")
 """The file whose SHA-256 identifies the version: the first that exists, because a whole model is served."""
 
 _LEDGER_SIZE = 8192
-"""Entries of the ledger, one per group: far more than a batch, in case Redis loses its last second."""
+"""Entries of the ledger, one per group: far more than Redis delivers again after it lost a second."""
 
 _MILESTONE = 100
 
@@ -172,7 +172,9 @@ def _read(
         _check_files(folder, without_moments=without_moments)
     except _DamagedError as error:
         before = max((other for other in found if other < number), default=None)
-        instead = "" if before is None else f", or go on from the version before with --from-version {before}"
+        instead = (
+            "" if before is None else f", or continue from the version before with --from-version {before}"
+        )
         raise SetupError(f"{error}; restore it{instead}") from error
     if state["number"] != number:
         raise SetupError(f"{folder / STATE} is of version {state['number']}: the folder was renamed")
@@ -249,7 +251,7 @@ def prune(root: Path, *, newest: int, keep: int) -> None:
 
     A served adapter must never disappear: vLLM reads an evicted one from disk again, and crashes without it.
     So `keep` is far more than the servers' slots. Version 0 and every 100th version stay. Versions that a
-    kill or a larger `keep` left are deleted too.
+    killed process or a larger `keep` left behind are deleted too.
     """
     for number, folder in folders(root).items():
         if number <= newest - keep and number % _MILESTONE:

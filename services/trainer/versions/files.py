@@ -120,7 +120,7 @@ def make_folder(folder: Path, *, setting: str) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Syncs the entries of a folder: what was made, renamed or deleted in it."""
+    """Syncs the entries of a folder, so that files created, renamed or deleted in it stay so."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
@@ -150,6 +150,8 @@ def read_object(path: Path, *needed: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} is missing or damaged: {error}") from error
     if not isinstance(value, dict) or (missing := set(needed) - value.keys()):
-        lacks = "is no JSON object" if not isinstance(value, dict) else f"lacks {', '.join(sorted(missing))}"
+        lacks = (
+            "is not a JSON object" if not isinstance(value, dict) else f"lacks {', '.join(sorted(missing))}"
+        )
         raise InvalidInput(f"{path} {lacks}: {str(value)[:120]!r}")
     return value

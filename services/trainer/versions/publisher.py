@@ -1,8 +1,8 @@
 """Publishes a committed version: first in the `policy` record, then with /reload on every server.
 
-Training waits for the first server that loads a version, and one second more for the others. It does not wait
-for a slower one: its reload goes on in the background, and then the server gets the newest version. A server
-that does not answer reads the record itself when it returns.
+Training waits until the first server has loaded a version, and one second more for the others. The reload
+of a slower server continues in the background; after it, the server gets the newest version. A server that
+does not answer reads the record itself when it is back.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Publisher:
             self._run(self._reload(adapter))
 
     def wait(self) -> None:
-        """Waits until the servers have answered, at most `FIRST_S`, or `GRACE_S` after one took the version.
+        """Waits until the servers have answered: `FIRST_S` at most, or `GRACE_S` after one has loaded it.
 
         Raises any unexpected error of a reload.
         """
@@ -117,11 +117,13 @@ class _Server:
             self.task = asyncio.create_task(self._catch_up())
 
     def leave_behind(self) -> None:
-        """Stops waiting for a reload that is under way; it goes on in the background."""
+        """Stops waiting for a reload that is under way; it continues in the background."""
         if self.task and not self.task.done() and not self.late:
             self.late = True
             RELOADS.labels(result="late").inc()
-            logger.warning("%s is left behind: its reload goes on", self._client.url)
+            logger.warning(
+                "training no longer waits for %s: its reload continues in the background", self._client.url
+            )
 
     async def close(self) -> None:
         if self.task:
@@ -147,11 +149,11 @@ class _Server:
             self._export_lag()
         except PeerFault as error:
             RELOADS.labels(result="away").inc()
-            logger.warning("%s could not be told of %s: %s", url, name, error)
+            logger.warning("%s did not answer the reload of %s: %s", url, name, error)
             return False
         except RookeryError as error:
             RELOADS.labels(result="refused").inc()
-            logger.error("%s refuses %s: %s", url, name, error)
+            logger.error("%s refused %s: %s", url, name, error)
         return True
 
     def _export_lag(self) -> None:

@@ -213,12 +213,18 @@ def reasoning(engine: chess.engine.SimpleEngine, board: chess.Board) -> list[str
 
 def inference_servers(run: Path) -> list[psutil.Process]:
     """What `rookery serve players` has started for `run`."""
-    mine = psutil.Process().children(recursive=True)
-    launchers = [child for child in mine if {"launcher", "serve"} <= set(child.cmdline()[:4])]
-    return [
-        server
-        for launcher in launchers
-        if f"run:{run}@7,temperature=1" in launcher.cmdline()
-        for server in launcher.children(recursive=True)
-        if "vllm" in " ".join(server.cmdline())
+    launchers = [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if {"launcher", "serve"} <= set(words(child)[:4]) and f"run:{run}@7,temperature=1" in words(child)
     ]
+    servers = [server for launcher in launchers for server in launcher.children(recursive=True)]
+    return [server for server in servers if "vllm" in " ".join(words(server))]
+
+
+def words(process: psutil.Process) -> list[str]:
+    """The command line of a process; nothing of one that has ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []

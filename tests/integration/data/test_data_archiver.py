@@ -209,7 +209,7 @@ def test_what_cannot_be_read_is_counted_and_spares_the_others(
         until_archived(streams, 2)
     assert list(on_disk.groups()) == published
     assert streams.counts().archive["unreadable"] == 1
-    assert "cannot be archived: 2 bytes are no rookery.v1.TraceGroup" in caplog.text
+    assert "cannot be archived: 2 bytes are not a rookery.v1.TraceGroup" in caplog.text
 
 
 def test_an_archiver_that_is_gone_is_taken_over(

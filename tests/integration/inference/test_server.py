@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator
     model = build_tiny(
         tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
     )
-    flags = ("--max-loras", "3", "--max-lora-rank", "8")
+    flags = ("--max-loras", "3", "--max-lora-rank", "8", "--leases", "1")
     server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, flags)
     try:
         server.start()
@@ -326,6 +326,37 @@ def test_a_bad_body_gets_a_problem_document(server: Server) -> None:
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
     assert "body.version" in answer.json()["detail"]
+
+
+async def test_a_leased_version_answers_though_newer_ones_come(
+    server: Server, client: InferenceClient
+) -> None:
+    leased = await client.adapter()
+    assert leased
+
+    async def answer() -> tuple[int, ...]:
+        sampling = replace(ROLLOUT, temperature=0.0)
+        model = leased.version.name
+        done = await client.complete(prompt(), model=model, count=1, sampling=sampling, seed=0)
+        return done.completions[0].token_ids
+
+    with pytest.raises(NotFound, match="version 999 is not served"):
+        await client.lease(999, seconds=60)
+    assert await client.lease(leased.version.number, seconds=60) == leased.version
+    before = await answer()
+    # More than there are slots, so that vLLM must move adapters.
+    for number in range(50, 58):
+        newer = adapter(server, number)
+        await client.reload(newer)
+        assert await answer() == before
+    with pytest.raises(Conflict, match=leased.version.name):
+        await client.lease(newer.version.number, seconds=60)
+
+    await client.end_lease(leased.version.number)
+
+    with pytest.raises(NotFound):
+        await answer()
+    await client.reload(leased, rollback=True)
 
 
 async def test_stopped_cleanly_it_comes_back_on_the_current_version(

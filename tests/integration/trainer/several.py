@@ -15,7 +15,7 @@ from services.trainer.distributed.process_group import World, join_processes
 from services.trainer.model.policies import build_policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.policy_trainer import PolicyTrainer
-from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import RunningState
 from tests.unit.trainer.contents import contents
 from tests.unit.trainer.groups import make_group
 

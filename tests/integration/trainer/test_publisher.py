@@ -185,7 +185,7 @@ def test_an_answer_that_is_none_is_a_failed_reload_that_is_tried_again(
     one.publish(0, 1)
     one.publisher.wait()
     assert server.behind == 2
-    assert f"{server.url} could not be told of policy-v000001" in caplog.text
+    assert f"{server.url} did not answer the reload of policy-v000001" in caplog.text
     server.answer = GOOD
     one.publisher.republish(adapter(1))
     until(lambda: server.behind == 0)
@@ -204,7 +204,7 @@ def test_a_refusal_is_an_answer(one: Setting, caplog: pytest.LogCaptureFixture) 
     one.publish(1)
     one.publisher.wait()
     assert server.told == [0, 1]
-    assert "refuses policy-v000000" in caplog.text
+    assert "refused policy-v000000" in caplog.text
 
 
 def test_closing_does_not_wait_for_a_hung_server(one: Setting) -> None:

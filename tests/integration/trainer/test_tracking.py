@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import SetupError
+from rookery.mlflow_run import ID_FILE
 from services.trainer.records import tracking
-from services.trainer.records.tracking import ID_FILE, track
+from services.trainer.records.tracking import track
 
 
 @pytest.fixture
@@ -50,6 +51,18 @@ def test_a_run_and_its_resumption_are_one_run(tmp_path: Path, store: Path) -> No
     assert (run.info.run_name, run.info.status) == ("quick-rook", "FINISHED")
     assert [file.path for file in client.list_artifacts(run_id)] == ["metrics.jsonl"]
     assert len(client.search_runs([run.info.experiment_id])) == 1
+
+
+def test_a_kl_recorded_under_its_alias_is_no_conflict(
+    tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("mlflow")
+    folder = tmp_path / "run"
+    for kl in ("forward", "policy_reference"):
+        train(folder, [], params={"kl": kl, "lr": 0.1})
+    run = client_of(store).get_run(json.loads((folder / ID_FILE).read_text())["run_id"])
+    assert run.data.params == {"kl": "forward", "lr": "0.1"}
+    assert not caplog.records
 
 
 def test_a_password_stays_here(tmp_path: Path, store: Path) -> None:
@@ -103,14 +116,14 @@ def test_mlflow_away_is_said_and_stops_nothing(
 def test_figures_wait_for_mlflow_to_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
     monkeypatch.setattr(tracking, "_RETRY_S", 0.01)
-    real, failures = tracking._client, iter([True, True])
+    real, failures = tracking.connect, iter([True, True])
 
     def connect(folder: Path):
         if next(failures, False):
             raise ConnectionError("not yet")
         return real(folder)
 
-    monkeypatch.setattr(tracking, "_client", connect)
+    monkeypatch.setattr(tracking, "connect", connect)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "run"
     with track(folder, wanted=True, params={}, artifacts=lambda folder: []) as tracker:

@@ -14,13 +14,11 @@ torch = pytest.importorskip("torch")
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.records.flops import SpeedMeter  # noqa: E402
 from services.trainer.records.memory import MIB, resident_bytes  # noqa: E402
-from services.trainer.records.report import StepReporter  # noqa: E402
-from services.trainer.records.statistics import describe_step  # noqa: E402
+from services.trainer.records.report import StepReporter, describe_step  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
-from services.trainer.training.step import train_step  # noqa: E402
+from services.trainer.training.step import RunningState, train_step  # noqa: E402
 
 STEPS = 1000
 BOUND_MIB = 4

@@ -283,7 +283,7 @@ def test_a_group_of_a_version_that_was_never_committed_stops_the_trainer(run: Ru
     group = make_group(1, version=3, vocabulary=90)
     run.add([group])
     reader = Reader(run)
-    said = r"group group-1 is of policy-v000003, and the newest version here is 2"
+    said = r"group group-1 was sampled by policy-v000003, but the newest version here is 2"
     with reader.intake, pytest.raises(SetupError, match=said):
         reader.batch(version=2)
     assert run.streams.counts().dropped == {}
@@ -296,7 +296,7 @@ def test_a_fault_of_the_reading_thread_ends_the_wait(run: Run, monkeypatch: pyte
     monkeypatch.setattr(run.streams, "read", away)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     reader = Reader(run)
-    with reader.intake, pytest.raises(Unavailable, match="while redis was away"):
+    with reader.intake, pytest.raises(Unavailable, match="while redis was unavailable"):
         reader.batch()
 
 
@@ -415,7 +415,7 @@ def test_a_group_that_the_process_dies_of_is_given_up_after_some_starts(
 ) -> None:
     _failing(monkeypatch, KilledError())
     run.add([make_group(99, vocabulary=90, prompt_length=LONGEST + 1), *_groups(2 * BATCH - 1)])
-    for _ in range(attempts.MOST):
+    for _ in range(attempts.MAX_ATTEMPTS):
         with pytest.raises(KilledError):
             run.train(1)
         assert run.streams.counts().dead == {}
@@ -435,7 +435,7 @@ def test_kills_from_outside_bury_no_group(run: Run, monkeypatch: pytest.MonkeyPa
             raise KilledError
         return write(root, number=number, **rest)
 
-    for _ in range(2 * attempts.MOST):
+    for _ in range(2 * attempts.MAX_ATTEMPTS):
         with monkeypatch.context() as patch, pytest.raises(KilledError):
             patch.setattr(commits, "write", killed)
             run.train(1)
@@ -446,7 +446,7 @@ def test_kills_from_outside_bury_no_group(run: Run, monkeypatch: pytest.MonkeyPa
 
 def test_where_every_group_fails_it_is_not_the_groups(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.add(_groups(BATCH))
-    for _ in range(2 * attempts.MOST):
+    for _ in range(2 * attempts.MAX_ATTEMPTS):
         with monkeypatch.context() as patch:
             _failing(patch, ArithmeticError("the weights are NaN"), tokens=0)
             with pytest.raises(ArithmeticError, match="no group of the batch can be trained on"):
@@ -504,7 +504,7 @@ def test_a_run_goes_back_to_an_earlier_version(run: Run, caplog: pytest.LogCaptu
     assert run.adapter(4) == run.adapter(2)
     assert (run.version(4) / "optimizer.safetensors").read_bytes() == moments
     assert run.adapter(5) != run.adapter(4)
-    said = "goes back to version 2, which is now 4: versions after 2 until 3 are discarded"
+    said = "goes back to version 2, now numbered 4: versions after 2 up to 3 are discarded"
     assert caplog.text.count(said) == 1
     assert "start again from zero" not in caplog.text
     counts = run.streams.counts()
@@ -535,7 +535,7 @@ def test_a_trainer_told_to_go_on_from_the_newest_version_does_not_return_to_it(
     run.train(2)
     run.train(3, from_version=2)
     run.train(4, from_version=2)
-    assert "the run has gone back to version 2 before: not again" in caplog.text
+    assert "--from-version 2: the run has gone back to it already and continues" in caplog.text
     assert len({run.adapter(number) for number in range(5)}) == 5, "version 3 was not discarded"
 
 

@@ -18,6 +18,7 @@ PROFILES = {
     "cpu": LOOP | {"inference", "trainer"},
     "gpu": LOOP | {"inference-gpu", "trainer-gpu"},
     "observability": LOOP | WATCHERS,
+    "cpu,evaluation": LOOP | {"inference", "trainer", "arena"},
 }
 """What each profile starts; None is what the committed .env chooses."""
 

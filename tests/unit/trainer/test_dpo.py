@@ -14,11 +14,13 @@ torch = pytest.importorskip("torch")
 
 from transformers import AutoModelForCausalLM  # noqa: E402
 
-from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.examples.rows import (  # noqa: E402
+    Example,
+    collate_examples,
+    pack_rows,
+)
 from services.trainer.finetune import dpo  # noqa: E402
 from services.trainer.finetune.model import prepare_model  # noqa: E402
-from services.trainer.finetune.rows import collate_examples, pack_rows  # noqa: E402
-from services.trainer.losses import preference  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
 
@@ -57,7 +59,7 @@ def test_the_loss_is_that_of_plain_forward_passes(small_model: Path) -> None:
                 torch.stack([_sum_logprob(m, example.prompt_ids, answer) for answer in example.answers])
                 for m in (model, base)
             ]
-            expected += preference.dpo(*logs[0], *logs[1], beta=0.7)
+            expected += dpo.dpo_loss(*logs[0], *logs[1], beta=0.7)
     assert found["loss"].item() == pytest.approx(expected.item(), rel=1e-4)
     assert abs(found["margin"].item()) > 0.01
 

@@ -18,9 +18,13 @@ from transformers import (  # noqa: E402
     LlamaForCausalLM,
 )
 
-from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.examples.rows import (  # noqa: E402
+    Example,
+    collate_examples,
+    micro_batches,
+    pack_rows,
+)
 from services.trainer.finetune.model import answer_logprobs, hidden_states  # noqa: E402
-from services.trainer.finetune.rows import collate_examples, micro_batches, pack_rows  # noqa: E402
 
 
 def _qwen3(tiny_model: Path) -> torch.nn.Module:

@@ -7,8 +7,8 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.model import frozen_head, head  # noqa: E402
+from services.trainer.model.base_model import Head  # noqa: E402
 from services.trainer.model.frozen_head import frozen_scores, is_frozen  # noqa: E402
-from services.trainer.model.logits import Head  # noqa: E402
 
 
 def scores(linear, hidden, targets, *, temperature: float) -> tuple:

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from rookery.errors import InvalidInput  # noqa: E402
 from services.trainer.gpt2 import loader  # noqa: E402
-from services.trainer.gpt2.config import Gpt2Config  # noqa: E402
 from services.trainer.gpt2.model import (  # noqa: E402
     Cache,
     Gpt2,
+    Gpt2Config,
     positions,
 )
 from tests.unit.trainer.contents import contents  # noqa: E402
@@ -205,7 +205,7 @@ def test_what_is_no_such_model_is_refused(folder: Path, tmp_path: Path) -> None:
         ('"model_type": "gpt2"', '"model_type": "llama"', "'llama' is not 'gpt2'"),
         ("gelu_new", "relu", "activation_function 'relu'"),
         ('"n_head": 4', '"n_head": 5', "5 heads do not divide the width 32"),
-        ('"n_embd"', '"n_width"', "does not say 'n_embd'"),
+        ('"n_embd"', '"n_width"', "lacks 'n_embd'"),
     ):
         text = (folder / "config.json").read_text()
         assert old in text
@@ -220,5 +220,5 @@ def test_what_is_no_such_model_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="neither"):
         loader.load(folder)
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../etc/passwd"}}')
-    with pytest.raises(InvalidInput, match="no file beside it"):
+    with pytest.raises(InvalidInput, match="not a file in the same folder"):
         loader.load(folder)

@@ -24,8 +24,7 @@ from services.trainer.model.policies import (  # noqa: E402
 from services.trainer.model.policy import ActorCritic  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
-from services.trainer.training.step import train_step  # noqa: E402
+from services.trainer.training.step import RunningState, train_step  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
@@ -54,7 +53,7 @@ def test_the_settings_choose_it(folder: Path) -> None:
     critic = build_policy(settings(folder, objective="ppo"))
     assert isinstance(critic, ActorCritic)
     assert isinstance(critic, Gpt2Policy)
-    with pytest.raises(ValueError, match="--keep 3: 8 adapters at least"):
+    with pytest.raises(ValueError, match="--keep 3: at least 8 adapters"):
         settings(folder, lora_rank=4, keep=3)
     assert settings(folder, keep=3).keep == 3
 

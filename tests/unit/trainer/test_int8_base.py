@@ -22,8 +22,7 @@ from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
-from services.trainer.training.step import train_step  # noqa: E402
+from services.trainer.training.step import RunningState, train_step  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402

@@ -21,7 +21,7 @@ def test_a_first_signal_is_noted_and_a_second_would_end_the_process(
         now = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
         assert now == [signal.SIG_DFL, signal.SIG_DFL]
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
-    assert "a second signal ends at once" in capfd.readouterr().err
+    assert "a second signal ends the run at once" in capfd.readouterr().err
 
 
 def test_in_another_thread_nothing_is_heeded() -> None:

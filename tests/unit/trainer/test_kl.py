@@ -11,8 +11,8 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from services.trainer.losses import kl  # noqa: E402
+from services.trainer.model.base_model import Head  # noqa: E402
 from services.trainer.model.head import TokenScores, WithGradient, score_tokens  # noqa: E402
-from services.trainer.model.logits import Head  # noqa: E402
 from tests.unit.trainer import reference  # noqa: E402
 
 KINDS = ("policy_reference", "reference_policy", "symmetric")
@@ -164,7 +164,7 @@ def test_without_being_wanted_entropy_and_reference_carry_no_gradient() -> None:
 
 
 def test_a_kl_without_a_reference_is_refused() -> None:
-    with pytest.raises(ValueError, match="'reference_policy' is wanted"):
+    with pytest.raises(ValueError, match="'reference_policy' needs the hidden states"):
         _score(WithGradient(kl="reference_policy"), reference_ND=None)
 
 

@@ -15,9 +15,8 @@ import transformers  # noqa: E402
 
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
-from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.examples.rows import Example, collate_examples  # noqa: E402
 from services.trainer.finetune.model import answer_logprobs  # noqa: E402
-from services.trainer.finetune.rows import collate_examples  # noqa: E402
 from services.trainer.model.base_model import load_causal_lm  # noqa: E402
 from services.trainer.model.head import WithGradient  # noqa: E402
 from services.trainer.model.lora import with_adapter  # noqa: E402

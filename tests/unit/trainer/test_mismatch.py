@@ -21,7 +21,7 @@ from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training import policy_trainer  # noqa: E402
 from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import RunningState  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.gpt2_models import write_gpt2  # noqa: E402

@@ -95,17 +95,17 @@ def test_what_is_too_long_is_left_out_and_counted(tiny_model: Path, tmp_path: Pa
     ("text", "message"),
     [
         ("", "missing or empty"),
-        ("[1]\n", r"pairs.jsonl:1: no preference pair: b'\[1\]"),
-        ("{nonsense\n", r"pairs.jsonl:1: no JSON: b'\{nonsense"),
-        ('\n\n{"chosen": []}\n', "pairs.jsonl:3: no preference pair: it lacks prompt, rejected"),
+        ("[1]\n", r"pairs.jsonl:1: not a preference pair: b'\[1\]"),
+        ("{nonsense\n", r"pairs.jsonl:1: not JSON: b'\{nonsense"),
+        ('\n\n{"chosen": []}\n', "pairs.jsonl:3: not a preference pair: it lacks prompt, rejected"),
         ('{"prompt": "x", "chosen": [], "rejected": []}\n', "not a list of messages: 'x'"),
         ('{"prompt": ["x"], "chosen": [], "rejected": []}\n', "not a message of role and content: 'x'"),
-        ("\xff\n", "no JSON"),
-        (WIDE, "pairs.jsonl:1: the gap is no number: 'wide'"),
+        ("\xff\n", "not JSON"),
+        (WIDE, "pairs.jsonl:1: the gap is not a finite number: 'wide'"),
         (
             '{"prompt": [{"role": "user", "content": "x"}], "rejected": [],'
             ' "chosen": [{"role": "user", "content": "y"}]}\n',
-            "no preference pair: the last message is not the assistant's",
+            "not a preference pair: the last message is not the assistant's",
         ),
     ],
 )

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from transformers import LlamaConfig, Qwen3Config  # noqa: E402
 
 from services.trainer.autobatch import search  # noqa: E402
-from services.trainer.autobatch.profiles import FILE  # noqa: E402
+from services.trainer.autobatch.search import FILE  # noqa: E402
 from services.trainer.model.base_model import check_group_length, max_positions  # noqa: E402
 from services.trainer.model.policies import build_policy  # noqa: E402
 from services.trainer.settings import (  # noqa: E402

@@ -24,8 +24,11 @@ from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402
 from services.trainer.training import ppo  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
-from services.trainer.training.step import StepStats, train_step  # noqa: E402
+from services.trainer.training.step import (  # noqa: E402
+    RunningState,
+    StepStats,
+    train_step,
+)
 from services.trainer.training.update import StepInput  # noqa: E402
 from services.trainer.versions import commits  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402

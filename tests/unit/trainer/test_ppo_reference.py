@@ -13,8 +13,7 @@ torch = pytest.importorskip("torch")
 
 from rookery.trace import TraceGroup  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
-from services.trainer.training.step import train_step  # noqa: E402
+from services.trainer.training.step import RunningState, train_step  # noqa: E402
 from tests.unit.trainer.bigram import Bigram  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402
 

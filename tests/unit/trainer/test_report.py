@@ -20,8 +20,8 @@ torch = pytest.importorskip("torch")
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.records.flops import SpeedMeter  # noqa: E402
-from services.trainer.records.report import StepReporter  # noqa: E402
-from services.trainer.records.statistics import (  # noqa: E402
+from services.trainer.records.report import (  # noqa: E402
+    StepReporter,
     by_task,
     components,
     describe_step,
@@ -31,7 +31,7 @@ from services.trainer.records.statistics import (  # noqa: E402
 from services.trainer.records.tracking import Tracker  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
+from services.trainer.training.step import RunningState  # noqa: E402
 
 PHASES = {"rollout_wait": 0.5, "train": 1.0, "commit": 0.1, "settle": 0.1, "publish": 0.3}
 DROPPED = {"stale": 1, "zero_variance": 0}

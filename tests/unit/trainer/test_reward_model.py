@@ -15,9 +15,12 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.examples.rows import (  # noqa: E402
+    Example,
+    collate_examples,
+    pack_rows,
+)
 from services.trainer.finetune.model import load_sequence_classifier  # noqa: E402
-from services.trainer.finetune.rows import collate_examples, pack_rows  # noqa: E402
 from services.trainer.reward_model import card, training  # noqa: E402
 from services.trainer.reward_model.report import ScoredPair, report_on  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402

@@ -119,7 +119,7 @@ async def test_the_model_says_who_it_is(http: httpx.AsyncClient, scorer: RewardS
         ({"prompt": "x"}, "give messages, or prompt and response"),
         ({"messages": [], "prompt": "x", "response": "y"}, "give messages, or prompt and response"),
         ({"messages": [{"role": "user", "content": "hello"}]}, "hello"),
-        ({"prompt": "e2" * 500, "response": "y"}, "tokens; the reward model reads 384"),
+        ({"prompt": "e2" * 500, "response": "y"}, "tokens; the reward model accepts 384"),
         ({"response": 3}, "items.0.response"),
     ],
 )
@@ -142,7 +142,7 @@ async def test_a_reward_that_is_no_number_is_a_fault(desk: BatchQueue, scorer: R
     with torch.no_grad():
         scorer._model.score.weight.fill_(math.nan)
     text = scorer.encode([{"role": "user", "content": BOARD}, {"role": "assistant", "content": "x"}])
-    with pytest.raises(RookeryError, match="no rewards"):
+    with pytest.raises(RookeryError, match="not all finite"):
         await desk.rewards([text])
     with torch.no_grad():
         scorer._model.score.weight.fill_(0.5)

@@ -10,7 +10,7 @@ import pytest
 from services.trainer.batches.advantages import RewardAverages
 from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
 from services.trainer.settings import TrainerSettings
-from services.trainer.training.running_state import RunningState
+from services.trainer.training.step import RunningState
 from tests.unit.trainer.groups import make_group
 
 

@@ -17,13 +17,14 @@ from safetensors.torch import load_file  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from services.trainer.examples.chat_files import ChatExamples, open_chats  # noqa: E402
-from services.trainer.examples.example import (  # noqa: E402
+from services.trainer.examples.rows import (  # noqa: E402  # noqa: E402
     Example,
     SoftTargets,
+    collate_examples,
+    pack_rows,
     shuffled_batches,
 )
 from services.trainer.finetune import sft  # noqa: E402
-from services.trainer.finetune.rows import collate_examples, pack_rows  # noqa: E402
 
 BOARD = "RNBQKBNRPPPPPPPP................................pppppppprnbqkbnr KQkq -"
 

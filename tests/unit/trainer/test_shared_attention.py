@@ -28,8 +28,13 @@ from transformers import (  # noqa: E402
     Qwen3NextForCausalLM,
 )
 
-from services.trainer.attention import blocks, hugging_face  # noqa: E402
-from services.trainer.attention.blocks import Blocks, Segment, attend  # noqa: E402
+from services.trainer import attention as blocks  # noqa: E402
+from services.trainer.attention import (  # noqa: E402
+    Blocks,
+    Segment,
+    attend,
+    hugging_face,
+)
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import Row, ScoredCompletion  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
@@ -196,13 +201,13 @@ def test_a_window_is_minded_where_a_model_is_used_by_itself() -> None:
 
 def test_a_model_outside_the_interface_is_refused(tmp_path: Path) -> None:
     model = GPTJForCausalLM(GPTJConfig(vocab_size=96, n_embd=32, n_layer=1, n_head=2, rotary_dim=8))
-    with pytest.raises(SetupError, match="does not let its attention be chosen"):
+    with pytest.raises(SetupError, match="does not accept another attention function"):
         hugging_face.enable(model)
 
 
 def test_a_softmax_of_another_kind_is_refused(tmp_path: Path) -> None:
     policy = _policy(tmp_path, Gemma2ForCausalLM(Gemma2Config(**SHAPE)))
-    with pytest.raises(SetupError, match="wants 'softcap' of its attention"):
+    with pytest.raises(SetupError, match="passes 'softcap' to its attention"):
         policy.score(collate(ROWS))
 
 
@@ -212,7 +217,7 @@ def test_layers_that_mix_tokens_in_another_way_are_refused(tmp_path: Path) -> No
         linear_value_head_dim=8, layer_types=["linear_attention", "full_attention"], num_experts=0,
     )  # fmt: skip
     policy = _policy(tmp_path, Qwen3NextForCausalLM(config))
-    with pytest.raises(SetupError, match="1 of its 2 layers are no attention"):
+    with pytest.raises(SetupError, match="1 of its 2 layers have no attention"):
         policy.score(collate(ROWS))
 
 

@@ -19,8 +19,11 @@ from services.trainer.model.policy import Policy  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
 from services.trainer.training import optimizer as adam  # noqa: E402
 from services.trainer.training.policy_trainer import PolicyTrainer  # noqa: E402
-from services.trainer.training.running_state import RunningState  # noqa: E402
-from services.trainer.training.step import StepStats, train_step  # noqa: E402
+from services.trainer.training.step import (  # noqa: E402
+    RunningState,
+    StepStats,
+    train_step,
+)
 from services.trainer.training.update import Objective  # noqa: E402
 from tests.unit.trainer.contents import contents  # noqa: E402
 from tests.unit.trainer.groups import make_group  # noqa: E402

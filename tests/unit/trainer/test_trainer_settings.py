@@ -43,37 +43,46 @@ def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        ("--gamma 0.9", "--gamma 0.9 (flag) is not read with --objective grpo, but with --objective ppo"),
-        ("--ppo-epochs 2", "--ppo-epochs 2 (flag) is not read with --objective grpo"),
-        ("--no-whiten", "--no-whiten (flag) is not read with --objective grpo"),
-        ("--objective ppo --baseline ema", "--baseline ema (flag) is not read with --objective ppo"),
-        ("--objective ppo --no-normalise", "--no-normalise (flag) is not read with --objective ppo"),
-        ("--objective ppo --dynamic-sampling", "--dynamic-sampling (flag) is not read with --objective ppo"),
-        ("--ratio-cap 3", "is not read with --objective grpo, but with --objective cispo or reinforce"),
-        ("--objective cispo --clip-low 0.1", "--clip-low 0.1 (flag) is not read with --objective cispo"),
-        ("--objective reinforce --clip-high 0.1", "--clip-high 0.1 (flag) is not read with"),
+        ("--gamma 0.9", "--gamma 0.9 (flag) has no effect with --objective grpo, only with --objective ppo"),
+        ("--ppo-epochs 2", "--ppo-epochs 2 (flag) has no effect with --objective grpo"),
+        ("--no-whiten", "--no-whiten (flag) has no effect with --objective grpo"),
+        ("--objective ppo --baseline ema", "--baseline ema (flag) has no effect with --objective ppo"),
+        ("--objective ppo --no-normalise", "--no-normalise (flag) has no effect with --objective ppo"),
+        (
+            "--objective ppo --dynamic-sampling",
+            "--dynamic-sampling (flag) has no effect with --objective ppo",
+        ),
+        ("--ratio-cap 3", "has no effect with --objective grpo, only with --objective cispo or reinforce"),
+        ("--objective cispo --clip-low 0.1", "--clip-low 0.1 (flag) has no effect with --objective cispo"),
+        ("--objective reinforce --clip-high 0.1", "--clip-high 0.1 (flag) has no effect with"),
         (
             "--baseline-decay 0.5",
-            "is not read with --baseline group-mean, but with --baseline ema or adaptive",
+            "has no effect with --baseline group-mean, only with --baseline ema or adaptive",
         ),
-        ("--loss-constant 9", "is not read with --loss-weights token, but with --loss-weights constant"),
-        ("--baseline ema --dynamic-sampling", "--dynamic-sampling (flag) is not read with --baseline ema"),
-        ("--dynamic-sampling-limit 2", "is not read with --no-dynamic-sampling, but with --dynamic-sampling"),
+        ("--loss-constant 9", "has no effect with --loss-weights token, only with --loss-weights constant"),
+        ("--baseline ema --dynamic-sampling", "--dynamic-sampling (flag) has no effect with --baseline ema"),
+        (
+            "--dynamic-sampling-limit 2",
+            "has no effect with --no-dynamic-sampling, only with --dynamic-sampling",
+        ),
         (
             "--kl-coefficient 0.1",
-            "is not read with --kl none, but with --kl k1, k2, k3, policy_reference, reference_policy or",
+            "has no effect with --kl none, only with --kl k1, k2, k3, policy_reference, reference_policy or",
         ),
-        ("--kl-schedule smooth", "--kl-schedule smooth (flag) is not read with --kl none"),
+        ("--kl-schedule smooth", "--kl-schedule smooth (flag) has no effect with --kl none"),
         (
             "--kl k3 --kl-warmup-steps 9",
-            "is not read with --kl-schedule fixed, but with --kl-schedule warmup",
+            "has no effect with --kl-schedule fixed, only with --kl-schedule warmup",
         ),
-        ("--kl-target 0.1", "is not read with --kl none and --kl-schedule fixed, but with --kl k1, "),
-        ("--kl k3 --kl-report-every 5", "is not read with --kl k3, but with --kl none"),
-        ("--lora-rank 0 --lora-alpha 8", "is not read with --lora-rank 0, but with --lora-rank other than 0"),
+        ("--kl-target 0.1", "has no effect with --kl none and --kl-schedule fixed, only with --kl k1, "),
+        ("--kl k3 --kl-report-every 5", "has no effect with --kl k3, only with --kl none"),
+        (
+            "--lora-rank 0 --lora-alpha 8",
+            "has no effect with --lora-rank 0, only with --lora-rank other than 0",
+        ),
         (
             "--lora-rank 0 --int8-base",
-            "--int8-base (flag) is not read with --lora-rank 0, but with --lora-rank",
+            "--int8-base (flag) has no effect with --lora-rank 0, only with --lora-rank",
         ),
     ],
 )
@@ -94,13 +103,13 @@ def test_numbers_are_those_of_something(flags: str) -> None:
 
 def test_so_is_a_variable_and_a_line_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINER_GAMMA", "0.9")
-    with pytest.raises(SetupError, match=r"--gamma 0.9 \(environment\) is not read"):
+    with pytest.raises(SetupError, match=r"--gamma 0.9 \(environment\) has no effect"):
         parse("")
     assert parse("--objective ppo").gamma == 0.9
     monkeypatch.delenv("TRAINER_GAMMA")
     (tmp_path / "run.toml").write_text("[trainer]\nratio_cap = 3.0\nwhiten = false\n")
     monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "run.toml"))
-    with pytest.raises(SetupError, match=r"--ratio-cap 3.0 \(file\) .*; --no-whiten \(file\) is not read"):
+    with pytest.raises(SetupError, match=r"--ratio-cap 3.0 \(file\) .*; --no-whiten \(file\) has no effect"):
         parse("")
 
 
@@ -109,7 +118,7 @@ def test_values_are_compared_as_they_are_meant(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TRAINER_LORA_RANK", "0")
     monkeypatch.setenv("TRAINER_DYNAMIC_SAMPLING", "1")
     assert parse("--dynamic-sampling-limit 2").dynamic_sampling_limit == 2
-    with pytest.raises(SetupError, match=r"--lora-targets c_attn .flag. is not read with --lora-rank 0"):
+    with pytest.raises(SetupError, match=r"--lora-targets c_attn .flag. has no effect with --lora-rank 0"):
         parse("--lora-targets c_attn")
 
 
@@ -154,8 +163,8 @@ def test_dry_run_says_what_of_a_preset_is_not_taken(capsys: pytest.CaptureFixtur
     }
     assert said["clip_low = 0.03"] == "default of the objective; preset rookworld-mini has 0.2"
     assert said["clip_high = 0.05"] == "flag"
-    assert said["# kl_schedule is not read with --kl none"] == 'preset rookworld-mini has "adaptive"'
-    assert said["# gamma is not read with --objective gspo"] == ""
+    assert said["# kl_schedule has no effect with --kl none"] == 'preset rookworld-mini has "adaptive"'
+    assert said["# gamma has no effect with --objective gspo"] == ""
     assert said["lr = 1e-05"] == "preset rookworld-mini"
 
 
@@ -198,7 +207,7 @@ def test_what_a_file_chooses_and_nothing_reads_is_refused(
     (tmp_path / "run.toml").write_text("[trainer]\nclip_low = 0.1\n")
     monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "run.toml"))
     assert parse("--objective gspo").clip_low == 0.1
-    with pytest.raises(SetupError, match=r"--clip-low 0.1 .file. is not read with --objective cispo"):
+    with pytest.raises(SetupError, match=r"--clip-low 0.1 .file. has no effect with --objective cispo"):
         parse("--objective cispo")
 
 
@@ -210,8 +219,11 @@ def test_clips_of_whole_completions_that_do_not_fit_are_warned_of(caplog: pytest
         assert not caplog.records
         parse("--objective gspo --clip-high 0.3")
         parse("--objective gspo --clip-low 3e-4 --clip-high 4e-4")
-    assert "whole completions at 0.3: it hardly ever clips" in caplog.text
-    assert "whole completions at 0.0004: of groups that are a version old it drops most" in caplog.text
+    assert "whole completions at 0.3: this hardly ever clips" in caplog.text
+    assert (
+        "whole completions at 0.0004: this clips most completions of groups that are one version old"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize("clip", ["-1", "0.5", "1"])
@@ -219,7 +231,7 @@ def test_a_dual_clip_is_more_than_1_or_none(clip: str) -> None:
     assert (parse("").dual_clip, parse("--objective ppo --dual-clip 0").dual_clip) == (3.0, 0.0)
     with pytest.raises(SetupError, match=r"dual.clip"):
         parse(f"--dual-clip {clip}")
-    with pytest.raises(SetupError, match=r"--dual-clip 4.0 .flag. is not read with --objective cispo"):
+    with pytest.raises(SetupError, match=r"--dual-clip 4.0 .flag. has no effect with --objective cispo"):
         parse("--objective cispo --dual-clip 4")
 
 
@@ -228,10 +240,10 @@ def test_sft_refuses_what_it_does_not_read() -> None:
         return SftSettings.parse(f"--model m --data d --out o {flags}".split(), prog="sft")
 
     with pytest.raises(
-        SetupError, match=r"--eval-every 5 .flag. is not read with no --eval-data, but with --eval-data"
+        SetupError, match=r"--eval-every 5 .flag. has no effect with no --eval-data, only with --eval-data"
     ):
         sft("--eval-every 5")
-    with pytest.raises(SetupError, match=r"--lora-alpha 64 .flag. is not read with --lora-rank 0"):
+    with pytest.raises(SetupError, match=r"--lora-alpha 64 .flag. has no effect with --lora-rank 0"):
         sft("--lora-alpha 64")
     assert sft("--eval-every 5 --eval-data e --lora-rank 4 --lora-alpha 64").lora_alpha == 64
 
@@ -266,7 +278,7 @@ def test_whatever_is_set_is_read_or_refused(chosen: dict[str, str | bool]) -> No
     try:
         resolved = parse(" ".join(flags))
     except SetupError as error:
-        assert " is not read with " in str(error)
+        assert " has no effect with " in str(error)
         return
     assert not given_ & resolved.unread().keys()
     for name in resolved.unread():

@@ -18,7 +18,7 @@ from safetensors.torch import save_file  # noqa: E402
 
 from services.trainer import process  # noqa: E402
 from services.trainer.autobatch import search  # noqa: E402
-from services.trainer.autobatch.profiles import FILE, saved_choice  # noqa: E402
+from services.trainer.autobatch.search import FILE, saved_choice  # noqa: E402
 from services.trainer.distributed.placement import device_named  # noqa: E402
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.settings import AutobatchSettings, TrainerSettings  # noqa: E402
@@ -123,10 +123,10 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
     ("content", "said"),
     [
         ("{x", "is missing or damaged: .*line 1"),
-        ("[]", "is no JSON object"),
+        ("[]", "is not a JSON object"),
         ('{"asked": {}}', "lacks choice"),
-        ('{"asked": {}, "choice": []}', "has no choice"),
-        ('{"asked": {}, "choice": {"positions": 2}}', "has no choice"),
+        ('{"asked": {}, "choice": []}', "has no valid choice"),
+        ('{"asked": {}, "choice": {"positions": 2}}', "has no valid choice"),
         (
             json.dumps(
                 {
@@ -134,7 +134,7 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
                     "choice": dict.fromkeys(search.Profile.__dataclass_fields__, 1) | {"positions": None},
                 }
             ),
-            "has no choice",
+            "has no valid choice",
         ),
     ],
 )

@@ -11,14 +11,14 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from services.trainer.attention.blocks import Blocks  # noqa: E402
+from services.trainer.attention import Blocks  # noqa: E402
 from services.trainer.batches.micro_batches import MicroBatch  # noqa: E402
 from services.trainer.batches.rows import CompletionLength, normaliser, token_weight  # noqa: E402
-from services.trainer.examples.example import Example  # noqa: E402
+from services.trainer.examples.rows import Example, collate_examples  # noqa: E402
 from services.trainer.finetune import sft  # noqa: E402
-from services.trainer.finetune.rows import collate_examples  # noqa: E402
-from services.trainer.losses.preference import bradley_terry, dpo  # noqa: E402
+from services.trainer.finetune.dpo import dpo_loss  # noqa: E402
 from services.trainer.model.head import TokenScores  # noqa: E402
+from services.trainer.reward_model.training import bradley_terry_loss  # noqa: E402
 from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.training.update import Objective  # noqa: E402
 
@@ -60,7 +60,7 @@ def test_dpo_is_that_of_trl(beta: str) -> None:
     """The first half of the completions is chosen over the second."""
     logprobs = _vector("logprobs").requires_grad_()
     reference = _sums(_vector("reference")).chunk(2)
-    loss = dpo(*_sums(logprobs).chunk(2), *reference, beta=float(beta)).mean()
+    loss = dpo_loss(*_sums(logprobs).chunk(2), *reference, beta=float(beta)).mean()
     _agrees(loss, logprobs, TRL["dpo"][beta])
 
 
@@ -69,7 +69,7 @@ def test_bradley_terry_is_that_of_trl(case: str) -> None:
     rewards = torch.tensor([c["advantage"] for c in TRL["completions"]], dtype=torch.float64)
     rewards.requires_grad_()
     margins = torch.tensor(TRL["margins"], dtype=torch.float64) * (case == "margin")
-    loss = bradley_terry(*rewards.chunk(2), margins).mean()
+    loss = bradley_terry_loss(*rewards.chunk(2), margins).mean()
     _agrees(loss, rewards, TRL["bradley_terry"][case])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.noise_adapter import write_adapter
-from rookery.errors import Conflict, EngineFault, InvalidInput, RookeryError
+from rookery.errors import Conflict, EngineFault, InvalidInput, NotFound, RookeryError
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import policies as policies_module
 from services.inference.server.adapter import AdapterRules
@@ -82,7 +82,7 @@ def engine() -> MemoryEngine:
 
 @pytest.fixture
 def policies(engine: MemoryEngine, tmp_path: Path) -> Policies:
-    return Policies(engine, AdapterRules(tmp_path, frozenset({"tiny"}), max_rank=8), keep=3)
+    return Policies(engine, AdapterRules(tmp_path, frozenset({"tiny"}), max_rank=8), keep=3, leases=1)
 
 
 @pytest.fixture
@@ -298,3 +298,59 @@ async def test_reloads_at_the_same_time_queue_up(
 
     assert sorted(d.changed for d in done) == [False] * 7 + [True]
     assert engine.loaded == ["policy-v000005"]
+
+
+async def test_a_leased_version_stays_served_though_newer_ones_come(
+    policies: Policies, engine: MemoryEngine, serve
+) -> None:
+    first, *_ = await serve(0, 1)
+    assert policies.lease(0, seconds=60) == first
+    await serve(2, 3, 4, 5)
+    assert policies.lease(0, seconds=60) == first, "renewed"
+    assert set(engine.routes) == {ALIAS, *(f"policy-v00000{n}" for n in (0, 3, 4, 5))}
+
+    policies.end_lease(0)
+
+    assert "policy-v000000" not in engine.routes
+    assert policies.served and policies.served.version.number == 5
+    with pytest.raises(NotFound, match="version 0 is not served and cannot be leased; served: 3, 4, 5"):
+        policies.lease(0, seconds=60)
+
+
+async def test_a_version_that_is_new_anyway_keeps_its_name_after_its_lease(
+    policies: Policies, engine: MemoryEngine, serve
+) -> None:
+    await serve(0, 1)
+    policies.lease(1, seconds=60)
+    policies.end_lease(1)
+    policies.end_lease(7)
+    assert {"policy-v000000", "policy-v000001"} < set(engine.routes)
+
+
+async def test_a_lease_that_nobody_renews_expires(policies: Policies, engine: MemoryEngine, serve) -> None:
+    await serve(0)
+    policies.lease(0, seconds=1e-9)
+    await serve(1, 2, 3)
+    await policies.unload_retired()
+    assert "policy-v000000" not in engine.routes
+
+
+async def test_there_are_only_so_many_leases(policies: Policies, serve) -> None:
+    await serve(0, 1)
+    policies.lease(0, seconds=60)
+    with pytest.raises(Conflict, match=r"the server has 1 leases \(--leases\), taken by: policy-v000000"):
+        policies.lease(1, seconds=60)
+    policies.end_lease(0)
+    assert policies.lease(1, seconds=60).version.number == 1
+
+
+async def test_a_run_that_goes_back_ends_the_leases_of_removed_versions(
+    policies: Policies, engine: MemoryEngine, serve, make: Callable[..., Adapter]
+) -> None:
+    await serve(0, 1, 2)
+    policies.lease(2, seconds=60)
+    await policies.reload(make(1, seed=9), rollback=True)
+    assert "policy-v000002" not in engine.routes
+    with pytest.raises(NotFound):
+        policies.lease(2, seconds=60)
+    assert policies.lease(1, seconds=60).version.number == 1, "the slot is free"

@@ -1,0 +1,154 @@
+"""Evaluates one version of a run: its answers to fixed positions, and a short match."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rookery.clients import RewardClient
+from rookery.errors import PeerFault
+from rookery.plots.strength import read_strength
+from rookery.trace import PolicyVersion
+from services.arena.answers import Answers
+from services.arena.asking import Asker, Way, reward_version_of
+from services.arena.ledger import LEDGER_FILE, Ledger, key_of
+from services.arena.matches.game import Game
+from services.arena.matches.journal import read_games
+from services.arena.matches.report import MatchReport
+from services.arena.matches.session import JOURNAL, run_match
+from services.arena.matches.settings import MatchSettings
+from services.arena.measures import move_metrics
+from services.arena.players.spec import make_player
+from services.arena.positions import Chosen, fens_sha256
+from services.arena.sections.positions import MOVE
+from services.arena.session import REWARD_TIMEOUT_S, held_out
+from services.arena.settings import WatchSettings
+from services.arena.stats import Bootstrap, Ratio
+from services.arena.tables import estimate_json
+
+FOLDER = "strength"
+"""Folder of the answers and games of each version, in that of the run."""
+
+MEASURED = (
+    "legal_rate", "legal_rate_greedy", "action_accuracy", "action_accuracy_greedy", "regret_legal",
+    "regret_legal_greedy", "reward",
+)  # fmt: skip
+"""The metrics of answers to positions that strength.jsonl has."""
+
+
+class VersionEvaluator:
+    """Evaluates all versions in the same way."""
+
+    def __init__(self, settings: WatchSettings) -> None:
+        """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
+        self._settings = settings
+        self._reward = RewardClient(settings.reward_target, timeout_s=REWARD_TIMEOUT_S)
+        self._others = [
+            dict(make_player(spec).describe()) for spec in (settings.opponent, settings.referee) if spec
+        ]
+        self._chosen: Chosen | None = None
+
+    async def evaluate(self, version: PolicyVersion) -> dict[str, Any] | None:
+        """The line of the version, or None if strength.jsonl has it. Earlier answers and games are kept.
+
+        Raises:
+            NotFound: the version is no longer served.
+            Unavailable: a peer did not answer.
+            InvalidInput: there are fewer positions than asked for.
+        """
+        started, settings = time.time(), self._settings
+        self._chosen = self._chosen or await held_out(settings)
+        reward_version = await reward_version_of(self._reward)
+        conditions = self._conditions(self._chosen, reward_version)
+        head = {"version": version.number, "sha256": version.sha256, "settings": conditions}
+        if any(head.items() <= row.items() for row in read_strength(settings.run_dir)):
+            return None
+        folder = settings.run_dir / FOLDER / f"{version.name}-{key_of(head)[:8]}"
+        player = make_player(self._spec(version))
+        with Ledger(folder / LEDGER_FILE) as ledger:
+            asker = Asker(
+                ledger=ledger,
+                reward=self._reward,
+                reward_version=reward_version,
+                temperature=settings.temperature,
+                seed=settings.seed,
+                concurrency=settings.concurrency,
+            )
+            try:
+                way = Way(MOVE, settings.style, settings.samples)
+                answers = await asker.positions(player, self._chosen.positions, way)
+            finally:
+                await player.close()
+        report = await self._play(version, folder) if settings.pairs else None
+        metrics = await asyncio.to_thread(_metrics, settings, answers, report, folder / JOURNAL)
+        seconds = round(time.time() - started, 1)
+        return {**head, "time": round(started, 1), "seconds": seconds, "metrics": metrics}
+
+    async def close(self) -> None:
+        """Closes the connection to the reward service."""
+        await self._reward.close()
+
+    async def _play(self, version: PolicyVersion, folder: Path) -> MatchReport:
+        settings = self._settings
+        match = MatchSettings.model_construct(
+            player=self._spec(version),
+            opponent=settings.opponent,
+            pairs=settings.pairs,
+            illegal="random",
+            max_plies=settings.max_plies,
+            referee=settings.referee or None,
+            concurrency=settings.concurrency,
+            seed=settings.seed,
+            out=folder,
+        )
+        report = await run_match(match, console=Console(quiet=True))
+        if report.unplayed:
+            raise PeerFault(f"{len(report.unplayed)} games of the match: {report.unplayed[0].reason}")
+        return report
+
+    def _spec(self, version: PolicyVersion) -> str:
+        settings = self._settings
+        options = {
+            "style": settings.style,
+            "max-tokens": settings.max_tokens,
+            "source": f"run:{settings.run}@{version.number}:{version.sha256[:12]}",
+        }
+        place = f"{settings.inference_url}#{version.name}"
+        return ",".join((place, *(f"{key}={value}" for key, value in options.items())))
+
+    def _conditions(self, chosen: Chosen, reward_version: str) -> str:
+        """A hash of everything but the version that decides the figures."""
+        names = {"style", "max_tokens", "samples", "temperature", "seed", "pairs", "max_plies"}
+        decides = self._settings.model_dump(include=names)
+        decides |= {"fens": fens_sha256(chosen.positions), "others": self._others}
+        return key_of({**decides, "reward_version": reward_version})[:12]
+
+
+def _metrics(
+    settings: WatchSettings, answers: list[Answers], report: MatchReport | None, journal: Path
+) -> dict[str, Any]:
+    """The metrics by name, each with `mean` and `ci95` as in report.json."""
+    measures = {metric.name: measure for metric, measure in move_metrics(settings.samples).items()}
+    ratios = {name: measures[name](answers) for name in MEASURED if name in measures}
+    bootstrap = Bootstrap(ratios, seed=settings.seed)
+    metrics = {name: estimate_json(bootstrap.estimate(name)) for name in ratios}
+    if report is None:
+        return metrics
+    (encounter,) = report.encounters
+    first_tries = _first_tries(read_games(journal), encounter.player)
+    estimate = Bootstrap({"": first_tries}, seed=settings.seed).estimate("")
+    elo = encounter.elo
+    bounds = None if elo.low is elo.high is None else [elo.low, elo.high]
+    return {
+        **metrics,
+        "legal_rate_match": estimate_json(estimate),
+        "elo": {"mean": elo.value, "ci95": bounds},
+    }
+
+
+def _first_tries(games: list[Game], player: str) -> Ratio:
+    """The share of the player's turns whose first answer was a legal move, by game."""
+    turns = [game.turns_of(player) for game in games]
+    return Ratio.of([sum(turn.legal_at_once for turn in own) for own in turns], [len(own) for own in turns])
