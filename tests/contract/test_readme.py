@@ -7,11 +7,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from bench.noise_adapter import write_adapter
@@ -23,13 +21,12 @@ from services.inference.server.settings import ServerSettings
 from services.trainer.settings import TrainerSettings
 from tests.conftest import ROOT, free_port
 from tests.curl import curls, run_curl
+from tests.waiting import wait_for
 
 README = ROOT / "README.md"
 TEXT = README.read_text()
 POSITIONS, VERDICT, MOVE = curls(README)
 SHOWN = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)]
-
-START_S = 240.0
 
 
 @contextlib.contextmanager
@@ -46,14 +43,7 @@ def serving(*command: str, log: Path, ready: str) -> Iterator[str]:
         )
     url = f"http://127.0.0.1:{port}"
     try:
-        deadline = time.monotonic() + START_S
-        while process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(url + ready).is_success:
-                    break
-            time.sleep(0.1)
-        else:
-            pytest.fail(f"{command} did not start: {log.read_text()[-2000:]}")
+        wait_for(url + ready, process, log=log)
         yield url
     finally:
         with contextlib.suppress(ProcessLookupError):

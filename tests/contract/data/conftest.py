@@ -3,14 +3,13 @@
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import httpx
 import pytest
 
 from tests.conftest import ROOT, free_port
+from tests.waiting import wait_for
 
 START_S = 60.0
 
@@ -32,14 +31,7 @@ class RunningService:
         return self.process.returncode, self.log
 
     def wait_ready(self) -> None:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                if httpx.get(f"{self.url}/readyz").is_success:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.05)
-        pytest.fail(f"{self.process.args} did not start: {self.stop()}")
+        wait_for(f"{self.url}/readyz", self.process, within_s=START_S, log=lambda: self.stop()[1])
 
 
 @pytest.fixture(scope="session")

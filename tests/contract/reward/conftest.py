@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from services.reward.app import create_app
 from services.reward.scorer import Scorer
 from services.reward.settings import RewardSettings
+from tests.waiting import wait_for
 
 START_S = 60.0
 
@@ -66,24 +66,14 @@ def start_service(stockfish_path: str) -> Iterator[Callable[..., RunningService]
             text=True,
             env={**os.environ, "REWARD_ENGINE_PATH": stockfish_path},
         )
-        started.append(RunningService(process, f"http://127.0.0.1:{port}", f"127.0.0.1:{grpc_port}"))
-        _wait_ready(started[-1])
-        return started[-1]
+        service = RunningService(process, f"http://127.0.0.1:{port}", f"127.0.0.1:{grpc_port}")
+        started.append(service)
+        wait_for(f"{service.url}/readyz", process, within_s=START_S, log=lambda: service.stop()[1])
+        return service
 
     yield start
     for service in started:
         service.stop()
-
-
-def _wait_ready(service: RunningService) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline and service.process.poll() is None:
-        try:
-            if httpx.get(f"{service.url}/readyz").is_success:
-                return
-        except httpx.TransportError:
-            time.sleep(0.05)
-    pytest.fail(f"the reward service did not start: {service.stop()}")
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import chess
-import httpx
 import pytest
 
 from rookery.trace import Phase, Position
 from tests.conftest import ROOT, free_port
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.timeout(300)]
 
@@ -49,13 +49,7 @@ def reward_target(files: Path) -> Iterator[str]:
     with (files / "reward.log").open("wb") as log:
         process = subprocess.Popen([*command, "--nodes", "100", "--engines", "1"], cwd=ROOT, stderr=log)
     try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                if httpx.get(f"http://127.0.0.1:{port}/readyz").is_success:
-                    break
-            except httpx.HTTPError:
-                time.sleep(0.1)
+        wait_for(f"http://127.0.0.1:{port}/readyz", process, log=files / "reward.log")
         yield f"dns:///127.0.0.1:{grpc_port}"
     finally:
         process.terminate()

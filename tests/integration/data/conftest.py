@@ -11,6 +11,7 @@ import pytest
 import s3fs
 
 from tests.conftest import free_port
+from tests.waiting import wait_for
 
 START_S = 60.0
 
@@ -24,14 +25,7 @@ def _s3_endpoint() -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            httpx.get(url)
-            break
-        except httpx.TransportError:
-            assert process.poll() is None and time.monotonic() < deadline, "moto did not start"
-            time.sleep(0.05)
+    wait_for(url, process, within_s=START_S)
     yield url
     process.kill()
     process.wait()

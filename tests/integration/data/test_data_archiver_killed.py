@@ -85,9 +85,12 @@ def test_killed_and_killed_again(
             for _ in range(LIVES):
                 before = archived()
                 archiver = Process(redis_url, out, environment)
-                wait_for(lambda before=before: archived() > before + 4)
-                time.sleep(rng.random() * 0.3)
-                assert archiver.end(signal.SIGKILL) == -signal.SIGKILL
+                try:
+                    wait_for(lambda before=before: archived() > before + 4)
+                    time.sleep(rng.random() * 0.3)
+                finally:
+                    status = archiver.end(signal.SIGKILL)
+                assert status == -signal.SIGKILL
         finally:
             done.set()
         living.result(timeout=WAIT_S)

@@ -5,15 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import psutil
-import pytest
 
 from tests.conftest import free_port
+from tests.waiting import wait_for
 
 START_S = 300.0
 RUN = "served"
@@ -45,19 +44,10 @@ class Server:
         with (self.root / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
-    def wait_for(self, path: str, status: int, *, timeout_s: float = START_S) -> httpx.Response:
+    def wait_for(self, path: str, status: int) -> httpx.Response:
         assert self.process
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(httpx.TransportError):
-                response = httpx.get(self.url + path, timeout=10.0)
-                if response.status_code == status:
-                    return response
-            time.sleep(0.2)
-        log = (self.root / "server.log").read_text()[-4000:]
-        pytest.fail(
-            f"{path} did not answer {status} within {timeout_s} s (exit {self.process.poll()}):\n{log}"
-        )
+        log = self.root / "server.log"
+        return wait_for(self.url + path, self.process, status=status, within_s=START_S, log=log)
 
     def processes(self) -> list[str]:
         """Everything alive in the server's session."""

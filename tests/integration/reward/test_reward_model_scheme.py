@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,13 +23,12 @@ from services.reward.settings import RewardSettings
 from tests.builders import position
 from tests.conftest import ROOT, free_port
 from tests.unit.trainer.preferences import write_pairs
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.stockfish, pytest.mark.torch]
 
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
 MOVES = ("a2a3", "b2b4", "f3g5", "h2h4", "g2g3")
-
-START_S = 240.0
 
 Start = Callable[[Path, int], "subprocess.Popen[bytes]"]
 
@@ -67,14 +65,8 @@ def _servers() -> Iterator[Start]:
         command = [sys.executable, "-m", "services.trainer", "serve-reward-model", "--threads", "1"]
         command += ["--model", str(model), "--port", str(port), "--rows", "4"]
         started.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL))
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline and started[-1].poll() is None:
-            try:
-                if httpx.get(f"http://127.0.0.1:{port}/readyz").is_success:
-                    return started[-1]
-            except httpx.TransportError:
-                time.sleep(0.1)
-        raise AssertionError("the reward model's server does not start")
+        wait_for(f"http://127.0.0.1:{port}/readyz", started[-1])
+        return started[-1]
 
     try:
         yield start
