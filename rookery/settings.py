@@ -234,24 +234,19 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 def _redis_url(url: str) -> str:
     """Refuses URLs that redis-py would misread, or reject later with part of a password in the message."""
-    if url and not _is_redis_url(url):
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError if it is not a number
+        is_number = (parts.path.strip("/") or "0").isdecimal()
+        sound = parts.scheme == "unix" or (parts.scheme in ("redis", "rediss") and is_number)
+    except ValueError:
+        sound = False
+    if url and not sound:
         raise ValueError(
             "not a Redis URL such as redis://:PASSWORD@HOST:6379/0 or unix:///PATH; "
             "write / ? # of a password as %2F %3F %23"
         )
     return url
-
-
-def _is_redis_url(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises ValueError if it is not a number
-    except ValueError:
-        return False
-    if parts.scheme == "unix":
-        return True
-    database = parts.path.strip("/")
-    return parts.scheme in ("redis", "rediss") and (not database or database.isdecimal())
 
 
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
@@ -266,14 +261,12 @@ def _rejoined(parts: Any) -> Any:
     """
     specs: list[str] = []
     for part in map(str, parts):
-        if specs and _SPEC_OPTION.match(part):
+        if specs and re.match(r"[\w. -]+=", part):
             specs[-1] += f",{part}"
         else:
             specs.append(part)
     return tuple(specs)
 
-
-_SPEC_OPTION = re.compile(r"[\w. -]+=")
 
 Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoined)]
 """Players, each as the spec that `services.arena.players.spec` reads."""
