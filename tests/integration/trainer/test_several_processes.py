@@ -183,7 +183,7 @@ def test_a_run_begun_by_one_process_goes_on_with_two(
     ("whom", "signal_", "said"),
     [
         (0, signal.SIGKILL, "no heartbeat of rank 0"),
-        (1, signal.SIGKILL, "the trainer ends at version 0"),
+        (1, signal.SIGKILL, "training ended at version 0"),
         (1, signal.SIGTERM, "rank 1 ends"),
         (None, signal.SIGTERM, "rank 1 ends"),
     ],

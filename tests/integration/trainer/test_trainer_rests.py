@@ -63,7 +63,7 @@ def test_a_finished_run_rests_until_told_to_stop(finished: Run) -> None:
     try:
         assert process.stderr
         for line in process.stderr:
-            if "the trainer ends at version 1" in line:
+            if "training ended at version 1" in line:
                 break
         time.sleep(0.5)
         assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
