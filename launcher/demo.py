@@ -43,7 +43,7 @@ def demo(given: DemoSettings, console: Console) -> int:
         held_out = write_held_out(
             session.plan.run_dir / HELD_OUT_FILE,
             source=settings.source,
-            count=max(settings.eval_positions, settings.evaluate_positions),
+            count=max(settings.eval_positions, settings.evaluate_positions if settings.evaluate_every else 0),
             seed=settings.seed,
         )
         end = session.train()

@@ -21,6 +21,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from rookery import metrics
 from rookery.codec import decode_group
+from rookery.plots.strength import read_strength
 from rookery.trace import Outcome, TraceGroup
 from scripts.dashboards.__main__ import BOARDS
 from tests.conftest import ROOT, RedisServer, free_port, require
@@ -94,6 +95,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     command += ["--batch-groups", str(BATCH_GROUPS), "--group-size", str(GROUP_SIZE), "--nodes", "200"]
     command += ["--set", f"inference.port={port}", "--set", "trainer.keep=100000"]
     command += ["--set", "archive.file_age_s=2", "--set", f"reward.redis_url={server.url}"]
+    command += ["--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1"]
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
     loop = Loop(process, folder / "e2e", f"http://127.0.0.1:{port}")
@@ -203,11 +205,11 @@ def test_the_adapter_that_answers_is_not_the_base(loop: Loop) -> None:
 
 @pytest.fixture(scope="module")
 def prometheus(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
-    """Has watched two steps at least, so that every rate has something to be made of."""
+    """Has watched two steps and an evaluation, so that every rate has something to be made of."""
     require("prometheus")
     with watched(loop.run_dir, tmp_path_factory.mktemp("watching")) as prometheus:
         begun = len(loop.metrics())
-        loop.until(lambda: len(loop.metrics()) >= begun + 2)
+        loop.until(lambda: len(loop.metrics()) >= begun + 2 and len(read_strength(loop.run_dir)) >= 2)
         yield prometheus
 
 

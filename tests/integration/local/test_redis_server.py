@@ -12,8 +12,8 @@ import redis
 from launcher.redis_server import redis_argv
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
+from tests.builders import feed
 from tests.conftest import REDIS_START_S, free_port
-from tests.integration.streams.test_streams import position
 
 pytestmark = pytest.mark.redis
 
@@ -49,8 +49,7 @@ class Embedded:
             self._process.wait()
 
     def feed(self, count: int) -> None:
-        cursor = self.streams.feed_cursor()
-        self.streams.add_positions([position(cursor + i) for i in range(count)], cursor=cursor)
+        feed(self.streams, count)
 
     def fed(self) -> tuple[int, int]:
         return self.streams.length("positions"), self.streams.feed_cursor()
