@@ -36,8 +36,9 @@ def stopping() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def streams(redis_url: str, stopping: threading.Event) -> RunStreams:
-    return RunStreams(redis_url, "r1", stopping=stopping)
+def streams(redis_url: str, stopping: threading.Event) -> Iterator[RunStreams]:
+    with contextlib.closing(RunStreams(redis_url, "r1", stopping=stopping)) as streams:
+        yield streams
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -360,7 +361,7 @@ def test_a_redis_that_lost_everything_is_joined_again(
 ) -> None:
     monkeypatch.setattr("services.data.archiver.HEARTBEAT_S", 0.1)
     streams = RunStreams(redis_server.url, "r1", stopping=stopping)
-    with running(Archiver(streams, on_disk, limits=SMALL), stopping):
+    with contextlib.closing(streams), running(Archiver(streams, on_disk, limits=SMALL), stopping):
         make(streams, 2)
         until_archived(streams, 2)
         redis_server.stop()
