@@ -1,5 +1,6 @@
 """The scheme `model`: a real reward model behind a real server, a real engine; and without the server."""
 
+import hashlib
 import json
 import math
 import shutil
@@ -54,6 +55,11 @@ def other_model(model: Path, tmp_path: Path) -> Path:
     weights = load_file(folder / "model.safetensors")
     weights["score.weight"] *= 2
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    card = json.loads((folder / "reward_model.json").read_text())
+    card["files"]["model.safetensors"] = hashlib.sha256(
+        (folder / "model.safetensors").read_bytes()
+    ).hexdigest()
+    (folder / "reward_model.json").write_text(json.dumps(card))
     return folder
 
 
