@@ -5,6 +5,7 @@ options. `model:` and `run:` players need a server, which `rookery evaluate` and
 """
 
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -85,7 +86,7 @@ def _kebab(name: str) -> str:
     return name.replace("_", "-")
 
 
-class _Spec(BaseModel):
+class _Spec(BaseModel, ABC):
     """The options of every kind."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab)
@@ -100,8 +101,9 @@ class _Spec(BaseModel):
         """The player's name: by default the spec itself, as a file name can contain it."""
         return self.name or "".join(c if c.isalnum() or c in ".@+=-" else "-" for c in self.spec)
 
+    @abstractmethod
     def player(self) -> Player:
-        raise NotImplementedError
+        """The player with these options."""
 
 
 class _Random(_Spec):
