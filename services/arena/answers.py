@@ -1,4 +1,4 @@
-"""The judged answers of a player. Their form in the ledger is that of `dataclasses.asdict`."""
+"""The judged answers of a player. Their form in the store is that of `dataclasses.asdict`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

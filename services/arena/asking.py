@@ -1,6 +1,6 @@
 """Asks a player about positions, and has its answers judged by the reward service.
 
-Every answer is first looked for in the ledger. Sample i of a position has the same seed for all players. If a
+Every answer is first looked for in the store. Sample i of a position has the same seed for all players. If a
 request fails for good, the evaluation stops: no answer is made up, and no position is left out silently.
 """
 
@@ -19,9 +19,9 @@ from rookery.errors import WireError
 from rookery.prompt import POLICY_TASK, STATE_TASK, render, task_of
 from rookery.rookworld import read_policy_answer
 from rookery.trace import Outcome, Position, Verdict
+from services.arena.answer_store import AnswerStore, key_of
 from services.arena.answers import Answer, Answers, answer_from_json
 from services.arena.candidates import candidates_of, distinct
-from services.arena.ledger import Ledger, key_of
 from services.arena.players.model import ModelPlayer
 from services.arena.players.player import Player, Reply
 
@@ -57,8 +57,8 @@ def style_of(player: Player) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How positions are put to a player. `style` is None for players that read no prompt."""
+class Variant:
+    """A way to ask about positions. `style` is None for players that read no prompt."""
 
     name: str
     style: str | None
@@ -86,7 +86,7 @@ class Asker:
         answered: called after each question.
     """
 
-    ledger: Ledger
+    store: AnswerStore
     reward: RewardClient
     reward_version: str
     temperature: float
@@ -94,7 +94,9 @@ class Asker:
     concurrency: int
     answered: Callable[[], None] = field(default=lambda: None)
 
-    async def positions(self, player: Player, positions: Sequence[Position], way: Way) -> list[Answers]:
+    async def positions(
+        self, player: Player, positions: Sequence[Position], variant: Variant
+    ) -> list[Answers]:
         """The judged answers in the order of `positions`.
 
         Raises:
@@ -107,15 +109,19 @@ class Asker:
         async def one(position: Position) -> Answers:
             question = {
                 "position": [position.id, position.fen, position.task, position.move, *position.last_moves],
-                "way": [way.style, way.samples, way.ranks],
+                "variant": [variant.style, variant.samples, variant.ranks],
                 "temperature": self.temperature,
                 "seed": self.seed,
                 "reward_version": self.reward_version,
             }
 
             async def ask() -> dict[str, Any]:
-                fen, answers = await self._answers(player, position, way)
-                return {"way": way.name, "fen": fen, "answers": [asdict(answer) for answer in answers]}
+                fen, answers = await self._answers(player, position, variant)
+                return {
+                    "variant": variant.name,
+                    "fen": fen,
+                    "answers": [asdict(answer) for answer in answers],
+                }
 
             record = await self.recall(player, position.id, question, ask)
             greedy, *samples = map(answer_from_json, record["answers"])
@@ -130,11 +136,11 @@ class Asker:
         question: Mapping[str, Any],
         ask: Callable[[], Awaitable[Mapping[str, Any]]],
     ) -> dict[str, Any]:
-        """The player's record of a question from the ledger, or what `ask` returns, which is then added."""
+        """The player's record of a question from the store, or what `ask` returns, which is then added."""
         key = key_of({"player": dict(player.describe()), "question": question})
-        found = self.ledger.get(key)
+        found = self.store.get(key)
         if found is None:
-            found = self.ledger.add(key, {"player": player.name, "question": name, **await ask()})
+            found = self.store.add(key, {"player": player.name, "question": name, **await ask()})
         return found
 
     async def each(self, one: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> list[Result]:
@@ -154,26 +160,32 @@ class Asker:
             raise faults.exceptions[0] from faults
         return [task.result() for task in tasks]
 
-    async def _answers(self, player: Player, position: Position, way: Way) -> tuple[str, list[Answer]]:
+    async def _answers(
+        self, player: Player, position: Position, variant: Variant
+    ) -> tuple[str, list[Answer]]:
         seed = seed_of(position, seed=self.seed)
-        if way.style is None or not isinstance(player, ModelPlayer):
+        if variant.style is None or not isinstance(player, ModelPlayer):
             board = chess.Board(position.fen)
-            replies = [await player.play(board.copy(), seed=seed + i) for i in range(way.samples + 1)]
+            replies = [await player.play(board.copy(), seed=seed + i) for i in range(variant.samples + 1)]
             texts = [_Text(f"\\boxed{{{reply.move}}}") for reply in replies]
-            return position.fen, await self._judged(position, position.fen, texts, way)
-        prompt = render(position, style=way.style)
+            return position.fen, await self._judged(position, position.fen, texts, variant)
+        prompt = render(position, style=variant.style)
         completions = await player.at(0.0).complete(prompt, count=1, seed=seed)
-        if way.samples:
-            completions += await player.at(self.temperature).complete(prompt, count=way.samples, seed=seed)
+        if variant.samples:
+            completions += await player.at(self.temperature).complete(
+                prompt, count=variant.samples, seed=seed
+            )
         texts = [_Text(c.text, len(c.token_ids), c.truncated) for c in completions]
-        return prompt.fen, await self._judged(position, prompt.fen, texts, way)
+        return prompt.fen, await self._judged(position, prompt.fen, texts, variant)
 
-    async def _judged(self, position: Position, fen: str, texts: Sequence[_Text], way: Way) -> list[Answer]:
+    async def _judged(
+        self, position: Position, fen: str, texts: Sequence[_Text], variant: Variant
+    ) -> list[Answer]:
         """The answers with their verdicts, all from one request, so that they share the searches."""
         board = chess.Board(fen)
-        task = task_of(position, style=way.style) if way.style else ""
+        task = task_of(position, style=variant.style) if variant.style else ""
         named = [candidates_of(text.text, board) for text in texts]
-        legal = {move.uci() for move in board.legal_moves} if way.ranks else set()
+        legal = {move.uci() for move in board.legal_moves} if variant.ranks else set()
         ranked = [move for move in distinct(named[0]) if move in legal]
         if task == STATE_TASK:
             items = [ScoreItem(fen, t.text, t.truncated, STATE_TASK, move=position.move) for t in texts]

@@ -1,6 +1,6 @@
 """Writes an evaluation to a folder: report.json, report.html and learning_curve.png.
 
-Each file is replaced atomically, so that nobody reads an incomplete one. The answers are in the ledger.
+Each file is replaced atomically, so that nobody reads an incomplete one. The answers are in the answer store.
 """
 
 import importlib.metadata

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rookery.clients import RewardClient
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
+from services.arena.answer_store import ANSWERS_FILE, open_answers
 from services.arena.asking import Asker, BestMover, reward_version_of, style_of
-from services.arena.ledger import LEDGER_FILE, Ledger
 from services.arena.pieces import BEST, RANDOM
 from services.arena.players.player import Player
 from services.arena.players.simple import RandomPlayer
@@ -51,11 +51,11 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
     async with AsyncExitStack() as stack:
         for player in players:
             stack.push_async_callback(player.close)
-        ledger = stack.enter_context(Ledger(settings.out / LEDGER_FILE))
+        store = stack.enter_context(open_answers(settings.out / ANSWERS_FILE))
         reward = RewardClient(settings.reward_target, timeout_s=REWARD_TIMEOUT_S)
         stack.push_async_callback(reward.close)
         asker = Asker(
-            ledger=ledger,
+            store=store,
             reward=reward,
             reward_version=await reward_version_of(reward) if chosen else "",
             temperature=settings.temperature,
@@ -68,14 +68,14 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         return {}
     with console.status("resampling"):
         sections = _section_list(settings, list(zip(sources, asked, strict=True)), players)
-    by_way = asked[0] if chosen else {}
+    by_variant = asked[0] if chosen else {}
     evaluation = Evaluation(
         settings=settings,
         chosen=chosen,
         players={player.name: player.describe() for player in players},
         reward_version=asker.reward_version,
         sections=sections,
-        answers={name: ways[MOVE] for name, ways in by_way.items()},
+        answers={name: variants[MOVE] for name, variants in by_variant.items()},
     )
     report = write(evaluation, settings.out)
     for section in sections:

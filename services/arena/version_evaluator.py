@@ -11,9 +11,9 @@ from rookery.clients import RewardClient
 from rookery.errors import PeerFault
 from rookery.plots.strength import read_strength
 from rookery.trace import PolicyVersion
+from services.arena.answer_store import ANSWERS_FILE, key_of, open_answers
 from services.arena.answers import Answers
-from services.arena.asking import Asker, Way, reward_version_of
-from services.arena.ledger import LEDGER_FILE, Ledger, key_of
+from services.arena.asking import Asker, Variant, reward_version_of
 from services.arena.matches.game import Game
 from services.arena.matches.journal import read_games
 from services.arena.matches.report import MatchReport
@@ -39,7 +39,7 @@ MEASURED = (
 
 
 class VersionEvaluator:
-    """Evaluates all versions in the same way."""
+    """Evaluates all versions alike."""
 
     def __init__(self, settings: WatchSettings) -> None:
         """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
@@ -67,9 +67,9 @@ class VersionEvaluator:
             return None
         folder = settings.run_dir / FOLDER / f"{version.name}-{key_of(head)[:8]}"
         player = make_player(self._spec(version))
-        with Ledger(folder / LEDGER_FILE) as ledger:
+        with open_answers(folder / ANSWERS_FILE) as store:
             asker = Asker(
-                ledger=ledger,
+                store=store,
                 reward=self._reward,
                 reward_version=reward_version,
                 temperature=settings.temperature,
@@ -77,8 +77,8 @@ class VersionEvaluator:
                 concurrency=settings.concurrency,
             )
             try:
-                way = Way(MOVE, settings.style, settings.samples)
-                answers = await asker.positions(player, self._chosen.positions, way)
+                variant = Variant(MOVE, settings.style, settings.samples)
+                answers = await asker.positions(player, self._chosen.positions, variant)
             finally:
                 await player.close()
         report = await self._play(version, folder) if settings.pairs else None

@@ -48,7 +48,7 @@ class Watcher:
         self._streams = streams
         self._inference = InferenceClient(settings.inference_url)
         self._evaluator = VersionEvaluator(settings)
-        self._settled = self._newest = -1
+        self._done = self._newest = -1
 
     async def run(self) -> None:
         """Watches until cancelled. Errors are logged, and tried again: training must not end with them."""
@@ -79,9 +79,9 @@ class Watcher:
             raise Unavailable(_NO_POLICY)
         newest = policy.version.number
         due = newest - newest % self._settings.every
-        if due != self._settled or newest < self._newest:
+        if due != self._done or newest < self._newest:
             await self._evaluate_newest(due, newest)
-        self._settled, self._newest = due, newest
+        self._done, self._newest = due, newest
 
     async def _evaluate_newest(self, due: int, newest: int) -> None:
         """Evaluates `due`, or `newest` if the former is no longer served.
@@ -183,10 +183,10 @@ async def serve_watcher(settings: WatchSettings) -> None:
 
     async def watch(stopping: asyncio.Event) -> None:
         working = asyncio.create_task(watcher.run())
-        told = asyncio.create_task(stopping.wait())
-        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+        stop_requested = asyncio.create_task(stopping.wait())
+        await asyncio.wait({working, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
         stopped.set()
-        told.cancel()
+        stop_requested.cancel()
         working.cancel()
         with suppress(asyncio.CancelledError):
             await working

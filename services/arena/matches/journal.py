@@ -4,15 +4,15 @@ A tournament that was killed goes on from it: each game has a key that stands fo
 and games whose key is in the file are not played again. A last line that was cut off is removed.
 """
 
-import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
-from rookery.errors import Conflict, InvalidInput
+from rookery.errors import InvalidInput
+from services.arena.answer_store import open_append_only
 from services.arena.matches.game import Game, Turn
 from services.arena.matches.openings import Opening
 
@@ -22,13 +22,13 @@ _DEFAULTS = {field.name: field.default for field in fields(Turn)}
 class Journal:
     """An open journal. `games` are those it holds, by key."""
 
-    def __init__(self, file: TextIO, games: dict[str, Game]) -> None:
+    def __init__(self, file: BinaryIO, games: dict[str, Game]) -> None:
         self._file = file
         self.games = games
 
     def add(self, game: Game) -> None:
         """Writes `game` down at once."""
-        self._file.write(as_line(game))
+        self._file.write(as_line(game).encode())
         self._file.flush()
         self.games[game.key] = game
 
@@ -41,16 +41,8 @@ def open_journal(path: Path) -> Iterator[Journal]:
         Conflict: another process writes to it.
         InvalidInput: a line other than a cut-off last one is not a game.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(f"{str(path)!r}: another process plays this tournament") from None
-        games = {game.key: game for game in read_games(path)}
-        written = path.read_bytes()
-        file.truncate(written.rfind(b"\n") + 1)
-        yield Journal(file, games)
+    with open_append_only(path) as file:
+        yield Journal(file, {game.key: game for game in read_games(path)})
 
 
 def read_games(path: Path) -> list[Game]:

@@ -16,7 +16,7 @@ from rookery.formats import FORMATS
 from rookery.prompt import LINES, STATE_TASK, mirrored_move, render
 from rookery.trace import Position
 from services.arena.answers import Answers
-from services.arena.asking import Asker, BestMover, Way, style_of
+from services.arena.asking import Asker, BestMover, Variant, style_of
 from services.arena.measures import (
     BOTH_LEGAL,
     Measure,
@@ -38,10 +38,10 @@ from services.arena.tables import Section, Table, compared
 from services.arena.wording import Metric
 
 MOVE, LISTED, UNLISTED, MIRRORED, STATE = "move", "listed", "unlisted", "mirrored", "A"
-"""The ways to ask. `listed` and `unlisted` are with and without the legal moves: one of them is as `move`."""
+"""Names of variants. `listed` and `unlisted` have or lack the legal moves; one equals `move`."""
 
 Asked = Mapping[str, Sequence[Answers]]
-"""The answers of one player by way."""
+"""The answers of one player by variant."""
 
 _ILLEGAL_SHARE = 0.1
 """The share of `A:` questions whose move is not legal."""
@@ -64,10 +64,10 @@ class Positions:
     name: str = "positions"
 
     async def ask(self, asker: Asker, player: Player) -> dict[str, list[Answers]]:
-        """The player's answers by way. See `Asker.positions` for the errors."""
+        """The player's answers by variant. See `Asker.positions` for the errors."""
         asked = {}
-        for way, positions in self._questions(player):
-            asked[way.name] = await asker.positions(player, positions, way)
+        for variant, positions in self._questions(player):
+            asked[variant.name] = await asker.positions(player, positions, variant)
         asked.setdefault(MIRRORED, asked[MOVE])
         if {LISTED, UNLISTED} & asked.keys():
             asked = {LISTED: asked[MOVE], UNLISTED: asked[MOVE], **asked}
@@ -77,37 +77,39 @@ class Positions:
         """The number of questions to the player."""
         return sum(len(positions) for _, positions in self._questions(player))
 
-    def _questions(self, player: Player) -> list[tuple[Way, Sequence[Position]]]:
+    def _questions(self, player: Player) -> list[tuple[Variant, Sequence[Position]]]:
         style, plain = style_of(player), [replace(p, task="", move="") for p in self.chosen]
         if isinstance(player, BestMover):
-            return [(Way(MOVE, None), plain)]
+            return [(Variant(MOVE, None), plain)]
         mirrored = [mirror(position) for position in plain]
-        asked: list[tuple[Way, Sequence[Position]]] = [
-            (Way(MOVE, style, self.samples, ranks=style is not None), plain)
+        asked: list[tuple[Variant, Sequence[Position]]] = [
+            (Variant(MOVE, style, self.samples, ranks=style is not None), plain)
         ]
         if style is None:
-            return [*asked, (Way(MIRRORED, None), mirrored)]
+            return [*asked, (Variant(MIRRORED, None), mirrored)]
         if render(plain[0], style=style).messages != render(mirrored[0], style=style).messages:
-            asked.append((Way(MIRRORED, style), mirrored))
+            asked.append((Variant(MIRRORED, style), mirrored))
         form = style.removesuffix("-legal-san").removesuffix("-legal-uci")
         if form in FORMATS:
             other = (LISTED, f"{form}-legal-uci") if style == form else (UNLISTED, form)
-            asked.append((Way(*other), plain))
+            asked.append((Variant(*other), plain))
         if style == "rookworld":
-            asked.append((Way(STATE, style), [_about_a_move(position, seed=self.seed) for position in plain]))
+            asked.append(
+                (Variant(STATE, style), [_about_a_move(position, seed=self.seed) for position in plain])
+            )
         if self.styles and style not in LINES:
-            asked += [(Way(form, form), plain) for form in FORMATS]
+            asked += [(Variant(form, form), plain) for form in FORMATS]
         return asked
 
     def section(self, asked: Mapping[str, Asked], *, players: Sequence[str]) -> Section:
         """The tables of all players and references. The first of `players` is the baseline."""
-        moves = {name: ways[MOVE] for name, ways in asked.items()}
+        moves = {name: variants[MOVE] for name, variants in asked.items()}
         rows = [(metric, _of_each(measure, moves)) for metric, measure in move_metrics(self.samples).items()]
         compares = {name: moves[name] for name in players}
         rows.append((BOTH_LEGAL, both_legal(compares)))
-        for metric, way in ((_LISTED, LISTED), (_UNLISTED, UNLISTED)):
-            rows.append((metric, _of_each(mean(legal), _asked_so(asked, way))))
-        rows.append((_CONSISTENT, {name: _consistency(ways) for name, ways in asked.items()}))
+        for metric, variant in ((_LISTED, LISTED), (_UNLISTED, UNLISTED)):
+            rows.append((metric, _of_each(mean(legal), _asked_so(asked, variant))))
+        rows.append((_CONSISTENT, {name: _consistency(variants) for name, variants in asked.items()}))
         tables = [
             self._table("metrics", "All positions", rows, players),
             self._table("parts", "Parts of the positions", self._parts(moves, compares), players),
@@ -156,8 +158,12 @@ class Positions:
 
     def _lines(self, asked: Mapping[str, Asked], players: Sequence[str]) -> list[Table]:
         sides = {
-            "P": {n: ways[MOVE] for n, ways in asked.items() if ways[MOVE][0].greedy.line is not None},
-            "A": {n: ways[STATE] for n, ways in asked.items() if STATE in ways},
+            "P": {
+                n: variants[MOVE]
+                for n, variants in asked.items()
+                if variants[MOVE][0].greedy.line is not None
+            },
+            "A": {n: by[STATE] for n, by in asked.items() if STATE in by},
         }
         return [
             self._table(
@@ -203,15 +209,15 @@ def _of_each(measure: Measure, sides: Mapping[str, Sequence[Answers]]) -> dict[s
     return {name: measure(side) for name, side in sides.items()}
 
 
-def _asked_so(asked: Mapping[str, Asked], way: str) -> dict[str, Sequence[Answers]]:
-    """The answers of all players that were asked in this way, and of the references, which read no prompt."""
-    sides = {name: ways[way] for name, ways in asked.items() if way in ways}
+def _asked_so(asked: Mapping[str, Asked], variant: str) -> dict[str, Sequence[Answers]]:
+    """The answers of those that were asked this variant, and of the references, which read no prompt."""
+    sides = {name: variants[variant] for name, variants in asked.items() if variant in variants}
     references = {name: asked[name][MOVE] for name in (RANDOM, BEST) if name in asked}
     return {**sides, **references} if sides else {}
 
 
-def _consistency(ways: Asked) -> Ratio:
-    pairs = [(_mover_move(a), _mover_move(b)) for a, b in zip(ways[MOVE], ways[MIRRORED], strict=True)]
+def _consistency(asked: Asked) -> Ratio:
+    pairs = [(_mover_move(a), _mover_move(b)) for a, b in zip(asked[MOVE], asked[MIRRORED], strict=True)]
     return Ratio.of(
         [float(a == b and a is not None) for a, b in pairs],
         [float(a != b or a is not None) for a, b in pairs],

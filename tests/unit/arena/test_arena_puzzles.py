@@ -11,8 +11,8 @@ import pytest
 from rookery.clients import RewardClient
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
+from services.arena.answer_store import open_answers
 from services.arena.asking import Asker
-from services.arena.ledger import Ledger
 from services.arena.players.player import Reply
 from services.arena.rating import estimate_rating, expected
 from services.arena.sections.puzzles import Puzzles
@@ -52,8 +52,8 @@ FORK = ("4k3/8/8/8/3q4/2N5/8/4K3 w", "4k3/8/8/1N6/4q3/8/8/4K3 w")
 
 @pytest.fixture
 async def asker(tmp_path: Path):
-    with Ledger(tmp_path / "answers.jsonl") as ledger:
-        yield Asker(ledger, RewardClient("dns:///127.0.0.1:9"), "", temperature=1.0, seed=0, concurrency=2)
+    with open_answers(tmp_path / "answers.jsonl") as store:
+        yield Asker(store, RewardClient("dns:///127.0.0.1:9"), "", temperature=1.0, seed=0, concurrency=2)
 
 
 @pytest.fixture

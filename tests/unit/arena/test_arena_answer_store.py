@@ -1,0 +1,41 @@
+"""The answer store: what was added is there again; an incomplete last line costs only itself."""
+
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import Conflict, InvalidInput
+from services.arena.answer_store import key_of, open_answers
+
+
+def test_a_torn_last_line_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    with open_answers(path) as store:
+        store.add("a", {"move": "e2e4"})
+        store.add("b", {"move": "d2d4"})
+    whole = path.read_bytes()
+    for cut in range(whole.index(b"\n") + 1, len(whole)):
+        path.write_bytes(whole[:cut])
+        with open_answers(path) as store:
+            assert store.get("a") == {"key": "a", "move": "e2e4"}
+            assert store.get("b") is None
+            store.add("b", {"move": "d2d4"})
+        assert path.read_bytes() == whole
+
+
+def test_another_broken_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"key": "a"}\n{"move": 1}\n{"key": "b"}\n')
+    with pytest.raises(InvalidInput, match=r"answers\.jsonl:2: not an answer"), open_answers(path):
+        pass
+
+
+def test_two_evaluations_do_not_write_to_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    with open_answers(path), pytest.raises(Conflict, match="another process writes to"), open_answers(path):
+        pass
+
+
+def test_the_key_has_every_value_in_it() -> None:
+    question = {"player": {"kind": "random"}, "seed": 0}
+    assert key_of(question) != key_of({**question, "seed": 1})
