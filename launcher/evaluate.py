@@ -1,6 +1,6 @@
 """`rookery evaluate`: starts what an evaluation of players needs, and runs the arena on them.
 
-Models and versions of runs are served for the occasion. Where one server cannot hold all of them, they are
+Models and versions of runs are served during the evaluation. If one server cannot hold all of them, they are
 served one after the other; the arena keeps their answers.
 """
 

@@ -1,8 +1,8 @@
-"""Blocks of bytes to games, several hundred megabytes a second, cut exactly where the careful reader cuts.
+"""Splits blocks of bytes into games, at several hundred megabytes a second.
 
-Games that look like every other game are recognised a block at a time by `services.data.pgn.layout`;
-`services.data.pgn.splitter` decides about the rest, line by line, and hands back at the next game that
-begins with an `Event` tag. Memory is a block and a game. Nothing is parsed here.
+Games of the usual layout are found a block at a time by `services.data.pgn.layout`. The rest is split line by
+line by `services.data.pgn.splitter`, until the next game that begins with an `Event` tag. Both cut at the
+same places. Memory use is one block and one game. Nothing is parsed here.
 """
 
 import re
