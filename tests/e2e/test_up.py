@@ -1,4 +1,4 @@
-"""A run of `rookery up` with its own Redis: killed, continued, damaged, and taken back to an earlier version."""
+"""A run of `rookery up` with its own Redis: killed, continued, damaged, taken back to an earlier version."""
 
 import contextlib
 import json
