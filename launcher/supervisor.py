@@ -95,7 +95,7 @@ class Supervisor:
         for stage in self._stages:
             for member in stage:
                 self._update(member, probes)
-            if not all(member.state in (State.READY, State.DONE) for member in stage):
+            if not all(member.state in (State.READY, State.DONE, State.STOPPED) for member in stage):
                 return
 
     def stop(self, *names: str, hurry: Callable[[], bool], tick: Callable[[], None] = lambda: None) -> None:
