@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from launcher import command as cli
-from launcher.command import COMMANDS, EXTRAS, SERVICES, main
+from launcher.command import COMMANDS, EXTRAS, main
+from launcher.services import MODULES
 from rookery import __version__
 from tests.conftest import ROOT
 
@@ -75,10 +76,10 @@ def test_players_without_a_server_pass_through() -> None:
 
 
 def test_every_module_exists_and_has_its_extra() -> None:
-    for module in {*SERVICES.values(), *EXTRAS}:
+    for module in {*MODULES.values(), *EXTRAS}:
         path = ROOT / module.replace(".", "/")
         assert path.is_dir() or path.with_suffix(".py").is_file(), module
-    assert set(SERVICES.values()) <= set(EXTRAS)
+    assert set(MODULES.values()) <= set(EXTRAS)
 
 
 def test_a_missing_extra_is_named(
@@ -94,7 +95,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     words = capsys.readouterr().out.split()
     assert set(COMMANDS) <= set(words)
     assert main(["serve", "--help"]) == 0
-    assert set(SERVICES) <= set(capsys.readouterr().out.split())
+    assert set(MODULES) <= set(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("argv", [["sreve"], ["serve", "rewrd"], ["serve"], []])
