@@ -1,5 +1,6 @@
 """`rookery pipeline`: runs the steps of a pipeline file one after the other, and skips those up to date."""
 
+import json
 import shlex
 import shutil
 import signal
@@ -13,12 +14,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
+from pydantic import PositiveInt
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
 
 from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
 from launcher.pipeline.state import PipelineState, Record, digest_of
+from launcher.pipeline.step_functions import state_machine
+from launcher.pipeline.store import Store
 from launcher.serve_players import serve
 from rookery import __version__
 from rookery.errors import RookeryError, SetupError
@@ -26,15 +30,22 @@ from rookery.processes.child import Watchdog
 from rookery.settings import Settings
 
 
-def run(pipeline: Pipeline, steps: Sequence[Step], console: Console, *, force: bool = False) -> None:
+def run(
+    pipeline: Pipeline, steps: Sequence[Step], console: Console, *, force: bool = False, store: str = ""
+) -> None:
     """Runs those of `steps` that are not up to date, in order. A step that was interrupted goes on.
+
+    `store` is the URL of a copy of the pipeline's folder, for steps that run on several machines.
 
     Raises:
         SetupError: a file that a step reads is missing.
         RookeryError: a step failed; the message has its command.
     """
+    copies = Store(store, pipeline.out) if store else None
     state = PipelineState(pipeline.out)
     for step in steps:
+        if copies:
+            copies.fetch(step, state.records.get(step.name))
         reason = "--force" if force else state.reason(step)
         title = f"{step.number}/{len(pipeline.steps)} {step.name}"
         if not reason:
@@ -46,7 +57,14 @@ def run(pipeline: Pipeline, steps: Sequence[Step], console: Console, *, force: b
         previous = state.records.get(step.name)
         if step.folder.exists() and (previous is None or not _continues(step, previous)):
             _put_aside(step.folder, console)
-        record = _run(step, state)
+        try:
+            record = _run(step, state)
+        except BaseException:
+            if copies:
+                copies.keep(step.folder)  # the next attempt goes on from there
+            raise
+        if copies:
+            copies.keep(*step.outputs)
         console.print(f"{title}: {record.status} after {record.seconds:.0f} s", highlight=False)
 
 
@@ -130,15 +148,16 @@ def _command(step: Step) -> int:
 
 
 class PipelineSettings(Settings):
-    """Run the steps of a pipeline file that are not up to date, or show their state.
+    """Run the steps of a pipeline file that are not up to date, show their state, or export the file.
 
-    Started again, a pipeline goes on where it was interrupted.
+    Started again, a pipeline goes on where it was interrupted. `export` prints a state machine for AWS Step
+    Functions; deploy/aws/README.md says what else AWS needs.
     """
 
     model_config = SettingsConfigDict(env_prefix="PIPELINE_")
 
-    action: CliPositionalArg[Literal["run", "status"]]
-    """run or status."""
+    action: CliPositionalArg[Literal["run", "status", "export"]]
+    """run, status or export."""
     file: CliPositionalArg[Path]
     """The pipeline file, such as pipelines/pychess.toml."""
     set: tuple[str, ...] = ()
@@ -149,6 +168,10 @@ class PipelineSettings(Settings):
     """Run steps even if they are up to date."""
     out: Path | None = None
     """Folder of the outputs. Default: runs/pipelines/NAME."""
+    store: str = ""
+    """URL of a copy of that folder, such as s3://bucket/prefix, for steps that run on several machines."""
+    timeout_h: PositiveInt = 72
+    """export: hours that a step may take."""
 
 
 def main(settings: PipelineSettings, console: Console) -> int:
@@ -161,11 +184,15 @@ def main(settings: PipelineSettings, console: Console) -> int:
         assignments[name] = value
     pipeline = Pipeline.read(settings.file, settings=assignments, out=settings.out)
     steps = _chosen(pipeline, settings.only)
+    if settings.action == "export":
+        machine = state_machine(pipeline, settings.file, settings.set, timeout_h=settings.timeout_h)
+        sys.stdout.write(json.dumps(machine, indent=2) + "\n")
+        return 0
     if settings.action == "status":
         _show(pipeline, steps, console)
         return 0
     try:
-        run(pipeline, steps, console, force=settings.force)
+        run(pipeline, steps, console, force=settings.force, store=settings.store)
     except KeyboardInterrupt:
         console.print("interrupted: the same command goes on from here")
         return 130

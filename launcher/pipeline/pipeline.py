@@ -46,6 +46,8 @@ class _StepTable(BaseModel):
     """Files and folders that the command reads, besides those of earlier steps."""
     outputs: tuple[str, ...] = ()
     """What it writes to its folder that others need: files and folders. Empty: everything."""
+    gpus: int = Field(default=0, ge=0)
+    """GPUs that it needs. Only for `rookery pipeline export`."""
     serve: str = ""
     """A model or a version of a run, as `rookery evaluate` names it, that is served during the step.
     `{url}` and `{served}` are the server's URL and the model's name there."""
@@ -73,6 +75,7 @@ class Step:
     folder: Path
     outputs: tuple[Path, ...]
     serve: str = ""
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,4 +139,4 @@ def _resolved(
     reads += [values[name] for name in dict.fromkeys(used) if name in earlier]
     folder = Path(values[step.name])
     outputs = tuple(folder / name for name in step.outputs) or (folder,)
-    return Step(number, step.name, argv, tuple(dict.fromkeys(reads)), folder, outputs, serve_spec)
+    return Step(number, step.name, argv, tuple(dict.fromkeys(reads)), folder, outputs, serve_spec, step.gpus)

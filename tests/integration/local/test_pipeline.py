@@ -152,3 +152,28 @@ def test_flags_are_checked(tmp_path: Path) -> None:
     assert "has no setting 'cuont' (--set): it has games, count" in runner("--set", "cuont=3", status=2)
     assert "'count' is not SETTING=VALUE (--set)" in runner("--set", "count", status=2)
     assert "has no step '3' (--only): it has 1 positions, 2 questions" in runner("--only", "3", status=2)
+
+
+def test_steps_on_several_machines_share_a_store(tmp_path: Path) -> None:
+    """Each machine has its own folder, and runs one step."""
+    store = tmp_path / "store"
+    machines = [tmp_path / name for name in ("first", "second", "third")]
+    text = PIPELINE.replace("samples/lichess", str(ROOT / "samples" / "lichess"))
+
+    def run(machine: Path, *flags: str) -> str:
+        machine.mkdir(exist_ok=True)
+        (machine / "pipeline.toml").write_text(text)
+        argv = [sys.executable, "-m", "launcher", "pipeline", "run", "pipeline.toml", "--store", str(store)]
+        done = subprocess.run(
+            [*argv, *flags], cwd=machine, capture_output=True, text=True, timeout=300, check=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        return done.stdout
+
+    assert "1/2 positions: done" in run(machines[0], "--only", "positions")
+    assert "2/2 questions: done" in run(machines[1], "--only", "questions")
+    assert run(machines[2]).splitlines() == ["1/2 positions: up to date", "2/2 questions: up to date"]
+    tables = [machine / "runs/pipelines/pipeline/2-questions/tasks.parquet" for machine in machines[1:]]
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+    assert "1/2 positions: its command has changed" in run(machines[0], "--set", "count=21", "--only", "1")
+    assert "1-positions, which it reads, has changed" in run(machines[2], "--set", "count=21", "--only", "2")
