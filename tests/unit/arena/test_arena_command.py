@@ -1,33 +1,8 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from services.arena.__main__ import main
-
-
-def test_help_of_games_imports_nothing_heavy() -> None:
-    code = (
-        "import contextlib, sys; from services.arena.__main__ import main\n"
-        "for command in ('match', 'tournament', 'elo', 'plan'):\n"
-        "    with contextlib.suppress(SystemExit): main([command, '--help'])\n"
-        "print(sorted({'numpy', 'chess', 'torch', 'vllm'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from services.arena.__main__ import main\n"
-        "try: main(['evaluate', '--help'])\n"
-        "except SystemExit: pass\n"
-        "print(sorted({'numpy', 'matplotlib', 'torch', 'vllm'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "--reward-target" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_curve_draws_into_the_run_folder(tmp_path: Path) -> None:

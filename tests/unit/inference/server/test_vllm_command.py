@@ -119,20 +119,6 @@ def test_a_missing_vllm_is_told_how_to_install(monkeypatch: pytest.MonkeyPatch) 
         vllm_command.vllm_is_cpu_build()
 
 
-def test_help_imports_neither_vllm_nor_torch() -> None:
-    probe = (
-        "import sys\n"
-        "from services.inference.server.__main__ import main\n"
-        "try:\n    main(['--help'])\n"
-        "except SystemExit:\n    pass\n"
-        "print('heavy:', [m for m in ('vllm', 'torch', 'transformers') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-
-    assert "--adapter-root" in done.stdout
-    assert "heavy: []" in done.stdout
-
-
 def test_a_taken_port_names_its_setting(model: Path) -> None:
     pytest.importorskip("vllm")
     with socket.socket() as sock:
