@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,32 @@ def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, tmp_path: Path)
     ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_up_shows_what_the_services_resolve(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "launcher",
+        "up",
+        "--preset",
+        "tiny-cpu",
+        "--dry-run",
+        "--batch-groups",
+        "8",
+    ]
+    done = subprocess.run(
+        [*command, "--set", "trainer.lr=5e-4", "--runs-dir", str(tmp_path / "runs")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    resolved = tomllib.loads(done.stdout)
+    assert list(tmp_path.iterdir()) == []
+    assert list(resolved) == ["up", "rollouts", "trainer"]
+    assert resolved["trainer"]["batch_groups"] == resolved["rollouts"]["batch_groups"] == 8
+    assert (resolved["trainer"]["lr"], resolved["trainer"]["row_tokens"]) == (5e-4, 1024)
+    assert any(
+        line.startswith("row_tokens") and "preset tiny-cpu" in line for line in done.stdout.splitlines()
+    )

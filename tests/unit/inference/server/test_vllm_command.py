@@ -2,8 +2,6 @@
 
 import json
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -117,24 +115,6 @@ def test_a_missing_vllm_is_told_how_to_install(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(SetupError, match="pip install"):
         vllm_command.vllm_is_cpu_build()
-
-
-def test_a_taken_port_names_its_setting(model: Path) -> None:
-    pytest.importorskip("vllm")
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen()
-        port = str(sock.getsockname()[1])
-        command = [sys.executable, "-m", "services.inference.server", "--model", str(model)]
-        done = subprocess.run(
-            [*command, "--host", "127.0.0.1", "--port", port],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    assert done.returncode == 2
-    assert f"port {port} on 127.0.0.1 is taken: choose another with --port" in done.stderr
 
 
 def test_whole_models_need_no_adapters_but_a_directory(
