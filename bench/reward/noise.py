@@ -11,6 +11,7 @@ Intervals are 95%, by resampling positions.
 
 import argparse
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -180,6 +181,7 @@ def close_table(
 
 
 def main() -> None:
+    """Measures and prints the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.reward.noise", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
@@ -187,12 +189,12 @@ def main() -> None:
     add("--nodes", type=int, nargs="+", default=[1000, 10_000], help="nodes of a search")
     add("--reference-nodes", type=int, default=100_000, help="nodes of a search of the reference")
     add("--close-nodes", type=int, default=10_000, help="nodes for groups that are close")
-    add("--close-regret", type=float, nargs="+", default=[0.03, 0.06], help="what counts as close")
+    add("--close-regret", type=float, nargs="+", default=[0.05, 0.1, 0.2], help="what counts as close")
     add("--engines", type=int, default=RewardSettings().engines, help="Stockfish processes")
     add("--source", type=Path, default=Path("samples/lichess.pgn.zst"), help="games")
     add("--seed", type=int, default=0, help="of the resampling")
     options = parser.parse_args()
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 120)
     fens = positions(options.source, options.positions)
     reference = LocalScorer(RewardSettings(nodes=options.reference_nodes, engines=options.engines))
     with console.status("reference"):

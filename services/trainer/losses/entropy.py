@@ -1,34 +1,49 @@
-"""The weight of the entropy bonus: fixed, or adapted so that the entropy stays above a target.
+"""The weight of the entropy bonus: fixed, or adapted so that the entropy does not stay below a target.
 
 The bonus adds c H to the objective, where H is the entropy of the next token in nats, exact over the whole
-vocabulary at the prefixes of the batch. A target H0 makes c the multiplier of the constraint H >= H0, and
-each step makes one step of dual ascent, as for the temperature of soft actor-critic (arXiv 1812.05905,
-section 5):
+vocabulary at the prefixes of the batch. With a target H0, c is a proportional-integral controller:
 
-    c <- clip(c + rate (H0 - H), 0, 1)
+    I <- clip(I + rate (H0 - H), 0, 10)
+    c <- clip(I + 30 rate (H0 - H), 0, 10)
 
-So the bonus grows while the entropy is below the target, and vanishes if the policy explores by itself.
+I alone is dual ascent for the constraint H >= H0 (as for the temperature of soft actor-critic, arXiv
+1812.05905, section 5). It oscillates: the gradient of H vanishes when the policy is nearly certain, so H
+answers late. The proportional part damps that; 30 settles bandits of several learning rates (test_bandit).
 """
 
-from services.trainer.losses.kl import CoefficientState
+from dataclasses import dataclass
+
 from services.trainer.settings import ObjectiveSettings
 
-_MOST = 1.0
+_DAMPING = 30.0
+_MOST = 10.0
 """Bounds the coefficient if the target cannot be reached. Advantages have a standard deviation of about 1."""
 
 
-def entropy_coefficient(state: CoefficientState | None, *, settings: ObjectiveSettings) -> float:
+@dataclass(frozen=True, slots=True)
+class EntropyController:
+    """The state of the controller, which each commit stores.
+
+    `now` is the coefficient of the next step, `begun` the setting that `integral` started from.
+    """
+
+    integral: float
+    now: float
+    begun: float
+
+
+def entropy_coefficient(state: EntropyController | None, *, settings: ObjectiveSettings) -> float:
     """Returns the coefficient of a step. `state` is that of the previous step, None before the first one.
 
     A run that resumes with another `entropy_coefficient` starts again from the new value.
     """
-    full = settings.entropy_coefficient
-    return full if state is None or state.begun != full or not settings.entropy_target else state.now
+    begun = settings.entropy_coefficient
+    return begun if state is None or state.begun != begun or not settings.entropy_target else state.now
 
 
-def updated_entropy_state(
-    state: CoefficientState | None, *, entropy: float | None, settings: ObjectiveSettings
-) -> CoefficientState | None:
+def updated_entropy_controller(
+    state: EntropyController | None, *, entropy: float | None, settings: ObjectiveSettings
+) -> EntropyController | None:
     """Returns the state after a step that measured `entropy`, in nats per token; None without a target.
 
     If `entropy` is None, the step had no tokens, and the state does not change.
@@ -37,6 +52,8 @@ def updated_entropy_state(
         return None
     if entropy is None:
         return state
-    now = entropy_coefficient(state, settings=settings)
-    moved = now + settings.entropy_rate * (settings.entropy_target - entropy)
-    return CoefficientState(min(max(moved, 0.0), _MOST), settings.entropy_coefficient)
+    begun = settings.entropy_coefficient
+    before = begun if state is None or state.begun != begun else state.integral
+    change = settings.entropy_rate * (settings.entropy_target - entropy)
+    integral = min(max(before + change, 0.0), _MOST)
+    return EntropyController(integral, min(max(integral + _DAMPING * change, 0.0), _MOST), begun)

@@ -77,8 +77,8 @@ def divergence(kind: Divergence, logs_NV: torch.Tensor, reference_NV: torch.Tens
 
 
 @dataclass(frozen=True, slots=True)
-class CoefficientState:
-    """The state of a coefficient that adapts to what the steps measure. Each commit stores it.
+class KlController:
+    """The state of the schedules adaptive and smooth, which each commit stores.
 
     `now` is the coefficient of the next step, `begun` the setting that it started from.
     """
@@ -87,7 +87,7 @@ class CoefficientState:
     begun: float
 
 
-def kl_coefficient(state: CoefficientState | None, *, step: int, settings: ObjectiveSettings) -> float:
+def kl_coefficient(state: KlController | None, *, step: int, settings: ObjectiveSettings) -> float:
     """Returns the coefficient of step `step`, counted from 0.
 
     `state` is None before the first step and for schedules without a state. The schedule warmup is linear and
@@ -103,8 +103,8 @@ def kl_coefficient(state: CoefficientState | None, *, step: int, settings: Objec
 
 
 def updated_controller(
-    state: CoefficientState | None, now: float, *, kl: float | None, settings: ObjectiveSettings
-) -> CoefficientState | None:
+    state: KlController | None, now: float, *, kl: float | None, settings: ObjectiveSettings
+) -> KlController | None:
     """Returns the state after a step with coefficient `now`; None for schedules without a state.
 
     `kl` is the KL that the step measured, in nats per token. If it is None, the state does not change.
@@ -125,4 +125,4 @@ def updated_controller(
     else:
         factor = 1 / _FACTOR if relative < 1 / _FACTOR else 1.0
     full = settings.kl_coefficient
-    return CoefficientState(min(max(now * factor, full / _SPAN), full * _SPAN), full)
+    return KlController(min(max(now * factor, full / _SPAN), full * _SPAN), full)

@@ -85,8 +85,8 @@ class EntropySettings(Settings):
     """Weight of the entropy of the next token, in nats. With a target, the initial weight."""
     entropy_target: NonNegativeFloat = 0.0
     """Adapt the weight so that the mean entropy stays above this, in nats per token. 0 for no target."""
-    entropy_rate: PositiveFloat = 0.02
-    """Change of the weight per step and nat between the target and the entropy."""
+    entropy_rate: PositiveFloat = 0.05
+    """How fast the weight adapts: its change per step and nat between the target and the entropy."""
 
 
 class PpoSettings(Settings):

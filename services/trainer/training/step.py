@@ -15,8 +15,12 @@ from rookery.trace import TraceGroup
 from services.trainer.batches import finite
 from services.trainer.batches.advantages import RewardAverages, updated_averages
 from services.trainer.distributed.process_group import World
-from services.trainer.losses.entropy import entropy_coefficient, updated_entropy_state
-from services.trainer.losses.kl import CoefficientState, kl_coefficient, updated_controller
+from services.trainer.losses.entropy import (
+    EntropyController,
+    entropy_coefficient,
+    updated_entropy_controller,
+)
+from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
 from services.trainer.settings import ObjectiveSettings, TrainerSettings
 from services.trainer.training.ppo import ppo_update
 from services.trainer.training.update import StepInput, single_update
@@ -30,9 +34,9 @@ class RunningState:
 
     averages: RewardAverages | None = None
     """Moving averages of the rewards, for the baselines ema and adaptive."""
-    kl_controller: CoefficientState | None = None
+    kl_controller: KlController | None = None
     """The state of the KL schedules adaptive and smooth."""
-    entropy_state: CoefficientState | None = None
+    entropy_controller: EntropyController | None = None
     """The state of the entropy bonus, if there is a target."""
     collapsed_steps: int = 0
     """Number of steps in a row in which rewards have collapsed: see `collapsed_steps`."""
@@ -66,7 +70,9 @@ class RunningState:
         return RunningState(
             averages=averages,
             kl_controller=updated_controller(self.kl_controller, coefficient, kl=kl, settings=settings),
-            entropy_state=updated_entropy_state(self.entropy_state, entropy=entropy, settings=settings),
+            entropy_controller=updated_entropy_controller(
+                self.entropy_controller, entropy=entropy, settings=settings
+            ),
             collapsed_steps=collapsed_steps(
                 self.collapsed_steps, share=zero_variance_share, step=step, settings=settings
             ),
@@ -77,7 +83,7 @@ class RunningState:
         return {
             "averages": asdict(self.averages) if self.averages else None,
             "kl_coefficient": asdict(self.kl_controller) if self.kl_controller else None,
-            "entropy_coefficient": asdict(self.entropy_state) if self.entropy_state else None,
+            "entropy_coefficient": asdict(self.entropy_controller) if self.entropy_controller else None,
             "collapsed_steps": self.collapsed_steps,
         }
 
@@ -90,8 +96,8 @@ class RunningState:
         entropy = state.get("entropy_coefficient")  # absent in commits of earlier versions
         return cls(
             averages=RewardAverages(**averages) if averages else None,
-            kl_controller=CoefficientState(**controller) if controller else None,
-            entropy_state=CoefficientState(**entropy) if entropy else None,
+            kl_controller=KlController(**controller) if controller else None,
+            entropy_controller=EntropyController(**entropy) if entropy else None,
             collapsed_steps=state["collapsed_steps"],
         )
 
@@ -161,7 +167,7 @@ def train_step(
     started = time.perf_counter()
     coefficient = kl_coefficient(state.kl_controller, step=step, settings=settings)
     update = ppo_update if settings.objective == "ppo" else single_update
-    bonus = entropy_coefficient(state.entropy_state, settings=settings)
+    bonus = entropy_coefficient(state.entropy_controller, settings=settings)
     inputs = StepInput(groups, step, settings, state.averages, coefficient, world, bonus, dry_run)
     stats = update(policy, optimizer, inputs)
     zero_variance = stats.batch.zero_variance + dropped_zero_variance

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from services.trainer.batches.advantages import RewardAverages
-from services.trainer.losses.entropy import entropy_coefficient, updated_entropy_state
-from services.trainer.losses.kl import CoefficientState, kl_coefficient, updated_controller
+from services.trainer.losses.entropy import (
+    EntropyController,
+    entropy_coefficient,
+    updated_entropy_controller,
+)
+from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.step import RunningState
 from tests.unit.trainer.groups import make_group
@@ -22,7 +26,7 @@ def _settings(**changed: object) -> TrainerSettings:
 def test_fixed_stays() -> None:
     settings = _settings(kl_coefficient=0.1)
     assert kl_coefficient(None, step=0, settings=settings) == 0.1
-    assert updated_controller(CoefficientState(0.3, 0.3), 0.1, kl=99.0, settings=settings) is None
+    assert updated_controller(KlController(0.3, 0.3), 0.1, kl=99.0, settings=settings) is None
 
 
 def _next(now: float, *, kl: float, settings: TrainerSettings) -> float:
@@ -73,28 +77,33 @@ def test_an_unreachable_target_ends_at_a_bound() -> None:
 
 
 def test_below_its_target_the_entropy_gains_weight_and_above_it_loses_it() -> None:
-    settings = _settings(entropy_coefficient=0.1, entropy_target=0.5, entropy_rate=0.2)
+    settings = _settings(entropy_coefficient=0.1, entropy_target=0.5, entropy_rate=0.01)
     assert entropy_coefficient(None, settings=settings) == 0.1
     low, high, even = (
-        updated_entropy_state(None, entropy=entropy, settings=settings) for entropy in (0.1, 0.9, 0.5)
+        updated_entropy_controller(None, entropy=entropy, settings=settings) for entropy in (0.1, 0.9, 0.5)
     )
-    assert [s.now for s in (low, high, even) if s] == pytest.approx([0.18, 0.02, 0.1])
-    assert entropy_coefficient(low, settings=settings) == pytest.approx(0.18)
-    assert updated_entropy_state(low, entropy=None, settings=settings) == low, "a step without tokens"
-    for entropy, bound in ((0.0, 1.0), (9.0, 0.0)):
+    assert low == EntropyController(pytest.approx(0.104), pytest.approx(0.104 + 0.12), 0.1)
+    assert high == EntropyController(pytest.approx(0.096), 0.0, 0.1)
+    assert even == EntropyController(0.1, 0.1, 0.1)
+    assert entropy_coefficient(low, settings=settings) == pytest.approx(0.224)
+    assert updated_entropy_controller(low, entropy=None, settings=settings) == low, "a step without tokens"
+    for entropy, bound in ((0.0, 10.0), (9.0, 0.0)):
         state = low
-        for _ in range(100):
-            state = updated_entropy_state(state, entropy=entropy, settings=settings)
-        assert entropy_coefficient(state, settings=settings) == bound
+        for _ in range(5000):
+            state = updated_entropy_controller(state, entropy=entropy, settings=settings)
+        assert state == EntropyController(bound, bound, 0.1)
 
 
 def test_a_weight_of_the_flags_wins_over_that_of_the_state() -> None:
-    state = CoefficientState(0.7, 0.1)
+    state = EntropyController(0.6, 0.7, 0.1)
     assert entropy_coefficient(state, settings=_settings(entropy_coefficient=0.1, entropy_target=1.0)) == 0.7
-    assert entropy_coefficient(state, settings=_settings(entropy_coefficient=0.2, entropy_target=1.0)) == 0.2
+    other = _settings(entropy_coefficient=0.2, entropy_target=1.0)
+    assert entropy_coefficient(state, settings=other) == 0.2
+    again = updated_entropy_controller(state, entropy=1.0, settings=other)
+    assert again == EntropyController(0.2, 0.2, 0.2)
     fixed = _settings(entropy_coefficient=0.1)
     assert entropy_coefficient(state, settings=fixed) == 0.1
-    assert updated_entropy_state(state, entropy=0.1, settings=fixed) is None
+    assert updated_entropy_controller(state, entropy=0.1, settings=fixed) is None
 
 
 def test_the_reference_is_scored_when_penalised_or_reported() -> None:
@@ -116,19 +125,17 @@ def _after(
 def test_a_step_moves_only_what_its_settings_use() -> None:
     assert _after(RunningState(), kl=9.0) == RunningState()
     adaptive = _after(RunningState(), kl=9.0, kl_schedule="adaptive", baseline="ema")
-    assert adaptive.kl_controller == CoefficientState(pytest.approx(0.03), 0.02)
+    assert adaptive.kl_controller == KlController(pytest.approx(0.03), 0.02)
     assert adaptive.averages is not None
-    unmeasured = _after(
-        RunningState(kl_controller=CoefficientState(0.5, 0.02)), kl=None, kl_schedule="adaptive"
-    )
-    assert unmeasured.kl_controller == CoefficientState(0.5, 0.02), (
+    unmeasured = _after(RunningState(kl_controller=KlController(0.5, 0.02)), kl=None, kl_schedule="adaptive")
+    assert unmeasured.kl_controller == KlController(0.5, 0.02), (
         "a batch without tokens says nothing about the KL"
     )
 
 
 def test_what_a_step_does_not_use_is_forgotten() -> None:
     """Taken up again a thousand steps later, it would be another policy's."""
-    before = RunningState(RewardAverages(0.1, 0.2, 0.3), kl_controller=CoefficientState(0.5, 0.02))
+    before = RunningState(RewardAverages(0.1, 0.2, 0.3), kl_controller=KlController(0.5, 0.02))
     assert _after(before) == RunningState()
 
 
@@ -143,9 +150,9 @@ def test_a_divergence_that_is_no_number_moves_no_coefficient(schedule: str, kl: 
 def test_it_survives_the_commit() -> None:
     state = RunningState(
         RewardAverages(0.1, 1 / 3, 1e-17),
-        kl_controller=CoefficientState(0.1 + 0.2, 0.1),
+        kl_controller=KlController(0.1 + 0.2, 0.1),
         collapsed_steps=4,
-        entropy_state=CoefficientState(1 / 7, 0.0),
+        entropy_controller=EntropyController(1 / 7, 0.3, 0.0),
     )
     assert RunningState.of(json.loads(json.dumps(state.as_json()))) == state
     assert RunningState.of(json.loads(json.dumps(RunningState().as_json()))) == RunningState()
@@ -168,7 +175,7 @@ def test_the_alarm_sounds_when_the_groups_have_collapsed_for_long(caplog: pytest
 
 def test_a_coefficient_of_the_flags_wins_over_what_was_remembered_of_another() -> None:
     def resumed(**changed: object) -> float:
-        return kl_coefficient(CoefficientState(0.9, 0.1), step=7, settings=_settings(**changed))
+        return kl_coefficient(KlController(0.9, 0.1), step=7, settings=_settings(**changed))
 
     assert resumed(kl_coefficient=0.1) == 0.1, "fixed"
     for schedule in ("adaptive", "smooth"):
