@@ -154,7 +154,7 @@ def test_the_head_never_sees_more_rows_than_a_chunk(
     forward = len(seen)
     (scores.logprobs_N.sum() + (scores.entropy_N if learned.entropy else scores.kl_N).sum()).backward()
     assert max(seen) == 2
-    assert len(seen) == 2 * forward == 12
+    assert 2 * forward == 12 >= len(seen) > forward  # the reference need not be computed again for entropy
 
 
 def test_without_being_wanted_entropy_and_reference_carry_no_gradient() -> None:
