@@ -94,7 +94,7 @@ def measured(name: str, groups: Sequence[Group], settings: RewardSettings) -> Me
     return Measured(name, found, 1000 * usage.engine_cpu_s / (GROUP * len(groups)))
 
 
-def centred(values: Sequence[Sequence[float]]) -> np.ndarray[Any, Any]:
+def centred(values: Sequence[Sequence[float]]) -> Any:
     """Each value less the mean of its group."""
     table = np.array(values)
     return table - table.mean(axis=1, keepdims=True)
@@ -106,7 +106,8 @@ def cosine(advantages: Any, truth: Any, *, seed: int) -> tuple[float, float, flo
     chosen = np.random.default_rng(seed).integers(0, len(truth), size=(RESAMPLES, len(truth)))
     product, own, other = np.concatenate([parts.sum(1)[:, None], parts[:, chosen].sum(2)], axis=1)
     values = product / np.sqrt(own * other)
-    return float(values[0]), *(float(v) for v in np.quantile(values[1:], (0.025, 0.975)))
+    low, high = np.quantile(values[1:], (0.025, 0.975))
+    return float(values[0]), float(low), float(high)
 
 
 def advantages(rewards: Sequence[Sequence[float]], floor: float | None) -> Any:
