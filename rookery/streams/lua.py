@@ -136,7 +136,8 @@ return {redis.call('INCR', KEYS[6]), astray}
 
 PUBLISH_POLICY = """
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
-redis.call('HSET', KEYS[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4], 'base_model', ARGV[5])
+redis.call('HSET', KEYS[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4], 'base_model', ARGV[5],
+  'waiting', redis.call('XLEN', KEYS[3]) - redis.call('SCARD', KEYS[4]))
 return 1
 """
 

@@ -10,7 +10,8 @@ Keys, all prefixed `rookery:<run>:`
     traces      stream  entries until the trainer has committed or dropped them and the archive, if one
                         has joined, has written them
     dead        stream  entries that could not be processed, with the reason: the newest `DEAD_LIMIT`
-    policy      hash    the committed version: number, sha256, path, base_model
+    policy      hash    the committed version: number, sha256, path, base_model, and how many groups were
+                        waiting for the trainer when it was published
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
     feed        hash    cursor in the seeded order of positions
     terms       hash    sizes that all members of the run must share, set by the first member, and
@@ -213,7 +214,7 @@ class RunStreams(Reader):
         Raises:
             Conflict: another trainer has taken over this run.
         """
-        keys = [self.key("policy"), self.key("epoch")]
+        keys = [self.key(name) for name in ("policy", "epoch", "traces", "traces:settled")]
         version = adapter.version
         args: list[str | int] = [epoch, version.number, version.sha256, adapter.path]
         args.append(adapter.base_model)
@@ -242,20 +243,21 @@ class RunStreams(Reader):
         def read() -> list[Any]:
             together = self._redis.pipeline(transaction=True)
             together.hgetall(self.key("counts"))
-            together.hget(self.key("policy"), "number")
+            together.hmget(self.key("policy"), "number", "waiting")
             for stream in ("positions", "traces", "dead"):
                 together.xlen(self.key(stream))
             for through in ("settled", "archived"):
                 together.scard(self.key(f"traces:{through}"))
             return together.execute()
 
-        counts, committed, positions, traces, dead, kept, ahead = self._call(read)
+        counts, (committed, waiting), positions, traces, dead, kept, ahead = self._call(read)
         return Overview(
             Counts.read(counts),
             positions=positions,
             traces=traces - kept,
             dead=dead,
             committed=None if committed is None else int(committed),
+            waiting=int(waiting or 0),
             kept=kept,
             archived_ahead=ahead,
         )

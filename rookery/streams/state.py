@@ -54,6 +54,7 @@ class Overview:
 
     `traces` is the number of groups that the trainer has not settled yet; the archive has already written
     `archived_ahead` of them. `kept` groups are settled and stay in the stream only for the archive.
+    `waiting` groups were in the stream, not settled, when the version was published.
     """
 
     counts: Counts
@@ -61,6 +62,7 @@ class Overview:
     traces: int
     dead: int
     committed: int | None
+    waiting: int = 0
     kept: int = 0
     archived_ahead: int = 0
 

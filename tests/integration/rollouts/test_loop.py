@@ -5,6 +5,7 @@ import pytest
 
 from rookery.errors import RookeryError, SetupError
 from rookery.streams import RunStreams
+from rookery.trace import Adapter, PolicyVersion
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.group_generator import seed_of
 from tests.builders import feed
@@ -46,6 +47,30 @@ async def test_generation_never_runs_further_ahead_than_allowed(house: House, st
         assert house.streams.counts().generated == bound, "trained, but the new version is not served yet"
         house.inference[0].version = 1
         await until(lambda: house.streams.counts().generated == bound + BATCH_GROUPS)
+
+
+async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(house: House) -> None:
+    house.staleness, house.just_in_time = 3, True
+    feed(house.streams, 8 * BATCH_GROUPS)
+
+    async def train(batches: int, *, version: int) -> None:
+        await asyncio.to_thread(settle, house.streams, batches * BATCH_GROUPS)
+        adapter = Adapter(PolicyVersion(version, "aa"), f"/a/{version}", "tiny")
+        house.streams.publish_policy(adapter, epoch=house.streams.take_over())
+        house.inference[0].version = version
+
+    async def generates(batches: int) -> None:
+        await until(lambda: house.streams.counts().generated == batches * BATCH_GROUPS)
+        await asyncio.sleep(0.5)
+        assert house.streams.counts().generated == batches * BATCH_GROUPS
+
+    await train(0, version=0)
+    async with house.running():
+        await generates(2)
+        await train(1, version=1)
+        await generates(3)
+        await train(2, version=2)  # nothing waited when version 2 was published: a batch was missing
+        await generates(5)
 
 
 async def test_dropped_groups_are_made_again(house: House) -> None:
