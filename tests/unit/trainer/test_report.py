@@ -70,6 +70,7 @@ def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -
     assert unexplained == []
     # After a kill, on a GPU, of real verdicts, of RookWorld's lines.
     elsewhere = {"recovered", "cuda_peak_mib", "component_NAME", "groups_TASK", "reward_TASK"}
+    elsewhere |= {"distinct_candidates", "moves_PIECE", "best_moves_PIECE", "piece_distance"}
     unknown = [k for k, p in patterns.items() if not any(re.fullmatch(p, key) for key in written)]
     assert set(unknown) <= elsewhere
 
@@ -84,6 +85,16 @@ def test_prometheus_has_the_step(written: dict[str, float]) -> None:
     assert sample("rookery_trainer_tokens_per_second", kind="trained") == written["tokens_per_s"]
     assert sample("rookery_trainer_mfu") == written["mfu"]
     assert sample("rookery_trainer_memory_bytes", kind="resident") == written["resident_mib"] * 2**20
+
+
+def test_prometheus_has_the_moves_by_piece(written: dict[str, float], tmp_path: Path) -> None:
+    row = {**written, "moves_rook": 0.75, "best_moves_rook": 0.25, "piece_distance": 0.5}
+    with StepReporter(tmp_path) as report:
+        report.report(row, phases_s=PHASES, ages=[0])
+    for by, share in (("policy", 0.75), ("engine", 0.25)):
+        assert REGISTRY.get_sample_value("rookery_learning_moves", {"by": by, "piece": "rook"}) == share
+    for statistic in ("identical_answers", "piece_distance"):
+        assert REGISTRY.get_sample_value("rookery_learning", {"statistic": statistic}) == row[statistic]
 
 
 def test_what_a_step_could_not_measure_vanishes(written: dict[str, float], tmp_path: Path) -> None:
