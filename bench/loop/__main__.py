@@ -39,6 +39,10 @@ class BenchSettings(Settings):
     """Model directory."""
     source: Path = Path("samples/lichess.pgn.zst")
     """Games to draw positions from."""
+    batch_groups: PositiveInt = 8
+    """Groups of 8 completions in a step."""
+    tokens: PositiveInt = 32
+    """Tokens of a completion. With fewer, the trainer is the slower side."""
     steps: PositiveInt = 40
     """Measured optimizer steps of each round."""
     warmup_steps: PositiveInt = 8
@@ -69,6 +73,8 @@ def main(argv: list[str]) -> int:
         source=settings.source.resolve(),
         steps=settings.steps,
         warmup_steps=settings.warmup_steps,
+        batch_groups=settings.batch_groups,
+        tokens=settings.tokens,
     )
     (folder / "work.json").write_text(json.dumps(asdict(work), default=str))
     write_prompts(work, folder / "prompts.jsonl")

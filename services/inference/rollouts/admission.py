@@ -27,9 +27,10 @@ class Lead:
 
     The trainer needs a batch when it publishes a version. Groups that are complete earlier only age: by one
     version for each batch that is trained on before them. So `groups` starts at one batch, which is made
-    while the trainer works on the one before. If groups were missing when a version was published, as many
-    are added. After `WINDOW` versions, as many are taken off as were always left over. Without
-    `just_in_time`, `groups` is always `staleness * batch_groups`.
+    while the trainer works on the one before. If groups were missing when a version was published, and this
+    is not the first time in `WINDOW` versions, as many are added. After `WINDOW` versions, as many are taken
+    off as were left over each time but one. Without `just_in_time`, `groups` is always
+    `staleness * batch_groups`.
     """
 
     def __init__(self, batch_groups: int, staleness: int, *, just_in_time: bool) -> None:
@@ -54,9 +55,10 @@ class Lead:
         self._version, self._dropped = version, dropped
         if first:  # nothing could be ready for the first version of a run
             return
-        self._left_over.append(waiting - needed)
-        if waiting < needed or len(self._left_over) == WINDOW:
-            self.groups = min(max(self.groups - min(self._left_over), self._least), self._most)
+        self._left_over = sorted([*self._left_over, waiting - needed])
+        seen = len(self._left_over)
+        if seen == WINDOW or (seen > 1 and self._left_over[1] < 0):
+            self.groups = min(max(self.groups - self._left_over[1], self._least), self._most)
             self._left_over.clear()
 
 

@@ -148,12 +148,19 @@ def test_an_outage_is_forgotten() -> None:
 
 def test_a_trainer_that_drops_groups_gets_as_many_more() -> None:
     lead = Lead(BATCH, staleness=3, just_in_time=True)
-    for version in range(4):
-        lead.observe(version=version, waiting=BATCH, dropped=5 * version)
-    assert lead.groups == BATCH + 3 * 5
-    for version in range(4, 4 + WINDOW):
-        lead.observe(version=version, waiting=BATCH + 7, dropped=15 + 5 * (version - 3))
-    assert lead.groups == BATCH + 3 * 5 - 2, "two were left over at every step"
+    for version in range(20):
+        lead.observe(version=version, waiting=lead.groups, dropped=5 * version)
+    assert lead.groups == BATCH + 5
+    for version in range(20, 20 + 2 * WINDOW):
+        lead.observe(version=version, waiting=lead.groups, dropped=100 + 3 * (version - 20))
+    assert lead.groups == BATCH + 3
+
+
+def test_one_late_batch_changes_nothing() -> None:
+    lead = Lead(BATCH, staleness=2, just_in_time=True)
+    for version in range(2 * WINDOW):
+        lead.observe(version=version, waiting=0 if version % WINDOW == 5 else BATCH, dropped=0)
+        assert lead.groups == BATCH
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 3])
