@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from rookery.errors import InvalidInput
-from rookery.trace import TraceGroup
+from rookery.trace import Draw, TraceGroup
 from tests.conftest import ROOT
 from tests.unit.trainer.groups import make_group
 
@@ -27,6 +27,7 @@ from services.trainer.records.report import (  # noqa: E402
     describe_step,
     json_row,
     lengths,
+    of_new_positions,
 )
 from services.trainer.records.tracking import Tracker  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
@@ -71,6 +72,7 @@ def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -
     # After a kill, on a GPU, of real verdicts, of RookWorld's lines.
     elsewhere = {"recovered", "cuda_peak_mib", "component_NAME", "groups_TASK", "reward_TASK"}
     elsewhere |= {"distinct_candidates", "moves_PIECE", "best_moves_PIECE", "piece_distance"}
+    elsewhere |= {"repeated_share", "reward_new", "legal_rate_new", "zero_variance_new"}
     unknown = [k for k, p in patterns.items() if not any(re.fullmatch(p, key) for key in written)]
     assert set(unknown) <= elsewhere
 
@@ -208,3 +210,14 @@ def test_a_recovered_row_is_tracked_too(written: dict[str, float], tmp_path: Pat
         report.recover({**written, "step": 3})
         report.recover({**written, "step": 3})
     assert [row["step"] for row in listener.rows] == [3]
+
+
+def test_repeated_positions_are_told_from_new_ones() -> None:
+    new, repeated = make_group(0), make_group(1)
+    assert of_new_positions([new, repeated]) == {}
+    new = replace(new, draw=Draw(8, 0.5, repeated=False))
+    repeated = replace(repeated, draw=Draw(3, 0.1, repeated=True))
+    found = of_new_positions([new, repeated, repeated, repeated])
+    assert found["repeated_share"] == 0.75
+    assert found["reward_new"] == pytest.approx(sum(new.rewards) / len(new.rewards))
+    assert of_new_positions([repeated]) == {"repeated_share": 1.0}
