@@ -1,6 +1,7 @@
 """Metrics of positions against values worked out by hand."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -105,6 +106,27 @@ def test_reasoning_by_hand(judged, answering) -> None:
     assert means["distinct_candidates"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3)
     assert means["move_among_candidates"] == pytest.approx(2 / 3)
     assert means["move_is_first"] == pytest.approx(1 / 3)
+
+
+def test_what_the_reasoning_saves_by_hand(judged, answering) -> None:
+    def reasoned(regret: float, wins: dict[str, float], outcome: Outcome = Outcome.LEGAL):
+        answer = judged(outcome, regret=regret, text="<think>d2d4 e2e4</think>\\boxed{e2e4}", wins=wins)
+        return [replace(answer, verdict=replace(answer.verdict, win_before=0.6))]
+
+    wins = {"d2d4": 0.3, "e2e4": 0.5}
+    sides = [reasoned(0.1, wins), reasoned(0.2, wins), reasoned(0.1, {"e2e4": 0.5}), reasoned(0.1, wins)]
+    without = [[judged(Outcome.LEGAL, regret=0.4)]] * 3 + [[judged(Outcome.ILLEGAL)]]
+    section = reasoning_section(
+        {"a": answering(sides)}, players=["a"], seed=0, without={"a": answering(without)}
+    )
+    means = {row.metric.name: row.cells["a"].estimate.mean for row in section.tables[1].rows}
+    # The first candidate of the third is not legal, nor is the fourth move without reasoning.
+    assert means == pytest.approx(
+        {
+            "regret_boxed": 0.15, "regret_first": 0.3, "regret_without": 0.4,
+            "gain_over_first": 0.15, "gain_over_none": 0.25,
+        }
+    )  # fmt: skip
 
 
 def test_consistency_compares_the_move_on_the_mirrored_board(judged, positions, answering) -> None:
