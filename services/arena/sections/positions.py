@@ -191,7 +191,8 @@ class Positions:
 
 _NOTE = (
     "Intervals are from a bootstrap over positions. Unless it says greedy, a figure is over sampled answers. "
-    "Regret is the win probability given away against the engine's best move."
+    "Regret is the win probability given away against the engine's best move. The random legal move is drawn "
+    "anew for each answer of a player."
 )
 
 

@@ -11,14 +11,14 @@ from rookery.answers import reasoning_of
 from rookery.candidates import distinct
 from rookery.rookworld import read_policy_answer
 from services.arena.answers import Answer, Answers
-from services.arena.measures import legal, mean, regret
+from services.arena.measures import greedy, legal, mean, regret, sampled
 from services.arena.stats import Ratio
 from services.arena.tables import Row, Section, Table, compared
 from services.arena.wording import Metric
 
 _NOTE = (
-    "Over greedy and sampled answers. Candidates are the moves that the text before the box names, or those "
-    "of a P: line. The move follows from the text if it is one of them."
+    "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves that "
+    "the text before the box names, or those of a P: line. The move follows from the text if it is one of them."
 )
 
 
@@ -43,6 +43,10 @@ def reasoning_section(
     rows = [
         (metric, {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()})
         for metric, value in _MEASURED.items()
+    ]
+    rows += [
+        (metric, {name: mean(distinct_share, of)(side) for name, side in sides.items()})
+        for metric, of in _DISTINCT.items()
     ]
     gains = {n: [_regrets(*pair) for pair in zip(sides[n], side, strict=True)] for n, side in without.items()}
     gain_rows = [
@@ -126,12 +130,16 @@ _MEASURED = {
     Metric("candidates", "Candidates", "moves named in an answer", "count", "neither"): lambda a: float(
         len(a.candidates)
     ),
-    Metric("distinct_candidates", "Distinct candidates", "share of the moves named that are no repetition"): (
-        distinct_share
-    ),
     Metric("move_among_candidates", "Move is a candidate", "of legal answers with candidates"): _among,
     Metric(
         "move_is_first", "Move is the first candidate", "or has the highest evaluation", better="neither"
     ): _first,
 }
 """Each metric with its value for one answer; None if the answer does not count."""
+
+_NO_REPETITION = "share of the moves named that are no repetition"
+_DISTINCT = {
+    Metric("distinct_candidates", "Distinct candidates", _NO_REPETITION): sampled,
+    Metric("distinct_candidates_greedy", "Distinct candidates, greedy", _NO_REPETITION): greedy,
+}
+"""The metrics of repetition, with the answers that they are over."""
