@@ -17,8 +17,9 @@ from services.arena.tables import Row, Section, Table, compared
 from services.arena.wording import Metric
 
 _NOTE = (
-    "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves that "
-    "the text before the box names, or those of a P: line. The move follows from the text if it is one of them."
+    "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves "
+    "that the text before the box names, or those of a P: line. The move follows from the text if it is one "
+    "of them."
 )
 
 

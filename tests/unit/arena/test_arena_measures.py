@@ -7,7 +7,7 @@ import pytest
 
 from rookery.trace import Outcome
 from services.arena.measures import READABLE, both_legal, move_metrics, parts_of, pass_at
-from services.arena.pieces import RANDOM, piece_table
+from services.arena.pieces import RANDOM, piece_distance, piece_table
 from services.arena.sections.positions import Positions, mirror
 from services.arena.sections.reasoning import reasoning_section
 
@@ -88,6 +88,8 @@ def test_moves_by_piece_and_their_distances_by_hand(judged, answering) -> None:
     # 16 of 20 first moves are a pawn's; after 1. e4 e5 it is 14 of 29, and 5 are a knight's.
     assert cells["pawn"][RANDOM] == pytest.approx((16 / 20 + 14 / 29) / 2)
     assert cells["distance_to_best"]["a"] == 0.5
+    assert cells["distance_to_best_greedy"] == {"a": 1.0}
+    assert piece_distance(mover, best, seed=0).mean == 0.5
     assert cells["distance_to_random"][RANDOM] == 0.0
 
 
