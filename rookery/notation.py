@@ -75,7 +75,8 @@ def read_move(text: str, board: chess.Board) -> Reading:
     reading = _read_one(text, board)
     if reading.outcome is not Outcome.UNPARSABLE:
         return reading
-    return _agree({part: _read_one(part, board) for part in _parts(text)}, board)
+    parts = (_LEADING_NUMBER.sub("", part) for part in _SEPARATORS.split(text))
+    return _agree({part: _read_one(part, board) for part in parts if _SUFFIX.sub("", part)}, board)
 
 
 def named_moves(text: str, board: chess.Board) -> Iterator[str]:
@@ -95,11 +96,6 @@ def named_moves(text: str, board: chess.Board) -> Iterator[str]:
             yield uci
         elif (move := read[san]) is not None:
             yield move.uci()
-
-
-def _parts(text: str) -> list[str]:
-    parts = (_LEADING_NUMBER.sub("", part) for part in _SEPARATORS.split(text))
-    return [part for part in parts if part and _SUFFIX.sub("", part)]
 
 
 def _agree(readings: dict[str, Reading], board: chess.Board) -> Reading:
