@@ -9,7 +9,7 @@ import pytest
 
 from rookery.clients import RewardClient, ScoreItem
 from rookery.trace import Verdict
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
 from tests.contract.reward.conftest import RunningService

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from rookery.trace import Verdict
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
 
