@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import chess
 
+from rookery.candidates import candidates_of, distinct
 from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import WireError
 from rookery.prompt import POLICY_TASK, STATE_TASK, render, task_of
@@ -21,7 +22,6 @@ from rookery.rookworld import read_policy_answer
 from rookery.trace import Outcome, Position, Verdict
 from services.arena.answer_store import AnswerStore, key_of
 from services.arena.answers import Answer, Answers, answer_from_json
-from services.arena.candidates import candidates_of, distinct
 from services.arena.players.model import ModelPlayer
 from services.arena.players.player import Player, Reply
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from services.arena.answers import Answer, Answers
 from services.arena.measures import legal, sampled
-from services.arena.stats import Bootstrap, Floats, Ratio
+from services.arena.stats import Bootstrap, Estimate, Floats, Ratio
 from services.arena.tables import Cell, Row, Table
 from services.arena.wording import Metric
 
@@ -49,6 +49,16 @@ def piece_table(
         }
         rows.append(Row(metric, cells))
     return Table("pieces", "Moves by piece", rows, "Shares of the legal moves of each player.")
+
+
+def piece_distance(side: Sequence[Answers], best: Sequence[Answers], *, seed: int) -> Estimate:
+    """The distance of a player's legal moves from the engine's best moves, which `best` has."""
+    shares = {
+        (name, piece): ratio
+        for name, answers in (("side", side), ("best", best))
+        for piece, ratio in _of_answers(answers).items()
+    }
+    return Bootstrap(shares, seed=seed).combine(_distance, list(shares))
 
 
 def _distance(shares: Floats) -> Floats:

@@ -6,9 +6,9 @@ It asks nothing: it looks at the greedy and sampled answers to the positions.
 from collections.abc import Mapping, Sequence
 
 from rookery.answers import reasoning_of
+from rookery.candidates import distinct
 from rookery.rookworld import read_policy_answer
 from services.arena.answers import Answer, Answers
-from services.arena.candidates import distinct
 from services.arena.measures import legal, mean
 from services.arena.tables import Section, Table, compared
 from services.arena.wording import Metric
@@ -53,7 +53,8 @@ def _first(answer: Answer) -> float | None:
     return None if named is None or move is None else float(move.uci == max(named, key=lambda m: named[m]))
 
 
-def _distinct_share(answer: Answer) -> float | None:
+def distinct_share(answer: Answer) -> float | None:
+    """The share of the candidates that are no repetition; None without candidates."""
     return len(distinct(answer.candidates)) / len(answer.candidates) if answer.candidates else None
 
 
@@ -69,7 +70,7 @@ _MEASURED = {
         len(a.candidates)
     ),
     Metric("distinct_candidates", "Distinct candidates", "share of the moves named that are no repetition"): (
-        _distinct_share
+        distinct_share
     ),
     Metric("move_among_candidates", "Move is a candidate", "of legal answers with candidates"): _among,
     Metric(
