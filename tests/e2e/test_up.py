@@ -87,7 +87,7 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     evaluated = ("--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1")
     first = Up(runs, *sizes, *evaluated)
     try:
-        first.until(lambda: len(first.steps()) >= 2)
+        first.until(lambda: len(first.steps()) >= 2 and read_strength(first.run))
         assert len(first.children()) >= 6
         os.kill(first.process.pid, signal.SIGKILL)
         assert first.gone(), first.children()
