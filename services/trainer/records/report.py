@@ -240,8 +240,9 @@ class StepReporter:
         cut = row["truncated"] / row["completions"]
         if cut >= _MANY_CUT and row["step"] % _CUT_WARNING_STEPS == 1:
             logger.warning(
-                "step %d: %.0f%% of the answers were cut at the token limit, and cut answers teach nothing: raise "
-                "the rollouts' --max-tokens, or switch the model's thinking off (the inference server's --no-thinking)",
+                "step %d: %.0f%% of the answers were cut at the token limit, and cut answers teach nothing: "
+                "raise --max-tokens of the rollouts, or switch off the model's thinking (--no-thinking of "
+                "the inference server)",
                 row["step"], 100 * cut,
             )  # fmt: skip
         export(row, ages=ages, phases_s=phases_s)
