@@ -53,6 +53,7 @@ PANELS = (
     Panel("KL by age, nats per token", ("kl_behaviour_age*",)),
     Panel("KL coefficient", ("kl_coefficient",), low=0.0),
     ENTROPY,
+    Panel("Entropy coefficient", ("entropy_coefficient",), low=0.0),
     EXPLORATION,
     PIECES,
     Panel("Distance from the engine's moves by piece", ("piece_distance",), low=0.0),

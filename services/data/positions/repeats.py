@@ -24,8 +24,8 @@ class Repeats:
     def weights(self, deviations: Mapping[int, float], *, fresh: int) -> dict[int, float]:
         """The weights by number, if `fresh` new positions have been fed; without those to be forgotten.
 
-        >>> Repeats(0.5, half_life=10).weights({0: 0.2, 75: 0.2, 90: 0.1}, fresh=85 + 10)
-        {75: 0.05, 90: 0.07071067811865475}
+        >>> Repeats(0.5, half_life=10).weights({0: 0.2, 75: 0.2, 85: 0.1}, fresh=85 + 10)
+        {75: 0.05, 85: 0.05}
         """
         ages = {number: (fresh - number) / self.half_life for number in deviations}
         return {number: deviations[number] * 0.5**age for number, age in ages.items() if age < FORGOTTEN}

@@ -86,6 +86,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         arguments["max-model-len"] = settings.max_model_len
     elif cpu:
         arguments["max-model-len"] = min(_model_limit(settings), CPU_BATCH_TOKENS)
+    if settings.thinking is not None:
+        arguments["default-chat-template-kwargs"] = json.dumps({"enable_thinking": settings.thinking})
     folder = local or cached(settings.model)
     if folder and not _knows_chat(folder):
         arguments["chat-template"] = PLAIN_TEMPLATE
@@ -146,7 +148,9 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
         variables |= {"VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib), **_threads(base)}
         # Runs the model inside the engine's process (the server keeps its own). As two processes they
         # would busy-wait for each other, on cores that the trainer and Stockfish need.
-        variables |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", **_compiling(base)}
+        variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        if not shutil.which(base.get("CXX", "g++"), path=base.get("PATH")):
+            variables["TORCH_COMPILE_DISABLE"] = "1"  # vLLM compiles its sampler even in eager mode
     elif settings.device != "auto":
         variables |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": settings.device}
     return variables
@@ -159,12 +163,6 @@ def _for_plugin(settings: ServerSettings) -> dict[str, str]:
         "ROOKERY_RUN": settings.run,
         **{f"INFERENCE_{key.upper()}": str(value) for key, value in fields.items()},
     }
-
-
-def _compiling(base: Mapping[str, str]) -> dict[str, str]:
-    """Turns torch.compile off if there is no C++ compiler: vLLM compiles its sampler even in eager mode."""
-    compiler = base.get("CXX", "g++")
-    return {} if shutil.which(compiler, path=base.get("PATH")) else {"TORCH_COMPILE_DISABLE": "1"}
 
 
 def _threads(base: Mapping[str, str]) -> dict[str, str]:

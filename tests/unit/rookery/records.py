@@ -93,7 +93,7 @@ groups = st.builds(
     generation_s=finite,
     reward_s=finite,
     draw=st.none()
-    | st.builds(Draw, number=st.integers(0, 2**64 - 1), probability=finite, repeated=st.booleans()),
+    | st.builds(Draw, number=st.integers(0, 2**63 - 1), probability=finite, repeated=st.booleans()),
 )
 
 POSITION = Position(
