@@ -26,8 +26,8 @@ from bench.loop.workload import Workload, endless_model, write_prompts
 from rookery.errors import SetupError
 from rookery.settings import Settings, fail
 
-STARTS = {"as early as allowed": False, "just in time": True}
-"""When groups start, and the setting `just_in_time` for it."""
+STARTS = {"early": False, "just in time": True}
+"""When groups start: as early as the staleness allows or later, and the setting `just_in_time` for it."""
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -128,7 +128,7 @@ def show(
         f"{work.samples} samples a step ({work.batch_groups} groups of {work.group_size}), {work.tokens} "
         f"tokens each, LoRA r={work.lora_rank}, {work.steps} steps a round, {os.cpu_count()} cores"
     )
-    heads = ("samples/s", "seconds a step", "trainer idle", "mean age", "tokens each")
+    heads = ("samples/s", "step, s", "idle", "mean age", "tokens")
     table = Table("round", "", *heads)
     for number in range(len(ours["just in time"])):
         for peer in theirs[number : number + 1]:
