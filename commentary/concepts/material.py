@@ -1,0 +1,325 @@
+"""Who has which pieces: the balance, the bishops, the kind of ending."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary.concept import Values
+from commentary.exchange import VALUES
+from commentary.scene import Scene
+from commentary.sight import all_of, count, total
+from commentary.slots import KINDS
+
+concept = partial(registry.concept, topic="material")
+TYPES = (chess.PAWN, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN)
+_MINORS = (1, 2)
+_MUCH = 5
+"""In pawns: from here on a side is far ahead."""
+
+
+def counts(board: chess.Board, side: chess.Color) -> tuple[int, ...]:
+    """Pawns, knights, bishops, rooks and queens of a side."""
+    return tuple(board.pieces_mask(kind, side).bit_count() for kind in TYPES)
+
+
+def points(units: Sequence[int]) -> int:
+    """What pieces are worth in pawns."""
+    return sum(VALUES[kind] * n for kind, n in zip(TYPES, units, strict=True))
+
+
+def plain(more: Sequence[int], less: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Two surpluses with knights and bishops cancelled against each other."""
+    more, less = list(more), list(less)
+    for one, other in (_MINORS, _MINORS[::-1]):
+        traded = min(more[one], less[other])
+        more[one] -= traded
+        less[other] -= traded
+    return tuple(more), tuple(less)
+
+
+def is_exchange(more: Sequence[int], less: Sequence[int]) -> bool:
+    """A rook against a knight or bishop and nothing else."""
+    return tuple(more) == (0, 0, 0, 1, 0) and sum(less[1:3]) == 1 and less[0] == less[3] == less[4] == 0
+
+
+def surpluses(board: chess.Board, side: chess.Color) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What a side has that the other has not, and the other way round."""
+    pairs = [(o, t) for o, t in zip(counts(board, side), counts(board, not side), strict=True)]
+    return tuple(max(0, o - t) for o, t in pairs), tuple(max(0, t - o) for o, t in pairs)
+
+
+def balance(board: chess.Board) -> tuple[str, Values]:
+    """The concept that says how the material stands, and its values."""
+    more, less = surpluses(board, chess.WHITE)
+    lead = points(more) - points(less)
+    side = lead > 0 or (lead == 0 and board.turn)
+    if not side:
+        more, less = less, more
+    values: dict[str, object] = {"side": side, "other": not side}
+    if not any(more) and not any(less):
+        return "level material", values
+    if lead == 0:
+        both = any(plain(more, less)[0])
+        values["even"] = side
+        return (
+            ("one for another", values | {"more": more, "less": less}) if both else ("level material", values)
+        )
+    if is_exchange(more, less):
+        return "exchange up", values
+    more, less = plain(more, less)
+    if any(less):
+        return "one for another", values | {"more": more, "less": less}
+    single = sum(more) == 1
+    minor = "piece" if single and (more[1] or more[2]) else None
+    extra = TYPES[more.index(1)] if single else None
+    far = abs(lead) >= _MUCH and sum(more[1:]) > 1
+    return ("far ahead" if far else "material ahead"), values | {
+        "units": more,
+        "minor": minor,
+        "extra": extra,
+    }
+
+
+def _detect(name: str, board: chess.Board) -> Iterator[Values]:
+    found, values = balance(board)
+    if found == name:
+        yield values
+
+
+def _lead_weight(board: chess.Board, values: Values) -> float:
+    more, less = surpluses(board, values["side"])
+    return 4.5 + min(3, points(more) - points(less)) * 0.5
+
+
+# -- truths --------------------------------------------------------------------------------------
+
+
+def surplus(board: chess.Board, side: chess.Color) -> Counter[str]:
+    """What a side has more of than the other, by name."""
+    mine = {name: count(board, side, name) - count(board, not side, name) for name in KINDS}
+    return Counter({name: more for name, more in mine.items() if more > 0})
+
+
+def minors_alike(ours: Counter[str], theirs: Counter[str]) -> tuple[Counter[str], Counter[str]]:
+    """Both surpluses with knights and bishops cancelled against each other."""
+    ours, theirs = Counter(ours), Counter(theirs)
+    for one, other in (("knight", "bishop"), ("bishop", "knight")):
+        traded = min(ours[one], theirs[other])
+        ours[one] -= traded
+        theirs[other] -= traded
+    return +ours, +theirs
+
+
+def fits(units: Counter[str], actual: Counter[str]) -> bool:
+    """Whether words such as `a piece and a pawn` describe exactly these."""
+    exact = Counter({name: n for name, n in units.items() if name != "piece"})
+    if any(actual[name] != n for name, n in exact.items()):
+        return False
+    rest = actual - exact
+    return sum(rest.values()) == units["piece"] and all(name in ("knight", "bishop") for name in rest)
+
+
+def _has_for(scene: Scene, side: chess.Color, more: Counter[str], less: Counter[str]) -> bool:
+    ours, theirs = surplus(scene.board, side), surplus(scene.board, not side)
+    readings = ((ours, theirs), minors_alike(ours, theirs))
+    return any(fits(more, one) and fits(less, other) for one, other in readings)
+
+
+def _is_ahead(
+    scene: Scene,
+    side: bool | None = None,
+    other: bool | None = None,
+    units: Counter[str] | None = None,
+    minor: str = "",
+    extra: int = 0,
+) -> bool:
+    leader = side if side is not None else not other
+    if not units and minor not in (*KINDS, "piece", ""):
+        return False
+    named = units or Counter({minor or chess.piece_name(extra): 1})
+    return _has_for(scene, bool(leader), named, Counter())
+
+
+def _far_ahead(scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+    leader = bool(side if side is not None else not other)
+    return total(scene.board, leader) - total(scene.board, not leader) >= _MUCH
+
+
+def _exchange_up(scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+    leader = side if side is not None else not other
+    ours, theirs = surplus(scene.board, bool(leader)), surplus(scene.board, not leader)
+    return ours == Counter({"rook": 1}) and theirs in (Counter({"knight": 1}), Counter({"bishop": 1}))
+
+
+def _is_level(scene: Scene) -> bool:
+    return total(scene.board, chess.WHITE) == total(scene.board, chess.BLACK)
+
+
+def _both_shades(board: chess.Board, side: chess.Color) -> bool:
+    return (
+        len({(chess.square_file(s) + chess.square_rank(s)) % 2 for s in all_of(board, side, "bishop")}) == 2
+    )
+
+
+def _opposite(scene: Scene) -> bool:
+    bishops = [all_of(scene.board, side, "bishop") for side in chess.COLORS]
+    if [len(squares) for squares in bishops] != [1, 1]:
+        return False
+    one, other = ((chess.square_file(s) + chess.square_rank(s)) % 2 for (s,) in bishops)
+    return one != other
+
+
+def _is_ending(scene: Scene, kind: int) -> bool:
+    board = scene.board
+    left = {chess.piece_name(piece.piece_type) for piece in board.piece_map().values()} - {"king", "pawn"}
+    if kind in (chess.PAWN, chess.KING):
+        return not left and any(count(board, side, "pawn") for side in chess.COLORS)
+    name = chess.piece_name(kind)
+    return left == {name} and all(count(board, side, name) for side in chess.COLORS)
+
+
+# -- concepts ------------------------------------------------------------------------------------
+
+concept(
+    "level material",
+    "(material|the material) ~be (level|even|equal||balanced)( on both sides)?",
+    "the material count ~be (level|even||equal)",
+    "(nobody|neither side) ~be ahead in material",
+    "||(the )?material (level|even|equal|balanced)",
+    detect=partial(_detect, "level material"),
+    holds=_is_level,
+    weight=2.2,
+)
+concept(
+    "same pieces",
+    "||(both sides|each side) ~have (exactly )?the same (pieces|material|forces)( left)?",
+    "||the (pieces|forces) ~be the same on both sides",
+    holds=lambda scene: not surplus(scene.board, True) and not surplus(scene.board, False),
+)
+concept(
+    "unbalanced material",
+    "||the material ~be (unbalanced|lopsided|imbalanced)",
+    holds=lambda scene: bool(surplus(scene.board, True)) and bool(surplus(scene.board, False)),
+)
+concept(
+    "one for another",
+    "{side} ~have {more:units} (for|against) {less:units}",
+    "the material is unbalanced: {even:side} ~have {more:units} for {less:units}",
+    detect=partial(_detect, "one for another"),
+    holds=lambda scene, more, less, side=None, even=None: _has_for(
+        scene, bool(side if side is not None else even), more, less
+    ),
+    weight=_lead_weight,
+    favours="side",
+)
+concept(
+    "material ahead",
+    "{side} ~be ((just|already|still|now|simply|effectively) )?{units} (up|ahead|to the good)",
+    "{other:side} ~be ((just|already|still|now) )?{units} (down|behind||short)",
+    "{side} ~have an extra {extra:kind}",
+    "{side} ~be a {minor:word} (up|ahead)",
+    "{other:side} ~be a {minor:word} (down|behind)",
+    detect=partial(_detect, "material ahead"),
+    holds=_is_ahead,
+    weight=_lead_weight,
+    favours="side",
+)
+concept(
+    "far ahead",
+    "{side} ~be (far|well||miles|a long way) ahead (in||on) material",
+    "{other:side} ~be (far|well||a long way) behind (in||on) material",
+    detect=partial(_detect, "far ahead"),
+    holds=_far_ahead,
+    weight=_lead_weight,
+    favours="side",
+)
+concept(
+    "exchange up",
+    "{side} ~be ((just|already|still|now) )?the exchange (up|ahead||to the good)",
+    "{other:side} ~be ((just|already|still|now) )?the exchange (down||behind)",
+    detect=partial(_detect, "exchange up"),
+    holds=_exchange_up,
+    weight=_lead_weight,
+    favours="side",
+)
+
+
+def _bishop_pair(board: chess.Board) -> Iterator[Values]:
+    halves = (chess.BB_LIGHT_SQUARES, chess.BB_DARK_SQUARES)
+    pair = [all(board.pieces_mask(chess.BISHOP, side) & half for half in halves) for side in (False, True)]
+    if pair[0] != pair[1]:
+        yield {"side": pair[1]}
+
+
+concept(
+    "bishop pair",
+    "{side} ~(have|own) the (bishop pair|two bishops|pair of bishops)",
+    "the (bishop pair||two bishops|pair of bishops) (~belong to||~favour) {side:object}",
+    detect=_bishop_pair,
+    holds=lambda scene, side: _both_shades(scene.board, side) and not _both_shades(scene.board, not side),
+    weight=2.3,
+    favours="side",
+)
+
+
+def _opposite_bishops(board: chess.Board) -> Iterator[Values]:
+    white, black = (board.pieces_mask(chess.BISHOP, side) for side in (True, False))
+    shades = [bool(bishops & chess.BB_LIGHT_SQUARES) for bishops in (white, black)]
+    if white.bit_count() == black.bit_count() == 1 and shades[0] != shades[1]:
+        yield {}
+
+
+concept(
+    "opposite bishops",
+    "there are (bishops of opposite colours|opposite-coloured bishops)( on the board)?",
+    "the bishops ~(be of|run on||travel on) opposite colours",
+    "||(bishops of opposite colours|opposite-coloured bishops) ~be on the board",
+    detect=_opposite_bishops,
+    holds=_opposite,
+    weight=lambda board, values: 1.8 if board.knights | board.rooks | board.queens else 4.0,
+)
+
+
+def _ending(board: chess.Board) -> Iterator[Values]:
+    masks = {chess.KNIGHT: board.knights, chess.BISHOP: board.bishops}
+    masks |= {chess.ROOK: board.rooks, chess.QUEEN: board.queens}
+    left = [kind for kind, mask in masks.items() if mask]
+    if not left and board.pawns:
+        yield {"kind": chess.PAWN, "pure": chess.PAWN}
+    elif len(left) == 1 and all(masks[left[0]] & board.occupied_co[side] for side in chess.COLORS):
+        yield {"kind": left[0], "others": left[0] if board.pawns else None}
+
+
+concept(
+    "ending",
+    "(it|this) ~be a {kind} (ending|endgame)( now)?",
+    "(it|this) ~be a pure {pure:kind} (ending|endgame)",
+    "only {others:kind}s and pawns ~be left( besides the kings)?",
+    "||we ~have a (pure )?{kind} (ending|endgame)",
+    "||only kings and {pure:kind}s ~be left",
+    detect=_ending,
+    holds=lambda scene, kind=0, pure=0, others=0: _is_ending(scene, kind or pure or others),
+    weight=4.2,
+)
+
+
+def _queens_off(board: chess.Board) -> Iterator[Values]:
+    kinds = sum(bool(mask) for mask in (board.knights, board.bishops, board.rooks))
+    if not board.queens and kinds > 1:
+        yield {}
+
+
+concept(
+    "queens off",
+    "(the queens|queens) (are off|are off the board||have come off|have gone|come off)( the board)?",
+    "(the )?queens have been (exchanged||traded|swapped)( off)?",
+    "there are no queens( left)? on the board",
+    detect=_queens_off,
+    holds=lambda scene: not any(all_of(scene.board, side, "queen") for side in chess.COLORS),
+    weight=1.4,
+)

@@ -1,0 +1,90 @@
+"""What pieces are worth, and what a series of captures on one square brings.
+
+The static exchange decides which facts are worth a word and where a line has come to rest. It is never
+stated as a truth: it overlooks pins, checks and everything that happens on other squares.
+"""
+
+import chess
+
+VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9, chess.KING: 100}
+"""In pawns; the king outweighs everything."""
+
+_CHEAPEST_FIRST = (chess.PAWN, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN, chess.KING)
+
+
+def worth(board: chess.Board, square: chess.Square) -> int:
+    """The value of what stands on a square, 0 when it is empty."""
+    kind = board.piece_type_at(square)
+    return VALUES[kind] if kind else 0
+
+
+def points(board: chess.Board, side: chess.Color) -> int:
+    """The value of a side's pieces and pawns, the king left out.
+
+    >>> points(chess.Board(), chess.WHITE)
+    39
+    """
+    own = board.occupied_co[side]
+    return sum(
+        VALUES[kind] * (board.pieces_mask(kind, side) & own).bit_count() for kind in _CHEAPEST_FIRST[:5]
+    )
+
+
+def gain(board: chess.Board, move: chess.Move) -> int:
+    """What the mover wins, in pawns, if both sides go on capturing on the square of `move` while it pays.
+
+    >>> gain(chess.Board("4k3/3p4/4p3/8/8/8/8/3QK3 w - - 0 1"), chess.Move.from_uci("d1d7"))
+    -8
+    """
+    captured = VALUES[chess.PAWN] if board.is_en_passant(move) else worth(board, move.to_square)
+    standing = worth(board, move.from_square)
+    if move.promotion:
+        standing = VALUES[move.promotion]
+        captured += standing - VALUES[chess.PAWN]
+    return captured - _recapture(
+        board, move.to_square, not board.turn, standing, board.occupied ^ chess.BB_SQUARES[move.from_square]
+    )
+
+
+def _recapture(
+    board: chess.Board, square: chess.Square, side: chess.Color, standing: int, occupied: chess.Bitboard
+) -> int:
+    """What `side` wins by taking what stands on the square now, or 0 if it had better not."""
+    attackers = board.attackers_mask(side, square, occupied) & occupied
+    if not attackers:
+        return 0
+    origin, kind = _cheapest(board, attackers)
+    if kind == chess.KING and board.attackers_mask(not side, square, occupied) & occupied:
+        return 0
+    rest = occupied ^ chess.BB_SQUARES[origin]
+    return max(0, standing - _recapture(board, square, not side, VALUES[kind], rest))
+
+
+def _cheapest(board: chess.Board, pieces: chess.Bitboard) -> tuple[chess.Square, chess.PieceType]:
+    for kind in _CHEAPEST_FIRST:
+        if found := pieces & (board.pieces_mask(kind, chess.WHITE) | board.pieces_mask(kind, chess.BLACK)):
+            return chess.lsb(found), kind
+    raise ValueError(f"no piece among {pieces:#x}")
+
+
+def best_gain(board: chess.Board) -> int:
+    """The most that one capture or promotion of the side to move gains, 0 when none pays."""
+    return max((gain(board, move) for move in _noisy(board)), default=0)
+
+
+def _noisy(board: chess.Board) -> list[chess.Move]:
+    captures = list(board.generate_legal_captures())
+    seventh = chess.BB_RANK_7 if board.turn else chess.BB_RANK_2
+    pawns = board.pieces_mask(chess.PAWN, board.turn) & seventh
+    if pawns:
+        captures += [move for move in board.generate_legal_moves(pawns) if not board.is_capture(move)]
+    return captures
+
+
+def passed_turn(board: chess.Board) -> chess.Board | None:
+    """The board if the side to move passed; None when it is in check, where passing has no meaning."""
+    if board.is_check():
+        return None
+    board = board.copy(stack=False)
+    board.push(chess.Move.null())
+    return board
