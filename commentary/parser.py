@@ -28,6 +28,7 @@ _KINDS: dict[str, tuple[Subject, ...]] = {
     "f": ("file",),
 }
 _ONE_PIECE = re.compile(r"«p\d+» (?!and )")
+_NAMED = ("piece", "pieces", "before")
 _MOST_STEPS = 3000
 """Parts of a sentence that are looked at before it is given up: none that was written here needs 1,000."""
 
@@ -47,12 +48,12 @@ class Clause:
     @property
     def topic(self) -> Token | None:
         """What `it` means afterwards: the subject, the move that was brought up, the piece that is about."""
-        if self.subject is not None:
-            return self.subject
-        found = [value for _, value in self.slots if isinstance(value, list)]
-        moves = [tokens for tokens in found if tokens[-1].kind in "mlq"]
-        single = [tokens for tokens in found if len(tokens) == 1 and tokens[0].kind in "pg"]
-        return next((tokens[-1] for tokens in (*moves, *single)), None)
+        types = {name: self.template.slots[name].name for name, _ in self.slots}
+        moves = [found[-1] for name, found in self.slots if types[name] in ("move", "candidates")]
+        if moves or self.subject is not None:
+            return moves[-1] if moves else None if self.template.about == "line" else self.subject
+        single = [found[0] for name, found in self.slots if types[name] in _NAMED and len(found) == 1]
+        return next(iter(single), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> Sentence:
     # Tags become blanks, so that places stay what they are.
     words = _TAGS.sub(lambda match: " " * len(match[0]), text[start:end])
-    if " ".join(words.split()).strip(" .!?;:").lower() in SAYS_NOTHING:
+    if _plain(words) in SAYS_NOTHING:
         return Sentence(text[start:end], start, end, "talk")
     too_long = len(words) > _LONGEST_SENTENCE or start > _LONGEST_TEXT
     clauses = None if too_long else parser.clauses(words)
@@ -93,10 +93,16 @@ def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> 
     if clauses is None or (asks and any(clause.concept.name != "candidates" for clause in clauses)):
         return Sentence(text[start:end], start, end, "unread")
     claims = []
+    scene.begin_sentence()
     for clause in clauses:
         begin, stop = (start + place for place in parser.place(clause))
         claims.append(_claim(clause, scene, text, begin, stop))
     return Sentence(text[start:end], start, end, "claims", tuple(claims))
+
+
+def _plain(words: str) -> str:
+    written_out = " ".join(words.split()).lower().replace("'s ", " is ").replace("\u2019s ", " is ")
+    return written_out.strip(" .!?;:")
 
 
 def _claim(clause: Clause, scene: Scene, text: str, start: int, end: int) -> Claim:

@@ -54,6 +54,7 @@ class Scene:
     before: chess.Board = field(init=False)
     move: chess.Move = field(init=False, default_factory=chess.Move.null)
     named: list[chess.Square] = field(init=False, default_factory=list)
+    moved: list[chess.Square] = field(init=False, default_factory=list)
     named_files: list[int] = field(init=False, default_factory=list)
     subject: Token | None = field(init=False, default=None)
     antecedent: Token | None = field(init=False, default=None)
@@ -66,6 +67,10 @@ class Scene:
         """Stands on another board; nothing has been played from it."""
         self.start = self.board = start
         self.moves = []
+
+    def begin_sentence(self) -> None:
+        """The piece that moves is to be named again by its move."""
+        self.moved = []
 
     def meet(self, topic: Token | None) -> None:
         """A clause begins; an `it` in it that is not its subject means what the text was about before."""
@@ -224,7 +229,9 @@ class Scene:
         for earlier in self.moves[:-1]:
             self.before.push(earlier)
         # The piece that moves is what is meant by its name, unless another is named nearer by.
-        self.named += [self.move.from_square, self.move.to_square]
+        ends = [self.move.from_square, self.move.to_square]
+        self.named += [] if ends == self.moved else ends
+        self.moved = ends
         return self.move
 
     @property

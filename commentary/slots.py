@@ -93,6 +93,8 @@ def _file(adjective: str) -> Callable[[Names, Any], str]:
 
 def _render_files(hand: Names, value: Sequence[int]) -> str:
     letters = [chess.FILE_NAMES[file] for file in value]
+    if len(letters) == 1:
+        return f"the {letters[0]}-file"
     return f"the {'-, '.join(letters[:-1])}- and {letters[-1]}-files"
 
 
@@ -138,7 +140,15 @@ _ALL = (
         lambda s, t: s.piece(t[0], s.before),
         squares=True,
     ),
-    SlotType("pieces", _list("pg"), Names.pieces, lambda s, t: s.pieces(t), "pieces", squares=True),
+    SlotType("passer", _one("p"), lambda hand, v: "the passed pawn", lambda s, t: s.piece(t[0], s.before)),
+    SlotType(
+        "pieces",
+        rf"{_list('pg')}|{_one('i')}",
+        Names.pieces,
+        lambda s, t: s.pieces(t),
+        "pieces",
+        squares=True,
+    ),
     SlotType("square", _one("q"), lambda hand, v: _render_squares(hand, [v]), lambda s, t: _squares(s, t)[0]),
     SlotType("squares", _one("q"), _render_squares, _squares, squares=True),
     SlotType("side", _one("s"), lambda hand, v: hand.side(v).word, lambda s, t: s.side(t[0]), "side"),
@@ -147,11 +157,11 @@ _ALL = (
     SlotType("file", _one("fi"), _file(""), _read_file, "file"),
     SlotType("open_file", _one("fi"), _file("open "), _read_file, "file"),
     SlotType("half_file", _one("fi"), _file("half-open "), _read_file, "file"),
-    SlotType("files", _one("f"), _render_files, lambda s, t: s.files(t[0]), "file"),
+    SlotType("files", _one("fi"), _render_files, lambda s, t: s.files(t[0]), "file"),
     SlotType("move", _one("mlq"), lambda hand, v: str(v), lambda s, t: s.step(t[0]), "move"),
     SlotType("candidate", _one("mlq"), lambda hand, v: str(v), lambda s, t: s.candidate(t[0])),
     SlotType(
-        "candidates", _list("mlq"), lambda hand, v: names.joined(v), lambda s, t: [s.candidate(x) for x in t]
+        "candidates", _list("mlq"), lambda hand, v: names.joined(v), lambda s, t: [s.step(x) for x in t]
     ),
     SlotType("foe", _one("ml"), lambda hand, v: str(v), _read_foe),
     SlotType("line", _one("l"), _render_line, _read_line, "line"),

@@ -97,7 +97,7 @@ class Template:
         text = source[voices.end() :] if voices else source.removeprefix("||")
         items = _parsed(text)
         first = items[0]
-        subject = first if isinstance(first, Slot) and first.type.subject else None
+        subject = first if isinstance(first, Slot) and first.type.subject and items[1:] else None
         rest = items[1:] if subject else items
         predicate = _compiled(_trimmed(rest)) if subject else None
         return cls(

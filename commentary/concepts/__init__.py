@@ -1,5 +1,33 @@
 """Every concept, subject by subject. Importing this package fills `commentary.concept.CONCEPTS`."""
 
-from commentary.concepts import defence, files, kings, material, mates, moves, pawns, pieces, tactics
+from commentary.concepts import (
+    choices,
+    defence,
+    files,
+    kings,
+    lines,
+    material,
+    mates,
+    moves,
+    pawns,
+    pieces,
+    shape,
+    standings,
+    tactics,
+)
 
-__all__ = ["defence", "files", "kings", "material", "mates", "moves", "pawns", "pieces", "tactics"]
+__all__ = [
+    "choices",
+    "defence",
+    "files",
+    "kings",
+    "lines",
+    "material",
+    "mates",
+    "moves",
+    "pawns",
+    "pieces",
+    "shape",
+    "standings",
+    "tactics",
+]

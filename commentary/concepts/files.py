@@ -45,7 +45,7 @@ def _free_files(board: chess.Board) -> Iterator[Values]:
     if len(free) > 1:
         yield {"files": free}
     else:
-        yield {"file": free[0], "only": free[0] if len(found) == 1 else None}
+        yield {"files": free, "file": free[0], "only": free[0] if len(found) == 1 else None}
 
 
 def _only_open(scene: Scene, only: int) -> bool:
@@ -54,11 +54,10 @@ def _only_open(scene: Scene, only: int) -> bool:
 
 concept(
     "open file",
-    "{file} ~be (completely |fully |wide )?open( now)?",
-    "{files} ~be (|wide |completely )open",
-    "||{file} ~come open",
+    "{files} ~be (|wide |completely ||fully )open( now)?",
+    "||{files} ~come open",
     detect=_free_files,
-    holds=lambda scene, file=-1, files=(): all(sight.is_open(scene.board, f) for f in files or [file]),
+    holds=lambda scene, files: all(sight.is_open(scene.board, file) for file in files),
     weight=1.5,
 )
 concept(

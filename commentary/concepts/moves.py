@@ -84,6 +84,7 @@ def _captures(step: Step) -> Iterator[Values]:
         "victim": step.victim,
         "passing": step.victim if passing else None,
         "loose": step.victim if loose else None,
+        "free": step.victim if loose else None,
         "plain": None if passing or loose else step.victim,
         "own": step.origin if trade else None,
         "back": last == step.target,
@@ -96,14 +97,15 @@ def _takes(
     victim: int | None = None,
     passing: int | None = None,
     loose: int | None = None,
+    free: int | None = None,
     plain: int | None = None,
     own: int | None = None,
 ) -> bool:
-    square = next(s for s in (victim, passing, loose, plain) if s is not None)
+    square = next(s for s in (victim, passing, loose, free, plain) if s is not None)
     right_own = own is None or own == scene.move.from_square
-    free = loose is None or not sight.defenders(scene.before, square)
+    unguarded = loose is None or not sight.defenders(scene.before, square)
     en_passant = passing is None or scene.before.is_en_passant(scene.move)
-    return scene.victim == square and right_own and free and en_passant
+    return scene.victim == square and right_own and unguarded and en_passant
 
 
 deed(
@@ -111,7 +113,7 @@ deed(
     "~take {passing:before} en passant",
     "~capture {passing:before} en passant",
     "~(take|capture) {loose:before}, which nothing (defends||protects|guards)",
-    "~(pick up|collect|grab||win) {loose:before}",
+    "~(pick up|collect|grab||win) {free:before}",
     "~(take|capture|remove||eliminate|eat) {plain:before}",
     "~(exchange|trade||give up|part with) {own:before} for {victim:before}",
     "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?( with check)?",
@@ -275,6 +277,7 @@ deed(
     "~(attack|hit||harass|bother|chase|question|kick|target) {targets:pieces}( at once| with tempo)?",
     "~(go after|take aim at||aim at|look at) {targets:pieces}",
     "~put the question to {targets:pieces}",
+    "||~(pile up on|put pressure on|put more pressure on|turn on) {targets:pieces}",
     detect=_attacks,
     holds=_hits,
     weight=4.0,
@@ -328,7 +331,6 @@ def _piles_up(step: Step) -> Iterator[Values]:
 deed(
     "piles up",
     "~(pile up on|put more pressure on|turn on) {target}, which is pinned",
-    "||~(pile up on|put pressure on|put more pressure on|turn on) {target}",
     detect=_piles_up,
     holds=lambda scene, target: _hits(scene, [target]) and _pinned_if_said(scene, target),
     weight=4.4,

@@ -290,7 +290,7 @@ def _are_doubled(
 
 concept(
     "doubled pawns",
-    "{side} ~have doubled pawns on (the {file}|{pawns:squares})",
+    "{side} ~have doubled pawns on ({file}|{pawns:squares})",
     "{pawns:pieces} ~be doubled",
     "||{side} ~(get|be left with) doubled pawns on {file}",
     "||{pawn} ~be (a )?doubled( pawn)?",
