@@ -70,12 +70,8 @@ def read_move(text: str, board: chess.Board) -> Reading:
     reading = _read_one(text, board)
     if reading.outcome is not Outcome.UNPARSABLE:
         return reading
-    return _agree({part: _read_one(part, board) for part in _parts(text)}, board)
-
-
-def _parts(text: str) -> list[str]:
     parts = (_LEADING_NUMBER.sub("", part) for part in _SEPARATORS.split(text))
-    return [part for part in parts if part and _SUFFIX.sub("", part)]
+    return _agree({part: _read_one(part, board) for part in parts if _SUFFIX.sub("", part)}, board)
 
 
 def _agree(readings: dict[str, Reading], board: chess.Board) -> Reading:

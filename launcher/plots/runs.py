@@ -103,18 +103,15 @@ def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(_signature(run), []).append(run)
+        kept = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}
+        signature = json.dumps(kept, sort_keys=True, default=str) if kept else str(run.folder)
+        groups.setdefault(signature, []).append(run)
     return [Configuration(_name(group), tuple(group)) for group in groups.values()]
 
 
 def ungrouped(runs: Sequence[Run]) -> list[Configuration]:
     """Each run as its own configuration."""
     return [Configuration(run.name, (run,)) for run in runs]
-
-
-def _signature(run: Run) -> str:
-    kept = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}
-    return json.dumps(kept, sort_keys=True, default=str) if kept else str(run.folder)
 
 
 def _name(group: Sequence[Run]) -> str:

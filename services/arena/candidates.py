@@ -15,7 +15,6 @@ import numpy as np
 from rookery.answers import reasoning_of
 from rookery.notation import read_move
 from rookery.rookworld import read_policy_answer
-from services.arena.stats import Floats
 
 _MOVES = re.compile(
     r"(?<![A-Za-z0-9-])(?:([a-h][1-8][a-h][1-8][qrbn]?)"
@@ -68,13 +67,10 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None
     >>> kendall_tau([3, 2, 1], [30, 20, 10]), kendall_tau([3, 2, 1], [30, 10, 20]), kendall_tau([1], [1])
     (1.0, 0.3333333333333333, None)
     """
-    signs = [_signs(np.asarray(values, dtype=np.float64)) for values in (first, second)]
+    columns = [np.asarray(values, dtype=np.float64)[:, None] for values in (first, second)]
+    signs = [np.sign(column - column.T) for column in columns]
     pairs = math.sqrt(np.abs(signs[0]).sum() * np.abs(signs[1]).sum())
     return float((signs[0] * signs[1]).sum()) / pairs if pairs else None
-
-
-def _signs(values: Floats) -> Floats:
-    return np.sign(values[:, None] - values[None, :])
 
 
 def argsort_tau(first: Sequence[float], second: Sequence[float]) -> float | None:

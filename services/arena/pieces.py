@@ -58,7 +58,8 @@ def _distance(shares: Floats) -> Floats:
 
 def _of_answers(side: Sequence[Answers]) -> dict[int, Ratio]:
     moved = [[_piece(answers.fen, a) for a in sampled(answers) if legal(a)] for answers in side]
-    return _shares(moved)
+    counts = [len(row) for row in moved]
+    return {piece: Ratio.of([row.count(piece) for row in moved], counts) for piece in chess.PIECE_TYPES}
 
 
 def _piece(fen: str, answer: Answer) -> int | None:
@@ -71,8 +72,3 @@ def _of_legal_moves(side: Sequence[Answers]) -> dict[int, Ratio]:
     moved = [[board.piece_type_at(move.from_square) for move in board.legal_moves] for board in boards]
     shares = {p: [row.count(p) / len(row) for row in moved] for p in chess.PIECE_TYPES}
     return {piece: Ratio.of(values, [1] * len(values)) for piece, values in shares.items()}
-
-
-def _shares(moved: Sequence[Sequence[int | None]]) -> dict[int, Ratio]:
-    counts = [len(row) for row in moved]
-    return {piece: Ratio.of([row.count(piece) for row in moved], counts) for piece in chess.PIECE_TYPES}

@@ -62,7 +62,8 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
             seed=settings.seed,
             concurrency=settings.concurrency,
         )
-        with _progress(console) as progress:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        with Progress(*columns, console=console) as progress:
             asked = [await _ask(source, asker, players, progress) for source in sources]
     if settings.ask_only:
         return {}
@@ -138,8 +139,3 @@ def _section_list(
     if "matches" in settings.asks:
         sections += match_sections(settings.out)
     return [section for section in sections if section.tables]
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)

@@ -14,7 +14,6 @@ from rookery.trace import PolicyVersion
 from services.arena.answer_store import ANSWERS_FILE, key_of, open_answers
 from services.arena.answers import Answers
 from services.arena.asking import Asker, Variant, reward_version_of
-from services.arena.matches.game import Game
 from services.arena.matches.journal import read_games
 from services.arena.matches.report import MatchReport
 from services.arena.matches.session import JOURNAL, run_match
@@ -137,7 +136,10 @@ def _metrics(
     if report is None:
         return metrics
     (encounter,) = report.encounters
-    first_tries = _first_tries(read_games(journal), encounter.player)
+    # The share of the player's turns whose first answer was a legal move, by game.
+    turns = [game.turns_of(encounter.player) for game in read_games(journal)]
+    legal = [sum(turn.legal_at_once for turn in own) for own in turns]
+    first_tries = Ratio.of(legal, [len(own) for own in turns])
     estimate = Bootstrap({"": first_tries}, seed=settings.seed).estimate("")
     elo = encounter.elo
     bounds = None if elo.low is elo.high is None else [elo.low, elo.high]
@@ -146,9 +148,3 @@ def _metrics(
         "legal_rate_match": estimate_json(estimate),
         "elo": {"mean": elo.value, "ci95": bounds},
     }
-
-
-def _first_tries(games: list[Game], player: str) -> Ratio:
-    """The share of the player's turns whose first answer was a legal move, by game."""
-    turns = [game.turns_of(player) for game in games]
-    return Ratio.of([sum(turn.legal_at_once for turn in own) for own in turns], [len(own) for own in turns])

@@ -1,7 +1,7 @@
 """Positions: legality, regret and the order of candidates, by the reward service's verdicts.
 
-A language model is also asked with the list of the legal moves or without it, on the colour-mirrored
-position, for RookWorld's lines if its style has them, and, with `styles`, in each of the position formats.
+A language model is also asked about the colour-mirrored position, with and without the list of legal moves,
+for RookWorld's lines if its style has them, and, with `styles`, in each of the position formats.
 """
 
 import random

@@ -21,7 +21,7 @@ import zstandard
 
 from rookery.prompt import STYLES, render
 from rookery.trace import Outcome, Verdict
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.scorer import Item
 from tests.builders import position
 
