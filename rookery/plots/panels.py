@@ -43,6 +43,7 @@ PANELS = (
     Panel("KL by age, nats per token", ("kl_behaviour_age*",)),
     Panel("KL coefficient", ("kl_coefficient",), low=0.0),
     ENTROPY,
+    Panel("Entropy coefficient", ("entropy_coefficient",), low=0.0),
     Panel("Clipped tokens, share", ("clip_fraction_low", "clip_fraction_high"), low=0.0),
     Panel("Largest importance ratio", ("ratio_max",), low=0.0),
     Panel("Effective sample size, share", ("ess",), low=0.0, high=1.03),

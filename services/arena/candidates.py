@@ -1,11 +1,10 @@
 """Finds the moves that an answer names besides its own, and compares their order with the engine's.
 
-The candidates are the moves in the text before the box, or the `M:` field of a `P:` line. Of a text, moves
-in UCI always count. Moves in SAN count only if they are legal, because a text also names replies and squares.
+The candidates are the moves in the text before the box (see `notation.named_moves`), or the `M:` field of a
+`P:` line.
 """
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,13 +12,8 @@ import chess
 import numpy as np
 
 from rookery.answers import reasoning_of
-from rookery.notation import read_move
+from rookery.notation import named_moves
 from rookery.rookworld import read_policy_answer
-
-_MOVES = re.compile(
-    r"(?<![A-Za-z0-9-])(?:([a-h][1-8][a-h][1-8][qrbn]?)"
-    r"|((?:O-O(?:-O)?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|(?:[a-h]x)?[a-h][1-8](?:=[QRBN])?)[+#]?))(?![A-Za-z0-9-])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +36,7 @@ def candidates_of(text: str, board: chess.Board) -> list[Candidate]:
     line = read_policy_answer(text)
     if line is not None:
         return [Candidate(*pair) for pair in zip(line.moves, line.evals, strict=True)]
-    named = []
-    for uci, san in _MOVES.findall(reasoning_of(text)):
-        move = None if uci else read_move(san, board).move
-        named += [uci] if uci else [move.uci()] if move else []
+    named = named_moves(reasoning_of(text), board)
     return [Candidate(move, -float(place)) for place, move in enumerate(named)]
 
 

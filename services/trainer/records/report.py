@@ -153,7 +153,7 @@ def task_counts(row: Mapping[str, float]) -> str:
 STATISTICS = {
     "reward", "reward_std", "legal_rate", "box_rate", "regret", "loss", "entropy", "grad_norm", "lr",
     "ratio_max", "ess", "kl_behaviour", "kl_reference", "kl_penalty", "kl_coefficient",
-    "value_loss", "value_clip_fraction", "explained_variance",
+    "entropy_coefficient",    "value_loss", "value_clip_fraction", "explained_variance",
     "clip_fraction_low", "clip_fraction_high", "clip_fraction_dual", "mismatch_max", "mismatch_mean",
     "zero_variance_groups", "zero_variance_share", "collapsed_steps",
     "completion_length", "completion_length_p95", "completion_length_max",

@@ -160,5 +160,6 @@ def test_the_limits() -> None:
         if row[0] != "`legal`"
     }
     assert schemes == {term.name: f"{term.low:g} to {term.high:g}" for term in TERMS.values()} | {
-        "length": "-1 to 0"
+        "length": "-1 to 0",
+        "candidates": "0 to 1",
     }
