@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from rookery.trace import Verdict
+from services.reward import LocalScorer
 from services.reward.app import create_app
-from services.reward.local import LocalScorer
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
 
