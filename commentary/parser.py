@@ -255,5 +255,5 @@ class Parser:
         if subject is None:
             return ()
         if subject.kind == "l" and len(subject.moves) == 1:
-            return ("line", "move")
+            return ("move", "line")
         return _KINDS.get(subject.kind, ())

@@ -103,7 +103,6 @@ REWRITES: tuple[tuple[re.Pattern[str], str], ...] = (
 """Shortened clauses in full."""
 
 INTRODUCTIONS: tuple[tuple[Subject, re.Pattern[str]], ...] = (
-    ("line", re.compile(r"^«l\d+»,? ")),
     (
         "move",
         re.compile(
@@ -116,6 +115,7 @@ INTRODUCTIONS: tuple[tuple[Subject, re.Pattern[str]], ...] = (
         "move",
         re.compile(rf"^(?:«i\d+»|this|that|which|{_REFERENCE}) (?:(?:aims|serves|helps|wants) to )?"),
     ),
+    ("line", re.compile(r"^«l\d+»,? ")),
     ("piece", re.compile(r"^«[p]\d+»,? ")),
     ("piece", re.compile(r"^(?:«i\d+»|which|that) ")),
     ("pieces", re.compile(r"^«g\d+»,? ")),

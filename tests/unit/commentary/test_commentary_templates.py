@@ -13,7 +13,7 @@ from commentary.concept import Finding, concept, deeds_of, survey
 from commentary.names import Names, Person, numbered
 from commentary.step import Step
 from commentary.template import Template, finite, infinitive, participle
-from commentary.writing.prose import sentence
+from commentary.writing.pen import sentence
 from tests.unit.commentary.boards import MOVES, RARE, random_board
 
 PERSONS: dict[str, Person] = {"notebook": "third", "annotator": "third", "coach": "we", "calculator": "i"}
