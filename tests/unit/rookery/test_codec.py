@@ -43,8 +43,17 @@ def test_a_group_comes_back(group: TraceGroup) -> None:
 
 
 PLAIN_POSITION = replace(POSITION, task="", move="")
-PLAIN_GROUP = replace(GROUP, position=PLAIN_POSITION)
-"""As they were before positions had tasks."""
+_WITH_SENTENCES = GROUP.traces[0]
+TASK_GROUP = replace(
+    GROUP,
+    traces=(
+        replace(_WITH_SENTENCES, verdict=replace(_WITH_SENTENCES.verdict, sentences=())),
+        *GROUP.traces[1:],
+    ),
+)
+"""As it was before verdicts had sentences."""
+PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
+"""As it was before positions had tasks."""
 
 
 @pytest.mark.parametrize(
@@ -53,7 +62,8 @@ PLAIN_GROUP = replace(GROUP, position=PLAIN_POSITION)
         ("position", encode_position(PLAIN_POSITION)),
         ("trace_group", encode_group(PLAIN_GROUP)),
         ("position_task", encode_position(POSITION)),
-        ("trace_group_task", encode_group(GROUP)),
+        ("trace_group_task", encode_group(TASK_GROUP)),
+        ("trace_group_sentences", encode_group(GROUP)),
     ],
 )
 def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
@@ -61,7 +71,10 @@ def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
     assert data.hex() == (GOLDEN / f"{name}_v1.hex").read_text().strip()
 
 
-@pytest.mark.parametrize(("name", "group"), [("trace_group", PLAIN_GROUP), ("trace_group_task", GROUP)])
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [("trace_group", PLAIN_GROUP), ("trace_group_task", TASK_GROUP), ("trace_group_sentences", GROUP)],
+)
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:
     assert decode_group(bytes.fromhex((GOLDEN / f"{name}_v1.hex").read_text())) == group
 
