@@ -29,8 +29,9 @@ examples:
   rookery check annotated.pgn --json | jq 'select(.false > 0)'
 
 A line break ends a sentence, except in comments of a PGN. There, each sentence is read in the position after
-the move and in the one before it, and is false only if it is false in both; what is said of play, such as
-"Black has won a pawn", is never false. Claims about scores need an engine and are not judged. Exit status: 0, 1 if something is false, 2 if there is no text or position.
+the move and in the one before it, and is false only if it is false in both. What is said of play, such as
+"Black has won a pawn", is never false there. Claims about scores need an engine and are not judged.
+Exit status: 0, 1 if something is false, 2 if there is no text or position.
 """
 
 PLAY = ("choice", "lines")
@@ -91,7 +92,9 @@ def check(argv: Sequence[str]) -> int:
         options.file, options.text = Path(options.text), None
     is_pgn = options.file is not None and options.file.suffix.lower() == ".pgn"
     if is_pgn == bool(options.fen):
-        parser.error("a PGN file has its own positions: drop --fen" if is_pgn else "say which position: --fen")
+        parser.error(
+            "a PGN file has its own positions: drop --fen" if is_pgn else "say which position: --fen"
+        )
     try:
         found = _comments(_opened(options.file)) if is_pgn else _one(options)
         return _print(found, as_json=options.json, all_texts=options.all or not is_pgn)

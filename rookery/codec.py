@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 
 from rookery.errors import WireError
 from rookery.trace import (
-    Claim,
     TRACE_VERSION,
+    Claim,
     Completion,
     EngineStamp,
     Evaluation,

@@ -34,8 +34,8 @@ REASONING_CHARS = 10_000
 class MoveAnswer:
     """An answer with a legal move: the move, the full text and the scheme that turns it into a reward.
 
-    `candidates` are the different legal moves among those that the scheme looks at in the reasoning. `reading`
-    is what the reasoning says about the board, if the scheme needs it.
+    `candidates` are the different legal moves among those that the scheme looks at in the reasoning.
+    `reading` is what the reasoning says about the board, if the scheme needs it.
     """
 
     legal_move: LegalMove

@@ -2,8 +2,8 @@ r"""The schemes, which turn a judged answer into a reward.
 
 A scheme is a weighted sum of terms. At least one term says how good the move is; `format` and `length` look
 at the text around it, `candidates` at the moves that the reasoning names, `truth` at what it says about the
-board. Only a legal move earns terms. Without one, the reward is below that of the worst legal move, by a margin in proportion to the scheme's
-range, so no text makes up for a missing move.
+board. Only a legal move earns terms. Without one, the reward is below that of the worst legal move, by a
+margin in proportion to the scheme's range, so no text makes up for a missing move.
 """
 
 import math

@@ -1,22 +1,28 @@
-"""Reasoning: what the text before the move says, and whether the move follows from it.
+"""Reasoning: what the text before the move says, whether that is true, and whether the move follows from it.
 
 It asks nothing: it looks at the greedy and sampled answers to the positions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from rookery.answers import reasoning_of
+from commentary import Reading, read
+from rookery.answers import before_answer, reasoning_of
 from rookery.rookworld import read_policy_answer
 from services.arena.answers import Answer, Answers
 from services.arena.candidates import distinct
 from services.arena.measures import legal, mean
+from services.arena.stats import Ratio
 from services.arena.tables import Section, Table, compared
 from services.arena.wording import Metric
 
 _NOTE = (
     "Over greedy and sampled answers. Candidates are the moves that the text before the box names, or those "
-    "of a P: line. The move follows from the text if it is one of them."
+    "of a P: line. The move follows from the text if it is one of them. Claims about the board are checked "
+    "in the sentences that the commentary library understands."
 )
+
+READ_CHARS = 10_000
+"""Characters of the reasoning in which claims are looked for, so that a long text does not take long."""
 
 
 def reasoning_section(
@@ -27,6 +33,17 @@ def reasoning_section(
         (metric, {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()})
         for metric, value in _MEASURED.items()
     ]
+    readings = {name: [_readings(answers) for answers in side] for name, side in sides.items()}
+    rows += [
+        (
+            metric,
+            {
+                name: Ratio.of([sum(map(part, row)) for row in side], [sum(map(whole, row)) for row in side])
+                for name, side in readings.items()
+            },
+        )
+        for metric, (part, whole) in _READ.items()
+    ]
     kept = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in rows]
     table = Table(
         "metrics", "Reasoning", compared([row for row in kept if row[1]], players=players, seed=seed)
@@ -36,6 +53,27 @@ def reasoning_section(
 
 def _reasons(answer: Answer) -> str:
     return "" if read_policy_answer(answer.text) else reasoning_of(answer.text)
+
+
+def _readings(answers: Answers) -> list[Reading]:
+    """What is read in the answers that reason."""
+    chosen = [(answer, answer.verdict.move) for answer in answers.every if _reasons(answer)]
+    texts = [
+        before_answer(answer.text)[:READ_CHARS] + (f"\n\n\\boxed{{{move.uci}}}" if move else "")
+        for answer, move in chosen
+    ]
+    try:
+        return [read(answers.fen, text) for text in texts]
+    except ValueError:  # a position of Chess960, which the library does not know
+        return []
+
+
+def _true(reading: Reading) -> int:
+    return sum(claim.true is True for claim in reading.claims)
+
+
+def _checked(reading: Reading) -> int:
+    return _true(reading) + len(reading.false)
 
 
 def _named(answer: Answer) -> dict[str, float] | None:
@@ -77,3 +115,18 @@ _MEASURED = {
     ): _first,
 }
 """Each metric with its value for one answer; None if the answer does not count."""
+
+_READ: Mapping[Metric, tuple[Callable[[Reading], int], Callable[[Reading], int]]] = {
+    Metric(
+        "sentences_read", "Sentences read", "share of the sentences that are understood", better="neither"
+    ): (
+        lambda reading: len(reading.sentences) - len(reading.unread),
+        lambda reading: len(reading.sentences),
+    ),
+    Metric("claims", "Claims", "checked on the board, in a text", "count", "neither"): (
+        _checked,
+        lambda _: 1,
+    ),
+    Metric("claims_true", "Claims that are true", "of those checked on the board"): (_true, _checked),
+}
+"""Each metric as a ratio of two sums over the texts that were read."""

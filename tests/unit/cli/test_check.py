@@ -118,7 +118,8 @@ def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str], argv: list[
 
 
 @pytest.mark.parametrize(
-    ("argv", "quoted"), [(["text", "--fen", "8/8"], "'8/8'"), (["no.pgn"], "'no.pgn'"), (["e.pgn"], "no game")]
+    ("argv", "quoted"),
+    [(["text", "--fen", "8/8"], "'8/8'"), (["no.pgn"], "'no.pgn'"), (["e.pgn"], "no game")],
 )
 def test_bad_input_is_quoted(
     capsys: pytest.CaptureFixture[str],
@@ -138,7 +139,9 @@ def test_an_illegal_move_is_reported_and_the_rest_is_checked(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "game.pgn"
-    path.write_text("1. e4 {White's king is still in the centre.} e5 2. Ke3 *\n\n1. d4 {White is a rook up.} *\n")
+    path.write_text(
+        "1. e4 {White's king is still in the centre.} e5 2. Ke3 *\n\n1. d4 {White is a rook up.} *\n"
+    )
     status, out, err = run(capsys, str(path))
     assert status == 1
     assert "game 1, ? - ?: not all of it was read: illegal san: 'Ke3'" in err

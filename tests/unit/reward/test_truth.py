@@ -106,7 +106,9 @@ def test_any_text_has_a_value_within_bounds(text: str, fen: str) -> None:
     assert all(0 <= s.start < s.end <= len(text) for s in sentences_of(reading))
 
 
-@pytest.mark.parametrize("part", ["the knight on c6 attacks the pawn on e5, ", "White is winning, ", "1.e4 e5 "])
+@pytest.mark.parametrize(
+    "part", ["the knight on c6 attacks the pawn on e5, ", "White is winning, ", "1.e4 e5 "]
+)
 def test_a_long_text_takes_no_longer_than_its_beginning(part: str) -> None:
     def seconds(size: int) -> float:
         begin = time.process_time()
