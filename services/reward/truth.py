@@ -22,8 +22,10 @@ READ_CHARS = 4000
 HALF = 3.0
 """The weight of the true claims that earn half of what can be earned."""
 
-FALSE_CLAIMS = 5
-"""So many false claims cost everything: such a text is worth less than no text, whatever else is in it."""
+FALSE_CLAIMS = 4
+"""So many false claims cost everything: such a text is worth less than none, whatever else is in it.
+
+A claim that is true as often as false earns nothing, even if it is the first one and has the full weight."""
 
 GIVEN = frozenset(
     {
@@ -57,7 +59,7 @@ def read_reasoning(fen: str, response: str, uci: str) -> commentary.Reading:
 
 
 def truth_of(reading: commentary.Reading) -> float:
-    """Truths / (truths + 3) - falsehoods / 5, at least -1; 0 for a text without claims.
+    """Truths / (truths + 3) - falsehoods / 4, at least -1; 0 for a text without claims.
 
     Equal claims count once. Truths are a sum of weights up to 1, halved for each further claim of the same
     concept, the heaviest first. Falsehoods are a number.
@@ -67,7 +69,7 @@ def truth_of(reading: commentary.Reading) -> float:
         if claim.true and claim.concept not in GIVEN:
             weights[claim.concept][claim.key] = min(1.0, claim.weight)
     truths = sum(
-        weight / 2**repeated
+        weight * 0.5**repeated
         for by_key in weights.values()
         for repeated, weight in enumerate(sorted(by_key.values(), reverse=True))
     )

@@ -23,7 +23,7 @@ FALSE = (
     "White is a rook up.",
     "Black is a rook up.",
     "White has a passed pawn on e4.",
-    "White has the bishop pair, and Black's king is in check.",
+    "Black's king is in check.",
 )
 UNREAD = ("I like it!", "The position smells of tactics somehow.")
 
@@ -37,8 +37,8 @@ def test_the_formula() -> None:
     assert earned(TRUE[0]) == pytest.approx(1 / 4)
     assert earned(TRUE[1]) == pytest.approx(0.8 / 3.8)
     assert earned(*TRUE) == pytest.approx((1 + 0.8 * 1.75) / (4 + 0.8 * 1.75))
-    assert earned(FALSE[0]) == pytest.approx(-1 / 5)
-    assert earned(TRUE[0], FALSE[0]) == pytest.approx(1 / 4 - 1 / 5)
+    assert earned(FALSE[0]) == pytest.approx(-1 / 4)
+    assert earned(TRUE[0], FALSE[0]) == 0.0
 
 
 @pytest.mark.parametrize("said", [(), UNREAD, ("White is winning.",), ("White is to move.",)])
@@ -52,7 +52,7 @@ def test_what_the_prompt_says_earns_nothing_but_costs_if_it_is_false() -> None:
     true = "White has the right to castle queenside. White is to move. White has a rook on a1."
     false = "White has the right to castle kingside."
     assert earned(true, fen=fen, box="a1a2") == 0.0
-    assert earned(false, fen=fen, box="a1a2") == -0.2
+    assert earned(false, fen=fen, box="a1a2") == -0.25
     assert set(CONCEPTS) >= GIVEN
 
 
@@ -70,11 +70,11 @@ def test_a_new_truth_adds_and_a_falsehood_takes(said: set[str], truth: str, fals
     assert earned(*said, falsehood) < before
 
 
-def test_five_falsehoods_are_worth_less_than_silence_beside_any_truths() -> None:
+def test_four_falsehoods_are_worth_less_than_silence_beside_any_truths() -> None:
     every = [earned(*TRUE, *FALSE[:count]) for count in range(len(FALSE) + 1)]
     assert every == sorted(every, reverse=True)
-    assert every[-1] < 0  # the last has two claims, so these are five
-    assert -1 <= earned(*FALSE, "White has two queens.", "Black's queen on g5 is pinned to the king.") < -0.8
+    assert every[-1] < 0
+    assert earned(*FALSE, "Black has the bishop pair.", "Black's queen on g5 is pinned to the king.") == -1.0
 
 
 def test_only_the_text_before_the_box_is_read_and_of_a_long_one_the_beginning() -> None:
