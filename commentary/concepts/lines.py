@@ -179,7 +179,12 @@ concept(
 )
 
 
-def _costs(scene: Scene, won: Counter[str], lost: Counter[str] | None = None) -> bool:
+def _costs(
+    scene: Scene,
+    only: Counter[str] | None = None,
+    won: Counter[str] | None = None,
+    lost: Counter[str] | None = None,
+) -> bool:
     """Whether the engine's line that begins with the move comes to a point where just this is lost."""
     line = scene.study.line_of(scene.move.uci())
     if line is None:
@@ -188,14 +193,14 @@ def _costs(scene: Scene, won: Counter[str], lost: Counter[str] | None = None) ->
     for uci in line.moves[len(scene.moves) :]:
         scene.board = scene.board.copy(stack=False)
         scene.board.push_uci(uci)
-        found = found or brings(scene, not scene.mover, won, lost or Counter())
+        found = found or brings(scene, not scene.mover, only or won or Counter(), lost or Counter())
     scene.board = board
     return found
 
 
 deed(
     "loses material",
-    "~(lose|drop) {won:units}",
+    "~(lose|drop) {only:units}",
     "~(lose|drop) {won:units} for {lost:units}",
     topic="lines",
     holds=_costs,
@@ -207,7 +212,7 @@ deed(
     "||~drop the exchange",
     topic="lines",
     holds=lambda scene: any(
-        _costs(scene, Counter({"rook": 1}), Counter({minor: 1})) for minor in ("knight", "bishop")
+        _costs(scene, None, Counter({"rook": 1}), Counter({minor: 1})) for minor in ("knight", "bishop")
     ),
     weight=2.0,
 )

@@ -175,7 +175,7 @@ concept(
     "steps to promotion",
     "{pawn} ~be (just |only )?{steps:count} (steps||step|move|moves|square|squares) (away |)from (promotion|queening||promoting)",
     "{pawn} ~need (just|only) {steps:count} more (moves||move|steps) to (queen||promote)",
-    detect=_near_passers,
+    detect=lambda board: (values for values in _near_passers(board) if values["steps"] is not None),
     holds=_steps_left,
     weight=lambda board, values: 0.4 + _passer_weight(board, values),
     favours="side",

@@ -145,7 +145,8 @@ def _is_on_file(
 deed(
     "takes a file",
     "~(occupy|take|claim|seize||use) ({open:open_file}|{half:half_file})",
-    "~(put|bring||place|post|swing) {piece} (on||to) ({open:open_file}|{half:half_file})",
+    "~(put {piece} on|bring {piece} to||post {piece} on|swing {piece} to) ({open:open_file}|{half:half_file})",
+    "||~(put|bring|place|post|swing) {piece} (on|to) {file}",
     "||~(occupy|take|claim|seize|use) {file}",
     "||~(put|bring|place|post|swing|take) a rook (on|to) {rook:file}",
     detect=_takes_file,

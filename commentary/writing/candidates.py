@@ -1,4 +1,4 @@
-"""What is said of one candidate: what it does, what speaks against it, how the game goes on, why it is dropped."""
+"""What is said of one candidate: what it does, how the game goes on, why it is dropped."""
 
 from __future__ import annotations
 
@@ -313,27 +313,30 @@ def _judge(pen: Pen, topic: Topic, best: str | None) -> list[str]:
 
 def _verdict(pen: Pen, candidate: Candidate, best: str | None) -> str | None:
     """Why it is not chosen, as far as the scores say it."""
-    if candidate.loss == Loss.NOTHING:
-        return pen.does("as good") if pen.chance(0.7) else None
     top, own = pen.case.best, candidate
-    them = not pen.case.mover
+    if own.loss == Loss.NOTHING:
+        return pen.does("as good") if pen.chance(0.7) else None
     weaker = best is not None and own.score.capped < top.score.capped
     if own.degree == WINNING:
         # A move that wins is not dropped without a reason.
-        return (
-            f"{pen.does('wins the game')}, but is weaker than {best}" if weaker else pen.does("wins the game")
-        )
+        return pen.does("wins the game") + (f", but is weaker than {best}" if weaker else "")
     if not pen.chance(0.8):
         return None
     compared = pen.does("weaker", other=best) if weaker else None
-    if own.degree == LOST:
-        return pen.does("loses the game")
-    if top.degree > 0 < own.degree:
-        return pen.does("gives up part of the advantage") if not compared or pen.chance(0.5) else compared
-    if top.degree > 0 and own.degree == 0:
-        return pen.does("gives up the advantage", them=them)
-    if top.degree >= 0 > own.degree:
-        return pen.does("hands over the advantage", them=them)
-    if top.degree < 0:
-        return compared or pen.does("makes it worse")
-    return compared
+    same_side = top.degree > 0 < own.degree or top.degree < 0
+    if compared and same_side and own.degree > LOST and pen.chance(0.5):
+        return compared
+    if own.degree >= top.degree:
+        return compared
+    return pen.does(_blame(top.degree, own.degree), them=not pen.case.mover)
+
+
+def _blame(best: int, own: int) -> str:
+    """The concept that says what a move gives away, by the standing with the best move and with it."""
+    if own == LOST:
+        return "loses the game"
+    if best < 0:
+        return "makes it worse"
+    if own > 0:
+        return "gives up part of the advantage"
+    return "gives up the advantage" if own == 0 else "hands over the advantage"

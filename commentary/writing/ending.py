@@ -95,7 +95,8 @@ def _fault(pen: Pen, topic: Topic) -> str | None:
     if is_exchange(change.lost, change.won):
         return f"{topic.name} {pen.does('loses the exchange')}"
     won, lost = plain(change.lost, change.won)
-    return f"{topic.name} {pen.does('loses material', won=won, lost=lost if any(lost) else None)}"
+    values = {"won": won, "lost": lost} if any(lost) else {"only": won}
+    return f"{topic.name} {pen.does('loses material', **values)}"
 
 
 def _comparison(pen: Pen, best: Topic, rival: Topic) -> str:

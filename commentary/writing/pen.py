@@ -1,4 +1,4 @@
-"""The writer's hand in one text: says concepts, joins clauses into sentences, never the same way twice in a row."""
+"""The writer's hand in one text: says concepts, joins clauses into sentences."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import chess
@@ -129,7 +130,7 @@ class Pen:
     def together(self, clauses: Sequence[str]) -> str:
         """Clauses of a kind in one sentence; a subject that stays the same is said once."""
         text = clauses[0]
-        for before, clause in zip(clauses, clauses[1:], strict=False):
+        for before, clause in pairwise(clauses):
             shorter = self.without_subject(before, clause)
             text += f" and {shorter}" if shorter else f", and {clause}"
         return text
