@@ -196,10 +196,9 @@ deed(
 )
 deed(
     "wins the game",
-    "~(win as well|win too||win|be winning|also win|still win)",
-    "~(also win|still win)",
+    "~(win as well|win too||win|be winning)",
+    "(also|still) ~win",
     "~keep the win in hand",
-    "||(also|still) ~win",
     topic="choice",
     holds=lambda scene: _within(_DECISIVE, None, scene),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import chess
 
 from commentary.concept import Finding, deeds_of
+from commentary.exchange import gain
 from commentary.names import bare, numbered
 from commentary.step import Step
 from commentary.template import finite, infinitive, participle
@@ -171,7 +172,8 @@ def prepared(pen: Pen, candidate: Candidate) -> str | None:
     later = Step.of(boards[2], moves[2])
     if later.victim is not None and later.target == moves[1].to_square:
         return None  # it only takes back
-    if not telling(later, deeds_of(later), _STRONG):
+    at_once = boards[0].is_legal(moves[2]) and gain(boards[0], moves[2]) >= 0
+    if at_once or not telling(later, deeds_of(later), _STRONG):
         return None
     return pen.does("prepares", foe=bare(boards[2], moves[2]))
 
