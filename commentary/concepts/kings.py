@@ -138,6 +138,7 @@ concept(
     "{side} ~be in check from {checker}, and there are only {few:count} legal replies",
     "{checker} ~give check, and there are just {few:count} legal replies",
     "{one:piece} ~give check, and there is only one legal reply",
+    "there are only {few:count} legal replies to the check (from|by) {checker}",
     "{double:pieces} both give check",
     "{side} ~be in check, and it is double check from {double:pieces}",
     "||{side} ~be (already )?in check( here| now)?",
@@ -204,6 +205,7 @@ concept(
     "{king} ~stand without (any )?pawn cover",
     "not a single pawn (covers||shields|shelters) {king}",
     "no pawn (shelters||covers|shields) {king}",
+    "there is no pawn in front of {king}",
     detect=_bare,
     holds=lambda scene, king: not _cover(scene, king),
     weight=lambda board, v: (

@@ -214,22 +214,6 @@ deed(
 )
 
 
-def _follows(scene: Scene, foe: Foe) -> bool:
-    """The engine's line goes on with that move once the other side has replied."""
-    line, played = scene.evidence(), len(scene.moves)
-    if len(line.moves) < played + 2:
-        return False
-    board = scene.board.copy(stack=False)
-    board.push_uci(line.moves[played])
-    return foe(board).uci() == line.moves[played + 1]
-
-
-deed(
-    "prepares",
-    "~(prepare|make ready for|get ready for|set up) {foe}",
-    holds=_follows,
-    weight=1.0,
-)
 deed(
     "quiet move",
     "~(be|look) (quiet||calm|a quiet move|a calm move)",

@@ -353,6 +353,8 @@ concept(
     "pawn majority",
     "{side} ~have (a|the) {wing:word} (majority||pawn majority)",
     "{side} ~have more pawns on the {wing:word}",
+    "on the {wing:word} {side} ~have {own:count} pawns against {theirs:count}",
+    "the {wing:word} majority ~belong to {side:object}",
     "{side} ~have {own:count} pawns (against||to|versus) {theirs:count} on the {wing:word}",
     "{side} ~have a {wing:word} majority of {own:count} (against||to|versus) {theirs:count}",
     detect=_majorities,
@@ -379,6 +381,7 @@ def _holds_centre(scene: Scene, side: bool, pawns: Sequence[int]) -> bool:
 concept(
     "pawn centre",
     "{side} ~have pawns on {pawns:squares} in the centre",
+    "pawns on {pawns:squares} give {side:object} the centre",
     "{side} ~(hold|control|claim||occupy) the centre with pawns on {pawns:squares}",
     "{side} ~have the (bigger||greater) share of the centre with pawns on {pawns:squares}",
     detect=_centre,

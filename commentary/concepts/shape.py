@@ -78,7 +78,7 @@ def _is_developing(
 
 deed(
     "develops",
-    "~(develop||bring out) (a|the) {kind}",
+    "~(develop||bring out) a {kind}",
     "~bring out a {kind}",
     "~develop {piece}",
     "~bring {piece} (into play||out|into the game)",

@@ -165,6 +165,7 @@ concept(
     "{piece} ~be under attack from {attackers:pieces}",
     "{piece} ~be attacked {times} and (only |)defended {guards:times}",
     "{piece} ~be attacked by {attackers:pieces} and defended only by {defender}",
+    "only {defender} defends {piece}, and {attackers:pieces} (attack||hit) it",
     "{piece} ~(rely||depend) on {defender} for protection, and {attackers:pieces} (attack||hit) it",
     detect=_pressed,
     holds=_is_pressed,

@@ -52,6 +52,12 @@ _INTRODUCTIONS = (
     "calculator|I could play {m}, to {do}",
     "coach|we could try {m}, to {do}",
     "annotator|{us} could consider {m}, to {do}",
+    "annotator,coach|another idea is {m}, which {does}",
+    "annotator,calculator|another option is {m}, which {does}",
+    "coach,notebook|one idea is {m}, which {does}",
+    "coach,calculator|{m} makes sense: it {does}",
+    "annotator|{m} suggests itself, since it {does}",
+    "calculator,notebook|{m} has a point: it {does}",
 )
 _FORCING = (
     "{m} {does}",
@@ -172,8 +178,10 @@ def prepared(pen: Pen, candidate: Candidate) -> str | None:
     later = Step.of(boards[2], moves[2])
     if later.victim is not None and later.target == moves[1].to_square:
         return None  # it only takes back
+    # A move that could be played at once is only made ready if it gets a new supporter.
+    supported = candidate.step.after.attacks_mask(candidate.step.target) & chess.BB_SQUARES[later.target]
     at_once = boards[0].is_legal(moves[2]) and gain(boards[0], moves[2]) >= 0
-    if at_once or not telling(later, deeds_of(later), _STRONG):
+    if (at_once and not supported) or not telling(later, deeds_of(later), _STRONG):
         return None
     return pen.does("prepares", foe=bare(boards[2], moves[2]))
 
@@ -227,6 +235,8 @@ def _follow(pen: Pen, topic: Topic, *, warned: bool) -> list[str]:
     if pen.chance(0.25) and (said := end.of_line(line)):
         pen.topic = said
         return [sentence(said)]
+    if not end.tells and pen.chance(0.35):
+        return [sentence(f"{_line(pen, line)}, {pen.ending(candidate.score, pen.case.mover)}")]
     outcome = end.clauses(brief=pen.length.remarks <= 3)
     if candidate.loss >= Loss.MUCH and pen.chance(0.7):
         options = (*_REFUTED, *(() if warned else (*_PROBLEMS, *_BUT)))
@@ -238,29 +248,27 @@ def _follow(pen: Pen, topic: Topic, *, warned: bool) -> list[str]:
     return [sentence(_after(pen, line, outcome))]
 
 
-def _after(pen: Pen, line: tuple[chess.Board, Sequence[chess.Move]], outcome: str) -> str:
-    starter = line[0].turn
+def _line(pen: Pen, line: tuple[chess.Board, Sequence[chess.Move]]) -> str:
+    """A clause that plays the line."""
     kind = pen.hand.least_used(["line", "line again", "side", "expected"])
     if kind == 2:
-        said = pen.say("line of a side", side=starter, line=line)
-    elif kind == 3 and pen.voice.person != "third":
-        said = pen.say("expected line", us=pen.case.mover, line=line)
-    else:
-        said = pen.say("line", line=line)
+        return pen.say("line of a side", side=line[0].turn, line=line)
+    if kind == 3 and pen.voice.person != "third":
+        return pen.say("expected line", us=pen.case.mover, line=line)
+    return pen.say("line", line=line)
+
+
+def _after(pen: Pen, line: tuple[chess.Board, Sequence[chess.Move]], outcome: str) -> str:
+    said = _line(pen, line)
     if said.startswith(("after ", "following ")):
         return f"{said}, {outcome}"
-    return pen.pick(
-        ("{said}, and {outcome}", "notebook|{said}; {outcome}", "{said}, when {outcome}"),
-        said=said,
-        outcome=outcome,
-    )
+    joints = ("{said}, and {outcome}", "notebook|{said}; {outcome}", "{said}, when {outcome}")
+    return pen.pick(joints, said=said, outcome=outcome)
 
 
 def _split(pen: Pen, play: Play, outcome: str) -> str:
-    first = pen.say("line", line=(play.boards[1], play.moves[1:2]))
+    first = pen.say("best reply", line=(play.boards[1], play.moves[1:2]))
     rest = numbered(play.boards[2], play.moves[2:])
-    if first.startswith(("after ", "following ")):
-        first = first.split(" ", 1)[1] + " is the best reply"
     options = (
         "{first}, and after {rest}, {outcome}",
         "{first}; after {rest}, {outcome}",

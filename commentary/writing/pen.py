@@ -12,7 +12,7 @@ from typing import Any
 import chess
 
 from commentary.concept import CONCEPTS, Finding
-from commentary.concepts.standings import DEGREES, degree
+from commentary.concepts.standings import DEGREES, degree, word_for
 from commentary.names import Names, bare, numbered
 from commentary.step import Step
 from commentary.study import Score
@@ -91,6 +91,14 @@ class Pen:
             return self.say("equal")
         side = starter if found > 0 else not starter
         return self.say(DEGREES[abs(found)], side=side, other=not side)
+
+    def ending(self, score: Score, starter: chess.Color) -> str:
+        """The same as a phrase that ends a sentence."""
+        found = degree(score)
+        if not found:
+            return self.say("with equality")
+        word = word_for(found, self.hand.rng.randrange(6))
+        return self.say("advantage for", word=word, side=starter if found > 0 else not starter)
 
     def phrase(self, step: Step, deeds: Sequence[Finding]) -> str:
         """Several deeds of a move as one verb phrase with marked verbs."""
