@@ -28,6 +28,11 @@ _PIECE_IS: dict[str, Callable[[chess.Board, chess.Square], bool]] = {
     "passed": sight.is_passed,
     "doubled": sight.is_doubled,
 }
+_FILE_IS: dict[str, Callable[[chess.Board, int], bool]] = {
+    "": lambda board, file: True,
+    "open": sight.is_open,
+    "half-open": lambda board, file: any(sight.is_half_open(board, file, side) for side in chess.COLORS),
+}
 
 
 class Unresolved(LookupError):
@@ -112,13 +117,8 @@ class Scene:
         if token.kind == "i":
             return self.named_files
         found = [chess.FILE_NAMES.index(name) for name in token.files]
-        sides = chess.COLORS
-        for file in found:
-            half = any(sight.is_half_open(self.board, file, side) for side in sides)
-            if (token.adjective == "open" and not sight.is_open(self.board, file)) or (
-                token.adjective == "half-open" and not half
-            ):
-                raise Unresolved(token.words)
+        if not all(_FILE_IS[token.adjective](self.board, file) for file in found):
+            raise Unresolved(token.words)
         self.named_files = found
         return found
 

@@ -10,8 +10,9 @@ from commentary.names import numbered
 from commentary.step import Step
 from commentary.study import Score
 from commentary.template import finite
-from commentary.writing.candidates import Topic, prepared, selected, telling
+from commentary.writing.candidates import prepared
 from commentary.writing.case import WINNING, Loss
+from commentary.writing.deeds import STRONG, Topic, selected, telling
 from commentary.writing.outcome import Outcome
 from commentary.writing.pen import Pen, sentence
 
@@ -171,7 +172,7 @@ def answer(pen: Pen, best: Topic) -> str:
     replies = play.moves[1:]
     if replies:
         slots["line"] = numbered(play.boards[1], replies)
-    ready = prepared(pen, candidate) if not deeds or deeds[0].weight < 1.5 else None
+    ready = prepared(pen, candidate) if not deeds or deeds[0].weight < STRONG else None
     if not deeds and not ready:
         ending = (
             {"outcome": _end(pen, best)} if replies else {"verdict": _verdict(pen, candidate.score, best)}
