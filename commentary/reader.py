@@ -19,6 +19,9 @@ _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 _TAGS = re.compile(r"</?\w{1,20}>|\\boxed\{[^{}]*\}")
 _PARAGRAPHS = re.compile(r"\n\s*\n|</?\w{1,20}>")
 _ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9.])|\n")
+_WORD = re.compile(r"[A-Za-z][a-z]+|[KQRBNa-h][a-h]?x?[a-h][1-8]")
+"""A line without it, such as a row of a board, is no sentence."""
+
 _LONGEST_SENTENCE = 600
 _LONGEST_TEXT = 20_000
 
@@ -76,8 +79,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     cuts = [match.span() for match in _ENDS.finditer(text, start, end)]
     for begin, stop in zip([start, *(b for _, b in cuts)], [*(a for a, _ in cuts), end], strict=True):
         whole = text[begin:stop]
-        words = _TAGS.sub("", whole)
-        if words.strip():
+        if _WORD.search(_TAGS.sub("", whole)):
             begin += len(whole) - len(whole.lstrip())
             yield begin, begin + len(whole.strip())
 

@@ -282,11 +282,13 @@ class Scene:
 
 
 def parse_san(board: chess.Board, san: str) -> chess.Move | None:
-    """The legal move that is written so; a check or mate sign may be missing, but not be wrong."""
+    """The legal move that is written so, or in UCI; a check or mate sign may be missing, but not be wrong."""
     try:
-        move = board.parse_san(san)
+        move = board.parse_uci(san) if san[1:2].isdecimal() and len(san) > 3 else board.parse_san(san)
     except ValueError:
         return None
+    if move.uci() == san:
+        return move
     right = board.san(move)
     return move if san in (right, right.rstrip("+#")) else None
 

@@ -52,7 +52,7 @@ _SHADE = r"light-squared|dark-squared|white|black"
 _PLAIN = rf"(?:(?:{_SHADE}) )?(?:{_PIECE}) on {_SQUARE}"
 _PLACED_GROUP = rf"(?:(?:{_ADJECTIVE}) )?(?:(?:{_SHADE}) )?(?:{_PIECE})s on {_SQUARE}"
 _MOVE = (
-    r"(?:O-O-O|O-O|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8](?:=[QRBN])?|[a-h][18]=[QRBN])[+#]?|"
+    r"(?:O-O-O|O-O|[a-h][1-8][a-h][1-8][qrbn]?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8](?:=[QRBN])?|[a-h][18]=[QRBN])[+#]?|"
     rf"{_SQUARE}[+#]"
 )
 _ANY_MOVE = rf"(?:{_MOVE}|{_SQUARE})"
