@@ -13,7 +13,8 @@ from commentary.parser import Clause, Grammar, Parser
 from commentary.reading import Claim, Reading, Sentence
 from commentary.scene import Scene, Unknown, Unresolved
 from commentary.study import Study, sound_board
-from commentary.wording import SAYS_NOTHING
+from commentary.token import lex, marks
+from commentary.wording import IN_PASSING, SAYS_NOTHING
 
 _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 _TAGS = re.compile(r"</?\w{1,20}>|\\boxed\{[^{}]*\}")
@@ -87,7 +88,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> Sentence:
     # Tags become blanks, so that places stay what they are.
     words = _TAGS.sub(lambda match: " " * len(match[0]), text[start:end])
-    if _plain(words) in SAYS_NOTHING:
+    if _says_nothing(words):
         return Sentence(text[start:end], start, end, "talk")
     too_long = len(words) > _LONGEST_SENTENCE or start > _LONGEST_TEXT
     clauses = None if too_long else parser.clauses(words)
@@ -102,9 +103,10 @@ def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> 
     return Sentence(text[start:end], start, end, "claims", tuple(claims))
 
 
-def _plain(words: str) -> str:
-    written_out = " ".join(words.split()).lower().replace("'s ", " is ").replace("\u2019s ", " is ")
-    return written_out.strip(" .!?;:")
+def _says_nothing(words: str) -> bool:
+    text = lex(words).text.strip(" .!?;:")
+    named = any(kind in "lgpfmq" for kind, _ in marks(text))
+    return text in SAYS_NOTHING or (not named and bool(IN_PASSING.fullmatch(text)))
 
 
 def _claim(clause: Clause, scene: Scene, text: str, start: int, end: int) -> Claim:

@@ -129,7 +129,7 @@ class Scene:
         board = board or self.board
         if token.kind == "i":
             return self._it(token, board)
-        fitting = self._fitting(token, board)
+        fitting = self.fitting(token, board)
         if len(fitting) > 1:
             fitting = [square for square in reversed(self.named) if square in fitting][:1]
         if not fitting:
@@ -148,7 +148,7 @@ class Scene:
 
     def _group(self, token: Token) -> list[chess.Square]:
         """Every square named holds such a piece; without squares all that fit."""
-        fitting = self._fitting(token, self.board)
+        fitting = self.fitting(token, self.board)
         found = [chess.parse_square(name) for name in token.squares] or fitting
         if set(found) - set(fitting) or len(found) < 2 or len({self.board.color_at(s) for s in found}) != 1:
             raise Unresolved(token.words)
@@ -171,7 +171,9 @@ class Scene:
             raise Unresolved(token.words)
         return self.named[-1]
 
-    def _fitting(self, token: Token, board: chess.Board) -> list[chess.Square]:
+    def fitting(self, token: Token, board: chess.Board | None = None) -> list[chess.Square]:
+        """Every piece on the board spoken of, or on another, that a name fits."""
+        board = board or self.board
         owner = self.side(token) if token.owner else None
         if token.shade in ("white", "black"):
             owner = token.shade == "white"
@@ -284,7 +286,7 @@ class Scene:
 def parse_san(board: chess.Board, san: str) -> chess.Move | None:
     """The legal move that is written so, or in UCI; a check or mate sign may be missing, but not be wrong."""
     try:
-        move = board.parse_uci(san) if san[1:2].isdecimal() and len(san) > 3 else board.parse_san(san)
+        move = board.parse_uci(san) if san[1:2].isdecimal() and san[3:4].isdecimal() else board.parse_san(san)
     except ValueError:
         return None
     if move.uci() == san:

@@ -64,6 +64,8 @@ concept(
     "{moves:candidates} (come to mind|deserve a look|suggest themselves|are worth a look)",
     "the choice ~be between {moves:candidates}",
     "||((the|three|two|four|{us:owner}) )?(main |serious )?(candidates|options|moves to consider)( ~be|:) {moves:candidates}",
+    "||{side} ~have (several|some|a few|two|three|four|five) (possible |potential |candidate )?(moves|options)( to (evaluate|consider))?(:)? {moves:candidates}",
+    "||(the )?(given|available|possible|candidate|suggested) (options|moves)( ~be(:)?|:) {moves:candidates}",
     "||(another|one) (idea|option|try|move) ~be {moves:candidates}",
     "||there ~be (also )?{moves:candidates}",
     "||{side} (could|can) (play|try|consider) {moves:candidates}",
