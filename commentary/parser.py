@@ -27,7 +27,7 @@ _KINDS: dict[str, tuple[Subject, ...]] = {
     "l": ("line",),
     "f": ("file",),
 }
-_ONE_PIECE = re.compile(r"«p\d+» (?!and )")
+_ONE_PIECE = re.compile(r"«[pi]\d+» (?!and )")
 _NAMED = ("piece", "pieces", "before")
 _MOST_STEPS = 3000
 """Parts of a sentence that are looked at before it is given up: none that was written here needs 1,000."""

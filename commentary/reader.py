@@ -13,12 +13,16 @@ from commentary.parser import Clause, Grammar, Parser
 from commentary.reading import Claim, Reading, Sentence
 from commentary.scene import Scene, Unknown, Unresolved
 from commentary.study import Study, sound_board
-from commentary.wording import SAYS_NOTHING
+from commentary.token import lex, marks
+from commentary.wording import IN_PASSING, SAYS_NOTHING
 
 _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 _TAGS = re.compile(r"</?\w{1,20}>|\\boxed\{[^{}]*\}")
 _PARAGRAPHS = re.compile(r"\n\s*\n|</?\w{1,20}>")
 _ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9.])|\n")
+_WORD = re.compile(r"[A-Za-z][a-z]+|[KQRBNa-h][a-h]?x?[a-h][1-8]")
+"""A line without it, such as a row of a board, is no sentence."""
+
 _LONGEST_SENTENCE = 600
 _LONGEST_TEXT = 20_000
 
@@ -76,8 +80,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     cuts = [match.span() for match in _ENDS.finditer(text, start, end)]
     for begin, stop in zip([start, *(b for _, b in cuts)], [*(a for a, _ in cuts), end], strict=True):
         whole = text[begin:stop]
-        words = _TAGS.sub("", whole)
-        if words.strip():
+        if _WORD.search(_TAGS.sub("", whole)):
             begin += len(whole) - len(whole.lstrip())
             yield begin, begin + len(whole.strip())
 
@@ -85,7 +88,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> Sentence:
     # Tags become blanks, so that places stay what they are.
     words = _TAGS.sub(lambda match: " " * len(match[0]), text[start:end])
-    if _plain(words) in SAYS_NOTHING:
+    if _says_nothing(words):
         return Sentence(text[start:end], start, end, "talk")
     too_long = len(words) > _LONGEST_SENTENCE or start > _LONGEST_TEXT
     clauses = None if too_long else parser.clauses(words)
@@ -100,9 +103,10 @@ def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> 
     return Sentence(text[start:end], start, end, "claims", tuple(claims))
 
 
-def _plain(words: str) -> str:
-    written_out = " ".join(words.split()).lower().replace("'s ", " is ").replace("\u2019s ", " is ")
-    return written_out.strip(" .!?;:")
+def _says_nothing(words: str) -> bool:
+    text = lex(words).text.strip(" .!?;:")
+    named = any(kind in "lgpfmq" for kind, _ in marks(text))
+    return text in SAYS_NOTHING or (not named and bool(IN_PASSING.fullmatch(text)))
 
 
 def _claim(clause: Clause, scene: Scene, text: str, start: int, end: int) -> Claim:

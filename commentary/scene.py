@@ -28,6 +28,11 @@ _PIECE_IS: dict[str, Callable[[chess.Board, chess.Square], bool]] = {
     "passed": sight.is_passed,
     "doubled": sight.is_doubled,
 }
+_FILE_IS: dict[str, Callable[[chess.Board, int], bool]] = {
+    "": lambda board, file: True,
+    "open": sight.is_open,
+    "half-open": lambda board, file: any(sight.is_half_open(board, file, side) for side in chess.COLORS),
+}
 
 
 class Unresolved(LookupError):
@@ -112,13 +117,8 @@ class Scene:
         if token.kind == "i":
             return self.named_files
         found = [chess.FILE_NAMES.index(name) for name in token.files]
-        sides = chess.COLORS
-        for file in found:
-            half = any(sight.is_half_open(self.board, file, side) for side in sides)
-            if (token.adjective == "open" and not sight.is_open(self.board, file)) or (
-                token.adjective == "half-open" and not half
-            ):
-                raise Unresolved(token.words)
+        if not all(_FILE_IS[token.adjective](self.board, file) for file in found):
+            raise Unresolved(token.words)
         self.named_files = found
         return found
 
@@ -129,7 +129,7 @@ class Scene:
         board = board or self.board
         if token.kind == "i":
             return self._it(token, board)
-        fitting = self._fitting(token, board)
+        fitting = self.fitting(token, board)
         if len(fitting) > 1:
             fitting = [square for square in reversed(self.named) if square in fitting][:1]
         if not fitting:
@@ -148,7 +148,7 @@ class Scene:
 
     def _group(self, token: Token) -> list[chess.Square]:
         """Every square named holds such a piece; without squares all that fit."""
-        fitting = self._fitting(token, self.board)
+        fitting = self.fitting(token, self.board)
         found = [chess.parse_square(name) for name in token.squares] or fitting
         if set(found) - set(fitting) or len(found) < 2 or len({self.board.color_at(s) for s in found}) != 1:
             raise Unresolved(token.words)
@@ -171,7 +171,9 @@ class Scene:
             raise Unresolved(token.words)
         return self.named[-1]
 
-    def _fitting(self, token: Token, board: chess.Board) -> list[chess.Square]:
+    def fitting(self, token: Token, board: chess.Board | None = None) -> list[chess.Square]:
+        """Every piece on the board spoken of, or on another, that a name fits."""
+        board = board or self.board
         owner = self.side(token) if token.owner else None
         if token.shade in ("white", "black"):
             owner = token.shade == "white"
@@ -282,11 +284,13 @@ class Scene:
 
 
 def parse_san(board: chess.Board, san: str) -> chess.Move | None:
-    """The legal move that is written so; a check or mate sign may be missing, but not be wrong."""
+    """The legal move that is written so, or in UCI; a check or mate sign may be missing, but not be wrong."""
     try:
-        move = board.parse_san(san)
+        move = board.parse_uci(san) if san[1:2].isdecimal() and san[3:4].isdecimal() else board.parse_san(san)
     except ValueError:
         return None
+    if move.uci() == san:
+        return move
     right = board.san(move)
     return move if san in (right, right.rstrip("+#")) else None
 

@@ -140,6 +140,7 @@ _ALL = (
         lambda s, t: s.piece(t[0], s.before),
         squares=True,
     ),
+    SlotType("some", _one("p"), Names.piece, lambda s, t: s.fitting(t[0]), "piece"),
     SlotType("passer", _one("p"), lambda hand, v: "the passed pawn", lambda s, t: s.piece(t[0], s.before)),
     SlotType(
         "pieces",

@@ -281,6 +281,8 @@ def _written(items: tuple[Any, ...], hand: Names, values: Mapping[str, Any], for
             parts.append(item)
         elif isinstance(item, Slot):
             parts.append(item.type.render(hand, values[item.name]))
+            if item.type.name == "side" and form is third:
+                form = hand.side(values[item.name]).verb
         elif isinstance(item, Verb):
             parts.append(form(item.infinitive))
         else:

@@ -43,16 +43,16 @@ class Token:
 
 _SQUARE = r"[a-h][1-8]"
 _SQUARES = rf"{_SQUARE}(?:, {_SQUARE})*(?:,? (?:and|or) {_SQUARE})?"
-_PIECE = r"king|queen|rook|bishop|knight|pawn"
+_PIECE = r"[Kk]ing|[Qq]ueen|[Rr]ook|[Bb]ishop|[Kk]night|[Pp]awn"
 _OWNER = r"White's|Black's|[Mm]y opponent's|[Tt]he opponent's|[Mm]y|[Oo]ur"
 _COMPOUNDS = r"(?:pair|ending|endgame|move|structure|cover|majority|shield|push|sacrifice|trade)\b"
 _THAT = r"[Tt]hat|[Tt]his|[Tt]hose|[Tt]hese"
 _ADJECTIVE = r"pinned|undefended|loose|isolated|backward|passed|doubled|hanging"
-_SHADE = r"light-squared|dark-squared|white|black"
+_SHADE = r"light-squared|dark-squared|[Ww]hite|[Bb]lack"
 _PLAIN = rf"(?:(?:{_SHADE}) )?(?:{_PIECE}) on {_SQUARE}"
 _PLACED_GROUP = rf"(?:(?:{_ADJECTIVE}) )?(?:(?:{_SHADE}) )?(?:{_PIECE})s on {_SQUARE}"
 _MOVE = (
-    r"(?:O-O-O|O-O|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8](?:=[QRBN])?|[a-h][18]=[QRBN])[+#]?|"
+    r"(?:O-O-O|O-O|[a-h][1-8][a-h][1-8][qrbn]?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8](?:=[QRBN])?|[a-h][18]=[QRBN])[+#]?|"
     rf"{_SQUARE}[+#]"
 )
 _ANY_MOVE = rf"(?:{_MOVE}|{_SQUARE})"
@@ -64,7 +64,7 @@ _WORDS = re.compile(
             rf"(?P<l>(?<![\w.]){_NUMBERED}(?: (?:{_NUMBERED}|{_ANY_MOVE}(?![\w-])))*)",
             # Two pawns, or a pawn, are no pieces on the board unless it is said where.
             rf"(?P<g>(?<![\w-])(?:(?P<gowner>{_OWNER})|[Bb]oth|"
-            rf"(?:(?P<gthat>{_THAT})|[Tt]he)(?= {_PLACED_GROUP}| [a-h]-)) "
+            rf"(?:[Tt]hose|[Tt]hese|[Tt]he)(?= {_PLACED_GROUP}| [a-h]-)) "
             rf"(?:(?P<gadj>{_ADJECTIVE}) )?(?:(?P<gshade>{_SHADE}) )?"
             rf"(?:(?P<gfile>[a-h])-)?(?P<gname>(?:{_PIECE})s)(?: on (?P<gsquares>{_SQUARES}))?)(?![\w-])",
             rf"(?P<p>(?<![\w-])(?:(?P<powner>{_OWNER})|(?P<pthat>{_THAT})|[Tt]he|[Aa](?= {_PLAIN})) "
@@ -83,7 +83,15 @@ _WORDS = re.compile(
 )
 _MARK = re.compile(r"«([lgpfomqsi])(\d+)»")
 _STEP = re.compile(rf"(?:(\d+)\.(\.\.)? ?)?({_ANY_MOVE})(?=[, ]|$)")
+_SAN_AHEAD = r"O-O|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h][1-8x](?![a-h1-8])"
+_TIDIED = (
+    # Emphasis, quotation marks, brackets, list marks, blanks: a text need not be laid out as prose.
+    (re.compile(r"[*_`#\"“”\[\]]+|'(?=[a-h][1-8])|(?<=[a-h][1-8])'"), ""),
+    (re.compile(rf"^\s*(?:[-•+]|\d{{1,2}}[.)](?= (?!{_SAN_AHEAD})))\s+"), ""),
+    (re.compile(r"\s+"), " "),
+)
 _SHORT_FORMS = (
+    (re.compile(r"\b(let)['\u2019]s\b", re.IGNORECASE), r"\1 us"),
     (re.compile(r"\b(it|that|there|what|here|who)['\u2019]s\b", re.IGNORECASE), r"\1 is"),
     (re.compile(r"\b(I)['\u2019]m\b"), r"\1 am"),
     (re.compile(r"\b(we|they|you)['\u2019]re\b", re.IGNORECASE), r"\1 are"),
@@ -112,7 +120,7 @@ def lex(sentence: str) -> Lexed:
     '«p0» attacks «q1».'
     """
     text, origins = sentence.replace("«", "<").replace("»", ">"), list(range(len(sentence) + 1))
-    for pattern, written_out in _SHORT_FORMS:
+    for pattern, written_out in (*_TIDIED, *_SHORT_FORMS):
         text, origins = _replaced(pattern, text, origins, lambda match: match.expand(written_out))  # noqa: B023
     tokens: list[Token] = []
 
@@ -155,9 +163,9 @@ def _group(match: re.Match[str]) -> Token:
         "g",
         match[0],
         owner=_clean(match["gowner"]),
-        shade=match["gshade"] or "",
+        shade=(match["gshade"] or "").lower(),
         adjective=match["gadj"] or "",
-        name=match["gname"][:-1],
+        name=match["gname"][:-1].lower(),
         squares=tuple(re.findall(_SQUARE, match["gsquares"] or "")),
         files=(match["gfile"],) if match["gfile"] else (),
     )
@@ -170,9 +178,9 @@ def _piece(match: re.Match[str]) -> Token:
         "p",
         match[0],
         owner=_clean(match["powner"]),
-        shade=match["pshade"] or "",
+        shade=(match["pshade"] or "").lower(),
         adjective=match["padj"] or "",
-        name=match["pname"],
+        name=match["pname"].lower(),
         squares=(square,) if square else (),
         files=(at,) if len(at) == 1 else (),
     )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from commentary.slots import Subject
+from commentary.token import lex
 
 _OPENERS = (
     "so|still|however|but|and|also|besides|moreover|meanwhile|here|now|then|again|yet|first|next|finally|"
@@ -20,7 +21,7 @@ _OPENERS = (
     "the point is that|the problem is that|the trouble is that|the snag is that|the drawback is that|"
     "the catch is that|the fact is that|"
     "the downside is that|the drawback|the catch|the snag|the downside|the point|the problem|the trouble|"
-    "«s\\d+» (?:also )?(?:see|note|notice) that|the first thing to notice is that|"
+    "«s\\d+» (?:can |also )?(?:see|note|notice|observe)(?: that)?|the first thing to notice is that|"
     "what strikes «s\\d+» is that|what stands out is that|note that|notice that|"
     "«i\\d+» helps to see that|«i\\d+» matters that|"
     "and so|and then|and here|and now|and there|and yet|but then|but now|but here|which means that|"
@@ -75,7 +76,8 @@ JOINTS = tuple(
 """In the order in which sentences are split at them."""
 
 REWRITES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"^(«[ml]\d+»): "), r"\1 "),
+    (re.compile(r"^(«[mlq]\d+»)(?::| [-\u2013\u2014])? (?:this|it|which) "), r"\1 "),
+    (re.compile(r"^(«[mlq]\d+»)(?::| [-\u2013\u2014]) "), r"\1 "),
     (re.compile(r"^(«[ml]\d+»), (?=\w+ing )"), r"\1 "),
     (
         re.compile(r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack) "),
@@ -186,6 +188,29 @@ TALK: Mapping[str, Sequence[str]] = {
 }
 """Sentences that say nothing about the board: questions, verdicts in a word, a coach's sayings by concept."""
 
+_ANALYSE = (
+    "(?:anal[yi][sz]|examin|assess|evaluat|consider|look(?: closely)? at|check|review|go(?: through)?|think"
+    "|begin|start|explor|summari[sz]|understand|verif)(?:e|y|ying|ing)?"
+)
+_PLAINLY = (
+    rf"(?:let (?:us|me|«s\d+»)|«s\d+» (?:will|should|need to|can|must)) (?:first |now )?{_ANALYSE}\b.*",
+    r"to (?:determine|find|decide(?: on)?|choose) (?:the|«o\d+») (?:best|next|right) move\b.*",
+    r"(?:after|upon|by|on) (?:closer |detailed |careful |further )?"
+    r"(?:inspection|examination|review|reflection|analysis)",
+    rf"(?:(?:after|upon|by) )?{_ANALYSE}\b.*",
+    r"looking (?:closely|at the board|again)",
+    r"(?:the )?(?:current |given )?(?:position|state|state of the board|board(?: state)?) is(?: described)?",
+    r"the first step is to .*",
+    r"(?:amongst |given )?(?:the )?(?:given|available|possible)? ?(?:moves|options|choices)(?: analysis)?",
+    r"(?:«o\d+» |[a-z]+ )?(?:(?:piece )?development|safety|structure|activity|count|balance|position)",
+    r"(?:therefore|hence|thus|however|yes|no|wait|hmm|okay|pros|cons|conclusion|for instance|here is why)",
+    r"(?:still, |and )?(?:«i\d+»|this|which) keeps? (?:«o\d+» )?options open",
+)
+IN_PASSING = re.compile(
+    rf"(?:[a-z ]{{1,30}}: )?(?:(?:so|now|next|first|okay|well|then|finally),? )?(?:{'|'.join(_PLAINLY)}),?"
+)
+"""What models say without a claim, in lexed text; none of it names a piece, a square, a file or a move."""
+
 SAYS_NOTHING = frozenset(
-    talk.split("|")[-1].strip(" .!?;:").lower() for sentences in TALK.values() for talk in sentences
+    lex(talk.split("|")[-1]).text.strip(" .!?;:") for sentences in TALK.values() for talk in sentences
 )

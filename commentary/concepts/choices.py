@@ -45,11 +45,13 @@ concept(
     "notebook|(choice|decision): {move}",
     "{side} ~(choose|play|go for|go with||settle on) {move}",
     "so {move}",
+    "so the move is {move}",
+    "{move} it is",
+    "annotator|{side} should choose {move}",
     "||{side} should (choose|play) {move}",
     "||(this|that) ~leave {move}",
     "||(the |{us:owner} )?(choice|move|decision)( ~be| ~fall on|:) {move}",
     "||(so|hence) {move}",
-    "||{move} it ~be",
     holds=lambda scene, move, side=None, us=None: (
         all(who in (None, scene.mover) for who in (side, us)) and _chosen(scene, move)
     ),
@@ -62,6 +64,9 @@ concept(
     "{moves:candidates} (come to mind|deserve a look|suggest themselves|are worth a look)",
     "the choice ~be between {moves:candidates}",
     "||((the|three|two|four|{us:owner}) )?(main |serious )?(candidates|options|moves to consider)( ~be|:) {moves:candidates}",
+    "||{side} ~have (several|some|a few|two|three|four|five) (possible |potential |candidate )?(moves|options)( to (evaluate|consider))?(:)? {moves:candidates}",
+    "||(the )?(given|available|possible|candidate|suggested) (options|moves)( ~be(:)?|:) {moves:candidates}",
+    "||(another|one) (idea|option|try|move) ~be {moves:candidates}",
     "||there ~be (also )?{moves:candidates}",
     "||{side} (could|can) (play|try|consider) {moves:candidates}",
     "||can {side} play {moves:candidates}",
@@ -75,7 +80,7 @@ deed(
     "candidate",
     "~(come to mind|be an option|be possible|deserve a look)",
     "~(be tempting|look tempting|catch the eye)",
-    "||~be worth a look",
+    "||~(be worth a look|make sense|have a point|suggest itself|look natural)",
     topic="choice",
     holds=lambda scene: True,
     weight=0.1,
@@ -196,10 +201,9 @@ deed(
 )
 deed(
     "wins the game",
-    "~(win as well|win too||win|be winning|also win|still win)",
-    "~(also win|still win)",
+    "~(win as well|win too||win|be winning)",
+    "(also|still) ~win",
     "~keep the win in hand",
-    "||(also|still) ~win",
     topic="choice",
     holds=lambda scene: _within(_DECISIVE, None, scene),
 )

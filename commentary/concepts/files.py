@@ -74,6 +74,7 @@ concept(
     "{file} ~be open(,|) and (neither side has a rook or queen on it yet|still unclaimed||unoccupied)",
     "nobody ~have (claimed||occupied|taken) {file:open_file}( yet)?",
     "{file:open_file} ~be still (up for grabs|unclaimed||unoccupied)",
+    "neither side has a rook or queen on {file:open_file}( yet)?",
     "||neither side ~have a (rook or queen|heavy piece|rook) on {file}( yet)?",
     detect=lambda board: (values for values in _free_files(board) if "file" in values),
     holds=lambda scene, file: sight.is_open(scene.board, file) and not heavy_on(scene.board, file),
@@ -124,8 +125,8 @@ def _both_there(scene: Scene, file: int = -1, rooks: int | None = None) -> bool:
 
 concept(
     "shared open file",
-    "both sides ~have a heavy piece on {file:open_file}",
-    "both sides ~have a rook on {rooks:open_file}",
+    "both sides have a heavy piece on {file:open_file}",
+    "both sides have a rook on {rooks:open_file}",
     "||both sides ~have a rook on {rooks:file}",
     detect=_shared_files,
     holds=_both_there,
@@ -169,6 +170,7 @@ concept(
     "pressure on a file",
     "{piece} ~(press against|bear down on) {target} (on|along||down) {file:half_file}",
     "{piece} ~look down {file:half_file} at {target}",
+    "along {file:half_file} {piece} ~(eye|press against) {target}",
     "{piece} ~(eye||attack|pressure|hit) {target} (along||down|on) {file}",
     detect=lambda board: (values for values in _half_open(board) if values["piece"] is not None),
     holds=_presses,

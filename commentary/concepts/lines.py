@@ -38,16 +38,26 @@ concept(
     "{line}",
     "(play continues|the play goes||the main line goes) {line}",
     "annotator|(the main line goes|the play goes) {line}",
-    "(the critical reply is|the best reply is|the reply is|the answer is|best is) {line}",
     "it goes {line}",
-    "||(then|now|next|later|and then|with|on|in view of|because of) {line}",
+    "then {line}",
+    "the game goes on {line}",
+    "{line} follows",
+    "||(now|next|later|and then|with|on|in view of|because of) {line}",
     "||{line} ~(follow|come|happen|be played|be the point|be the answer|be the reply)( then| next)?",
     "||{line} ~be (the )?(best|right|critical) (reply|answer)",
-    "||(the |this )?(main line|line|continuation|play|game|variation|rest) ~(run|go|continue|be) {line}",
+    "||(the |this )?(main line|line|continuation|play|game|variation|rest) ~(run|go|go on|continue|be) {line}",
     "||it ~(go|continue|run) {line}",
     "||(the )?(best|right|strongest|critical|natural|main|simplest|correct) (reply|answer|defence|response|continuation) ~be {line}",
     "||the (reply|answer|response|refutation|problem|trouble|point|snag|catch|drawback|reason) ~be {line}",
     "||(best|critical|expected) ~be {line}",
+    holds=_is_line,
+    weight=0.3,
+)
+concept(
+    "best reply",
+    "(the critical reply|the best reply|the right answer) is {line}",
+    "best is {line}",
+    "{line} is the (best reply|right answer|critical reply)",
     holds=_is_line,
     weight=0.3,
 )
@@ -85,7 +95,7 @@ concept(
     "left alone, {them:side} ~play {line:threat}",
     "with a free move, {them:side} would play {line:threat}",
     "if {us:side} (passes|passed|pass|does nothing|do nothing|waits|wait), {line:threat}( (comes|follows|would follow))?",
-    "||there ~be a threat: {line:threat}",
+    "there is a threat: {line:threat}",
     "||given a free move, {them:side} (would )?~play {line:threat}",
     "||{them:side} ~(want|intend|plan|mean) (to play )?{line:threat}",
     holds=lambda scene, line, them=None, us=None: (
@@ -179,7 +189,12 @@ concept(
 )
 
 
-def _costs(scene: Scene, won: Counter[str], lost: Counter[str] | None = None) -> bool:
+def _costs(
+    scene: Scene,
+    only: Counter[str] | None = None,
+    won: Counter[str] | None = None,
+    lost: Counter[str] | None = None,
+) -> bool:
     """Whether the engine's line that begins with the move comes to a point where just this is lost."""
     line = scene.study.line_of(scene.move.uci())
     if line is None:
@@ -188,14 +203,14 @@ def _costs(scene: Scene, won: Counter[str], lost: Counter[str] | None = None) ->
     for uci in line.moves[len(scene.moves) :]:
         scene.board = scene.board.copy(stack=False)
         scene.board.push_uci(uci)
-        found = found or brings(scene, not scene.mover, won, lost or Counter())
+        found = found or brings(scene, not scene.mover, only or won or Counter(), lost or Counter())
     scene.board = board
     return found
 
 
 deed(
     "loses material",
-    "~(lose|drop) {won:units}",
+    "~(lose|drop) {only:units}",
     "~(lose|drop) {won:units} for {lost:units}",
     topic="lines",
     holds=_costs,
@@ -207,7 +222,7 @@ deed(
     "||~drop the exchange",
     topic="lines",
     holds=lambda scene: any(
-        _costs(scene, Counter({"rook": 1}), Counter({minor: 1})) for minor in ("knight", "bishop")
+        _costs(scene, None, Counter({"rook": 1}), Counter({minor: 1})) for minor in ("knight", "bishop")
     ),
     weight=2.0,
 )

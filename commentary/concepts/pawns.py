@@ -1,4 +1,4 @@
-"""The pawn skeleton: passed, isolated, doubled and backward pawns, majorities, the centre."""
+"""The pawn skeleton: isolated, doubled and backward pawns, majorities, the centre."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from commentary.scene import Scene
 concept = partial(registry.concept, topic="pawns")
 _WINGS = {"queenside": "abc", "kingside": "fgh"}
 _CENTRE = (chess.D4, chess.E4, chess.D5, chess.E5)
-_NEAR = 3
-"""Steps from which on the way to promotion is worth counting."""
 
 Truth = Callable[[chess.Board, chess.Square], bool]
 
@@ -54,185 +52,20 @@ def stop_of(square: chess.Square, side: chess.Color) -> chess.Square:
     return square + 8 if side else square - 8
 
 
-def _pawns(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Color]]:
+def pawns_of(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Color]]:
+    """Every pawn with its side."""
     for side in (chess.WHITE, chess.BLACK):
         for square in chess.scan_forward(board.pieces_mask(chess.PAWN, side)):
             yield square, side
 
 
-# -- passed pawns --------------------------------------------------------------------------------
-
-
-def _passers(board: chess.Board) -> Iterator[Values]:
-    for square, side in _pawns(board):
-        if is_passed(board, square, side):
-            yield {"pawn": square, "side": side}
-
-
-def _guarded_passers(board: chess.Board) -> Iterator[Values]:
-    for values in _passers(board):
-        if board.attackers_mask(values["side"], values["pawn"]) & board.pawns:
-            yield values
-
-
-def _near_passers(board: chess.Board) -> Iterator[Values]:
-    for values in _passers(board):
-        left = steps(values["pawn"], values["side"])
-        if left <= _NEAR:
-            yield {
-                **values,
-                "steps": left if left > 1 else None,
-                "one": values["pawn"] if left == 1 else None,
-            }
-
-
-def _blocked_passers(board: chess.Board) -> Iterator[Values]:
-    for values in _passers(board):
-        stop = stop_of(values["pawn"], values["side"])
-        if board.color_at(stop) == (not values["side"]):
-            yield {**values, "blocker": stop}
-
-
-def _passer_weight(board: chess.Board, values: Values) -> float:
-    near = max(0, 4 - steps(values["pawn"], values["side"])) * 1.1
-    return 2.2 + near + (0.0 if board.queens else 1.0)
-
-
-def _all_are(
+def all_are(
     truth: Truth, scene: Scene, pawn: int | None = None, pawns: Sequence[int] = (), side: bool | None = None
 ) -> bool:
+    """Whether all pawns named are of a kind, and of the side named."""
     squares = [*pawns, *([] if pawn is None else [pawn])]
     right_side = side is None or all(scene.board.color_at(square) == side for square in squares)
     return bool(squares) and right_side and all(truth(scene.board, square) for square in squares)
-
-
-def _guarded(board: chess.Board, square: chess.Square) -> bool:
-    guard = any(sight.is_pawn(board, defender) for defender in sight.defenders(board, square))
-    return sight.is_passed(board, square) and guard
-
-
-def _steps_left(
-    scene: Scene, pawn: int | None = None, one: int | None = None, steps: int = 1, side: bool = True
-) -> bool:
-    square = pawn if pawn is not None else one
-    colour = scene.board.color_at(square) if square is not None else None
-    if square is None or colour is None or not sight.is_pawn(scene.board, square):
-        return False
-    return sight.steps_to_go(square, colour) == steps
-
-
-def _passed_and_near(scene: Scene, pawn: int | None = None, one: int | None = None, steps: int = 1) -> bool:
-    square = pawn if pawn is not None else one
-    return (
-        square is not None
-        and sight.is_passed(scene.board, square)
-        and _steps_left(scene, square, None, steps)
-    )
-
-
-def _blockades(scene: Scene, blocker: int, pawn: int) -> bool:
-    side = scene.owner(pawn)
-    enemies = scene.board.color_at(blocker) == (not side)
-    return enemies and sight.is_pawn(scene.board, pawn) and sight.ahead_of(pawn, side)[0] == blocker
-
-
-def _passed_but_blocked(scene: Scene, blocker: int, pawn: int) -> bool:
-    return sight.is_passed(scene.board, pawn) and _blockades(scene, blocker, pawn)
-
-
-concept(
-    "passed pawn",
-    "{pawn} ~be (a passed pawn|passed||a passer)( now| as well)?",
-    "{side} ~have a (passed pawn|passer) on {pawn:square}",
-    "no (pawn|enemy pawn) can (stop||ever stop) {pawn}",
-    "||{pawns:pieces} ~be (both |all )?passed( pawns)?",
-    "||{side} ~(own|get) a (passed pawn|passer) on {pawn:square}",
-    "||{side} ~(have|get) (passed pawns|passers) on {pawns:squares}",
-    detect=_passers,
-    holds=partial(_all_are, sight.is_passed),
-    weight=_passer_weight,
-    favours="side",
-)
-concept(
-    "protected passed pawn",
-    "{side} ~have a protected (passed pawn|passer) on {pawn:square}",
-    "{pawn} ~be (a protected passer|passed and protected||a protected passed pawn)( by a pawn)?",
-    detect=_guarded_passers,
-    holds=partial(_all_are, _guarded),
-    weight=lambda board, values: 0.7 + _passer_weight(board, values),
-    favours="side",
-)
-concept(
-    "passed pawn near promotion",
-    "{pawn} ~be passed and only {steps:count} steps from queening",
-    "{one:piece} ~be passed and only one step from queening",
-    detect=_near_passers,
-    holds=_passed_and_near,
-    weight=lambda board, values: 0.5 + _passer_weight(board, values),
-    favours="side",
-)
-concept(
-    "steps to promotion",
-    "{pawn} ~be (just |only )?{steps:count} (steps||step|move|moves|square|squares) (away |)from (promotion|queening||promoting)",
-    "{pawn} ~need (just|only) {steps:count} more (moves||move|steps) to (queen||promote)",
-    detect=_near_passers,
-    holds=_steps_left,
-    weight=lambda board, values: 0.4 + _passer_weight(board, values),
-    favours="side",
-)
-concept(
-    "blockaded passed pawn",
-    "{pawn} ~be passed, but {blocker} stands in front of it",
-    "{blocker} ~blockade {pawn}",
-    detect=_blocked_passers,
-    holds=_passed_but_blocked,
-    weight=lambda board, values: 0.2 + _passer_weight(board, values),
-)
-concept(
-    "blockade",
-    "||{blocker} ~(block|stand in front of|stand in the way of|be planted in front of|hold up) {pawn}",
-    holds=_blockades,
-)
-
-
-def _connected(board: chess.Board) -> Iterator[Values]:
-    for side in (chess.WHITE, chess.BLACK):
-        passers = [values["pawn"] for values in _passers(board) if values["side"] == side]
-        told: set[chess.Square] = set()  # of three in a row two are enough
-        for one in passers:
-            for other in passers:
-                next_to = chess.square_file(other) == chess.square_file(one) + 1
-                if (
-                    next_to
-                    and abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
-                    and one not in told
-                ):
-                    told.add(other)
-                    yield {"side": side, "pawns": [one, other]}
-
-
-def _are_connected(scene: Scene, pawns: Sequence[int], side: bool | None = None) -> bool:
-    if len(pawns) != 2 or not _all_are(sight.is_passed, scene, pawns=pawns, side=side):
-        return False
-    one, other = pawns
-    near = abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
-    return (
-        near
-        and chess.square_file(other) in sight.files_beside(one)
-        and len({scene.board.color_at(s) for s in pawns}) == 1
-    )
-
-
-concept(
-    "connected passed pawns",
-    "{side} ~have connected (passed pawns|passers) on {pawns:squares}",
-    "{pawns:pieces} ~be connected passers",
-    "||{pawns:pieces} ~be connected( passed pawns)?",
-    detect=_connected,
-    holds=_are_connected,
-    weight=4.5,
-    favours="side",
-)
 
 
 # -- weaknesses ----------------------------------------------------------------------------------
@@ -266,7 +99,7 @@ concept(
     "{pawns:pieces} ~be (isolated|all isolated||both isolated)",
     "{side} ~have isolated pawns on {pawns:squares}",
     detect=_isolated,
-    holds=partial(_all_are, sight.is_isolated),
+    holds=partial(all_are, sight.is_isolated),
     weight=_isolated_weight,
     favours="-side",
 )
@@ -285,7 +118,7 @@ def _are_doubled(
 ) -> bool:
     if file >= 0:
         return side is not None and len(sight.pawns_on(scene.board, file, side)) > 1
-    return _all_are(sight.is_doubled, scene, pawn, pawns, side)
+    return all_are(sight.is_doubled, scene, pawn, pawns, side)
 
 
 concept(
@@ -302,7 +135,7 @@ concept(
 
 
 def _backward(board: chess.Board) -> Iterator[Values]:
-    for square, side in _pawns(board):
+    for square, side in pawns_of(board):
         own = board.pieces_mask(chess.PAWN, side)
         near, rank, stop = own & neighbours(square), chess.square_rank(square), stop_of(square, side)
         advanced = all((chess.square_rank(s) > rank) == side for s in chess.scan_forward(near))
@@ -318,7 +151,7 @@ concept(
     "{side} ~have a backward pawn on {pawn:square}",
     "{pawn} (~have been left behind by|~lag behind) its neighbours",
     detect=_backward,
-    holds=partial(_all_are, sight.is_backward),
+    holds=partial(all_are, sight.is_backward),
     weight=1.6,
     favours="-side",
 )
@@ -353,6 +186,8 @@ concept(
     "pawn majority",
     "{side} ~have (a|the) {wing:word} (majority||pawn majority)",
     "{side} ~have more pawns on the {wing:word}",
+    "on the {wing:word} {side} ~have {own:count} pawns against {theirs:count}",
+    "the {wing:word} majority ~belong to {side:object}",
     "{side} ~have {own:count} pawns (against||to|versus) {theirs:count} on the {wing:word}",
     "{side} ~have a {wing:word} majority of {own:count} (against||to|versus) {theirs:count}",
     detect=_majorities,
@@ -379,6 +214,7 @@ def _holds_centre(scene: Scene, side: bool, pawns: Sequence[int]) -> bool:
 concept(
     "pawn centre",
     "{side} ~have pawns on {pawns:squares} in the centre",
+    "pawns on {pawns:squares} give {side:object} the centre",
     "{side} ~(hold|control|claim||occupy) the centre with pawns on {pawns:squares}",
     "{side} ~have the (bigger||greater) share of the centre with pawns on {pawns:squares}",
     detect=_centre,

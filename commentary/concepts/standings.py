@@ -42,6 +42,12 @@ def degree(score: Score) -> int:
     return found if score.value > 0 else -found
 
 
+def word_for(found: int, number: int) -> str:
+    """One of the words for a degree of advantage."""
+    words = [word for word, degree_ in _WORDS.items() if degree_ == abs(found)]
+    return words[number % len(words)]
+
+
 def _is(wanted: int, scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
     colour = bool(side if side is not None else not other)
     value = scene.score_for(colour)
@@ -98,21 +104,25 @@ concept(
 concept(
     "equal",
     "(the position|the game) ~be (equal|level|balanced||even|in balance|roughly equal|about equal)",
-    "the chances ~be (even||equal|balanced)",
+    "the chances are (even||equal|balanced)",
     "(neither side ~have an edge|nobody ~stand better||neither side ~be better|nobody ~be better)",
     "there is (not much in it|little in it||nothing in it)",
     "it ~be about equal",
-    "chances ~be roughly equal",
+    "chances are (roughly||about) equal",
+    "the position (stays|remains) (level|balanced||equal)",
     "||(the |this )?(position|game|balance|chances|assessment|ending|endgame|struggle|fight) ~(be|remain|stay|look|seem) (still |about |roughly |more or less |approximately |dynamically )?(equal|level|balanced|even|in balance)",
     "||it ~(be|remain|stay|look|seem) (still |about |roughly |more or less |approximately )?(equal|level|balanced|even)",
-    "||with (roughly |about |approximately )?(equal|even|balanced) (chances|play|game)",
-    "||with equality",
+    holds=_is_equal,
+)
+concept(
+    "with equality",
+    "with (equal chances|equality|balanced play|roughly equal play||even chances|roughly equal chances|an equal game)",
     holds=_is_equal,
 )
 concept(
     "advantage for",
+    "with a {word} (edge|advantage|plus) for {side:object}",
     "||(a|an) {word} (edge|advantage|plus) for {side:object}",
-    "||with (a|an) {word} (edge|advantage|plus) for {side:object}",
     holds=lambda scene, word, side: word in _WORDS and _is(_WORDS[word], scene, side),
 )
 

@@ -1,4 +1,4 @@
-"""All that a writer needs to know about one position: findings, candidates with their lines, the threat. No words."""
+"""All that a writer needs to know of a position: findings, candidates with their lines, the threat."""
 
 from __future__ import annotations
 

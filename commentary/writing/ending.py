@@ -10,8 +10,9 @@ from commentary.names import numbered
 from commentary.step import Step
 from commentary.study import Score
 from commentary.template import finite
-from commentary.writing.candidates import Topic, prepared, selected, telling
+from commentary.writing.candidates import prepared
 from commentary.writing.case import WINNING, Loss
+from commentary.writing.deeds import STRONG, Topic, selected, telling
 from commentary.writing.outcome import Outcome
 from commentary.writing.pen import Pen, sentence
 
@@ -95,7 +96,8 @@ def _fault(pen: Pen, topic: Topic) -> str | None:
     if is_exchange(change.lost, change.won):
         return f"{topic.name} {pen.does('loses the exchange')}"
     won, lost = plain(change.lost, change.won)
-    return f"{topic.name} {pen.does('loses material', won=won, lost=lost if any(lost) else None)}"
+    values = {"won": won, "lost": lost} if any(lost) else {"only": won}
+    return f"{topic.name} {pen.does('loses material', **values)}"
 
 
 def _comparison(pen: Pen, best: Topic, rival: Topic) -> str:
@@ -170,7 +172,7 @@ def answer(pen: Pen, best: Topic) -> str:
     replies = play.moves[1:]
     if replies:
         slots["line"] = numbered(play.boards[1], replies)
-    ready = prepared(pen, candidate) if not deeds or deeds[0].weight < 1.5 else None
+    ready = prepared(pen, candidate) if not deeds or deeds[0].weight < STRONG else None
     if not deeds and not ready:
         ending = (
             {"outcome": _end(pen, best)} if replies else {"verdict": _verdict(pen, candidate.score, best)}

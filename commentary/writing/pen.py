@@ -1,4 +1,4 @@
-"""The writer's hand in one text: says concepts, joins clauses into sentences, never the same way twice in a row."""
+"""The writer's hand in one text: says concepts, joins clauses into sentences."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import chess
 
 from commentary.concept import CONCEPTS, Finding
-from commentary.concepts.standings import DEGREES, degree
+from commentary.concepts.standings import DEGREES, degree, word_for
 from commentary.names import Names, bare, numbered
 from commentary.step import Step
 from commentary.study import Score
@@ -91,6 +92,14 @@ class Pen:
         side = starter if found > 0 else not starter
         return self.say(DEGREES[abs(found)], side=side, other=not side)
 
+    def ending(self, score: Score, starter: chess.Color) -> str:
+        """The same as a phrase that ends a sentence."""
+        found = degree(score)
+        if not found:
+            return self.say("with equality")
+        word = word_for(found, self.hand.rng.randrange(6))
+        return self.say("advantage for", word=word, side=starter if found > 0 else not starter)
+
     def phrase(self, step: Step, deeds: Sequence[Finding]) -> str:
         """Several deeds of a move as one verb phrase with marked verbs."""
         self.hand.look_at_move(step.before, step.after, step.target)
@@ -129,7 +138,7 @@ class Pen:
     def together(self, clauses: Sequence[str]) -> str:
         """Clauses of a kind in one sentence; a subject that stays the same is said once."""
         text = clauses[0]
-        for before, clause in zip(clauses, clauses[1:], strict=False):
+        for before, clause in pairwise(clauses):
             shorter = self.without_subject(before, clause)
             text += f" and {shorter}" if shorter else f", and {clause}"
         return text

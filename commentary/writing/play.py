@@ -1,7 +1,7 @@
 """A line of play, replayed once: boards, and what it changes in material.
 
-`Play.rest` finds where a line may be cut without misleading: where the side to move is not in check, no capture
-pays, and no piece of its own hangs. What is said of a line's end is said there.
+`Play.rest` finds where a line may be cut without misleading: where the side to move is not in check, no
+capture pays, and no piece of its own hangs. What is said of a line's end is said there.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ import chess
 from commentary.reader import read
 from commentary.reading import Reading
 from commentary.study import Study
-from commentary.writing.candidates import Topic, consider
+from commentary.writing.candidates import consider
 from commentary.writing.case import Candidate, Case, Loss
+from commentary.writing.deeds import Topic
 from commentary.writing.ending import answer, decide, listing, threat
 from commentary.writing.pen import Pen
 from commentary.writing.position import position

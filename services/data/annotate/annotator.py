@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from commentary import Study
 from rookery.errors import Unavailable
 from rookery.prompt import render
 from rookery.trace import Position
 from services.data.annotate.annotation import Annotation
 from services.data.annotate.compose import Manner, compose
-from services.data.annotate.study import Effort, Engines, Study, study
+from services.data.annotate.study import Effort, Engines, study
 
 T = TypeVar("T")
 

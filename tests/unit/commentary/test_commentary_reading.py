@@ -158,3 +158,54 @@ def test_reading_is_bounded() -> None:
     assert read(chess.STARTING_FEN, sentence).unread
     assert read(chess.STARTING_FEN, "White to move. " * 3000).share_read < 0.6
     assert time.process_time() - start < 30
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("- **White Queen**: h5", True),
+        ("- **White Queen**: h4", False),
+        ("The white knight is on g5.", True),
+        ("The white knight is on g4.", False),
+        ("It's White's turn to move.", True),
+        ("It's Black's turn to move.", False),
+        ("We are white, and it's our turn.", True),
+        ("There are no castling rights available for either side.", False),
+        ("1. **h5f7**: This involves moving the queen from h5 to f7.", True),
+        ("1. `h5f7`: This involves moving the rook from h5 to f7.", False),
+        ("2. e1g1 - This involves moving the king to f1.", False),
+        ("There is a white knight on g5.", True),
+        ("There's a black knight on g5.", False),
+        ("'c4f7': This involves capturing the pawn on f7 with the bishop on c4.", True),
+        ("White has several possible moves: c4f7, h5f7 and g5f7.", True),
+        ("White has several possible moves: c4f7 and h5f8.", False),
+        ("White has castled.", False),
+    ],
+)
+def test_what_models_say(text: str, holds: bool) -> None:
+    reading = read(ATTACK, text)
+    assert not reading.unread
+    assert reading.claims
+    assert bool(reading.false) != holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "To determine the best move for White, let's first analyze the position:",
+        "Upon closer inspection...",
+        "1.",
+    ],
+)
+def test_what_models_say_in_passing_is_talk(text: str) -> None:
+    assert all(sentence.status == "talk" for sentence in read(ATTACK, text).sentences)
+
+
+def test_a_name_is_never_passed_over() -> None:
+    """What speaks of a piece, a square or a move is read or unread, never talk."""
+    for text in ("Let's consider the knight on g5.", "Analyzing Qxf7#.", "Let me look at f7."):
+        assert [sentence.status for sentence in read(ATTACK, text).sentences] != ["talk"]
+
+
+def test_a_board_is_no_sentence() -> None:
+    assert read(ATTACK, "8| r . b q k . . r\n7| p p p p . p p p\n  A B C D\n").sentences == ()
