@@ -31,14 +31,22 @@ GIVEN = frozenset(
     {
         "candidate",
         "candidates",
+        "castled",
         "castling rights",
         "choice",
         "half-open file",
+        "legal move",
         "legal replies",
+        "moves a piece",
+        "no castling rights",
         "no more castling",
+        "own colour",
         "own piece",
         "piece on a file",
+        "piece on a square",
         "side to move",
+        "there is a piece",
+        "whose turn",
     }
 )
 """Concepts that a FEN, a list of legal moves or the answer itself states. To repeat it earns nothing."""
