@@ -34,7 +34,7 @@ WIDTH = 120
 """Of the table in a file."""
 PROSE = (
     "Somehow all of this reminds me of an old game that I have seen in a book. The most natural square for "
-    "this piece seems to be the one that was vacated a few moves ago, although it is not obvious what follows "
+    "this piece seems to be the one that was left a few moves ago, although it is not obvious what follows "
     "if the exchange is declined. I should also keep an eye on the long diagonal. "
 )
 SLOWEST = ("the knight on c6 attacks the pawn on e5, " * CHARS)[:590] + "x.\n"

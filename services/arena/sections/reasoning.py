@@ -5,10 +5,10 @@ It asks nothing: it looks at the greedy and sampled answers to the positions.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from commentary import Reading, read
-from rookery.answers import before_answer, reasoning_of
+from commentary import Reading
+from rookery.answers import reasoning_of
 from rookery.rookworld import read_policy_answer
-from services.arena.answers import Answer, Answers
+from services.arena.answers import Answer, Answers, read_claims
 from services.arena.candidates import distinct
 from services.arena.measures import legal, mean
 from services.arena.stats import Ratio
@@ -21,9 +21,6 @@ _NOTE = (
     "in the sentences that the commentary library understands."
 )
 
-READ_CHARS = 10_000
-"""Characters of the reasoning in which claims are looked for, so that a long text does not take long."""
-
 
 def reasoning_section(
     sides: Mapping[str, Sequence[Answers]], *, players: Sequence[str], seed: int
@@ -33,7 +30,13 @@ def reasoning_section(
         (metric, {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()})
         for metric, value in _MEASURED.items()
     ]
-    readings = {name: [_readings(answers) for answers in side] for name, side in sides.items()}
+    readings = {
+        name: [
+            [found for answer in answers.every if (found := read_claims(answer, answers.fen))]
+            for answers in side
+        ]
+        for name, side in sides.items()
+    }
     rows += [
         (
             metric,
@@ -53,19 +56,6 @@ def reasoning_section(
 
 def _reasons(answer: Answer) -> str:
     return "" if read_policy_answer(answer.text) else reasoning_of(answer.text)
-
-
-def _readings(answers: Answers) -> list[Reading]:
-    """What is read in the answers that reason."""
-    chosen = [(answer, answer.verdict.move) for answer in answers.every if _reasons(answer)]
-    texts = [
-        before_answer(answer.text)[:READ_CHARS] + (f"\n\n\\boxed{{{move.uci}}}" if move else "")
-        for answer, move in chosen
-    ]
-    try:
-        return [read(answers.fen, text) for text in texts]
-    except ValueError:  # a position of Chess960, which the library does not know
-        return []
 
 
 def _true(reading: Reading) -> int:
