@@ -164,7 +164,9 @@ class Scene:
 
     def _it(self, token: Token, board: chess.Board) -> chess.Square:
         if self.antecedent is not None and self.antecedent.kind == "p":
-            return self.piece(self.antecedent, board)
+            found = self.piece(self.antecedent, board)
+            self.named.pop()  # a pronoun names nothing anew
+            return found
         if self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:
             return self.moves[-1].to_square
         if not self.named:
@@ -240,6 +242,11 @@ class Scene:
     def to(self) -> chess.Square:
         """Where the move of the clause goes."""
         return self.move.to_square
+
+    @property
+    def roles(self) -> dict[str, int]:
+        """What slots of these names must hold: the side to move, the other one, where the moved piece is."""
+        return {"us": self.mover, "them": not self.mover, "moved": self.to, "here": self.to}
 
     @property
     def victim(self) -> chess.Square | None:
