@@ -137,7 +137,7 @@ deed(
 deed(
     "recaptures",
     "~(recapture|take back)",
-    "||~(recapture|take back) on {here:square}",
+    "~(recapture|take back) on {here:square}",
     holds=lambda scene: scene.victim is not None,
     weight=3.0,
 )
