@@ -40,22 +40,26 @@ class Concept:
 
     def options(self, hand: Names, values: Values) -> list[Template]:
         """The templates that may be written with some values."""
-        given = {"move": "", **values} if self.about_moves else values
+        given = {"move": "" if self.about_moves else None, **_sides(hand), **values}
         return [template for template in self.templates if template.fits(hand, given)]
 
     def write(self, hand: Names, values: Values) -> str:
         """A clause that states it."""
-        return self._template(hand, values).write(hand, values)
+        return self._template(hand, values).write(hand, {**_sides(hand), **values})
 
     def do(self, hand: Names, values: Values) -> str:
         """A verb phrase with marked verbs, whose subject is the move."""
-        return self._template(hand, values).do(hand, values)
+        return self._template(hand, values).do(hand, {**_sides(hand), **values})
 
     def _template(self, hand: Names, values: Values) -> Template:
         options = self.options(hand, values)
         if not options:
             raise ValueError(f"no template of {self.name!r} fits {dict(values)!r}")
         return options[hand.least_used([option.source for option in options])]
+
+
+def _sides(hand: Names) -> Values:
+    return {"us": hand.root.turn, "them": not hand.root.turn}
 
 
 @dataclass(frozen=True)
@@ -142,8 +146,9 @@ def survey(board: chess.Board) -> list[Finding]:
 
 def deeds_of(step: Step) -> list[Finding]:
     """Everything that a move does, the weightiest first, drawbacks last."""
+    ends = {"moved": step.target, "here": step.target}
     found = [
-        Finding(concept, values, _weight(concept, step.after, values))
+        Finding(concept, {**ends, **values}, _weight(concept, step.after, values))
         for concept in CONCEPTS.values()
         if concept.detect is not None and concept.about_moves
         for values in concept.detect(step)

@@ -117,10 +117,9 @@ def _claim(clause: Clause, scene: Scene, text: str, start: int, end: int) -> Cla
     try:
         for name, found in clause.slots:
             values[name] = clause.template.slots[name].read(scene, found)
-        given = {
-            name: value for name, value in values.items() if not (concept.about_moves and name == "move")
-        }
-        true = concept.holds(scene, **given)
+        fits = all(values[name] == right for name, right in scene.roles.items() if name in values)
+        known = {*scene.roles, "move"} if concept.about_moves else scene.roles
+        true = fits and concept.holds(scene, **{n: value for n, value in values.items() if n not in known})
     except Unresolved:
         true = False
     except Unknown:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import chess
 
 from commentary import sight
+from commentary.notation import parse_move, replayed
 from commentary.study import Line, Study
 from commentary.token import NAMES, Token
 
@@ -164,7 +165,9 @@ class Scene:
 
     def _it(self, token: Token, board: chess.Board) -> chess.Square:
         if self.antecedent is not None and self.antecedent.kind == "p":
-            return self.piece(self.antecedent, board)
+            found = self.piece(self.antecedent, board)
+            self.named.pop()  # a pronoun names nothing anew
+            return found
         if self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:
             return self.moves[-1].to_square
         if not self.named:
@@ -200,7 +203,7 @@ class Scene:
         number = board.fullmove_number, board.turn == chess.BLACK
         wrong_number = token.kind == "l" and (token.number, token.black) != number
         wrong_dots = token.kind == "m" and token.black and board.turn == chess.WHITE
-        move = parse_san(board, token.moves[0]) if len(token.moves) == 1 else None
+        move = parse_move(board, token.moves[0]) if len(token.moves) == 1 else None
         if move is None or wrong_number or wrong_dots:
             raise Unresolved(token.words)
         return move
@@ -211,7 +214,7 @@ class Scene:
         for start, moves in ((self.start, self.moves), (self.root, [])):
             joins = ply - (2 * start.fullmove_number - 1 + (start.turn == chess.BLACK))
             if 0 <= joins <= len(moves):
-                played = _playable(start, moves[:joins], token.moves)
+                played = replayed(start, moves[:joins], token.moves)
                 if played is not None:
                     self.start, self.moves, self.board = start, played[0], played[1]
                     return played[0]
@@ -240,6 +243,11 @@ class Scene:
     def to(self) -> chess.Square:
         """Where the move of the clause goes."""
         return self.move.to_square
+
+    @property
+    def roles(self) -> dict[str, int]:
+        """What slots of these names must hold: the side to move, the other one, where the moved piece is."""
+        return {"us": self.mover, "them": not self.mover, "moved": self.to, "here": self.to}
 
     @property
     def victim(self) -> chess.Square | None:
@@ -281,30 +289,3 @@ class Scene:
         if self.study.best is None:
             raise Unknown("no best move")
         return self.study.best.score.capped
-
-
-def parse_san(board: chess.Board, san: str) -> chess.Move | None:
-    """The legal move that is written so, or in UCI; a check or mate sign may be missing, but not be wrong."""
-    try:
-        move = board.parse_uci(san) if san[1:2].isdecimal() and san[3:4].isdecimal() else board.parse_san(san)
-    except ValueError:
-        return None
-    if move.uci() == san:
-        return move
-    right = board.san(move)
-    return move if san in (right, right.rstrip("+#")) else None
-
-
-def _playable(
-    start: chess.Board, moves: list[chess.Move], sans: tuple[str, ...]
-) -> tuple[list[chess.Move], chess.Board] | None:
-    board, played = start.copy(stack=False), list(moves)
-    for move in moves:
-        board.push(move)
-    for san in sans:
-        following = parse_san(board, san)
-        if following is None:
-            return None
-        board.push(following)
-        played.append(following)
-    return played, board

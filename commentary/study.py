@@ -62,12 +62,14 @@ class Study:
 
     `lines` are the best moves, best first. `refuted` are natural moves that are not among them, each with
     the line against it. `threat` is what the other side plays if the mover passes, scored for that side.
+    `last` is the other side's last move, if it is known: so that taking back is not told as a gain.
     """
 
     fen: str
     lines: tuple[Line, ...] = ()
     refuted: tuple[Line, ...] = ()
     threat: Line | None = None
+    last: str | None = None
 
     @property
     def best(self) -> Line | None:

@@ -6,6 +6,9 @@ form. `(a|b)` is a choice; what follows `||` in it is read but not written, and 
 written too; `~(win|pick up)` marks the verb of each choice. A slot without a value
 rules out what it stands in. `coach|...` is written by one voice only.
 
+Four names say what a slot must hold, so that no truth checks it: `us` and `them` are the side to move in
+the position and the other one; `moved` and `here` are the piece that a move has moved, and its square.
+
 A template that begins with a slot for a piece, side, move, line or file has that as its subject, which may
 also be said before, be a pronoun, or come from the clause before.
 """

@@ -22,7 +22,6 @@ def _pushes(step: Step) -> Iterator[Values]:
     if is_passed(step.before, step.origin, step.mover):
         left = steps(step.target, step.mover)
         yield {
-            "square": step.target,
             "pawn": step.origin,
             "near": left if 1 < left <= 3 else None,
             "next": step.target if left == 1 else None,
@@ -32,11 +31,10 @@ def _pushes(step: Step) -> Iterator[Values]:
 def _is_pushing(
     scene: Scene,
     pawn: int,
-    square: int | None = None,
     near: int | None = None,
     next: int | None = None,
 ) -> bool:
-    right = all(place in (None, scene.to) for place in (square, next))
+    right = next in (None, scene.to)
     left = sight.steps_to_go(scene.to, scene.before.turn)
     counted = near in (None, left) and (next is None or left == 1)
     right = right and pawn == scene.move.from_square
@@ -45,7 +43,7 @@ def _is_pushing(
 
 deed(
     "pushes a passed pawn",
-    "~(push|advance) {pawn:passer} to {square}",
+    "~(push|advance) {pawn:passer} to {here:square}",
     "~(push|advance) {pawn:passer}",
     "~run {pawn:passer} forward",
     "~(push|advance) {pawn:passer} and ~leave it only {near:count} steps from queening",
@@ -62,20 +60,20 @@ def _makes_passer(step: Step) -> Iterator[Values]:
     moved = step.kind == chess.PAWN and not step.move.promotion
     was = is_passed(step.before, step.origin, step.mover)
     if moved and not was and is_passed(step.after, step.target, step.mover):
-        yield {"pawn": step.target, "side": step.mover}
+        yield {"side": step.mover}
 
 
-def _is_new_passer(scene: Scene, pawn: int | None = None, side: bool | None = None) -> bool:
+def _is_new_passer(scene: Scene, side: bool | None = None) -> bool:
     fresh = sight.is_passed(scene.board, scene.to) and not sight.is_passed(
         scene.before, scene.move.from_square
     )
-    return fresh and pawn in (None, scene.to) and side in (None, scene.before.turn)
+    return fresh and side in (None, scene.before.turn)
 
 
 deed(
     "makes a passed pawn",
-    "~(create|make||produce|obtain) a passed pawn on {pawn:square}",
-    "~give {side:object} a passed pawn on {pawn:square}",
+    "~(create|make||produce|obtain) a passed pawn on {here:square}",
+    "~give {side:object} a passed pawn on {here:square}",
     "||~(create|make|produce|obtain) a passed pawn",
     "||~give {side:object} a passed pawn",
     detect=_makes_passer,
@@ -139,7 +137,7 @@ deed(
 deed(
     "recaptures",
     "~(recapture|take back)",
-    "||~(recapture|take back) on {square}",
-    holds=lambda scene, square=None: scene.victim is not None and square in (None, scene.to),
+    "~(recapture|take back) on {here:square}",
+    holds=lambda scene: scene.victim is not None,
     weight=3.0,
 )

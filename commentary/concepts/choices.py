@@ -35,7 +35,7 @@ deed(
     "~stand out",
     "||~be (the |{us:owner} )?(move|choice)",
     topic="choice",
-    holds=lambda scene, us=None: _is_best(scene) and us in (None, scene.mover),
+    holds=_is_best,
 )
 concept(
     "choice",
@@ -43,37 +43,35 @@ concept(
     "(the|{us:owner}) choice (falls on|is) {move}",
     "the (best|right|strongest) move is {move}",
     "notebook|(choice|decision): {move}",
-    "{side} ~(choose|play|go for|go with||settle on) {move}",
+    "{us:side} ~(choose|play|go for|go with||settle on) {move}",
     "so {move}",
     "so the move is {move}",
     "{move} it is",
-    "annotator|{side} should choose {move}",
-    "||{side} should (choose|play) {move}",
+    "annotator|{us:side} should choose {move}",
+    "||{us:side} should (choose|play) {move}",
     "||(this|that) ~leave {move}",
     "||(the |{us:owner} )?(choice|move|decision)( ~be| ~fall on|:) {move}",
     "||(so|hence) {move}",
-    holds=lambda scene, move, side=None, us=None: (
-        all(who in (None, scene.mover) for who in (side, us)) and _chosen(scene, move)
-    ),
+    holds=_chosen,
 )
 concept(
     "candidates",
     "the (candidates|main options|serious candidates|moves to consider) are {moves:candidates}",
     "(candidates|options): {moves:candidates}",
-    "{side} ~(consider|look at||compare|have a choice of) {moves:candidates}",
+    "{us:side} ~(consider|look at||compare|have a choice of) {moves:candidates}",
     "{moves:candidates} (come to mind|deserve a look|suggest themselves|are worth a look)",
     "the choice ~be between {moves:candidates}",
     "||((the|three|two|four|{us:owner}) )?(main |serious )?(candidates|options|moves to consider)( ~be|:) {moves:candidates}",
-    "||{side} ~have (several|some|a few|two|three|four|five) (possible |potential |candidate )?(moves|options)( to (evaluate|consider))?(:)? {moves:candidates}",
+    "||{us:side} ~have (several|some|a few|two|three|four|five) (possible |potential |candidate )?(moves|options)( to (evaluate|consider))?(:)? {moves:candidates}",
     "||(the )?(given|available|possible|candidate|suggested) (options|moves)( ~be(:)?|:) {moves:candidates}",
     "||(another|one) (idea|option|try|move) ~be {moves:candidates}",
     "||there ~be (also )?{moves:candidates}",
-    "||{side} (could|can) (play|try|consider) {moves:candidates}",
-    "||can {side} play {moves:candidates}",
+    "||{us:side} (could|can) (play|try|consider) {moves:candidates}",
+    "||can {us:side} play {moves:candidates}",
     "||(and )?(what|how) about {moves:candidates}",
     "||(and|first) {moves:candidates}",
     "||{moves:candidates} next",
-    holds=lambda scene, moves, side=None, us=None: all(who in (None, scene.mover) for who in (side, us)),
+    holds=lambda scene, moves: bool(moves),
     weight=0.1,
 )
 deed(
@@ -149,12 +147,7 @@ deed(
     "~hand back some of (the||{us:owner}) advantage",
     "||~(give away|give up|let slip|squander|spoil|hand back|surrender|waste) (part|some|much|most) of (the|{us:owner}) (advantage|edge|plus)",
     topic="choice",
-    holds=lambda scene, us=None: (
-        us in (None, scene.mover)
-        and scene.best_value >= _SLIGHT
-        and _worse(scene)
-        and _within(-_SLIGHT, None, scene)
-    ),
+    holds=lambda scene: scene.best_value >= _SLIGHT and _worse(scene) and _within(-_SLIGHT, None, scene),
 )
 deed(
     "gives up the advantage",
@@ -163,12 +156,7 @@ deed(
     "~(let {them:object} equalise|allow {them:object} to equalise)",
     "||~(give away|give up|let slip|squander|spoil|throw away|surrender|waste) (all of |all |the whole of )?(the|{us:owner}) (advantage|edge|plus)",
     topic="choice",
-    holds=lambda scene, us=None, them=None: (
-        us in (None, scene.mover)
-        and them in (None, not scene.mover)
-        and scene.best_value >= _SLIGHT
-        and _within(None, _SLIGHT, scene)
-    ),
+    holds=lambda scene: scene.best_value >= _SLIGHT and _within(None, _SLIGHT, scene),
 )
 deed(
     "hands over the advantage",
@@ -177,9 +165,7 @@ deed(
     "~(turn the tables|let {them:object} take over|play into {them:owner} hands)",
     "~leave {them:object} with the better game",
     topic="choice",
-    holds=lambda scene, them=None: (
-        them in (None, not scene.mover) and _worse(scene) and _within(None, -_SLIGHT + 1, scene)
-    ),
+    holds=lambda scene: _worse(scene) and _within(None, -_SLIGHT + 1, scene),
 )
 deed(
     "loses the game",
@@ -213,7 +199,7 @@ deed(
     "~(keep|leave) {us:object} better",
     "||~(keep|hold|maintain) (the|{us:owner}) (advantage|edge|plus)",
     topic="choice",
-    holds=lambda scene, us=None: us in (None, scene.mover) and _within(_SLIGHT, None, scene),
+    holds=lambda scene: _within(_SLIGHT, None, scene),
 )
 deed(
     "keeps the balance",
@@ -221,7 +207,7 @@ deed(
     "~keep equality",
     "||~(keep|hold|maintain) (the |{us:owner} )?(balance|equality)",
     topic="choice",
-    holds=lambda scene, us=None: _within(-_SLIGHT, _SLIGHT, scene),
+    holds=lambda scene: _within(-_SLIGHT, _SLIGHT, scene),
 )
 deed(
     "resists best",

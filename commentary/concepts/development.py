@@ -52,21 +52,13 @@ def _develops(step: Step) -> Iterator[Values]:
         left = len(at_home(step.after, step.mover))
         yield {
             "kind": step.kind,
-            "piece": step.target,
             "last": step.target if left == 0 else None,
-            "another": step.target if 0 < left < 3 else None,
         }
 
 
-def _is_developing(
-    scene: Scene,
-    kind: int | None = None,
-    piece: int | None = None,
-    last: int | None = None,
-    another: int | None = None,
-) -> bool:
+def _is_developing(scene: Scene, kind: int | None = None, last: int | None = None) -> bool:
     before, after = (home_count(board, scene.before.turn) for board in (scene.before, scene.board))
-    right = kind in (None, scene.board.piece_type_at(scene.to)) and piece in (None, scene.to)
+    right = kind in (None, scene.board.piece_type_at(scene.to)) and last in (None, scene.to)
     return after < before and right and (last is None or after == 0)
 
 
@@ -74,9 +66,9 @@ deed(
     "develops",
     "~(develop||bring out) a {kind}",
     "~bring out a {kind}",
-    "~develop {piece}",
-    "~bring {piece} (into play||out|into the game)",
-    "~bring out {last:piece}, (the last minor piece at home)",
+    "~develop {moved}",
+    "~bring {moved} (into play||out|into the game)",
+    "~bring out {last:piece}, the last minor piece at home",
     "||~(develop|bring out) (a|another|the last) piece",
     "||~complete (the )?development( of the minor pieces)?",
     detect=_develops,
@@ -117,7 +109,6 @@ def _takes_file(step: Step) -> Iterator[Values]:
             "open": file if clear else None,
             "half": None if clear else file,
             "rook": file if rook else None,
-            "piece": step.target,
         }
 
 
@@ -127,11 +118,10 @@ def _is_on_file(
     half: int | None = None,
     file: int | None = None,
     rook: int | None = None,
-    piece: int | None = None,
 ) -> bool:
     named = next(f for f in (open, half, file, rook) if f is not None)
     name = sight.name_at(scene.board, scene.to)
-    right = chess.square_file(scene.to) == named and piece in (None, scene.to)
+    right = chess.square_file(scene.to) == named
     clear = not sight.pawns_on(scene.board, named, scene.before.turn)
     return right and name in ("rook", "queen") and (rook is None or name == "rook") and clear
 
@@ -139,8 +129,8 @@ def _is_on_file(
 deed(
     "takes a file",
     "~(occupy|take|claim|seize||use) ({open:open_file}|{half:half_file})",
-    "~(put {piece} on|bring {piece} to||post {piece} on|swing {piece} to) ({open:open_file}|{half:half_file})",
-    "||~(put|bring|place|post|swing) {piece} (on|to) {file}",
+    "~(put {moved} on|bring {moved} to||post {moved} on|swing {moved} to) ({open:open_file}|{half:half_file})",
+    "||~(put|bring|place|post|swing) {moved} (on|to) {file}",
     "||~(occupy|take|claim|seize|use) {file}",
     "||~(put|bring|place|post|swing|take) a rook (on|to) {rook:file}",
     detect=_takes_file,

@@ -56,22 +56,22 @@ def _exposed(step: Step) -> Iterator[Values]:
         takers, key=lambda move: (gain(board, move), -worth(board, move.from_square), -move.from_square)
     )
     if gain(board, best) > 0 and gain(step.before, step.move) < 0:
-        yield {"piece": square, "attacker": best.from_square}
+        yield {"attacker": best.from_square}
 
 
-def _can_be_taken(scene: Scene, piece: int | None = None, attacker: int | None = None) -> bool:
+def _can_be_taken(scene: Scene, attacker: int | None = None) -> bool:
     board, square = scene.board, scene.to
     takers = {reply.from_square for reply in board.legal_moves if sight.captured(board, reply) == square}
-    return piece in (None, square) and bool(takers) and (attacker is None or attacker in takers)
+    return bool(takers) and (attacker is None or attacker in takers)
 
 
 deed(
     "exposes the moved piece",
-    "~put {piece} where {attacker} can take it",
+    "~put {moved} where {attacker} can take it",
     "~run into {attacker}",
-    "~(put|leave) {piece} en prise to {attacker}",
-    "||~(put|leave) {piece} en prise",
-    "||~put {piece} where {attacker} attacks it",
+    "~(put|leave) {moved} en prise to {attacker}",
+    "||~(put|leave) {moved} en prise",
+    "||~put {moved} where {attacker} attacks it",
     detect=_exposed,
     holds=_can_be_taken,
     weight=-3.5,
@@ -109,38 +109,28 @@ def _spoils(step: Step) -> Iterator[Values]:
     if step.arrived != chess.PAWN:
         return
     before, after = (board.pieces_mask(chess.PAWN, step.mover) for board in (step.before, step.after))
-    values = {"pawn": step.target, "side": step.mover}
     if before & neighbours(step.origin) and not after & neighbours(step.target):
-        yield values | {"flaw": "isolated", "an": step.target, "a": None}
+        yield {"flaw": "isolated"}
     elif step.victim is not None:
         file, old = (chess.BB_FILES[chess.square_file(s)] for s in (step.target, step.origin))
         if (after & file).bit_count() > 1 and (before & old).bit_count() == 1:
-            yield values | {"flaw": "doubled", "an": None, "a": step.target}
+            yield {"flaw": "doubled"}
 
 
-def _is_spoilt(
-    scene: Scene,
-    pawn: int | None = None,
-    flaw: str = "",
-    an: int | None = None,
-    a: int | None = None,
-    side: bool | None = None,
-) -> bool:
-    word = flaw or ("isolated" if an is not None else "doubled")
-    truth = {"isolated": sight.is_isolated, "doubled": sight.is_doubled}.get(word)
-    right = all(square in (None, scene.to) for square in (pawn, an, a)) and side in (None, scene.before.turn)
-    fresh = (
-        truth is not None and truth(scene.board, scene.to) and not truth(scene.before, scene.move.from_square)
-    )
-    return right and fresh
+def _is_spoilt(scene: Scene, flaw: str, side: bool | None = None) -> bool:
+    truth = {"isolated": sight.is_isolated, "doubled": sight.is_doubled}.get(flaw)
+    if truth is None or side not in (None, scene.before.turn):
+        return False
+    return truth(scene.board, scene.to) and not truth(scene.before, scene.move.from_square)
 
 
 deed(
     "spoils the pawns",
-    "~accept an isolated pawn on {an:square}",
-    "~accept a doubled pawn on {a:square}",
-    "~leave {pawn} {flaw:word}",
+    "~leave {moved} {flaw:word}",
+    "~let {moved} become {flaw:word}",
+    "~make {moved} {flaw:word}",
     "||~saddle {side:object} with (a|an) {flaw:word} pawn",
+    "||~accept (a|an) {flaw:word} pawn on {here:square}",
     detect=_spoils,
     holds=_is_spoilt,
     weight=-1.5,

@@ -89,10 +89,10 @@ concept(
     "(it|this) ~be a {kind} (ending|endgame)( now)?",
     "(it|this) ~be a pure {pure:kind} (ending|endgame)",
     "only {others:kind}s and pawns ~be left( besides the kings)?",
-    "||{us:side} ~have a (pure )?{kind} (ending|endgame)",
+    "||{side} ~have a (pure )?{kind} (ending|endgame)",
     "||only kings and {pure:kind}s ~be left",
     detect=_ending,
-    holds=lambda scene, kind=0, pure=0, others=0, us=None: _is_ending(scene, kind or pure or others),
+    holds=lambda scene, kind=0, pure=0, others=0, side=None: _is_ending(scene, kind or pure or others),
     weight=4.2,
 )
 

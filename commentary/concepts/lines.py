@@ -76,7 +76,7 @@ concept(
 concept(
     "expected line",
     "{us:side} ~(see|expect||get) {line}",
-    holds=lambda scene, us, line: is_evident(scene),
+    holds=_is_line,
     weight=0.3,
 )
 deed(
@@ -98,9 +98,7 @@ concept(
     "there is a threat: {line:threat}",
     "||given a free move, {them:side} (would )?~play {line:threat}",
     "||{them:side} ~(want|intend|plan|mean) (to play )?{line:threat}",
-    holds=lambda scene, line, them=None, us=None: (
-        us in (None, scene.mover) and them in (None, not scene.mover) and is_evident(scene)
-    ),
+    holds=_is_line,
     weight=2.0,
 )
 

@@ -51,20 +51,20 @@ def _activates(step: Step) -> Iterator[Values]:
         return
     more = step.after.attacks_mask(step.target).bit_count()
     if more >= step.before.attacks_mask(step.origin).bit_count() + _MORE_SQUARES and not step.move.promotion:
-        yield {"piece": step.target}
+        yield {}
 
 
-def _is_more_active(scene: Scene, piece: int) -> bool:
+def _is_more_active(scene: Scene) -> bool:
     now, then = len(scene.board.attacks(scene.to)), len(scene.before.attacks(scene.move.from_square))
-    return piece == scene.to and now >= then + _MORE_SQUARES
+    return now >= then + _MORE_SQUARES
 
 
 deed(
     "activates the moved piece",
-    "~put {piece} on a (more active|better||more useful) square",
-    "~bring {piece} to a (more active|better) square",
-    "~improve (the position of |){piece}",
-    "~make {piece} more active",
+    "~put {moved} on a (more active|better||more useful) square",
+    "~bring {moved} to a (more active|better) square",
+    "~improve (the position of |){moved}",
+    "~make {moved} more active",
     detect=_activates,
     holds=_is_more_active,
     weight=1.7,
@@ -113,13 +113,12 @@ def _approaches(step: Step) -> Iterator[Values]:
     ]
     if near:
         yield {
-            "king": step.target,
             "pawn": min(near, key=lambda pawn: (chess.square_distance(step.target, pawn), pawn)),
         }
 
 
-def _is_nearer(scene: Scene, pawn: int, king: int | None = None) -> bool:
-    moved = sight.name_at(scene.board, scene.to) == "king" and king in (None, scene.to)
+def _is_nearer(scene: Scene, pawn: int) -> bool:
+    moved = sight.name_at(scene.board, scene.to) == "king"
     now, then = (chess.square_distance(square, pawn) for square in (scene.to, scene.move.from_square))
     return moved and sight.is_pawn(scene.board, pawn) and now < then
 
@@ -127,7 +126,7 @@ def _is_nearer(scene: Scene, pawn: int, king: int | None = None) -> bool:
 deed(
     "brings the king nearer",
     "~(approach|step towards|head for||walk towards) {pawn}",
-    "~bring {king} (nearer|closer) to {pawn}",
+    "~bring {moved} (nearer|closer) to {pawn}",
     detect=_approaches,
     holds=_is_nearer,
     weight=1.6,

@@ -47,7 +47,7 @@ concept(
     "own colour",
     "||{us:side} ~be (playing )?(as )?(the )?{colour:word}( pieces)?",
     "||{us:side} ~be (playing )?(as )?{colour:side}",
-    holds=lambda scene, us, colour: us == scene.mover and colour in (us, "white" if us else "black"),
+    holds=lambda scene, colour: colour in (scene.mover, "white" if scene.mover else "black"),
     weight=0.1,
 )
 concept(
@@ -60,9 +60,9 @@ concept(
 )
 concept(
     "no castling rights",
-    "||(there ~be|{us:side} ~have) no castling rights( available)?( left)?( for either side)?",
+    "||there ~be no castling rights( available)?( left)?( for either side)?",
     "||(neither side|nobody) can castle( any more)?",
-    holds=lambda scene, us=None: not any(scene.board.has_castling_rights(side) for side in chess.COLORS),
+    holds=lambda scene: not any(scene.board.has_castling_rights(side) for side in chess.COLORS),
 )
 concept(
     "castled",

@@ -30,18 +30,16 @@ def _takes_outpost(step: Step) -> Iterator[Values]:
     rest = steps(step.target, step.mover)
     guarded = step.after.attackers_mask(step.mover, step.target) & step.after.pawns
     if 2 <= rest <= 4 and guarded and not pawns_can_attack(step.after, step.target, not step.mover):
-        yield {"square": step.target, "piece": step.target}
+        yield {}
 
 
 deed(
     "takes an outpost",
     "~(settle on|occupy||land on|claim|take) an outpost",
-    "~take an outpost on {square}",
-    "~(plant|put||post|install) {piece} on an outpost",
+    "~take an outpost on {here:square}",
+    "~(plant|put||post|install) {moved} on an outpost",
     detect=_takes_outpost,
-    holds=lambda scene, square=None, piece=None: (
-        is_outpost(scene.board, scene.to) and square in (None, scene.to) and piece in (None, scene.to)
-    ),
+    holds=lambda scene: is_outpost(scene.board, scene.to),
     weight=3.2,
 )
 
@@ -52,22 +50,21 @@ def _centralises(step: Step) -> Iterator[Values]:
     late = pieces.bit_count() <= 4 and not step.after.queens
     if enters and (step.kind == chess.KNIGHT or (step.kind == chess.KING and late)):
         knight = step.kind == chess.KNIGHT
-        yield {"kind": step.kind if knight else None, "piece": step.target}
+        yield {"kind": step.kind if knight else None}
 
 
-def _is_central_now(scene: Scene, kind: int | None = None, piece: int | None = None) -> bool:
+def _is_central_now(scene: Scene, kind: int | None = None) -> bool:
     inside = [
         2 <= chess.square_file(s) <= 5 and 2 <= chess.square_rank(s) <= 5
         for s in (scene.move.from_square, scene.to)
     ]
-    right = piece in (None, scene.to) and kind in (None, scene.board.piece_type_at(scene.to))
-    return right and inside == [False, True]
+    return kind in (None, scene.board.piece_type_at(scene.to)) and inside == [False, True]
 
 
 deed(
     "centralises",
-    "~centralise (a {kind}|{piece})",
-    "~bring (a {kind}|{piece}) (towards||into|to) the centre",
+    "~centralise (a {kind}|{moved})",
+    "~bring (a {kind}|{moved}) (towards||into|to) the centre",
     detect=_centralises,
     holds=_is_central_now,
     weight=1.8,

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import chess
 
-from commentary.concept import Finding, deeds_of, survey
+from commentary.concept import CONCEPTS, Finding, deeds_of, survey
 from commentary.concepts.defence import stopped
 from commentary.concepts.standings import degree
 from commentary.exchange import gain, passed_turn
@@ -25,6 +25,9 @@ _NOISE_CP = 20
 
 _AS_GOOD_CP = 25
 _A_PIECE = 2
+_RETAKING = 6.0
+"""The weight of taking back."""
+
 _ABSURD = -4
 """In pawns: a move that simply gives so much away is no candidate, unless it is the best."""
 
@@ -55,6 +58,8 @@ class Candidate:
     loss: Loss
     is_best: bool
     threat: chess.Move | None = None
+    retakes: bool = False
+    """Whether it takes back on the square where the other side has just taken."""
 
     @cached_property
     def deeds(self) -> list[Finding]:
@@ -62,6 +67,9 @@ class Candidate:
         found = deeds_of(self.step)
         if self.threat is not None:
             found += stopped(self.step, self.threat)
+        if self.retakes:
+            found = [deed for deed in found if deed.concept.name != "captures"]
+            found.append(Finding(CONCEPTS["recaptures"], {"here": self.move.to_square}, _RETAKING))
         return sorted(found, key=lambda finding: -finding.weight)
 
     @property
@@ -100,7 +108,9 @@ class Case:
         rest = sorted(natural, key=lambda line: -line.score.value)
         threat = _threat(board, study)
         feared = threat.moves[0] if threat else None
-        return cls(board, study, tuple(_candidate(board, one, best, feared) for one in (best, *rest)), threat)
+        taken = _taken_on(board, study.last)
+        found = (_candidate(board, line, best, feared, taken) for line in (best, *rest))
+        return cls(board, study, tuple(found), threat)
 
     @property
     def best(self) -> Candidate:
@@ -130,12 +140,25 @@ def _is_absurd(board: chess.Board, line: Line) -> bool:
     return gain(board, move) <= least
 
 
-def _candidate(board: chess.Board, line: Line, best: Line, feared: chess.Move | None) -> Candidate:
+def _taken_on(board: chess.Board, last: str | None) -> chess.Square | None:
+    """Where the last move has taken something, as far as the position shows it."""
+    if last is None:
+        return None
+    move = chess.Move.from_uci(last)
+    pawn = board.piece_type_at(move.to_square) == chess.PAWN
+    straight = chess.square_file(move.from_square) == chess.square_file(move.to_square)
+    took = board.halfmove_clock == 0 and not (pawn and straight) and move.promotion is None
+    return move.to_square if took and board.color_at(move.to_square) == (not board.turn) else None
+
+
+def _candidate(
+    board: chess.Board, line: Line, best: Line, feared: chess.Move | None, taken: chess.Square | None
+) -> Candidate:
     play = Play.of(board, line.moves, longest=_LONGEST)
+    step = Step.of(board, play.moves[0])
     loss = Loss.NOTHING if line is best else Loss.of(best.score, line.score)
-    return Candidate(
-        play.moves[0], line.score, Step.of(board, play.moves[0]), play, loss, line is best, threat=feared
-    )
+    back = taken is not None and step.victim == taken
+    return Candidate(step.move, line.score, step, play, loss, line is best, threat=feared, retakes=back)
 
 
 def _threat(board: chess.Board, study: Study) -> Play | None:

@@ -187,7 +187,9 @@ def answer(pen: Pen, best: Topic) -> str:
 
 
 def _end(pen: Pen, best: Topic) -> str:
-    return Outcome(pen, best.play, best.candidate.score, pen.case.mover).clauses(brief=True)
+    return Outcome(pen, best.play, best.candidate.score, pen.case.mover, back=best.candidate.retakes).clauses(
+        brief=True
+    )
 
 
 def _verdict(pen: Pen, score: Score, best: Topic) -> str:

@@ -39,7 +39,7 @@ def follow(pen: Pen, topic: Topic, *, warned: bool) -> list[str]:
     if len(play.moves) < 2:
         return []
     good_for = pen.case.mover if candidate.is_best else (not pen.case.mover)
-    end = Outcome.of(pen, play, candidate.score, good_for=good_for)
+    end = Outcome.of(pen, play, candidate.score, good_for=good_for, back=candidate.retakes)
     if explained := _explained(pen, topic, end, warned=warned):
         return explained
     line = (play.boards[1], play.moves[1:])

@@ -27,11 +27,13 @@ class Outcome:
     score: Score
     mover: chess.Color
     feature: Finding | None = None
+    back: bool = False
+    """Whether the line begins by taking back."""
 
     @classmethod
-    def of(cls, pen: Pen, play: Play, score: Score, *, good_for: chess.Color) -> Outcome:
+    def of(cls, pen: Pen, play: Play, score: Score, *, good_for: chess.Color, back: bool) -> Outcome:
         """With something about pawns or files that the line has brought and that a side is happy about."""
-        return cls(pen, play, score, pen.case.mover, _feature(play, good_for))
+        return cls(pen, play, score, pen.case.mover, _feature(play, good_for), back)
 
     @property
     def mates(self) -> bool:
@@ -90,6 +92,8 @@ class Outcome:
     @property
     def _restores(self) -> bool:
         """Whether the line only brings back what was lost before it: that is no gain worth the word."""
+        if self.back:
+            return True
         before, after = (_lead(board, self.mover) for board in (self.play.boards[0], self.play.end))
         return abs(after) < abs(before) and before * after >= 0
 

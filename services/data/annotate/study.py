@@ -49,8 +49,8 @@ class Effort:
         return cls(nodes, lines, screen_nodes=max(1, nodes // 10), side_nodes=max(1, nodes // 2))
 
 
-async def study(fen: str, engines: Engines, effort: Effort) -> Study:
-    """Asks `engines` about a position.
+async def study(fen: str, engines: Engines, effort: Effort, *, last: str | None = None) -> Study:
+    """Asks `engines` about a position; `last` is the move that led to it, if it is known.
 
     Raises:
         InvalidInput: the FEN is broken, or the game is over there.
@@ -73,7 +73,7 @@ async def study(fen: str, engines: Engines, effort: Effort) -> Study:
     answers = await asyncio.gather(*(engines.search(query) for query in queries))
     rest = _playable(board, tuple(answer.lines[0] for answer in answers))
     ranked = sorted(rest[: len(others)], key=lambda line: -line.score.value)
-    return Study(fen, (_line(best), *ranked), rest[len(others) :], threat)
+    return Study(fen, (_line(best), *ranked), rest[len(others) :], threat, last)
 
 
 def decidable(fen: str) -> chess.Board:

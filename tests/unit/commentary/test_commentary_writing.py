@@ -117,6 +117,17 @@ def test_what_nobody_would_consider_is_no_candidate() -> None:
     assert [candidate.move.uci() for candidate in case.candidates] == ["e1g1", "d1d3"]
 
 
+def test_taking_back_is_no_gain() -> None:
+    fen = "r1bqkb1r/pppp1ppp/2B2n2/4p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 0 4"
+    lines = (Line(Score(cp=-20), ("d7c6", "d2d3")), Line(Score(cp=-40), ("b7c6", "d2d3")))
+    for last, back in (("b5c6", True), ("a5b4", False), (None, False)):
+        study = Study(fen, lines, last=last)
+        texts = [draft(study, voice="annotator", length="long", seed=str(seed)) for seed in range(12)]
+        assert all(text.reading.sound for text in texts)
+        assert not any(re.search("wins? a|won a|lost a", str(text)) for text in texts)
+        assert any(re.search("recaptur|take[sn]? back|taking back", str(text)) for text in texts) == back
+
+
 @pytest.mark.parametrize(
     ("best", "played", "loss"),
     [
