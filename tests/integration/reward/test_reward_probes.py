@@ -377,7 +377,7 @@ def defended_by_the_king(board: chess.Board) -> str:
     )
 
 
-SEARCHED = "Black's king defends the pawn on f7. {move} is quiet. The material is level."
+SEARCHED = "Black's king defends the pawn on f7.\n\n{move} is quiet.\n\nThe material is level."
 """What earns most on just these positions, by greedy search over 1,700 sentences: those about the move or
 nothing in particular that the library reads, and those that it writes about 80 positions of other games.
 There the best text, its first two sentences, earns 0.15."""
