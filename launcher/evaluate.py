@@ -1,6 +1,6 @@
 """`rookery evaluate`: starts what an evaluation of players needs, and runs the arena on them.
 
-Models and versions of runs are served for the occasion. Where one server cannot hold all of them, they are
+Models and versions of runs are served during the evaluation. If one server cannot hold all of them, they are
 served one after the other; the arena keeps their answers.
 """
 
@@ -15,9 +15,10 @@ from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
 
 from launcher.overrides import as_flag
-from launcher.plan import HOST, MODULES, PORTS
+from launcher.plan import HOST
 from launcher.runs import HELD_OUT_FILE, write_held_out
 from launcher.serve_players import batches, running, serve
+from launcher.services import MODULES, PORTS
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Command, Watchdog
 from rookery.processes.ports import Ports
@@ -54,7 +55,7 @@ class EvaluateSettings(Settings):
     puzzles: tuple[Path, ...] = (Path("samples/puzzles.csv"), Path("samples/mates_in_1.csv"))
     """Files of puzzles: the Lichess CSV, or PGN whose games start at the solver's turn. Repeatable."""
     puzzle_count: PositiveInt = 1000
-    """Most puzzles of a file."""
+    """Maximum number of puzzles from each file."""
     suites: tuple[Path, ...] = ()
     """Test suites in EPD with bm or am. Repeatable."""
     pairs: PositiveInt = 50

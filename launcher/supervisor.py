@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command, Watchdog, last_lines
@@ -96,7 +95,7 @@ class Supervisor:
         for stage in self._stages:
             for member in stage:
                 self._update(member, probes)
-            if not all(member.state in (State.READY, State.DONE) for member in stage):
+            if not all(member.state in (State.READY, State.DONE, State.STOPPED) for member in stage):
                 return
 
     def stop(self, *names: str, hurry: Callable[[], bool], tick: Callable[[], None] = lambda: None) -> None:
@@ -148,9 +147,9 @@ class Supervisor:
             member.restarts = 0
         member.restarts += 1
         if member.restarts > RESTARTS:
-            raise RookeryError(
-                f"{name} ended {member.restarts} times, the last time {_how(status)}{_quoted(log)}"
-            )
+            lines = "\n".join(f"  | {line}" for line in last_lines(log, 8))
+            times = f"{name} ended {member.restarts} times, the last time {_how(status)}"
+            raise RookeryError(f"{times}. The end of {log}:\n{lines}")
         logger.warning("%s ended %s: restart %d of %d", name, _how(status), member.restarts, RESTARTS)
         member.enter(State.RESTARTING, f"ended {_how(status)}")
 
@@ -164,11 +163,6 @@ def _probed(member: Member, reason: str | None) -> None:
 
 def _how(status: int) -> str:
     return f"by signal {-status}" if status < 0 else f"with status {status}"
-
-
-def _quoted(log: Path) -> str:
-    lines = "\n".join(f"  | {line}" for line in last_lines(log, 8))
-    return f". The end of {log}:\n{lines}"
 
 
 def _stop(wave: Sequence[Member], *, hurry: Callable[[], bool], tick: Callable[[], None]) -> None:

@@ -57,8 +57,6 @@ def _mask(url: str) -> str:
 
 
 def _mask_parameters(text: str) -> str:
-    return _PARAMETER.sub(lambda found: found[1] + (MASK if _is_secret(found[2]) else found[3]), text)
-
-
-def _is_secret(name: str) -> bool:
-    return bool(_SECRET.search(unquote(name)))
+    return _PARAMETER.sub(
+        lambda found: found[1] + (MASK if _SECRET.search(unquote(found[2])) else found[3]), text
+    )

@@ -7,7 +7,7 @@ UCI with one character wrong or missing is not read as SAN, even if python-chess
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import chess
@@ -47,6 +47,11 @@ _SPACED_ARROW = re.compile(r"(?<=[a-h][1-8])\s*(?:->|[\u2192\u21d2\u27f6])\s*(?=
 _SEPARATORS = re.compile(r"[\s,;|()/]+|\bor\b|\band\b")
 _LEADING_NUMBER = re.compile(r"\A\d{0,3}\.+")
 
+_NAMED = re.compile(
+    r"(?<![A-Za-z0-9-])(?:([a-h][1-8][a-h][1-8][qrbn]?)"
+    r"|((?:O-O(?:-O)?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|(?:[a-h]x)?[a-h][1-8](?:=[QRBN])?)[+#]?))(?![A-Za-z0-9-])"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -70,12 +75,27 @@ def read_move(text: str, board: chess.Board) -> Reading:
     reading = _read_one(text, board)
     if reading.outcome is not Outcome.UNPARSABLE:
         return reading
-    return _agree({part: _read_one(part, board) for part in _parts(text)}, board)
-
-
-def _parts(text: str) -> list[str]:
     parts = (_LEADING_NUMBER.sub("", part) for part in _SEPARATORS.split(text))
-    return [part for part in parts if part and _SUFFIX.sub("", part)]
+    return _agree({part: _read_one(part, board) for part in parts if _SUFFIX.sub("", part)}, board)
+
+
+def named_moves(text: str, board: chess.Board) -> Iterator[str]:
+    """The moves that prose names, in UCI, in the order of the text and with repetitions.
+
+    Moves in UCI always count. Moves in SAN count only if they are legal on `board`, because a text also names
+    replies and squares.
+
+    >>> list(named_moves("e4 or Nf3, not Nf6 or e2e5: e4!", chess.Board()))
+    ['e2e4', 'g1f3', 'e2e5', 'e2e4']
+    """
+    read: dict[str, chess.Move | None] = {}
+    for uci, san in _NAMED.findall(text):
+        if san and san not in read:
+            read[san] = read_move(san, board).move
+        if uci:
+            yield uci
+        elif (move := read[san]) is not None:
+            yield move.uci()
 
 
 def _agree(readings: dict[str, Reading], board: chess.Board) -> Reading:

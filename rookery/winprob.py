@@ -1,8 +1,8 @@
 """Turns an engine's score into a win probability: by Lichess's formula, or by the engine's own estimate of
 wins, draws and losses.
 
-A difference of win probabilities means the same everywhere on the scale; a difference of centipawns does not.
-This module knows no board.
+A loss of 0.1 in win probability matters as much in a won position as in an even one; a loss of 100 centipawns
+does not. This module knows no board.
 """
 
 import math

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from bench.reward.usage import measure
 from rookery.trace import Verdict
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
 

@@ -11,7 +11,7 @@ from bench.reward.usage import measure
 from bench.reward.workload import Kind, Question, Workload, count_verdicts
 from rookery.errors import RookeryError
 from rookery.trace import Outcome, Verdict
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
 

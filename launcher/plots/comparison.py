@@ -21,9 +21,12 @@ from rookery.errors import InvalidInput
 from rookery.plots.steps import Step, keys_of, matching, series
 
 KEYS = (
-    "reward", "legal_rate", "box_rate", "regret", "entropy", "kl_reference", "kl_behaviour", "loss",
+    "reward", "legal_rate", "box_rate", "regret", "entropy", "zero_variance_share", "identical_answers",
+    "distinct_candidates", "piece_distance", "kl_reference", "kl_behaviour", "loss",
     "accuracy", "grad_norm", "completion_length", "age_mean", "step_s", "tokens_per_s", "mfu",
-    "resident_peak_mib", "cuda_peak_mib",
+    "resident_peak_mib", "cuda_peak_mib", "evaluation_legal_rate_greedy", "evaluation_legal_rate",
+    "evaluation_regret_legal_greedy", "evaluation_regret_legal", "evaluation_action_accuracy_greedy",
+    "evaluation_distinct_candidates",
 )  # fmt: skip
 """The statistics that are compared by default."""
 
@@ -61,7 +64,8 @@ def compare(
 ) -> Comparison:
     """Compares means over the last steps of each run. `window` is the share of its steps that count.
 
-    The intervals are over seeds if every configuration has two or more runs, else over steps.
+    The intervals are over seeds if every configuration has two or more runs, else over steps. Runs of the
+    same seed are compared in pairs if all configurations have the same seeds.
 
     Raises:
         InvalidInput: no requested statistic is in all of the runs.
@@ -83,13 +87,27 @@ def compare(
     ]
     windows = tuple(len(_window(c.runs[0], window)) for c in configurations)
     names = tuple(configuration.name for configuration in configurations)
-    return Comparison(names, windows, _method(windows, several=several), tuple(figures))
+    method = _method(windows, several=several, paired=same_seeds(configurations))
+    return Comparison(names, windows, method, tuple(figures))
+
+
+def same_seeds(configurations: Sequence[Configuration]) -> bool:
+    """Whether all configurations have the same seeds, each once."""
+    seeds = [sorted(str(run.seed) for run in c.runs) for c in configurations]
+    known = all(run.seed is not None for c in configurations for run in c.runs)
+    return known and len(set(seeds[0])) == len(seeds[0]) and all(own == seeds[0] for own in seeds)
 
 
 def _by_seeds(key: str, configurations: Sequence[Configuration], window: float) -> Iterator[Figure]:
-    means = [[_mean(run, key, window) for run in c.runs] for c in configurations]
+    runs = [sorted(c.runs, key=lambda run: str(run.seed)) for c in configurations]
+    means = [[_mean(run, key, window) for run in own] for own in runs]
+    paired = same_seeds(configurations)
     for place, configuration in enumerate(configurations):
-        difference = over_seeds(means[place], means[0]) if place else None
+        difference = None
+        if place and paired:
+            difference = over_seeds([a - b for a, b in zip(means[place], means[0], strict=True)])
+        elif place:
+            difference = over_seeds(means[place], means[0])
         yield Figure(key, configuration.name, over_seeds(means[place]), difference)
 
 
@@ -126,9 +144,11 @@ def _mean(run: Run, key: str, window: float) -> float:
     return statistics.fmean(_values(run, key, window))
 
 
-def _method(windows: Sequence[int], *, several: bool) -> str:
+def _method(windows: Sequence[int], *, several: bool, paired: bool) -> str:
     if several:
-        return "Student's t over seeds, Welch's for differences"
+        return "Student's t over seeds, " + (
+            "for differences over pairs of runs of the same seed" if paired else "Welch's for differences"
+        )
     blocks = " or ".join(map(str, sorted({block_size(count) for count in windows})))
     return (
         f"bootstrap over blocks of {blocks} consecutive steps, for want of several seeds of each: "

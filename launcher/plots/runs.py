@@ -9,6 +9,7 @@ from typing import Any
 
 from rookery.errors import InvalidInput, NotFound
 from rookery.plots.steps import METRICS_FILE, Step, read_metrics
+from rookery.plots.strength import PREFIX
 
 INCIDENTAL = {
     "seed", "run", "runs_dir", "run_dir", "out", "redis_url", "steps", "minutes", "max_steps",
@@ -16,18 +17,28 @@ INCIDENTAL = {
 }  # fmt: skip
 """Settings in which two runs of one configuration may differ."""
 
+REPORT_FILE = "report.json"
+
 KL_ALIASES = {"forward": "policy_reference", "reverse": "reference_policy"}
 """Names of divergences that earlier versions recorded, and that `up --set` still accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The recorded steps of a run. `settings` is empty if its folder has no settings file."""
+    """The recorded steps of a run, the last one with the figures of its evaluation, if the run has a report.
+
+    `settings` is empty if its folder has no settings file.
+    """
 
     name: str
     folder: Path
     steps: tuple[Step, ...]
     settings: dict[str, Any]
+
+    @property
+    def seed(self) -> Any:
+        """The seed of the run; None if its folder does not say."""
+        return next((v for k, v in sorted(self.settings.items()) if k.endswith(".seed")), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +80,24 @@ def _read(folder: Path) -> Run:
     steps = read_metrics(folder / METRICS_FILE)
     if not steps:
         raise InvalidInput(f"{folder / METRICS_FILE} has no steps yet")
+    steps[-1] |= _evaluation(folder / REPORT_FILE)
     return Run(folder.name, folder, tuple(steps), _settings(folder))
+
+
+def _evaluation(report: Path) -> Step:
+    """The held-out figures of the run's last policy in the demo's report, as `evaluation_NAME`.
+
+    Empty if there is no report, or if it is that of a reward model.
+    """
+    try:
+        sections = json.loads(report.read_text()).get("sections", {}).values() if report.exists() else ()
+        metrics = {name: row for section in sections for name, row in section.get("metrics", {}).items()}
+        players = {player for row in metrics.values() for player in row if player.startswith("policy-v")}
+        last = max(players, default="")
+        means = {name: row[last]["mean"] for name, row in metrics.items() if last in row}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"{report}: not a report: {error!r}") from error
+    return {f"{PREFIX}{name}": float(mean) for name, mean in means.items() if mean is not None}
 
 
 def _settings(folder: Path) -> dict[str, Any]:
@@ -103,18 +131,15 @@ def group_seeds(runs: Sequence[Run]) -> list[Configuration]:
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(_signature(run), []).append(run)
+        kept = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}
+        signature = json.dumps(kept, sort_keys=True, default=str) if kept else str(run.folder)
+        groups.setdefault(signature, []).append(run)
     return [Configuration(_name(group), tuple(group)) for group in groups.values()]
 
 
 def ungrouped(runs: Sequence[Run]) -> list[Configuration]:
     """Each run as its own configuration."""
     return [Configuration(run.name, (run,)) for run in runs]
-
-
-def _signature(run: Run) -> str:
-    kept = {k: v for k, v in run.settings.items() if k.split(".")[-1] not in INCIDENTAL}
-    return json.dumps(kept, sort_keys=True, default=str) if kept else str(run.folder)
 
 
 def _name(group: Sequence[Run]) -> str:

@@ -239,17 +239,14 @@ class EnginePool:
                 logger.error("engine %d: %s", slot.number, fault)
                 slot.failing = True
                 if not self.ready:
-                    self._fail_queued(fault)
+                    for job in [job for job in self._jobs.values() if job.slot is None]:
+                        self._queued -= 1
+                        self._finish(job, fault)
                 continue
             metrics.ENGINE_RESTARTS.inc()
             logger.warning("engine %d restarted as process %d", slot.number, engine.pid)
             self._install(slot, engine)
             return
-
-    def _fail_queued(self, fault: EngineFault) -> None:
-        for job in [job for job in self._jobs.values() if job.slot is None]:
-            self._queued -= 1
-            self._finish(job, fault)
 
     async def _watch(self) -> None:
         """Kills engines that hang, and fails searches that waited too long."""

@@ -17,7 +17,7 @@ curve        draw the learning curve of a run folder
 match        play games between two players; --sprt stops as soon as it is clear who is stronger
 tournament   play games between many players and fit their ratings together
 elo          fit the ratings of all players of a games.jsonl
-plan         say how many games a question needs
+plan         compute how many games are needed to answer a question
 uci          play as a UCI engine
 
 `python -m services.arena COMMAND --help` lists the flags of each.

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rookery.candidates import Candidate
 from rookery.trace import EngineStamp, Evaluation, Move, Outcome, Position, Verdict
-from services.arena.candidates import Candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class EvaluateSettings(QuestionSettings):
     puzzles: tuple[Path, ...] = ()
     """Files of puzzles: the Lichess CSV, or PGN whose games start at the solver's turn. Repeatable."""
     puzzle_count: int = Field(default=1000, ge=1)
-    """Most puzzles of a file."""
+    """Maximum number of puzzles from each file."""
     suites: tuple[Path, ...] = ()
     """Test suites in EPD with bm or am. Repeatable."""
     out: Path
@@ -96,9 +96,9 @@ class WatchSettings(QuestionSettings, RunSettings):
     inference_url: str = "http://127.0.0.1:8000"
     """Inference server of the run, with --leases of at least 1."""
     style: str = "mover-squares"
-    """Prompt style. That of the rollouts."""
+    """Prompt style; use the same as the rollouts."""
     max_tokens: PositiveInt = 32
-    """Longest answer, in tokens. That of the rollouts."""
+    """Longest answer, in tokens; use the same as the rollouts."""
     count: int = Field(default=200, ge=1)
     """Number of positions."""
     samples: int = Field(default=2, ge=0, le=64)
@@ -112,7 +112,7 @@ class WatchSettings(QuestionSettings, RunSettings):
     max_plies: PositiveInt = 200
     """A game is a draw after this many moves of both sides together."""
     referee: str = "stockfish,nodes=200"
-    """Player that ends games at 13 pawns, or drawn ones, for six plies. Empty: none."""
+    """Player that ends games drawn, or at 13 pawns or more, for six plies. Empty: none."""
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
     port: Port = 8009

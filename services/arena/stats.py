@@ -2,9 +2,9 @@
 
 The answers to one position are not independent, because they share its difficulty. If they were resampled as
 independent, a rate over 500 positions x 4 samples would seem as precise as 2,000 independent answers.
-Therefore whole positions are resampled, as they were what was drawn at random. All players answer the same
-positions, and every resample takes the same ones for all, so their common difficulty cancels out of the
-difference of two.
+What was drawn at random is the positions, so whole positions are resampled. All players answer the same
+positions, and each resample has the same ones for all players, so the difficulty of the positions cancels out
+of a difference of two players.
 
 Every figure here is a ratio of two sums over positions (legal answers / answers, regret / legal answers),
 whose numerator and denominator are resampled together. This module knows no chess.

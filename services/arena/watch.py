@@ -1,8 +1,8 @@
 """Evaluates every Nth version of a run while it trains, on fixed positions and in a short match.
 
 The run's policy record says which version is the newest. A version that is due is leased from the inference
-server, so that it stays served, and its figures become one line of strength.jsonl. A fault of a peer is
-waited out and never becomes a result.
+server, so that it stays served, and its figures become one line of strength.jsonl. If a peer fails, the
+evaluation waits; a fault never becomes a result.
 """
 
 import asyncio

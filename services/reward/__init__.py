@@ -3,19 +3,29 @@
     from services.reward import reward
     reward("6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1", r"\\boxed{Ra8#}")  # 0.0: no move is better
 
-The import is cheap. The first call starts Stockfish.
+The import is cheap. The first call starts Stockfish and a background thread, which end with the process. A
+forked child starts its own.
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from rookery.errors import RookeryError
     from rookery.trace import Verdict
     from services.reward.scorer import Item
+    from services.reward.settings import RewardSettings
 
-__all__ = ["reward", "verdict", "verdicts"]
+__all__ = ["LocalScorer", "reward", "verdict", "verdicts"]
+
+Result = TypeVar("Result")
 
 
 def reward(board_state: str, model_response: str, *, scheme: str = "", truncated: bool = False) -> float:
@@ -40,15 +50,14 @@ def verdict(
     truncated: bool = False,
     task: str = "",
     move: str = "",
-) -> "Verdict":
+) -> Verdict:
     """The full verdict behind `reward`. Raises the same exceptions."""
-    from services.reward.local import shared_scorer
     from services.reward.scorer import Item
 
     return shared_scorer().score(Item(board_state, model_response, task, scheme, truncated, move))
 
 
-def verdicts(items: "Sequence[Item]") -> "list[Verdict | RookeryError]":
+def verdicts(items: Sequence[Item]) -> list[Verdict | RookeryError]:
     """The verdicts of many answers, in the order of `items`. Uses all engines in parallel.
 
     An item that cannot be judged gets an error in its place, which is returned, not raised.
@@ -56,6 +65,75 @@ def verdicts(items: "Sequence[Item]") -> "list[Verdict | RookeryError]":
     Raises:
         SetupError: Stockfish was not found.
     """
-    from services.reward.local import shared_scorer
-
     return shared_scorer().score_batch(items)
+
+
+class LocalScorer:
+    """A `Scorer` on a background thread. It can be called from any other thread."""
+
+    def __init__(self, settings: RewardSettings) -> None:
+        from services.reward.scorer import Scorer
+
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="reward", daemon=True)
+        self._thread.start()
+        try:
+            self._scorer = self._run(Scorer.start(settings))
+        except BaseException:
+            self._stop()
+            raise
+
+    def score(self, item: Item) -> Verdict:
+        """The verdict of one answer. Raises the same exceptions as `Scorer.score`."""
+        return self._run(self._scorer.score(item))
+
+    def score_batch(self, items: Sequence[Item]) -> list[Verdict | RookeryError]:
+        """Verdicts in the order of `items`. An item that cannot be judged gets an error in its place."""
+        return self._run(self._scorer.score_batch(items))
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be used: it is not closed, and this is the process that started it."""
+        return self.pid == os.getpid() and not self._loop.is_closed()
+
+    def close(self) -> None:
+        """Stops the engines and the thread."""
+        if self._loop.is_running():
+            self._run(self._scorer.close())
+            self._stop()
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+_lock = threading.Lock()
+_shared: LocalScorer | None = None
+
+
+def shared_scorer() -> LocalScorer:
+    """The scorer of this process. It is started if there is none or it was closed.
+
+    Settings come from `REWARD_*` variables.
+
+    Raises:
+        SetupError: Stockfish was not found or does not work.
+    """
+    global _shared
+    with _lock:
+        if _shared is None or not _shared.alive:
+            from services.reward.settings import RewardSettings
+
+            _shared = LocalScorer(RewardSettings.parse([], prog="services.reward"))
+            atexit.register(_close, _shared)
+        return _shared
+
+
+def _close(scorer: LocalScorer) -> None:
+    if scorer.alive:
+        scorer.close()

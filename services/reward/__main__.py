@@ -1,6 +1,7 @@
 """`python -m services.reward` starts the service; `python -m services.reward score` needs no service."""
 
 import asyncio
+import gc
 import sys
 
 from rookery.errors import SetupError
@@ -17,18 +18,52 @@ def main(argv: list[str] | None = None) -> int:
             from services.reward.command import score
 
             return score(argv[1:], prog=f"{PROG} score")
-        _serve(RewardSettings.parse(argv, prog=PROG))
+        settings = RewardSettings.parse(argv, prog=PROG)
+        from rookery import logs
+
+        logs.configure("reward")
+        asyncio.run(_serve(settings))
     except SetupError as error:
         return fail(error)
     return 0
 
 
-def _serve(settings: RewardSettings) -> None:
-    from rookery import logs
-    from services.reward.service import run
+async def _serve(settings: RewardSettings) -> None:
+    """Serves until SIGINT or SIGTERM. Requests in flight are then finished, and the engines stopped.
 
-    logs.configure("reward")
-    asyncio.run(run(settings))
+    Raises:
+        SetupError: Stockfish was not found or does not work, or a port is taken.
+    """
+    from rookery.serving import Service, serve
+    from rookery.v1.reward_pb2_grpc import add_RewardServiceServicer_to_server
+    from services.reward.app import create_app
+    from services.reward.scorer import Scorer
+    from services.reward.servicer import SERVICE_NAME, RewardServicer
+
+    scorer = await Scorer.start(settings)
+    # Each run of the garbage collector scans the whole cache of analyses, so it runs less often. Little is
+    # lost: loaded modules are never freed, and analyses have no reference cycles.
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
+    stopping = asyncio.Event()
+    servicer = RewardServicer(scorer, stopping=stopping)
+    service = Service(
+        name="reward",
+        app=create_app(scorer),
+        host=settings.host,
+        port=settings.port,
+        port_setting="--port (REWARD_PORT)",
+        grpc_port=settings.grpc_port,
+        grpc_port_setting="--grpc-port (REWARD_GRPC_PORT)",
+        add_grpc=lambda server: add_RewardServiceServicer_to_server(servicer, server),  # type: ignore[no-untyped-call]
+        grpc_services=(SERVICE_NAME,),
+        stopping=stopping,
+        ready=scorer.unavailable_reason,
+    )
+    try:
+        await serve(service)
+    finally:
+        await scorer.close()
 
 
 if __name__ == "__main__":

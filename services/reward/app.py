@@ -10,16 +10,17 @@ from rookery import __version__
 from rookery.errors import InvalidInput, RookeryError, validation_message
 from rookery.serving import add_probes, add_problem_handlers
 from rookery.trace import Verdict
-from services.reward.bodies import (
+from services.reward.requests import (
     BatchRequest,
     BatchResponse,
     ScoreRequest,
     VerdictBody,
     batch_json,
+    counted,
     verdict_json,
+    while_connected,
 )
 from services.reward.scorer import QUOTED, Item, Scorer
-from services.reward.transport import counted, while_connected
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
 

@@ -17,8 +17,8 @@ from rich.table import Table
 from rookery.errors import InvalidInput, RookeryError, validation_message
 from rookery.serving import problem
 from rookery.trace import Evaluation, Move, Verdict
-from services.reward.bodies import ScoreRequest
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
+from services.reward.requests import ScoreRequest
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
 

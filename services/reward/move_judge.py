@@ -5,12 +5,15 @@ The moves it is given are known to be legal. The scorer has read them from the a
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import chess
 
+from rookery.answers import reasoning_of
 from rookery.engines import RequestQueue
 from rookery.errors import EngineFault, PeerFault, RookeryError
+from rookery.notation import named_moves, read_move
 from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from rookery.uci import Analysis, Line, Query
 from rookery.winprob import CHECKMATE, DRAW, WinModel
@@ -21,16 +24,56 @@ from services.reward.schemes import Scheme, TermInput
 
 Result = Verdict | RookeryError
 
+REASONING_CHARS = 10_000
+"""Characters of the reasoning in which candidates are looked for, so that a long text does not take long."""
+
 
 @dataclass(frozen=True, slots=True)
 class MoveAnswer:
-    """An answer with a legal move: the move, the full text and the scheme that turns it into a reward."""
+    """An answer with a legal move: the move, the full text and the scheme that turns it into a reward.
+
+    `candidates` are the different legal moves among those that the scheme looks at in the reasoning.
+    """
 
     legal_move: LegalMove
     move: chess.Move
     response: str
     scheme: Scheme
     reward_version: str
+    candidates: tuple[chess.Move, ...] = ()
+
+
+def candidates_of(response: str, board: chess.Board, *, most: int) -> tuple[chess.Move, ...]:
+    """The different legal moves among the first `most` that the reasoning names."""
+    if not most:
+        return ()
+    named = islice(named_moves(reasoning_of(response)[:REASONING_CHARS], board), most)
+    moves = [read_move(text, board).move for text in named]
+    return tuple(dict.fromkeys(move for move in moves if move is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class CloseGroups:
+    """Answers to one position are close if they are different moves and their regrets differ by less than
+    `regret`. They are then judged again with `nodes` nodes.
+    """
+
+    regret: float
+    nodes: int
+
+    @property
+    def id(self) -> str:
+        """Its part of `reward_version`."""
+        return f"close-{self.regret!r}-{self.nodes}"
+
+    def has(self, results: Sequence[Result]) -> bool:
+        """Whether the answers with these results are close."""
+        regrets = {
+            result.move.uci: result.regret
+            for result in results
+            if isinstance(result, Verdict) and result.move and result.regret is not None
+        }
+        return len(regrets) > 1 and max(regrets.values()) - min(regrets.values()) < self.regret
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +86,7 @@ class MoveValue:
 
 
 class MoveJudge:
-    """Judges moves by a search of `nodes` nodes each and a win model."""
+    """Judges moves by a search of `nodes` nodes each and a win model. `close` says which groups need more."""
 
     def __init__(
         self,
@@ -53,8 +96,15 @@ class MoveJudge:
         nodes: int,
         engine_id: str,
         reward_model: RewardModel | None = None,
+        close: CloseGroups | None = None,
     ) -> None:
         self.model = model
+        self._close = close
+        self._deeper = (
+            MoveJudge(cache, model, nodes=close.nodes, engine_id=engine_id, reward_model=reward_model)
+            if close
+            else None
+        )
         self._reward_model = reward_model
         self._cache = cache
         self._nodes = nodes
@@ -64,6 +114,15 @@ class MoveJudge:
         self, position: Position, answers: Sequence[MoveAnswer], queue: RequestQueue
     ) -> list[Result]:
         """The verdicts of `answers` to `position`, in their order. A failed search gives an error instead."""
+        results = await self._judge(position, answers, queue)
+        if self._close is None or self._deeper is None or not self._close.has(results):
+            return results
+        deeper = await self._deeper.judge(position, answers, queue)
+        return [_with_nodes_of(before, after) for before, after in zip(results, deeper, strict=True)]
+
+    async def _judge(
+        self, position: Position, answers: Sequence[MoveAnswer], queue: RequestQueue
+    ) -> list[Result]:
         root = await self.root(position, queue)
         if not isinstance(root, Analysis):
             return [root] * len(answers)
@@ -75,7 +134,11 @@ class MoveJudge:
             self._model_scores(position, answers),
         )
         values[best_move] = MoveValue(top.evaluation, top.win)
-        return [self._verdict(answer, best, top, root.nodes, values, scores) for answer in answers]
+        named = any(answer.scheme.candidates for answer in answers)
+        legal_moves = position.board.legal_moves.count() if named else 0
+        return [
+            self._verdict(answer, best, top, root.nodes, values, scores, legal_moves) for answer in answers
+        ]
 
     async def root(
         self, position: Position, queue: RequestQueue, *, lines: int = 1
@@ -121,7 +184,8 @@ class MoveJudge:
     def _asked(self, position: Position, answers: Sequence[MoveAnswer], best: chess.Move) -> list[chess.Move]:
         if any(answer.scheme.needs_worst for answer in answers):
             return [move for move in position.board.legal_moves if move != best]
-        return [move for move in dict.fromkeys(answer.move for answer in answers) if move != best]
+        named = dict.fromkeys(move for answer in answers for move in (answer.move, *answer.candidates))
+        return [move for move in named if move != best]
 
     async def _model_scores(
         self, position: Position, answers: Sequence[MoveAnswer]
@@ -139,22 +203,23 @@ class MoveJudge:
         root_nodes: int,
         values: dict[chess.Move, MoveValue | RookeryError],
         scores: ModelScores | PeerFault,
+        legal_moves: int,
     ) -> Result:
-        own = values[answer.move]
-        if not isinstance(own, MoveValue):
-            return own
-        worst = None
-        nodes = root_nodes + own.nodes
-        if answer.scheme.needs_worst:
-            if fault := next((value for value in values.values() if not isinstance(value, MoveValue)), None):
-                return fault
-            all_values = [value for value in values.values() if isinstance(value, MoveValue)]
-            worst = min(value.win for value in all_values)
-            nodes = root_nodes + sum(value.nodes for value in all_values)
+        needs_worst = answer.scheme.needs_worst
+        searched = {
+            move: values[move] for move in (answer.move, *(values if needs_worst else answer.candidates))
+        }
+        known = {move: value for move, value in searched.items() if isinstance(value, MoveValue)}
+        if fault := next((value for value in searched.values() if not isinstance(value, MoveValue)), None):
+            return fault
+        own = known[answer.move]
+        worst = min(value.win for value in known.values()) if needs_worst else None
+        nodes = root_nodes + sum(value.nodes for value in known.values())
         model_score = _model_score(answer, scores)
         if isinstance(model_score, PeerFault):
             return model_score
-        inputs = TermInput(top.win, own.win, answer.response, worst, model_score)
+        wins_named = tuple(known[move].win for move in answer.candidates)
+        inputs = TermInput(top.win, own.win, answer.response, worst, model_score, wins_named, legal_moves)
         components = answer.scheme.components(inputs)
         return Verdict(
             reward=sum(components.values()),
@@ -183,6 +248,14 @@ def _model_score(answer: MoveAnswer, scores: ModelScores | PeerFault) -> float |
     if not answer.reward_version.endswith(scores.sha256):
         return PeerFault(f"the reward model is now {scores.sha256[:12]}: ask again")
     return scores.by_move[answer.move]
+
+
+def _with_nodes_of(before: Result, after: Result) -> Result:
+    """`after`, whose nodes include those of the search `before`."""
+    if not isinstance(before, Verdict) or not isinstance(after, Verdict):
+        return after
+    nodes = sum(verdict.engine.nodes for verdict in (before, after) if verdict.engine)
+    return replace(after, engine=after.engine and replace(after.engine, nodes=nodes))
 
 
 def _final_value(legal_move: LegalMove) -> MoveValue | None:

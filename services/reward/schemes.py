@@ -1,8 +1,9 @@
 r"""The schemes, which turn a judged answer into a reward.
 
 A scheme is a weighted sum of terms. At least one term says how good the move is; `format` and `length` look
-at the text around it. Only a legal move earns terms. Without one, the reward is below that of the worst legal
-move, by a margin in proportion to the scheme's range, so no text makes up for a missing move.
+at the text around it, `candidates` at the moves that the reasoning names. Only a legal move earns terms.
+Without one, the reward is below that of the worst legal move, by a margin in proportion to the scheme's
+range, so no text makes up for a missing move.
 """
 
 import math
@@ -43,13 +44,20 @@ MAX_SCHEME_CHARS = 200
 LENGTH_CHARS = 4000
 """The characters that `length` allows if no number is given: about a thousand tokens."""
 
+CANDIDATES = 3
+"""The moves that `candidates` expects if no number is given."""
+
+MAX_CANDIDATES = 10
+"""Each candidate takes a search."""
+
 
 @dataclass(frozen=True, slots=True)
 class TermInput:
     """The input of a term: win probabilities of the side to move, and the answer's text.
 
     `win_worst` is that of the worst legal move, `model` the reward model's opinion of the move, in [0, 1].
-    Both are set only for terms that need them.
+    `wins_named` are those of the different legal moves among the first that the reasoning names, and
+    `legal_moves` is the number of all legal moves. They are set only for terms that need them.
     """
 
     win_best: float
@@ -57,6 +65,8 @@ class TermInput:
     response: str
     win_worst: float | None = None
     model: float | None = None
+    wins_named: tuple[float, ...] = ()
+    legal_moves: int = 0
 
     @property
     def regret(self) -> float:
@@ -71,7 +81,8 @@ class TermInput:
 class Term:
     """A named function of the inputs, with values in [`low`, `high`].
 
-    `version` is increased whenever a value changes.
+    `version` is increased whenever a value changes. `candidates` is how many of the moves that the reasoning
+    names it looks at.
     """
 
     name: str
@@ -82,6 +93,7 @@ class Term:
     judges_move: bool = True
     needs_worst: bool = False
     needs_model: bool = False
+    candidates: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,11 @@ class Scheme:
     def needs_model(self) -> bool:
         """Whether a reward model must be asked."""
         return any(term.needs_model for _, term in self.terms)
+
+    @property
+    def candidates(self) -> int:
+        """How many of the moves that the reasoning names must be searched."""
+        return max(term.candidates for _, term in self.terms)
 
     def components(self, inputs: TermInput) -> dict[str, float]:
         """The weighted terms of a legal move, by name. Their sum is the reward."""
@@ -182,6 +199,22 @@ def _length(allowed: int) -> Term:
     return Term(f"length({allowed})", 1, -1.0, 0.0, value, judges_move=False)
 
 
+def _candidates(named: int) -> Term:
+    """The share of the first `named` moves that are legal and different, times 1 less the best one's regret.
+
+    Moves named later do not count, so a list of all moves is worth as much as its beginning. In a position
+    with fewer legal moves, all of them are enough.
+    """
+
+    def value(inputs: TermInput) -> float:
+        if not inputs.wins_named:
+            return 0.0
+        share = min(1.0, len(inputs.wins_named) / min(named, inputs.legal_moves))
+        return share * (1.0 - max(0.0, inputs.win_best - max(inputs.wins_named)))
+
+    return Term(f"candidates({named})", 1, 0.0, 1.0, value, judges_move=False, candidates=named)
+
+
 TERMS: Mapping[str, Term] = MappingProxyType(
     {
         term.name: term
@@ -195,7 +228,7 @@ TERMS: Mapping[str, Term] = MappingProxyType(
         )
     }
 )
-"""The terms by name, except `length`, which takes a number."""
+"""The terms by name, except `length` and `candidates`, which take a number."""
 
 _TERM = re.compile(r"(?:(\d+(?:\.\d+)?|\.\d+)\*)?([a-z]+)(?:\((\d{1,7})\))?")
 
@@ -230,8 +263,13 @@ def _weighted(part: str, text: str) -> tuple[float, Term]:
         raise InvalidInput(f"scheme {text!r}: weight {match[1]} is not in (0, 1000]")
     if name == "length" and (chars := int(number or LENGTH_CHARS)):
         return weight, _length(chars)
+    if name == "candidates" and 1 <= (named := int(number or CANDIDATES)) <= MAX_CANDIDATES:
+        return weight, _candidates(named)
     if name == "graded":
         raise InvalidInput(f"scheme {text!r}: graded judges tasks P and A, not moves")
     if name not in TERMS or number is not None:
-        raise InvalidInput(f"no scheme {part!r}: choose from {', '.join(TERMS)}, length, length(N)")
+        raise InvalidInput(
+            f"no scheme {part!r}: choose from {', '.join(TERMS)}, length, length(N), candidates, "
+            f"candidates(N) for N up to {MAX_CANDIDATES}"
+        )
     return weight, TERMS[name]

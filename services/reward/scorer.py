@@ -20,7 +20,7 @@ from rookery.notation import read_move
 from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
-from services.reward.move_judge import MoveAnswer, MoveJudge, Result
+from services.reward.move_judge import CloseGroups, MoveAnswer, MoveJudge, Result, candidates_of
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
@@ -79,16 +79,23 @@ class Scorer:
         model = WinModel(settings.win_model, settings.k)
         engine = pool.engine_id.lower().replace(" ", "-")
         cache = AnalysisCache(engine=f"{engine}:hash-{settings.hash_mb}", shared=shared)
+        close = CloseGroups(settings.close_regret, settings.close_nodes) if settings.close_nodes else None
         self._move_judge = MoveJudge(
-            cache, model, nodes=settings.nodes, engine_id=pool.engine_id, reward_model=reward_model
+            cache,
+            model,
+            nodes=settings.nodes,
+            engine_id=pool.engine_id,
+            reward_model=reward_model,
+            close=close,
         )
-        searched = f"nodes-{settings.nodes}/hash-{settings.hash_mb}/{engine}"
-        self._searched = f"{model.id}/{searched}"
+        searched = f"hash-{settings.hash_mb}/{engine}"
+        nodes = f"nodes-{settings.nodes}"
+        self._searched = "/".join((model.id, nodes, *((close.id,) if close else ()), searched))
         # Task P's answers have evaluations in pawns, which `wdl` cannot turn into win probabilities.
         cp_model = WinModel(k=settings.k)
         self._rookworld_judge = RookworldJudge(
             MoveJudge(cache, cp_model, nodes=settings.nodes, engine_id=pool.engine_id),
-            reward_version=f"{SCHEME_ID}/{cp_model.id}/{searched}",
+            reward_version=f"{SCHEME_ID}/{cp_model.id}/{nodes}/{searched}",
             engine_id=pool.engine_id,
         )
 
@@ -106,7 +113,9 @@ class Scorer:
             engines=settings.engines,
             hash_mb=settings.hash_mb,
             queue=settings.queue,
-            deadline_s=max(settings.deadline_s, settings.nodes / SLOWEST_NODES_PER_S),
+            deadline_s=max(
+                settings.deadline_s, max(settings.nodes, settings.close_nodes) / SLOWEST_NODES_PER_S
+            ),
         )
         try:
             return cls(await pool.start(), settings, shared, _reward_model(settings.model_url))
@@ -170,12 +179,12 @@ class Scorer:
             groups.setdefault((item.fen, item.task), []).append(number)
         results: list[Result] = [_NOT_JUDGED] * len(items)
         queue = self.pool.queue()
-        # A single request with many positions whose moves are all searched must not fill the queue by itself.
-        all_moves = asyncio.Semaphore(max(1, self._settings.queue // (2 * MAX_LEGAL_MOVES)))
+        # A single request with many positions of which many moves are searched must not fill the queue.
+        many_moves = asyncio.Semaphore(max(1, self._settings.queue // (2 * MAX_LEGAL_MOVES)))
         since_yield = 0
         async with asyncio.TaskGroup() as group_tasks:
             for numbers in groups.values():
-                group_tasks.create_task(self._score_group(items, numbers, results, queue, all_moves))
+                group_tasks.create_task(self._score_group(items, numbers, results, queue, many_moves))
                 since_yield += len(numbers)
                 if since_yield >= _YIELD_EVERY:
                     since_yield = 0
@@ -188,7 +197,7 @@ class Scorer:
         numbers: Sequence[int],
         results: list[Result],
         queue: RequestQueue,
-        all_moves: asyncio.Semaphore,
+        many_moves: asyncio.Semaphore,
     ) -> None:
         """Fills `results` at `numbers`. Their items have the same FEN and task, so they share searches."""
         await self._identify_model(items[number].scheme for number in numbers)
@@ -204,9 +213,11 @@ class Scorer:
         position = read_position(items[numbers[0]].fen)
         moves = [answer for answer in to_judge.values() if isinstance(answer, MoveAnswer)]
         texts = [answer for answer in to_judge.values() if isinstance(answer, str)]
-        searches_all_moves = bool(texts) or any(answer.scheme.needs_worst for answer in moves)
+        searches_many_moves = bool(texts) or any(
+            answer.scheme.needs_worst or answer.scheme.candidates for answer in moves
+        )
         try:
-            async with all_moves if searches_all_moves else nullcontext():
+            async with many_moves if searches_many_moves else nullcontext():
                 if moves:
                     judged = await self._move_judge.judge(position, moves, queue)
                 else:
@@ -250,7 +261,9 @@ class Scorer:
         if reading.move is None:
             return self._refusal(reading.outcome, scheme)
         legal_move = position.legal_move(reading.move)
-        return MoveAnswer(legal_move, reading.move, item.response, scheme, self.version(scheme))
+        candidates = candidates_of(item.response, position.board, most=scheme.candidates)
+        version = self.version(scheme)
+        return MoveAnswer(legal_move, reading.move, item.response, scheme, version, candidates)
 
     def _refusal(self, outcome: Outcome, scheme: Scheme) -> Verdict:
         penalty = scheme.penalty(outcome)

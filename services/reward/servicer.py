@@ -19,9 +19,8 @@ from rookery.errors import InvalidInput, RookeryError
 from rookery.serving import DRAIN_S, grpc_errors, problem
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
-from services.reward.bodies import MAX_ITEMS
+from services.reward.requests import MAX_ITEMS, counted
 from services.reward.scorer import Item, Scorer
-from services.reward.transport import counted
 
 logger = logging.getLogger(__name__)
 

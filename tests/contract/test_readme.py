@@ -18,6 +18,7 @@ from rookery.clients import InferenceClient
 from rookery.settings import Settings
 from services.inference.rollouts.settings import RolloutsSettings
 from services.inference.server.settings import ServerSettings
+from services.reward.settings import RewardSettings
 from services.trainer.settings import TrainerSettings
 from tests.conftest import ROOT, free_port
 from tests.curl import curls, run_curl
@@ -90,7 +91,14 @@ def test_make_knows_every_target_named() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/operations.md", "docs/uci.md"):
+    for document in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+        "docs/operations.md",
+        "docs/uci.md",
+        "docs/learning.md",
+    ):
         for link in re.findall(r"\]\((?!https:)([^)#]+)\)", (ROOT / document).read_text()):
             assert ((ROOT / document).parent / link).exists(), f"{document} links to {link}"
 
@@ -103,7 +111,11 @@ def test_every_flag_named_exists() -> None:
 
 def test_every_override_named_exists() -> None:
     services = {"inference": ServerSettings, "trainer": TrainerSettings}
-    for service, name in re.findall(r"--set (\w+)\.(\w+)=", TEXT):
+    services |= {"reward": RewardSettings, "rollouts": RolloutsSettings}
+    learning = (ROOT / "docs/learning.md").read_text()
+    named = re.findall(r"--set (\w+)\.(\w+)=", TEXT) + re.findall(r"`(\w+)\.(\w+)=", learning)
+    assert len(named) > 10
+    for service, name in named:
         assert name in services[service].model_fields
 
 

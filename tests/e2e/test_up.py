@@ -1,4 +1,4 @@
-"""`rookery up` with its own Redis: killed outright it leaves nobody behind, and the run goes on after."""
+"""A run of `rookery up` with its own Redis: killed, continued, damaged, taken back to an earlier version."""
 
 import contextlib
 import json
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,16 +75,17 @@ class Up:
         self._said.close()
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not Path("/proc/self/environ").exists():
         pytest.skip("finds processes by /proc")
-    yield tmp_path
+    return tmp_path_factory.mktemp("runs")
 
 
 def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
-    first = Up(runs, *sizes)
+    evaluated = ("--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1")
+    first = Up(runs, *sizes, *evaluated)
     try:
         first.until(lambda: len(first.steps()) >= 2)
         assert len(first.children()) >= 6
@@ -117,17 +118,11 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
 
 
 def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:
-    """With the account, the groups on their way and the served numbers as they are."""
-    sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
-    evaluated = ("--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1")
-    first = Up(runs, *sizes, *evaluated, "--steps", "3")
-    try:
-        assert first.process.wait(timeout=600) == 0, (runs / "said").read_text()[-3000:]
-    finally:
-        first.close()
-    assert [row["version"] for row in read_strength(first.run)] == [0, 2], "the last one is waited for"
-    versions = first.run / "adapters"
-    with (versions / "policy-v000003" / "optimizer.safetensors").open("r+b") as file:
+    """The run of the test before. Its account, groups in flight and served numbers are right afterwards."""
+    versions = runs / "r" / "adapters"
+    newest = max(int(folder.name.removeprefix("policy-v")) for folder in versions.glob("policy-v*"))
+    sound, last = newest - 1, newest + 6
+    with (versions / f"policy-v{newest:06d}" / "optimizer.safetensors").open("r+b") as file:
         file.seek(2000)
         file.write(b"rotten")
     refused = Up(runs)
@@ -136,21 +131,25 @@ def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:
     finally:
         refused.close()
     said = (runs / "said").read_text()
-    assert "policy-v000003/optimizer.safetensors is damaged" in said
-    assert "--from-version 2" in said
-    second = Up(runs, "--from-version", "2", "--steps", "9")
+    assert f"policy-v{newest:06d}/optimizer.safetensors is damaged" in said
+    assert f"--from-version {sound}" in said
+    second = Up(runs, "--from-version", str(sound), "--steps", str(last))
     try:
         assert second.process.wait(timeout=600) == 0, (runs / "said").read_text()[-3000:]
     finally:
         second.close()
-    assert (
-        "goes back to version 2, unless it has done so before: later versions" in (runs / "said").read_text()
-    )
-    weights = [(versions / f"policy-v{n:06d}" / "adapter_model.safetensors").read_bytes() for n in range(10)]
-    assert weights[4] == weights[2]
-    assert len(set(weights)) == 9
-    assert second.steps() == [1, 2, 3, 5, 6, 7, 8, 9]
+    said = (runs / "said").read_text()
+    assert f"goes back to version {sound}, unless it has done so before: later versions" in said
+    weights = {
+        n: (versions / f"policy-v{n:06d}" / "adapter_model.safetensors").read_bytes()
+        for n in range(sound, last + 1)
+    }
+    assert weights[newest + 1] == weights[sound]
+    assert len(set(weights.values())) == len(weights) - 1
+    assert second.steps() == [*range(1, newest + 1), *range(newest + 2, last + 1)]
     rows = [json.loads(line) for line in (second.run / "metrics.jsonl").read_text().splitlines()]
     assert all(row["mismatch_mean"] < 1e-5 for row in rows), "every group is of the version it names"
     assert all(row["age_max"] <= 4 for row in rows)
-    assert 8 - rows[-1]["age_max"] >= 4, "the server took the new numbers"
+    assert last - 1 - rows[-1]["age_max"] > newest, "the server took the new numbers"
+    evaluated = [row["version"] for row in read_strength(second.run)]
+    assert (evaluated[0], evaluated[-1]) == (0, last // 2 * 2), "the last one is waited for"

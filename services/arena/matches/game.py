@@ -1,7 +1,7 @@
 """Plays one game: asks the players in turn, applies the rule for illegal moves, and says how the game ended.
 
-Whether the first try of each turn was legal is recorded whatever the rule for illegal moves is, so that the
-quality of play and the legality of moves can be measured apart.
+Under every rule for illegal moves, the game records whether the first try of each turn was legal. So legality
+and quality of play can be measured separately.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The file of finished games: one JSON object per line, only ever appended to.
 
-A tournament that was killed goes on from it: each game has a key that stands for everything that decides it,
-and games whose key is in the file are not played again. A last line that was cut off is removed.
+A tournament that was killed continues from this file: each game has a key, a hash of everything that the game
+depends on, and games whose key is in the file are not played again. A last line that was cut off is removed.
 """
 
 import json

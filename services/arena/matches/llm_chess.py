@@ -2,8 +2,8 @@
 
 A game has no opening, ends at 200 plies, and is lost with the third wrong answer in one turn. Draws are not
 claimed. Names and definitions of the counts are those of its tables
-(maxim-saplin/llm_chess, `llm_chess.py` and `_logs/aggregate_models_to_csv.py`). What differs: its models
-choose among actions in a dialogue (see the board, list the legal moves, move), here they answer a prompt.
+(maxim-saplin/llm_chess, `llm_chess.py` and `_logs/aggregate_models_to_csv.py`). One thing differs: there, a
+model chooses actions in a dialogue (see the board, list the legal moves, move); here, it answers a prompt.
 """
 
 from collections.abc import Sequence

@@ -21,13 +21,13 @@ class GameSettings(Settings):
     max_plies: int = Field(default=400, ge=1)
     """The game is a draw after this many moves of both sides together."""
     referee: str | None = None
-    """Player, such as stockfish,nodes=10000, that ends games at 13 pawns, or drawn ones, for six plies."""
+    """Player, such as stockfish,nodes=10000, that ends games drawn, or at 13 pawns or more, for six plies."""
     concurrency: int = Field(default=32, ge=1, le=1024)
     """Games played at the same time. It does not change the results."""
     seed: int = Field(default=0, ge=0)
     """Seed of the openings and of all moves."""
     out: Path
-    """Folder for match.json, games.jsonl and games.pgn. If it has games of the same settings, go on there."""
+    """Folder for match.json, games.jsonl and games.pgn. Games in it of the same settings are not repeated."""
 
 
 class MatchSettings(GameSettings):
@@ -36,9 +36,9 @@ class MatchSettings(GameSettings):
     model_config = SettingsConfigDict(env_prefix="ARENA_MATCH_")
 
     player: CliPositionalArg[str]
-    """The player whose strength is asked for, such as random or stockfish,nodes=1000."""
+    """The player to measure, such as random or stockfish,nodes=1000."""
     opponent: CliPositionalArg[str]
-    """The player it is compared with."""
+    """The opponent."""
     sprt: str | None = Field(default=None, pattern=r"^-?[\d.]+,-?[\d.]+$")
     """Stop as soon as one is clear: the player is at most the first Elo stronger, or at least the second."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
@@ -65,7 +65,7 @@ class TournamentSettings(GameSettings):
     players: CliPositionalArg[Specs] = Field(min_length=2)
     """The players; for a ladder, from weak to strong; for a gauntlet, the one that plays all others first."""
     schedule: Literal["round-robin", "gauntlet", "ladder"] = "round-robin"
-    """Who plays whom: everybody, the first player everybody else, or each its neighbours."""
+    """Who plays whom: all pairs, the first player against all others, or neighbours in the list."""
     anchors: Path | None = None
     """Ratings to hold: `ladder` (the published one), a match.json, or a JSON object of names and numbers."""
 
@@ -82,7 +82,7 @@ class EloSettings(Settings):
 
 
 class PlanSettings(Settings):
-    """Say how many games a question needs."""
+    """Compute how many games are needed to answer a question."""
 
     model_config = SettingsConfigDict(env_prefix="ARENA_PLAN_")
 

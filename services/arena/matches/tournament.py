@@ -1,7 +1,7 @@
 """Plays the games of a schedule, many at a time, and writes each finished one down.
 
-A player that does not answer never loses a game by it: the game stays unplayed and is reported, and the next
-run of the same command plays it. The results do not depend on how many games are played at a time.
+A game in which a player does not answer has no result: it is reported as unplayed, and the next run of the
+same command plays it. The results do not depend on how many games are played at a time.
 """
 
 import asyncio

@@ -82,14 +82,12 @@ def _readable(error: ValidationError) -> str:
     )
 
 
-def _kebab(name: str) -> str:
-    return name.replace("_", "-")
-
-
 class _Spec(BaseModel, ABC):
     """The options of every kind."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=lambda name: name.replace("_", "-")
+    )
     has_place: ClassVar[bool] = False
 
     spec: str

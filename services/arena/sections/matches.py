@@ -1,7 +1,7 @@
 """Matches: shows the results that `python -m services.arena match` or `tournament` wrote.
 
-Their folders are named `matches`, or with an ending, such as `matches-random` for another rule for illegal
-moves, and stand in the folder of the report.
+Their folders are in the folder of the report and are named `matches`, or `matches-NAME`, such as
+`matches-random` for another rule for illegal moves.
 """
 
 import json

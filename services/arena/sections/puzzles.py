@@ -1,4 +1,4 @@
-"""Puzzles: whole solutions and first moves by rating and theme, and the rating that they amount to.
+"""Puzzles: the share of whole solutions and of first moves, by rating and theme, and the player's rating.
 
 A puzzle is solved if every move of the solver is the solution's. A move that mates is always right, and ends
 the puzzle. The opponent's moves are the solution's.

@@ -1,4 +1,4 @@
-"""How many games a question needs, before they are played.
+"""Plans how many games are needed to answer a question.
 
 A game between players d Elo apart scores s = 1 / (1 + 10^(-d/400)) on average, with variance
 s (1 - s) - draws / 4. Pairs of independent games have half of that. Balanced openings with both colours need

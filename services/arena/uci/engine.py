@@ -1,7 +1,7 @@
 """The UCI protocol around a player.
 
-Commands go in as lines and answers come out as lines; `session` connects them to this process's pipes. No
-command waits for the player: opening it and searching are tasks of their own.
+Reads commands as lines and writes answers as lines; `session` connects both to this process's pipes. No
+command waits for the player: opening it and searching are separate tasks.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One `go` command while it is carried out."""
+"""Runs one `go` command."""
 
 import asyncio
 import time

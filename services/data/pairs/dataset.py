@@ -22,6 +22,7 @@ from typing import Any
 from rookery.clients import InferenceClient, RewardClient
 from rookery.errors import PeerFault
 from rookery.prompt import render
+from rookery.retries import retry
 from rookery.trace import Completion, Position, Sampling
 from services.data.jobs.concurrency import as_completed
 from services.data.pairs.preference import (
@@ -47,7 +48,7 @@ MAX_PARTS_WITHOUT_PAIR = 32
 _IN_FLIGHT = 512
 """Answers sent to the reward service at once: enough for 64 engines, and few to throw away at the end."""
 
-_BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
+_PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts to reach the policy."""
 
 
@@ -68,16 +69,13 @@ class Policy:
         """
         server = self.servers[number % len(self.servers)]
         prompt, seed = render(position, style=recipe.style), (recipe.seed << 32) + number * self.completions
-        for pause_s in (*_BACKOFF_S, None):
-            try:
-                made = await server.complete(
-                    prompt, model=self.model, count=self.completions, sampling=self.sampling, seed=seed
-                )
-                break
-            except PeerFault:
-                if pause_s is None:
-                    raise
-                await asyncio.sleep(pause_s)
+        made = await retry(
+            lambda: server.complete(
+                prompt, model=self.model, count=self.completions, sampling=self.sampling, seed=seed
+            ),
+            on=PeerFault,
+            pauses_s=_PAUSES_S,
+        )
         return made.completions
 
 

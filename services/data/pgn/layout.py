@@ -1,9 +1,9 @@
-"""Which games of a text look like every other game, found for all of its lines at once.
+"""Finds the games of a text that have the usual layout, for all lines at once.
 
-Such a game is an `Event` tag and other tags, blank lines, its moves, blank lines, and the `Event` tag of the
-next. No line of the moves begins like a tag, an escape or a byte order mark, and none but the last ends in a
-result or a space. All its lines end in LF, or all in CRLF. Such a game ends where the careful reader,
-`services.data.pgn.splitter`, ends it.
+A game of the usual layout is an `Event` tag and other tags, blank lines, its moves, blank lines, and the
+`Event` tag of the next. No line of the moves begins like a tag, an escape or a byte order mark, and none but
+the last ends in a result or a space. All its lines end in LF, or all in CRLF. It ends where the slow reader,
+`services.data.pgn.splitter`, would end it.
 """
 
 import re

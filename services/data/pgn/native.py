@@ -1,8 +1,8 @@
-"""Games read by a native parser, thirty times as fast as by python-chess, which stays the referee.
+"""Reads ordinary games with a native parser, thirty times as fast as python-chess.
 
-Only what is ordinary goes this way: standard chess from the initial position, moves in plain SAN, braces
-for comments. Whatever is not, and whatever the native parser refuses, is read by python-chess, which also
-reads every 1024th game that the native parser accepts: a difference is an error, never a silent choice.
+A game is ordinary if it is standard chess from the initial position, in plain SAN, with comments in braces.
+All other games, and those that the native parser refuses, are read by python-chess. It also reads every
+1024th game that the native parser accepts, and raises an error if the two differ.
 
 The parser is `rust-pgn-reader-python-binding` (shakmaty); without it everything is read by python-chess.
 """

@@ -1,7 +1,7 @@
-"""The arrays that the native parser fills for many games at once, read as games.
+"""Reads games from the arrays that the native parser fills for many games at once.
 
-Everything that concerns all positions is done on whole arrays; what is rare (bare kings, repetitions, en
-passant) is left to python-chess, position by position.
+Work on all positions is done on whole arrays. Rare cases (bare kings, repetitions, en passant) are decided by
+python-chess, one position at a time.
 """
 
 from array import array

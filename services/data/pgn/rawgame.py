@@ -147,10 +147,6 @@ def decode(data: bytes) -> str:
 
 def _ends_in_comment(moves: bytes) -> bool:
     if b";" in moves:
-        moves = _without_line_comments(moves)
+        # Removes comments that begin with `;`, but not a `;` within braces: whichever comes first counts.
+        moves = re.sub(rb"(\{[^}]*(?:\}|\Z))|;[^\n]*", lambda match: match[1] or b"", moves)
     return moves.rfind(b"{") > moves.rfind(b"}")
-
-
-def _without_line_comments(moves: bytes) -> bytes:
-    """Removes comments that begin with `;`, but not a `;` within braces: whichever comes first counts."""
-    return re.sub(rb"(\{[^}]*(?:\}|\Z))|;[^\n]*", lambda match: match[1] or b"", moves)

@@ -1,8 +1,8 @@
-"""Blocks of bytes to games, several hundred megabytes a second, cut exactly where the careful reader cuts.
+"""Splits blocks of bytes into games, at several hundred megabytes a second.
 
-Games that look like every other game are recognised a block at a time by `services.data.pgn.layout`;
-`services.data.pgn.splitter` decides about the rest, line by line, and hands back at the next game that
-begins with an `Event` tag. Memory is a block and a game. Nothing is parsed here.
+Games of the usual layout are found a block at a time by `services.data.pgn.layout`. The rest is split line by
+line by `services.data.pgn.splitter`, until the next game that begins with an `Event` tag. Both cut at the
+same places. Memory use is one block and one game. Nothing is parsed here.
 """
 
 import re
@@ -66,8 +66,9 @@ class Scanner:
         while not self._lost or self._find_beginning():
             if self._splitter is None:
                 yield from self._recognise()
-                if self._needs_more():
-                    return
+                short = len(self._buffer) - self._at <= MAX_GAME_BYTES
+                if short and _BEGINNING.search(self._buffer, self._at) is None:
+                    return  # with more bytes, this game may turn out to have the usual layout
                 self._splitter = Splitter(number=self._number, offset=self._offset)
             yield from self._split()
             if self._splitter is not None:
@@ -119,7 +120,7 @@ class Scanner:
         self._offset += size
 
     def _recognise(self) -> Iterator[RawGame]:
-        """The games from here on that look like every other, up to the first that does not."""
+        """The games from here on that have the usual layout, up to the first that does not."""
         buffer, keep = self._buffer, self._keep
         while ends := self._ends():
             starts, number, shift = [self._at, *ends[:-1]], self._number, self._offset - self._at
@@ -133,7 +134,7 @@ class Scanner:
                 yield RawGame(number + place, buffer[start : ends[place]], start + shift)
 
     def _ends(self) -> list[int]:
-        """Where some games end that follow each other from here on and look like every other."""
+        """The ends of some successive games from here on that have the usual layout."""
         is_long = self._is_unix and self._buffer.find(NEXT, self._at, self._at + LONG_BYTES) < 0
         if is_long and (ends := run_of_short(self._buffer, self._at)):
             return ends
@@ -145,11 +146,6 @@ class Scanner:
 
     def _wants(self, game: RawGame) -> bool:
         return self._keep is None or len(self._keep(tickets_of(game.data, [0], [len(game.data)]))) > 0
-
-    def _needs_more(self) -> bool:
-        """Whether the game at hand may still turn out to be like others."""
-        short = len(self._buffer) - self._at <= MAX_GAME_BYTES
-        return short and _BEGINNING.search(self._buffer, self._at) is None
 
     def _split(self) -> Iterator[RawGame]:
         """Line by line, up to the end of the block or the next game that begins as games should."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from rookery.errors import InvalidInput
 from services.data.pgn.rawgame import RawGame, decode
@@ -79,7 +79,10 @@ def read_facts(raw: RawGame) -> Facts:
 def _read(raw: RawGame) -> Facts:
     tags, moves = raw.sections()
     values = dict(_TAG_PAIR.findall(tags))
-    tag = partial(_tag, values)
+
+    def tag(name: bytes) -> str:
+        return decode(values.get(name, b""))
+
     base_s, increment_s, speed = _time(tag(b"TimeControl"))
     return Facts(
         white_elo=read_elo(tag(b"WhiteElo")),
@@ -97,10 +100,6 @@ def _read(raw: RawGame) -> Facts:
 
 
 _read_cached = lru_cache(_CACHED)(_read)
-
-
-def _tag(values: dict[bytes, bytes], name: bytes) -> str:
-    return decode(values.get(name, b""))
 
 
 def read_elo(tag: str) -> int | None:

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -109,7 +110,7 @@ def plain_text(chunks: Iterable[bytes]) -> Iterator[bytes]:
     while len(first) < 4 and (more := next(rest, b"")):
         first += more
     new = _codec_of(first)
-    chunks = _with_first(first, rest)
+    chunks = chain([first] if first else [], rest)
     yield from _utf8(join_blocks(_decompress(chunks, new) if new else chunks))
 
 
@@ -215,9 +216,3 @@ def join_blocks(blocks: Iterable[bytes]) -> Iterator[bytes]:
         raise
     if size:
         yield b"".join(held)
-
-
-def _with_first(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from rest

@@ -170,7 +170,8 @@ def _write(
     """Writes lines to a temporary file in game order, then copies them shuffled, to use little memory."""
     counts: Counter[str] = Counter()
     places: list[tuple[int, int]] = []
-    work = _write_batches(games, picked, recipe)
+    chosen = [(game, plies) for game, plies in zip(games, picked, strict=True) if plies]
+    work = ((recipe, chosen[first : first + GAMES_A_BATCH]) for first in range(0, len(chosen), GAMES_A_BATCH))
     progress.begin("write", unit="positions", total=sum(map(len, picked)))
     with tempfile.TemporaryFile() as spool:
         offset = 0
@@ -188,14 +189,6 @@ def _write(
             spool.seek(offset)
             out.add_line(spool.read(size))
     return counts
-
-
-def _write_batches(
-    games: Sequence[Game], picked: Sequence[Sequence[int]], recipe: MovesRecipe
-) -> Iterator[tuple[MovesRecipe, list[tuple[Game, Sequence[int]]]]]:
-    chosen = [(game, plies) for game, plies in zip(games, picked, strict=True) if plies]
-    for first in range(0, len(chosen), GAMES_A_BATCH):
-        yield recipe, chosen[first : first + GAMES_A_BATCH]
 
 
 def _lines_of_batch(work: tuple[MovesRecipe, list[tuple[Game, Sequence[int]]]]) -> list[MovesLine]:

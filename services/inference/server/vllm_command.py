@@ -146,7 +146,9 @@ def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool)
         variables |= {"VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib), **_threads(base)}
         # Runs the model inside the engine's process (the server keeps its own). As two processes they
         # would busy-wait for each other, on cores that the trainer and Stockfish need.
-        variables |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", **_compiling(base)}
+        variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        if not shutil.which(base.get("CXX", "g++"), path=base.get("PATH")):
+            variables["TORCH_COMPILE_DISABLE"] = "1"  # vLLM compiles its sampler even in eager mode
     elif settings.device != "auto":
         variables |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": settings.device}
     return variables
@@ -159,12 +161,6 @@ def _for_plugin(settings: ServerSettings) -> dict[str, str]:
         "ROOKERY_RUN": settings.run,
         **{f"INFERENCE_{key.upper()}": str(value) for key, value in fields.items()},
     }
-
-
-def _compiling(base: Mapping[str, str]) -> dict[str, str]:
-    """Turns torch.compile off if there is no C++ compiler: vLLM compiles its sampler even in eager mode."""
-    compiler = base.get("CXX", "g++")
-    return {} if shutil.which(compiler, path=base.get("PATH")) else {"TORCH_COMPILE_DISABLE": "1"}
 
 
 def _threads(base: Mapping[str, str]) -> dict[str, str]:

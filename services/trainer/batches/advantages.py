@@ -59,33 +59,39 @@ def advantages(
     baseline: Baseline,
     normalise: bool,
     averages: RewardAverages | None,
+    sigma_floor: float = 0.0,
 ) -> list[tuple[float, ...]]:
     """Returns the advantages of each group's rewards.
 
     `averages` are the moving averages of the previous steps, None at the first step. `normalise` divides by
     the group's standard deviation. For ema and adaptive, which also learn from groups of equal rewards, it
-    divides by the root mean square of all rewards' distances from the moving average.
+    divides by the root mean square of all rewards' distances from the moving average. A divisor below
+    `sigma_floor` is replaced by it.
     """
     if baseline == "group-mean":
-        return [group_advantages(rewards, normalise=normalise) for rewards in groups]
+        return [group_advantages(rewards, normalise=normalise, sigma_floor=sigma_floor) for rewards in groups]
     if baseline == "leave-one-out":
-        return [leave_one_out(rewards, normalise=normalise) for rewards in groups]
+        return [leave_one_out(rewards, normalise=normalise, sigma_floor=sigma_floor) for rewards in groups]
     known = averages or _observe(groups)
     share = {"ema": lambda _: 1.0, "adaptive": known.shrinkage}[baseline]
     scale = 1.0
     if normalise:
         squares = [(reward - known.mean) ** 2 for rewards in groups for reward in rewards]
-        scale = math.sqrt(_mean(squares)) + _EPSILON
+        scale = max(math.sqrt(_mean(squares)), sigma_floor) + _EPSILON
     return [
         tuple(value / scale for value in _less_baseline(rewards, known.mean, share(len(rewards))))
         for rewards in groups
     ]
 
 
-def group_advantages(rewards: Sequence[float], *, normalise: bool) -> tuple[float, ...]:
+def group_advantages(
+    rewards: Sequence[float], *, normalise: bool, sigma_floor: float = 0.0
+) -> tuple[float, ...]:
     """Returns each reward minus the group's mean, divided by its standard deviation if `normalise` is set.
 
-    If all rewards of the group are equal, all advantages are 0.
+    A standard deviation below `sigma_floor` is replaced by it, because dividing by it would give the noise of
+    nearly equal rewards the weight of a real difference. If all rewards of the group are equal, all
+    advantages are 0.
 
     >>> group_advantages([0.0, 1.0], normalise=False)
     (-0.5, 0.5)
@@ -99,17 +105,20 @@ def group_advantages(rewards: Sequence[float], *, normalise: bool) -> tuple[floa
     if not normalise:
         return tuple(centred)
     deviation = math.sqrt(math.fsum(c * c for c in centred) / len(centred))
-    return tuple(c / (deviation + _EPSILON) for c in centred)
+    return tuple(c / (max(deviation, sigma_floor) + _EPSILON) for c in centred)
 
 
-def leave_one_out(rewards: Sequence[float], *, normalise: bool) -> tuple[float, ...]:
+def leave_one_out(
+    rewards: Sequence[float], *, normalise: bool, sigma_floor: float = 0.0
+) -> tuple[float, ...]:
     """Returns each reward minus the mean of the others: G / (G - 1) times its distance from the group's mean.
 
     >>> leave_one_out([0.0, 0.5, 1.0], normalise=False)
     (-0.75, 0.0, 0.75)
     """
     factor = len(rewards) / max(1, len(rewards) - 1)
-    return tuple(factor * value for value in group_advantages(rewards, normalise=normalise))
+    values = group_advantages(rewards, normalise=normalise, sigma_floor=sigma_floor)
+    return tuple(factor * value for value in values)
 
 
 def zero_variance(rewards: Sequence[float]) -> bool:

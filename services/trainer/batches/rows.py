@@ -85,6 +85,7 @@ def prepare_batch(
         baseline=settings.baseline,
         normalise=settings.normalise,
         averages=averages,
+        sigma_floor=settings.sigma_floor,
     )
     finite.check_advantages(groups, values)
     rows = make_rows(

@@ -76,6 +76,19 @@ class KlSettings(Settings):
         return self.kl != "none" or (self.kl_report_every > 0 and step % self.kl_report_every == 0)
 
 
+class EntropySettings(Settings):
+    """The entropy bonus, which keeps the policy from giving the same answer every time."""
+
+    help_group: ClassVar[str] = "entropy"
+
+    entropy_coefficient: NonNegativeFloat = 0.0
+    """Weight of the entropy of the next token, in nats. With a target, the initial weight."""
+    entropy_target: NonNegativeFloat = 0.0
+    """Adapt the weight so that the mean entropy stays above this, in nats per token. 0 for no target."""
+    entropy_rate: PositiveFloat = 0.05
+    """How fast the weight adapts: its change per step and nat between the target and the entropy."""
+
+
 class PpoSettings(Settings):
     """Settings of PPO, which learns a baseline for each token instead of using the group's mean."""
 
@@ -91,16 +104,14 @@ class PpoSettings(Settings):
     """How far values may move from those before the step. 0 for no limit."""
     value_coefficient: PositiveFloat = 0.5
     """Weight of the value loss."""
-    entropy_coefficient: NonNegativeFloat = 0.0
-    """Weight of the entropy bonus."""
     ppo_epochs: PositiveInt = 1
     """Passes over each batch."""
     ppo_mini_batches: PositiveInt = 1
     """Optimizer steps per pass. The groups are shuffled for each pass."""
 
 
-class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
-    """The policy-gradient objective: surrogate, advantages, weights of the loss, KL to the base."""
+class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySettings):
+    """The policy-gradient objective: surrogate, advantages, weights of the loss, KL to the base, entropy."""
 
     help_group: ClassVar[str] = "objective"
 
@@ -111,6 +122,7 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
         "ratio_cap": When("objective", ("cispo", "reinforce")),
         "baseline": _OF_GROUPS,
         "normalise": _OF_GROUPS,
+        "sigma_floor": When("normalise", (True,)),
         "baseline_decay": When("baseline", ("ema", "adaptive")),
         "loss_constant": When("loss_weights", ("constant",)),
         # With the other baselines, groups of equal rewards have a gradient too.
@@ -121,6 +133,7 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
         "kl_warmup_steps": When("kl_schedule", ("warmup",)),
         "kl_target": When("kl_schedule", ("adaptive", "smooth")),
         "kl_report_every": When("kl", ("none",)),
+        "entropy_rate": When("entropy_target", but=(0.0,)),
         **dict.fromkeys(PpoSettings.model_fields, When("objective", ("ppo",))),
     }
 
@@ -145,6 +158,8 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings):
     """Decay per step of the moving averages of the baselines ema and adaptive."""
     normalise: bool = True
     """Divide advantages by the standard deviation of the rewards."""
+    sigma_floor: NonNegativeFloat = 0.0
+    """Divide by at least this, so that noise is not amplified. 0.05 fits rewards of 1,000 nodes."""
     loss_weights: LossWeights = "token"
     """Weights of the loss: equal per token, equal per sequence, or the sum divided by a constant."""
     loss_constant: NonNegativeInt = 0

@@ -172,13 +172,14 @@ def _mini_batch_update(
         tensors = collate(forward.rows, device=policy.device)
         old_N, advantages_N, returns_N = _columns(forward.rows, estimates, device=policy.device)
         tensors = replace(tensors, advantages_N=advantages_N)
-        with_gradient = replace(objective.with_gradient, entropy=settings.entropy_coefficient > 0)
-        scores = policy.score(tensors, with_gradient=with_gradient, reference=settings.measures_kl(step))
+        scores = policy.score(
+            tensors, with_gradient=objective.with_gradient, reference=settings.measures_kl(step)
+        )
         loss, stats = objective(scores, tensors)
         values_N = policy.values(scores.hidden_ND)
         value_N, clipped_N = value_losses(values_N, old_N, returns_N, clip=settings.value_clip)
-        beside_N = settings.value_coefficient * value_N - settings.entropy_coefficient * scores.entropy_N
-        loss = loss + (tensors.weight_N * beside_N).sum() / objective.normaliser
+        value_loss = (tensors.weight_N * value_N).sum() / objective.normaliser
+        loss = loss + settings.value_coefficient * value_loss
         (forward.weight * loss).backward()
         if forward.weight:
             pending.append(stats)
@@ -196,7 +197,7 @@ def _mini_batch_update(
 def _objective(rows: Sequence[Row], batch: Batch, inputs: StepInput) -> Objective:
     """The objective of a mini-batch: GRPO's surrogate. A k1 penalty is left out: the rewards include it."""
     normaliser = batch.normaliser * _total_weight(rows) / _total_weight(batch.rows)
-    objective = Objective.of(inputs.settings, coefficient=inputs.kl_coefficient, normaliser=normaliser)
+    objective = inputs.objective(normaliser=normaliser)
     return replace(objective, kl="none") if inputs.settings.kl == "k1" else objective
 
 

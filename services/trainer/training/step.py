@@ -15,6 +15,11 @@ from rookery.trace import TraceGroup
 from services.trainer.batches import finite
 from services.trainer.batches.advantages import RewardAverages, updated_averages
 from services.trainer.distributed.process_group import World
+from services.trainer.losses.entropy import (
+    EntropyController,
+    entropy_coefficient,
+    updated_entropy_controller,
+)
 from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
 from services.trainer.settings import ObjectiveSettings, TrainerSettings
 from services.trainer.training.ppo import ppo_update
@@ -31,6 +36,8 @@ class RunningState:
     """Moving averages of the rewards, for the baselines ema and adaptive."""
     kl_controller: KlController | None = None
     """The state of the KL schedules adaptive and smooth."""
+    entropy_controller: EntropyController | None = None
+    """The state of the entropy bonus, if there is a target."""
     collapsed_steps: int = 0
     """Number of steps in a row in which rewards have collapsed: see `collapsed_steps`."""
 
@@ -41,13 +48,15 @@ class RunningState:
         step: int,
         coefficient: float,
         kl: float | None,
+        entropy: float | None = None,
         zero_variance_share: float,
         settings: ObjectiveSettings,
     ) -> "RunningState":
         """The state after a step on `groups`.
 
-        `coefficient` is the KL coefficient that the step used, `kl` the D(policy || base) that it measured,
-        or None. State that the settings do not use is dropped, because it would be outdated when used again.
+        `coefficient` is the KL coefficient that the step used. `kl` and `entropy` are the D(policy || base)
+        and the entropy that it measured, or None. State that the settings do not use is dropped, because it
+        would be outdated when used again.
 
         Raises:
             ArithmeticError: the schedule needs `kl`, and it is not finite; the message names the groups.
@@ -61,6 +70,9 @@ class RunningState:
         return RunningState(
             averages=averages,
             kl_controller=updated_controller(self.kl_controller, coefficient, kl=kl, settings=settings),
+            entropy_controller=updated_entropy_controller(
+                self.entropy_controller, entropy=entropy, settings=settings
+            ),
             collapsed_steps=collapsed_steps(
                 self.collapsed_steps, share=zero_variance_share, step=step, settings=settings
             ),
@@ -71,6 +83,7 @@ class RunningState:
         return {
             "averages": asdict(self.averages) if self.averages else None,
             "kl_coefficient": asdict(self.kl_controller) if self.kl_controller else None,
+            "entropy_coefficient": asdict(self.entropy_controller) if self.entropy_controller else None,
             "collapsed_steps": self.collapsed_steps,
         }
 
@@ -80,9 +93,11 @@ class RunningState:
         if not state:
             return cls()
         averages, controller = state["averages"], state["kl_coefficient"]
+        entropy = state.get("entropy_coefficient")  # absent in commits of earlier versions
         return cls(
             averages=RewardAverages(**averages) if averages else None,
             kl_controller=KlController(**controller) if controller else None,
+            entropy_controller=EntropyController(**entropy) if entropy else None,
             collapsed_steps=state["collapsed_steps"],
         )
 
@@ -114,6 +129,7 @@ class StepStats:
     grad_norm: float
     lr: float
     kl_coefficient: float
+    entropy_coefficient: float
     zero_variance_share: float
     collapsed_steps: int
     tokens: int
@@ -151,7 +167,8 @@ def train_step(
     started = time.perf_counter()
     coefficient = kl_coefficient(state.kl_controller, step=step, settings=settings)
     update = ppo_update if settings.objective == "ppo" else single_update
-    inputs = StepInput(groups, step, settings, state.averages, coefficient, world, dry_run)
+    bonus = entropy_coefficient(state.entropy_controller, settings=settings)
+    inputs = StepInput(groups, step, settings, state.averages, coefficient, world, bonus, dry_run)
     stats = update(policy, optimizer, inputs)
     zero_variance = stats.batch.zero_variance + dropped_zero_variance
     share = zero_variance / (len(groups) + dropped_zero_variance)
@@ -160,6 +177,7 @@ def train_step(
         step=step,
         coefficient=coefficient,
         kl=stats.losses.get("kl_reference"),
+        entropy=stats.losses["entropy"] if stats.batch.tokens else None,
         zero_variance_share=share,
         settings=settings,
     )
@@ -168,6 +186,7 @@ def train_step(
         grad_norm=stats.grad_norm,
         lr=stats.lr,
         kl_coefficient=coefficient if settings.kl != "none" else 0.0,
+        entropy_coefficient=bonus,
         zero_variance_share=share,
         collapsed_steps=state.collapsed_steps,
         tokens=stats.batch.tokens,

@@ -3,7 +3,7 @@
     groups -> advantages -> rows      rewards minus a baseline; prompts with completions: `prepare_batch`
     rows -> log-probabilities         `Policy.score`, with gradient, one micro-batch after the other
     log-probabilities -> ratio        exp(log p - log p of the behaviour policy): `losses.surrogate`
-    ratio -> loss                     clipped surrogate + KL, weighted by token: `Objective`
+    ratio -> loss                     clipped surrogate + KL - entropy, weighted by token: `Objective`
     loss -> step                      backward, sum over processes, clipped by norm, AdamW: `optimizer_step`
 
 `ppo.ppo_update` replaces this for PPO.
@@ -42,8 +42,18 @@ class StepInput:
     averages: RewardAverages | None
     kl_coefficient: float
     world: World
+    entropy_coefficient: float = 0.0
     dry_run: bool = False
     """Whether to leave out the optimizer's step."""
+
+    def objective(self, *, normaliser: float) -> "Objective":
+        """The loss of the step's micro-batches."""
+        return Objective.of(
+            self.settings,
+            coefficient=self.kl_coefficient,
+            normaliser=normaliser,
+            entropy_coefficient=self.entropy_coefficient,
+        )
 
     def batch(self) -> Batch:
         """Groups to advantages to rows of tokens."""
@@ -83,7 +93,7 @@ def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: Step
         ArithmeticError: an advantage, a loss or the gradient is not finite; the message names the groups.
     """
     batch = inputs.batch()  # groups -> advantages -> rows
-    objective = Objective.of(inputs.settings, coefficient=inputs.kl_coefficient, normaliser=batch.normaliser)
+    objective = inputs.objective(normaliser=batch.normaliser)
     mine = inputs.partition(batch.rows)
     pending: list[PendingStats] = []
     for forward in mine.passes:
@@ -105,7 +115,7 @@ def single_update(policy: Policy, optimizer: torch.optim.Optimizer, inputs: Step
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The loss of a micro-batch: surrogate, KL penalty and token weights, as configured.
+    """The loss of a micro-batch: surrogate, KL penalty, entropy bonus and token weights, as configured.
 
     `normaliser` is the batch's (see `batches.rows`), `coefficient` the weight of the KL.
     """
@@ -115,9 +125,17 @@ class Objective:
     kl: KlKind
     coefficient: float
     normaliser: float
+    entropy_coefficient: float = 0.0
 
     @classmethod
-    def of(cls, settings: ObjectiveSettings, *, coefficient: float, normaliser: float) -> Self:
+    def of(
+        cls,
+        settings: ObjectiveSettings,
+        *,
+        coefficient: float,
+        normaliser: float,
+        entropy_coefficient: float = 0.0,
+    ) -> Self:
         """Builds the objective from the settings."""
         return cls(
             surrogate=SURROGATES["grpo" if settings.objective == "ppo" else settings.objective],
@@ -125,14 +143,16 @@ class Objective:
             kl=settings.kl,
             coefficient=coefficient,
             normaliser=normaliser,
+            entropy_coefficient=entropy_coefficient,
         )
 
     @property
     def with_gradient(self) -> WithGradient:
         """The scores that need gradients besides the log-probabilities."""
+        entropy = self.entropy_coefficient > 0.0
         if self.kl == "policy_reference" or self.kl == "reference_policy" or self.kl == "symmetric":
-            return WithGradient(kl=self.kl)
-        return WithGradient()
+            return WithGradient(entropy=entropy, kl=self.kl)
+        return WithGradient(entropy=entropy)
 
     def __call__(self, scores: TokenScores, batch: MicroBatch) -> tuple[torch.Tensor, PendingStats]:
         """Returns the micro-batch's part of the batch's loss, and its statistics."""
@@ -146,6 +166,8 @@ class Objective:
         losses_N = surrogate.losses_N
         if penalty_N is not None and self.kl != "k1":
             losses_N = losses_N + self.coefficient * penalty_N
+        if self.entropy_coefficient:
+            losses_N = losses_N - self.entropy_coefficient * scores.entropy_N
         loss = (batch.weight_N * losses_N).sum() / self.normaliser
         stats = micro_batch_stats(
             loss,

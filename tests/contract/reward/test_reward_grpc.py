@@ -17,7 +17,7 @@ from rookery.codec import verdict_from_proto
 from rookery.errors import InvalidInput, PeerFault
 from rookery.trace import Outcome
 from rookery.v1 import reward_pb2, reward_pb2_grpc
-from services.reward.bodies import MAX_ITEMS
+from services.reward.requests import MAX_ITEMS
 from services.reward.scorer import Item, Scorer
 from services.reward.servicer import SERVICE_NAME, RewardServicer
 from tests.contract.reward.conftest import RunningService

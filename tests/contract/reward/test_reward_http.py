@@ -5,7 +5,7 @@ import pytest
 
 from rookery.body_limit import MAX_BODY_BYTES
 from rookery.serving import problem
-from services.reward.bodies import MAX_ITEMS
+from services.reward.requests import MAX_ITEMS
 from services.reward.scorer import Scorer
 
 pytestmark = pytest.mark.stockfish

@@ -14,8 +14,8 @@ import pytest
 from rookery.answers import MAX_BOX_CHARS
 from rookery.body_limit import MAX_BODY_BYTES
 from rookery.trace import Outcome
-from services.reward.bodies import MAX_ITEMS, ScoreRequest, VerdictBody
-from services.reward.local import shared_scorer
+from services.reward import shared_scorer
+from services.reward.requests import MAX_ITEMS, ScoreRequest, VerdictBody
 from services.reward.schemes import TERMS, find_scheme
 from services.reward.settings import RewardSettings
 from tests.curl import run_curl
@@ -160,5 +160,6 @@ def test_the_limits() -> None:
         if row[0] != "`legal`"
     }
     assert schemes == {term.name: f"{term.low:g} to {term.high:g}" for term in TERMS.values()} | {
-        "length": "-1 to 0"
+        "length": "-1 to 0",
+        "candidates": "0 to 1",
     }

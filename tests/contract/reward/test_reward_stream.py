@@ -11,7 +11,7 @@ import pytest
 from rookery.codec import verdict_from_proto
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 from services.reward import servicer as stream_module
-from services.reward.bodies import MAX_ITEMS
+from services.reward.requests import MAX_ITEMS
 from services.reward.scorer import Item, Scorer
 from services.reward.servicer import WINDOW, RewardServicer
 from tests.contract.reward.gated import GatedScorer, served, until, verdict_of

@@ -87,6 +87,19 @@ def test_a_crashed_service_starts_again(tmp_path: Path, watchdog: Watchdog) -> N
     run.stop()
 
 
+def test_a_service_starts_again_although_an_earlier_one_was_stopped(
+    tmp_path: Path, watchdog: Watchdog
+) -> None:
+    run = Run([[script("feed", STUBBORN, tmp_path)], [service("arena", free_port(), tmp_path)]], watchdog)
+    run.until(lambda: run.supervisor.all_ready)
+    run.stop("feed", hurry=True)
+    arena = run.supervisor.members[1]
+    assert arena.child
+    arena.child.kill()
+    run.until(lambda: arena.restarts == 1 and arena.state is State.READY)
+    run.stop()
+
+
 def test_one_that_keeps_crashing_ends_the_run_with_its_last_words(tmp_path: Path, watchdog: Watchdog) -> None:
     run = Run([[script("bad", "import sys; sys.exit('out of luck')", tmp_path)]], watchdog)
     with pytest.raises(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.settings import RewardSettings
 
 

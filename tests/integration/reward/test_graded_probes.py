@@ -17,7 +17,7 @@ from rookery.rookworld import PolicyAnswer, PolicyLine, policy_answer, policy_pr
 from rookery.trace import Verdict
 from services.data.positions.generator import PositionGenerator
 from services.data.tasks.rookworld import RookworldMix, labelled_lines
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
 

@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 
 from bench.reward.agreement import Reference, compare, pearson, references, spearman
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 
 POSITIONS = 40
 

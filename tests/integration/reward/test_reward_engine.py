@@ -375,7 +375,7 @@ def test_a_missing_engine_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_engines_die_with_their_parent_even_by_sigkill(stockfish_path: str) -> None:
     code = (
-        "import sys, time; from services.reward.local import LocalScorer; from pathlib import Path;"
+        "import sys, time; from services.reward import LocalScorer; from pathlib import Path;"
         "from services.reward.settings import RewardSettings;"
         "s = LocalScorer(RewardSettings(engines=2, engine_path=Path(sys.argv[1])));"
         "print(*s._scorer.pool.pids, flush=True); time.sleep(60)"

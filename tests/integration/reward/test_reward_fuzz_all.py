@@ -18,7 +18,7 @@ from rookery.answers import extract
 from rookery.errors import InvalidInput
 from rookery.notation import read_move
 from rookery.trace import Outcome, Verdict
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.position import Position, read_position
 from services.reward.scorer import Item
 from tests.babble import completions, fens

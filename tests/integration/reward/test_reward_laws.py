@@ -12,8 +12,8 @@ import pytest
 
 import services.reward
 from rookery.trace import Evaluation, Outcome, Verdict
+from services.reward import LocalScorer
 from services.reward.app import create_app
-from services.reward.local import LocalScorer
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
 

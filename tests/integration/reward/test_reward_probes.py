@@ -8,7 +8,7 @@ legal move. Run with `-s` to see the table.
 import io
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ import zstandard
 
 from rookery.prompt import STYLES, render
 from rookery.trace import Outcome, Verdict
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.scorer import Item
 from tests.builders import position
 
@@ -256,6 +256,88 @@ def test_no_format_makes_up_for_a_missing_move(scorer: LocalScorer, boards: tupl
         hacks = [thought + text for text in refused]
         items = [Item(board.fen(), answer, scheme=WEIGHTED) for answer in moves + hacks]
         rewards = [verdict.reward for verdict in scorer.score_batch(items)]
+        assert min(rewards[: len(moves)]) > max(rewards[len(moves) :])
+
+
+def some_legal(board: chess.Board) -> list[str]:
+    return random.Random(board.fen()).sample([move.uci() for move in board.legal_moves], 3)
+
+
+def forcing_first(board: chess.Board) -> list[str]:
+    forcing = [move for move in board.legal_moves if board.is_capture(move) or board.gives_check(move)]
+    return [move.uci() for move in dict.fromkeys((*forcing, *board.legal_moves))][:3]
+
+
+CANDIDATES: dict[str, tuple[Callable[[chess.Board], list[str]], float, float]] = {
+    # what the reasoning names; the most that any position pays; the most that they pay in the mean
+    "nothing": (lambda board: [], 0.0, 0.0),
+    "three illegal moves": (lambda board: [illegal_uci(board)] * 3, 0.0, 0.0),
+    "one move three times": (lambda board: [first_uci(board)] * 3, 1 / 3, 1 / 3),
+    "one move in two notations": (
+        lambda board: [first_uci(board), board.san(chess.Move.from_uci(first_uci(board))), "-"],
+        1 / 3,
+        1 / 3,
+    ),
+    "a constant": (lambda board: ["e2e4", "d2d4", "g1f3"], 0.35, 0.05),
+    "three random legal moves": (some_legal, 1.0, 0.92),
+    "three captures or checks, if there are any": (forcing_first, 1.0, 0.96),
+}
+
+
+@pytest.mark.parametrize("probe", CANDIDATES)
+def test_candidates_without_chess_earn_at_most(
+    probe: str, scorer: LocalScorer, boards: tuple[chess.Board, ...]
+) -> None:
+    name, most, most_in_the_mean = CANDIDATES[probe]
+    earned = candidates_earned(scorer, boards, name)
+    print(f"\n{probe:28}  max {max(earned):.2f}  mean {fmean(earned):.3f}", end="")
+    assert max(earned) <= most
+    assert fmean(earned) <= most_in_the_mean
+
+
+def candidates_earned(
+    scorer: LocalScorer, boards: Sequence[chess.Board], name: Callable[[chess.Board], list[str]]
+) -> list[float]:
+    items = [
+        Item(
+            board.fen(),
+            f"<think>{' '.join(name(board))}</think> {boxed(first_uci(board))}",
+            scheme="delta+candidates",
+        )
+        for board in boards
+    ]
+    return [verdict.components["candidates(3)"] for verdict in scorer.score_batch(items)]
+
+
+def test_naming_every_move_is_worth_as_much_as_the_first_three(
+    scorer: LocalScorer, boards: tuple[chess.Board, ...]
+) -> None:
+    every = candidates_earned(scorer, boards, lambda board: [move.uci() for move in board.legal_moves])
+    first = candidates_earned(scorer, boards, lambda board: [move.uci() for move in board.legal_moves][:3])
+    assert every == first
+    assert fmean(every) < 0.95
+
+
+def test_the_best_move_among_different_legal_candidates_earns_everything(
+    scorer: LocalScorer, boards: tuple[chess.Board, ...]
+) -> None:
+    def with_best(board: chess.Board) -> list[str]:
+        best = scorer.score(Item(board.fen(), boxed(first_uci(board)))).best
+        others = [move.uci() for move in board.legal_moves if best and move.uci() != best.uci]
+        return [best.uci, *others[:2]] if best else []
+
+    assert candidates_earned(scorer, boards, with_best) == [1.0] * len(boards)
+
+
+def test_candidates_do_not_make_up_for_a_missing_move(
+    scorer: LocalScorer, boards: tuple[chess.Board, ...]
+) -> None:
+    scheme = "delta+0.2*candidates"
+    for board in boards:
+        thought = f"<think>{' '.join(some_legal(board))}</think> "
+        moves = [Item(board.fen(), boxed(move.uci()), scheme=scheme) for move in board.legal_moves]
+        hacks = [Item(board.fen(), thought + text, scheme=scheme) for text in ("", boxed("a1a1"))]
+        rewards = [verdict.reward for verdict in scorer.score_batch(moves + hacks)]
         assert min(rewards[: len(moves)]) > max(rewards[len(moves) :])
 
 

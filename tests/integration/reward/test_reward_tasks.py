@@ -5,7 +5,7 @@ import pytest
 
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.scorer import Item
 
 pytestmark = pytest.mark.stockfish

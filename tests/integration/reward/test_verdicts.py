@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rookery.errors import InvalidInput, RookeryError
 from rookery.trace import Evaluation, Outcome, Verdict
 from rookery.uci import Query
-from services.reward.local import LocalScorer
+from services.reward import LocalScorer
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
 

@@ -107,6 +107,40 @@ def test_a_difference_between_configurations_is_found_over_seeds(four: Path) -> 
     assert second.difference.mean < -0.4
 
 
+def test_runs_of_the_same_seed_are_compared_in_pairs(four: Path) -> None:
+    """The seed gives both runs the same noise, which cancels in their difference."""
+    groups = group_seeds(find_runs([str(four)], runs_dir=four))
+    paired = compare(groups, window=0.2, keys=["reward"], seed=0)
+    assert "over pairs of runs of the same seed" in paired.method
+    difference = paired.figures[1].difference
+    assert difference is not None
+    assert (difference.low, difference.high) == pytest.approx((-0.5, -0.5))
+    make_run(four / "slow-2", level=-1.0, seed=2, settings={"lr": 1})
+    groups = group_seeds(find_runs([str(four)], runs_dir=four))
+    unlike = compare(groups, window=0.2, keys=["reward"], seed=0)
+    assert "Welch" in unlike.method
+    assert unlike.figures[1].difference != difference
+
+
+def test_the_held_out_figures_of_a_demo_are_compared_too(four: Path) -> None:
+    def report(**players: float) -> dict[str, object]:
+        cells = {name.replace("_", "-"): {"mean": mean, "ci95": None} for name, mean in players.items()}
+        return {"sections": {"positions": {"metrics": {"regret_legal": cells}, "note": "none"}}}
+
+    for number, folder in enumerate(sorted(four.iterdir())):
+        told = report(policy_v000000=0.9, policy_v000060=number / 10, random=0.5)
+        (folder / "report.json").write_text(json.dumps(told))
+    groups = group_seeds(find_runs([str(four)], runs_dir=four))
+    first, second = compare(groups, window=0.2, keys=["evaluation_*"], seed=0).figures
+    assert (first.key, first.value.mean) == ("evaluation_regret_legal", pytest.approx(0.05))
+    assert second.value.mean == pytest.approx(0.25)
+    (four / "slow-0" / "report.json").write_text('{"accuracy": 0.7}')  # of a reward model
+    assert "evaluation_regret_legal" not in find_runs(["slow-0"], runs_dir=four)[0].steps[-1]
+    (four / "slow-0" / "report.json").write_text("[]")
+    with pytest.raises(InvalidInput, match=r"slow-0/report.json: not a report"):
+        find_runs(["slow-0"], runs_dir=four)
+
+
 def test_the_window_is_the_end_of_each_run(tmp_path: Path) -> None:
     for name in ("a", "b"):
         lines = [{"step": i, "reward": float(i > 80)} for i in range(1, 101)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import EngineFault, InvalidInput, RookeryError
 from rookery.trace import Verdict
-from services.reward.bodies import BatchResponse, VerdictBody, batch_json, verdict_json
+from services.reward.requests import BatchResponse, VerdictBody, batch_json, verdict_json
 from tests.unit.rookery.records import verdicts
 
 errors = st.builds(InvalidInput, st.text(max_size=20)) | st.builds(EngineFault, st.text(max_size=20))

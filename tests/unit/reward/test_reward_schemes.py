@@ -19,13 +19,15 @@ JUDGES = sorted(name for name, term in TERMS.items() if term.judges_move)
 BY_ENGINE = [name for name in JUDGES if not TERMS[name].needs_model]
 moves = st.sampled_from(JUDGES)
 weights = st.sampled_from(["", "0.1*", "2*", "1000*", ".5*"])
-sums = st.builds("{}{}+{}format+{}length(100)".format, weights, moves, weights, weights)
+sums = st.builds(
+    "{}{}+{}format+{}length(100)+{}candidates(2)".format, weights, moves, weights, weights, weights
+)
 texts = st.sampled_from(["", TIDY, "x" * 50, "x" * 150, "x" * 5000])
 
 
 def evidence(best: float, played: float, response: str = "", worst: float = 0.0) -> TermInput:
     best, played, worst = max(best, played, worst), max(played, worst), worst
-    return TermInput(best, played, response, worst, model=played)
+    return TermInput(best, played, response, worst, model=played, wins_named=(worst, played), legal_moves=20)
 
 
 @given(moves | sums, st.sampled_from(REFUSED), wins, wins, wins, texts)
@@ -111,7 +113,29 @@ def test_length_costs_beyond_what_is_allowed() -> None:
     assert [price(chars) for chars in (0, 100, 150, 200, 10_000)] == pytest.approx([0, 0, -0.1, -0.2, -0.2])
 
 
+@pytest.mark.parametrize(
+    ("wins_named", "legal_moves", "value"),
+    [
+        ((0.9, 0.2, 0.5), 20, 1.0),
+        ((0.5, 0.2), 20, 2 / 3 * 0.6),
+        ((0.9,), 20, 1 / 3),
+        ((), 20, 0.0),
+        ((0.9, 0.1), 2, 1.0),  # there are no other moves
+        ((0.95,), 1, 1.0),  # better than the best: noise between two searches
+    ],
+)
+def test_candidates_are_the_share_that_is_legal_and_different_times_the_best(
+    wins_named: tuple[float, ...], legal_moves: int, value: float
+) -> None:
+    ((_, term),) = (pair for pair in find_scheme("delta+candidates").terms if pair[1].candidates)
+    inputs = TermInput(0.9, 0.1, "", wins_named=wins_named, legal_moves=legal_moves)
+    assert term.value(inputs) == pytest.approx(value)
+
+
 def test_a_scheme_names_its_versions() -> None:
+    assert find_scheme("delta+0.2*candidates").id == "1*delta-1+0.2*candidates(3)-1"
+    assert find_scheme("delta+candidates(5)").candidates == 5
+    assert find_scheme("delta").candidates == 0
     assert find_scheme("delta").id == "delta-1"
     assert find_scheme("delta + .10*format + length").id == "1*delta-1+0.1*format-1+1*length(4000)-1"
     assert find_scheme("2*best").id == "2*best-2"
@@ -132,6 +156,10 @@ def test_a_scheme_names_its_versions() -> None:
         ("delta+length(0)", "choose from"),
         ("delta+length(00)", "choose from"),
         ("delta(3)", "choose from"),
+        ("candidates", "has no term that judges the move"),
+        ("delta+candidates(0)", "candidates(N) for N up to 10"),
+        ("delta+candidates(11)", "candidates(N) for N up to 10"),
+        ("delta+candidates+candidates(2)", "names a term twice"),
         ("delta+" * 1000 + "best", "a scheme cannot have 6004 characters"),
     ],
 )

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from rookery.trace import (
     Completion,
+    Draw,
     EngineStamp,
     Evaluation,
     Message,
@@ -91,6 +92,8 @@ groups = st.builds(
     created_at=finite,
     generation_s=finite,
     reward_s=finite,
+    draw=st.none()
+    | st.builds(Draw, number=st.integers(0, 2**63 - 1), probability=finite, repeated=st.booleans()),
 )
 
 POSITION = Position(
@@ -143,5 +146,6 @@ GROUP = TraceGroup(
     created_at=1700000000.25,
     generation_s=0.5,
     reward_s=0.125,
+    draw=Draw(number=7, probability=0.25, repeated=True),
 )
 """A group in which every field of the wire is set at least once."""

@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.codec import (
+    decode_draw,
     decode_group,
     decode_position,
+    encode_draw,
     encode_group,
     encode_position,
     verdict_from_proto,
     verdict_to_proto,
 )
 from rookery.errors import WireError
-from rookery.trace import Outcome, Phase, Position, TraceGroup, Verdict
+from rookery.trace import Draw, Outcome, Phase, Position, TraceGroup, Verdict
 from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
 from tests.unit.rookery.records import GROUP, POSITION, groups, positions, verdicts
 
@@ -37,14 +39,21 @@ def test_a_verdict_comes_back(verdict: Verdict) -> None:
     assert verdict_from_proto(proto) == verdict
 
 
+@pytest.mark.parametrize("draw", [GROUP.draw, Draw(0, 1.0, repeated=False)])
+def test_a_draw_comes_back(draw: Draw) -> None:
+    assert decode_draw(encode_draw(draw)) == draw
+
+
 @given(groups)
 def test_a_group_comes_back(group: TraceGroup) -> None:
     assert decode_group(encode_group(group)) == group
 
 
 PLAIN_POSITION = replace(POSITION, task="", move="")
-PLAIN_GROUP = replace(GROUP, position=PLAIN_POSITION)
+PLAIN_GROUP = replace(GROUP, position=PLAIN_POSITION, draw=None)
 """As they were before positions had tasks."""
+TASK_GROUP = replace(GROUP, draw=None)
+"""As it was before the feed repeated positions."""
 
 
 @pytest.mark.parametrize(
@@ -53,7 +62,8 @@ PLAIN_GROUP = replace(GROUP, position=PLAIN_POSITION)
         ("position", encode_position(PLAIN_POSITION)),
         ("trace_group", encode_group(PLAIN_GROUP)),
         ("position_task", encode_position(POSITION)),
-        ("trace_group_task", encode_group(GROUP)),
+        ("trace_group_task", encode_group(TASK_GROUP)),
+        ("trace_group_draw", encode_group(GROUP)),
     ],
 )
 def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
@@ -61,7 +71,7 @@ def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
     assert data.hex() == (GOLDEN / f"{name}_v1.hex").read_text().strip()
 
 
-@pytest.mark.parametrize(("name", "group"), [("trace_group", PLAIN_GROUP), ("trace_group_task", GROUP)])
+@pytest.mark.parametrize(("name", "group"), [("trace_group", PLAIN_GROUP), ("trace_group_task", TASK_GROUP)])
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:
     assert decode_group(bytes.fromhex((GOLDEN / f"{name}_v1.hex").read_text())) == group
 
@@ -88,7 +98,7 @@ def unset_fields(message: ProtoMessage) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("decode", [decode_position, decode_group])
+@pytest.mark.parametrize("decode", [decode_position, decode_group, decode_draw])
 def test_noise_is_a_wire_error(decode: object) -> None:
     assert callable(decode)
     with pytest.raises(WireError, match=r"3 bytes are not a rookery\.v1\."):

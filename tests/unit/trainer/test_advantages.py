@@ -42,6 +42,27 @@ def test_normalised_advantages_have_unit_deviation() -> None:
     assert math.fsum(a * a for a in advantages) / 4 == pytest.approx(1.0, abs=1e-3)
 
 
+def test_a_floor_damps_groups_of_nearly_equal_rewards_and_no_others() -> None:
+    close, apart = [-0.01, 0.0, -0.02, -0.01], [-1.2, -0.3, -0.1, 0.0]
+    for baseline in ("group-mean", "leave-one-out"):
+        plain, floored = (
+            advantages([close, apart], baseline=baseline, normalise=True, averages=None, sigma_floor=floor)
+            for floor in (0.0, 0.05)
+        )
+        assert floored[1] == plain[1]
+        deviation = math.sqrt(0.0002 / 4)
+        assert floored[0] == pytest.approx([a * (deviation + 1e-4) / 0.0501 for a in plain[0]])
+    centred = advantages([close], baseline="group-mean", normalise=False, averages=None, sigma_floor=0.05)
+    assert centred == [pytest.approx([0.0, 0.01, -0.01, 0.0])]
+
+
+def test_with_a_moving_average_the_floor_is_that_of_the_whole_batch() -> None:
+    known, batch = RewardAverages(-0.01, 0.0, 0.0), [[-0.01, 0.0], [-0.02, -0.01]]
+    for floor, divisor in ((0.0, math.sqrt(0.0002 / 4)), (0.05, 0.05)):
+        (first, _) = advantages(batch, baseline="ema", normalise=True, averages=known, sigma_floor=floor)
+        assert first == pytest.approx([0.0, 0.01 / (divisor + 1e-4)])
+
+
 def test_equal_rewards_teach_nothing() -> None:
     assert group_advantages([-1.2] * 8, normalise=True) == (0.0,) * 8
     assert leave_one_out([-1.2] * 8, normalise=True) == (0.0,) * 8

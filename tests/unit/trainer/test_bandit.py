@@ -81,6 +81,27 @@ def test_a_penalty_ends_at_the_optimum_of_its_divergence(kl: str) -> None:
     assert (played - best).abs().max() < 0.04
 
 
+def test_an_entropy_bonus_ends_at_the_softmax_of_the_rewards() -> None:
+    """Reward + c H is greatest at softmax(reward / c)."""
+    rewards, weight = (-0.5, -0.4, 0.0, -0.2), 0.2
+    played = _play(
+        45, rewards=rewards, size=64, lr=0.1, stale=0, entropy_coefficient=weight,
+        objective="reinforce", baseline="leave-one-out", normalise=False,
+    )  # fmt: skip
+    best = (torch.tensor(rewards) / weight).softmax(-1)
+    assert (played - best).abs().max() < 0.04
+
+
+@pytest.mark.parametrize("objective", SURROGATES)
+def test_an_entropy_target_holds_the_entropy_where_it_would_vanish(objective: str) -> None:
+    def entropy(**changed: object) -> float:
+        played = _play(100, lr=0.1, objective=objective, clip_low=0.2, clip_high=0.28, **changed)
+        return -(played * played.log()).sum().item()
+
+    assert entropy() < 0.3
+    assert entropy(entropy_target=0.8, entropy_rate=0.1) == pytest.approx(0.8, abs=0.25)
+
+
 def _mass_covering(rewards: tuple[float, ...], beta: float) -> "torch.Tensor":
     values = torch.tensor(rewards, dtype=torch.float64)
     low, high = max(rewards) + 1e-9, max(rewards) + 10.0

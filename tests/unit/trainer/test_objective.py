@@ -44,7 +44,12 @@ def _batch(chosen: TrainerSettings, *, groups: int = 4) -> Batch:
 
 def _gradient(chosen: TrainerSettings, batch: Batch, cut: list[list[Row]]) -> tuple["torch.Tensor", float]:
     policy = Bigram(VOCABULARY, seed=4)
-    objective = Objective.of(chosen, coefficient=0.3, normaliser=batch.normaliser)
+    objective = Objective.of(
+        chosen,
+        coefficient=0.3,
+        normaliser=batch.normaliser,
+        entropy_coefficient=chosen.entropy_coefficient,
+    )
     total = 0.0
     for rows in cut:
         tensors = collate(rows)
@@ -62,17 +67,19 @@ def _gradient(chosen: TrainerSettings, batch: Batch, cut: list[list[Row]]) -> tu
     st.sampled_from(sorted(SURROGATES)),
     st.sampled_from(WEIGHTS),
     st.sampled_from(KINDS),
+    st.sampled_from([0.0, 0.2]),
     st.integers(12, 60),
     st.lists(st.integers(0, 30), max_size=8),
     st.randoms(use_true_random=False),
 )
 def test_the_gradient_is_the_same_for_every_cut_into_rows_and_micro_batches(
-    name: str, weights: str, kl: str, row_tokens: int, cuts: list[int], rng
+    name: str, weights: str, kl: str, entropy: float, row_tokens: int, cuts: list[int], rng
 ) -> None:
-    whole_settings = _settings(objective=name, loss_weights=weights, kl=kl, row_tokens=4096)
+    how = {"objective": name, "loss_weights": weights, "kl": kl, "entropy_coefficient": entropy}
+    whole_settings = _settings(**how, row_tokens=4096)
     whole = _batch(whole_settings)
     expected, loss = _gradient(whole_settings, whole, [list(whole.rows)])
-    cut_settings = _settings(objective=name, loss_weights=weights, kl=kl, row_tokens=row_tokens)
+    cut_settings = _settings(**how, row_tokens=row_tokens)
     batch = _batch(cut_settings)
     rows = list(batch.rows)
     rng.shuffle(rows)
@@ -136,6 +143,25 @@ def test_the_penalty_adds_its_mean_to_the_loss(kl: str) -> None:
         _gradient(chosen, batch, [list(batch.rows)])[1] - _gradient(plain, batch, [list(batch.rows)])[1]
     )
     assert difference == pytest.approx(0.3 * total / batch.tokens, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(SURROGATES))
+def test_the_entropy_bonus_has_the_gradient_of_its_formula(name: str) -> None:
+    """-c dH/dz = c p (log p + H) for each token, over the tokens of the batch."""
+    chosen, plain = _settings(objective=name, entropy_coefficient=0.2), _settings(objective=name)
+    batch = _batch(chosen)
+    tensors = collate(list(batch.rows))
+    before = tensors.input_ids_1T.flatten()[tensors.predictor_N]
+    weights = tensors.weight_N.double() / batch.normaliser
+    logs = Bigram(VOCABULARY, seed=4).table_VV.detach().log_softmax(-1)
+    entropy = -(logs.exp() * logs).sum(-1, keepdim=True)
+    slope = 0.2 * logs.exp() * (logs + entropy)
+    expected = torch.zeros_like(slope).index_add(0, before, weights[:, None] * slope[before])
+    (with_bonus, loss), (without, base) = (
+        _gradient(each, batch, micro_batches(batch.rows, tokens=40)) for each in (chosen, plain)
+    )
+    torch.testing.assert_close(with_bonus - without, expected, rtol=1e-9, atol=1e-12)
+    assert loss - base == pytest.approx(-0.2 * (weights @ entropy[before, 0]).item(), rel=1e-9)
 
 
 def test_k1_is_taken_from_the_advantage_and_not_differentiated() -> None:

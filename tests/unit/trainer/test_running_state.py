@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 from services.trainer.batches.advantages import RewardAverages
+from services.trainer.losses.entropy import (
+    EntropyController,
+    entropy_coefficient,
+    updated_entropy_controller,
+)
 from services.trainer.losses.kl import KlController, kl_coefficient, updated_controller
 from services.trainer.settings import TrainerSettings
 from services.trainer.training.step import RunningState
@@ -71,6 +76,36 @@ def test_an_unreachable_target_ends_at_a_bound() -> None:
     assert now == pytest.approx(0.02 / 30)
 
 
+def test_below_its_target_the_entropy_gains_weight_and_above_it_loses_it() -> None:
+    settings = _settings(entropy_coefficient=0.1, entropy_target=0.5, entropy_rate=0.01)
+    assert entropy_coefficient(None, settings=settings) == 0.1
+    low, high, even = (
+        updated_entropy_controller(None, entropy=entropy, settings=settings) for entropy in (0.1, 0.9, 0.5)
+    )
+    assert low == EntropyController(pytest.approx(0.104), pytest.approx(0.104 + 0.12), 0.1)
+    assert high == EntropyController(pytest.approx(0.096), 0.0, 0.1)
+    assert even == EntropyController(0.1, 0.1, 0.1)
+    assert entropy_coefficient(low, settings=settings) == pytest.approx(0.224)
+    assert updated_entropy_controller(low, entropy=None, settings=settings) == low, "a step without tokens"
+    for entropy, bound in ((0.0, 10.0), (9.0, 0.0)):
+        state = low
+        for _ in range(5000):
+            state = updated_entropy_controller(state, entropy=entropy, settings=settings)
+        assert state == EntropyController(bound, bound, 0.1)
+
+
+def test_a_weight_of_the_flags_wins_over_that_of_the_state() -> None:
+    state = EntropyController(0.6, 0.7, 0.1)
+    assert entropy_coefficient(state, settings=_settings(entropy_coefficient=0.1, entropy_target=1.0)) == 0.7
+    other = _settings(entropy_coefficient=0.2, entropy_target=1.0)
+    assert entropy_coefficient(state, settings=other) == 0.2
+    again = updated_entropy_controller(state, entropy=1.0, settings=other)
+    assert again == EntropyController(0.2, 0.2, 0.2)
+    fixed = _settings(entropy_coefficient=0.1)
+    assert entropy_coefficient(state, settings=fixed) == 0.1
+    assert updated_entropy_controller(state, entropy=0.1, settings=fixed) is None
+
+
 def test_the_reference_is_scored_when_penalised_or_reported() -> None:
     assert all(_settings().measures_kl(step) for step in range(5))
     reported = _settings(kl="none", kl_report_every=3)
@@ -114,11 +149,16 @@ def test_a_divergence_that_is_no_number_moves_no_coefficient(schedule: str, kl: 
 
 def test_it_survives_the_commit() -> None:
     state = RunningState(
-        RewardAverages(0.1, 1 / 3, 1e-17), kl_controller=KlController(0.1 + 0.2, 0.1), collapsed_steps=4
+        RewardAverages(0.1, 1 / 3, 1e-17),
+        kl_controller=KlController(0.1 + 0.2, 0.1),
+        collapsed_steps=4,
+        entropy_controller=EntropyController(1 / 7, 0.3, 0.0),
     )
     assert RunningState.of(json.loads(json.dumps(state.as_json()))) == state
     assert RunningState.of(json.loads(json.dumps(RunningState().as_json()))) == RunningState()
     assert RunningState.of(None) == RunningState()
+    earlier = {key: value for key, value in state.as_json().items() if key != "entropy_coefficient"}
+    assert RunningState.of(earlier).kl_controller == state.kl_controller, "a commit without this key"
 
 
 def test_the_alarm_sounds_when_the_groups_have_collapsed_for_long(caplog: pytest.LogCaptureFixture) -> None:

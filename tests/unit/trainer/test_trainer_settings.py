@@ -69,6 +69,15 @@ def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
             "--kl-coefficient 0.1",
             "has no effect with --kl none, only with --kl k1, k2, k3, policy_reference, reference_policy or",
         ),
+        ("--no-normalise --sigma-floor 0.1", "has no effect with --no-normalise, only with --normalise"),
+        (
+            "--objective ppo --sigma-floor 0.1",
+            "has no effect with --objective ppo, only with --objective grpo",
+        ),
+        (
+            "--entropy-rate 0.1",
+            "has no effect with --entropy-target 0.0, only with --entropy-target other than",
+        ),
         ("--kl-schedule smooth", "--kl-schedule smooth (flag) has no effect with --kl none"),
         (
             "--kl k3 --kl-warmup-steps 9",

@@ -1,17 +1,28 @@
-"""The JSON bodies of the reward service's HTTP API, as pydantic models."""
+"""Requests to the reward service: their JSON bodies, and how they are counted and cancelled.
+
+gRPC cancels the calls of disconnected clients by itself, Starlette does not. A request that cannot finish
+before the service stops gets a 503.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
+from rookery import metrics
 from rookery.body_limit import StrictBody
-from rookery.errors import RookeryError
+from rookery.errors import RookeryError, Unavailable
 from rookery.serving import problem
 from rookery.trace import Outcome, Verdict
 from services.reward.scorer import Item
+
+Result = TypeVar("Result")
 
 MAX_ITEMS = 1024
 """The most answers in one batch."""
@@ -135,3 +146,55 @@ def batch_json(results: Sequence[Verdict | RookeryError]) -> bytes:
     """The JSON of a `BatchResponse`."""
     slots = [problem(result) if isinstance(result, RookeryError) else result for result in results]
     return _VERDICTS.dump_json({"verdicts": slots})
+
+
+class ClientDisconnected(HTTPException):
+    """The client disconnected. 499 is nginx's status for this; nobody reads the response."""
+
+    def __init__(self) -> None:
+        super().__init__(499, "the client disconnected")
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `work`, which is cancelled if the caller of `request` disconnects.
+
+    The body of `request` must have been read, because the next message is taken for the disconnect.
+
+    Raises:
+        ClientDisconnected: the caller disconnected before `work` was done.
+        Unavailable: the service stops, and uvicorn cancelled a request that it could not drain in time.
+    """
+    working = asyncio.ensure_future(work)
+    disconnecting = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((working, disconnecting), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnected
+        return working.result()
+    except asyncio.CancelledError as error:
+        raise Unavailable("the reward service is stopping") from error
+    finally:
+        disconnecting.cancel()
+        working.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+@contextmanager
+def counted(transport: str) -> Iterator[None]:
+    """Counts the request that the block handles as `ok`, `cancelled`, `internal` or the kind of its error."""
+    result = "internal"
+    try:
+        yield
+        result = "ok"
+    except (asyncio.CancelledError, ClientDisconnected):
+        result = "cancelled"
+        raise
+    except RookeryError as error:
+        result = error.kind
+        raise
+    finally:
+        metrics.REWARD_REQUESTS.labels(transport, result).inc()
