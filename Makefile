@@ -23,13 +23,12 @@ check: setup ## formatting, lint (Dockerfiles too), types, import rules, generat
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy scripts bench
 	$(BIN)/lint-imports
 	$(BIN)/hadolint deploy/*/Dockerfile services/*/Dockerfile services/*/*/Dockerfile
 	$(PY) scripts/proto.py --check
 	$(PY) scripts/version.py
 	$(PY) -m scripts.dashboards --check
-	$(PY) -m pytest -q -n auto --dist worksteal tests/unit
+	$(PY) -m pytest -q -n auto --dist worksteal --hypothesis-profile=quick tests/unit
 
 format: setup ## format the code and fix what ruff can fix
 	$(BIN)/ruff format .

@@ -52,8 +52,8 @@ class Clause:
         moves = [found[-1] for name, found in self.slots if types[name] in ("move", "candidates")]
         if moves or self.subject is not None:
             return moves[-1] if moves else None if self.template.about == "line" else self.subject
-        single = [found[0] for name, found in self.slots if types[name] in _NAMED and len(found) == 1]
-        return next(iter(single), None)
+        single = {name: found[0] for name, found in self.slots if types[name] in _NAMED and len(found) == 1}
+        return single.get("piece") or next(iter(single.values()), None)
 
 
 @dataclass(frozen=True, slots=True)

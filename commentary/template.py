@@ -284,8 +284,11 @@ def _written(items: tuple[Any, ...], hand: Names, values: Mapping[str, Any], for
             parts.append(item)
         elif isinstance(item, Slot):
             parts.append(item.type.render(hand, values[item.name]))
+            # Later verbs go with what was named last.
             if item.type.name == "side" and form is third:
                 form = hand.side(values[item.name]).verb
+            elif item.type.name == "pieces" and form in (third, plural):
+                form = plural if len(values[item.name]) > 1 else third
         elif isinstance(item, Verb):
             parts.append(form(item.infinitive))
         else:

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 
+from launcher.services import MODULES, SUBCOMMANDS
 from rookery import __version__
 
 USAGE = """usage: rookery COMMAND ...
@@ -33,6 +34,9 @@ Single parts
   autobatch ...           measure the largest batch that fits into memory
   arena ...               the arena's commands, on services that run already
   uci ...                 play as a UCI engine, in a GUI, a match or on Lichess
+
+Roads from games to an evaluated policy
+  pipeline run FILE       run the steps of a pipeline file that are not up to date
 
 Results
   evaluate PLAYER ...     evaluate models, runs and engines: positions, puzzles, suites, reasoning, matches
@@ -60,18 +64,6 @@ SERVE_USAGE = """usage: rookery serve SERVICE [flags]
 
 `rookery serve SERVICE --help` lists the flags.
 """
-
-SERVICES = {
-    "data": "services.data",
-    "feed": "services.data.feed",
-    "archive": "services.data.archiver",
-    "reward": "services.reward",
-    "reward-model": "services.trainer",
-    "inference": "services.inference.server",
-    "rollouts": "services.inference.rollouts",
-    "trainer": "services.trainer",
-    "arena": "services.arena",
-}
 
 EXTRAS = {
     "services.data": ("pyarrow", "data"),
@@ -119,12 +111,11 @@ def _serve(rest: list[str]) -> int:
         from launcher.serve_players import PlayersSettings, serve_until_eof
 
         return serve_until_eof(PlayersSettings.parse(flags, prog="rookery serve players"))
-    if service not in SERVICES:
+    if service not in MODULES:
         said = f"error: no service {service!r}\n\n" if service else ""
         sys.stderr.write(said + SERVE_USAGE)
         return 2
-    words = {"reward-model": ("serve-reward-model",), "arena": ("watch",)}
-    return _become(SERVICES[service], *words.get(service, ()), *flags)
+    return _become(MODULES[service], *SUBCOMMANDS.get(service, ()), *flags)
 
 
 def _become(module: str, *arguments: str) -> int:
@@ -230,6 +221,15 @@ def _evaluate(rest: list[str]) -> int:
     return evaluate(settings, Console())
 
 
+def _pipeline(rest: list[str]) -> int:
+    from launcher.pipeline.command import PipelineSettings, main
+
+    settings = PipelineSettings.parse(rest, prog="rookery pipeline")
+    from rich.console import Console
+
+    return main(settings, Console())
+
+
 def _fit(command: str) -> Callable[[list[str]], int]:
     """A command that trains on a file. The trainer has a command of the same name."""
     return lambda rest: _become("services.trainer", command, *rest)
@@ -250,6 +250,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "arena": lambda rest: _become("services.arena", *rest),
     "uci": _uci,
     "evaluate": _evaluate,
+    "pipeline": _pipeline,
     "plot": _plot,
     "compare": _compare,
 }

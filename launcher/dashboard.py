@@ -33,10 +33,17 @@ LEARNING = {
     "box_rate": "boxed answers",
     "loss": "loss",
     "grad_norm": "gradient norm",
+    "entropy": "entropy, nats a token",
+    "zero_variance_share": "groups of equal rewards",
+    "identical_answers": "identical answers",
+    "distinct_candidates": "distinct candidates",
+    "piece_distance": "pieces: distance from engine",
     "step_s": "seconds a step",
     "rollout_wait_s": "waited for groups, s",
 }
 """Statistics shown in the learning table, if the trainer's records have them, with their titles."""
+
+_IN_A_LINE = ("reward", "legal_rate", "box_rate", "loss", "grad_norm", "step_s", "rollout_wait_s")
 
 LINE_EVERY_S = 5.0
 """Minimum seconds between two step lines of the plain display."""
@@ -45,11 +52,17 @@ STRENGTH = {
     "legal_rate_greedy": "legal moves",
     "action_accuracy_greedy": "best moves",
     "regret_legal_greedy": "regret",
+    "regret_legal_random": "regret of a random move",
+    "piece_distance": "pieces: distance from engine",
+    "distinct_candidates": "distinct candidates",
     "elo": "Elo above opponent",
 }
 """Figures of evaluated versions that are shown, with their titles. Answers are greedy."""
 
-_PERCENT = ("legal_rate", "box_rate", "legal_rate_greedy", "action_accuracy_greedy")
+_PERCENT = (
+    "legal_rate", "box_rate", "zero_variance_share", "identical_answers", "distinct_candidates",
+    "legal_rate_greedy", "action_accuracy_greedy",
+)  # fmt: skip
 
 
 def services(members: Iterable[Member]) -> Table:
@@ -163,7 +176,7 @@ def screen(title: str, members: Sequence[Member], snapshot: Snapshot) -> Group:
 
 def step_line(step: Mapping[str, Any]) -> str:
     """One training step as one line of text, for output that cannot be redrawn."""
-    shown = [f"{key} {_figure(key, [float(step[key])])}" for key in LEARNING if key in step]
+    shown = [f"{key} {_figure(key, [float(step[key])])}" for key in _IN_A_LINE if key in step]
     return f"step {step.get('step', '?')}: " + ", ".join(shown)
 
 

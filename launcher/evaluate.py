@@ -15,9 +15,10 @@ from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
 
 from launcher.overrides import as_flag
-from launcher.plan import HOST, MODULES, PORTS
+from launcher.plan import HOST
 from launcher.runs import HELD_OUT_FILE, write_held_out
 from launcher.serve_players import batches, running, serve
+from launcher.services import MODULES, PORTS
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Command, Watchdog
 from rookery.processes.ports import Ports

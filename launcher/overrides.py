@@ -40,7 +40,7 @@ class Overrides:
         Raises:
             SetupError: the value is not a number.
         """
-        variable = f"{service}_{key}".upper()
+        variable = environment_variable(service, key)
         setting = f"--set {service}.{key}=PORT or {variable}"
         asked = self._values.get(service, {}).get(key) or os.environ.get(variable)
         asked = asked or self._table.get(service, {}).get(key)
@@ -50,6 +50,16 @@ class Overrides:
             return int(asked), setting
         except ValueError:
             raise SetupError(f"{asked!r} is not a port ({setting})") from None
+
+
+def environment_variable(service: str, key: str) -> str:
+    """The variable that sets a service's setting.
+
+    >>> environment_variable("reward", "port"), environment_variable("reward-model", "port")
+    ('REWARD_PORT', 'REWARD_SERVER_PORT')
+    """
+    prefix = "reward_server" if service == "reward-model" else service  # `rookery reward-model` trains one
+    return f"{prefix}_{key}".upper()
 
 
 def as_flag(key: str, value: str) -> list[str]:

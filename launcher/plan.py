@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.devices import count_gpus, place
-from launcher.overrides import Overrides, as_flag
+from launcher.overrides import Overrides, as_flag, environment_variable
 from launcher.redis_server import redis_argv
+from launcher.services import MODULES, PORTS, SUBCOMMANDS
 from launcher.settings import UpSettings
 from rookery import hub
 from rookery.errors import SetupError, Unavailable
@@ -19,33 +20,16 @@ from rookery.settings import read_preset
 from rookery.streams import RunStreams
 
 HOST = "127.0.0.1"
-
-MODULES = {
-    "feed": "services.data.feed",
-    "data": "services.data",
-    "archive": "services.data.archiver",
-    "reward": "services.reward",
-    "inference": "services.inference.server",
-    "trainer": "services.trainer",
-    "rollouts": "services.inference.rollouts",
-    "arena": "services.arena",
-}
-
-PORTS = {
-    "feed": {"port": 8005},
-    "data": {"port": 8001, "grpc_port": 50052},
-    "reward": {"port": 8080, "grpc_port": 50051},
-    "inference": {"port": 8000},
-    "trainer": {"port": 8003},
-    "rollouts": {"port": 8004},
-    "archive": {"port": 8006},
-    "arena": {"port": 8009},
-}
-"""Default ports by service and setting."""
+_REWARD_MODEL_CARD = "reward_model.json"
+"""The file by which a reward model is recognised."""
 
 REDIS_PORT = 6379
 
-STAGES = (("redis",), ("feed", "archive", "reward", "inference", "trainer", "arena"), ("rollouts",))
+STAGES = (
+    ("redis", "reward-model"),
+    ("feed", "archive", "reward", "inference", "trainer", "arena"),
+    ("rollouts",),
+)
 """A stage starts once the previous one is ready. Trainer and inference share a stage, because inference
 becomes ready only when the trainer has published its first policy. The arena becomes ready when it has leased
 that policy, which would otherwise be gone after a few steps."""
@@ -92,6 +76,11 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     run_dir = (settings.runs_dir / settings.run).resolve()
     overrides = Overrides(settings.set)
     _check_evaluation(settings)
+    if settings.reward_model and not (settings.reward_model / _REWARD_MODEL_CARD).is_file():
+        raise SetupError(
+            f"{str(settings.reward_model)!r} is not a reward model: it has no {_REWARD_MODEL_CARD} "
+            "(--reward-model)"
+        )
     commands = {}
     redis_url = settings.redis_url
     if redis_url is None:
@@ -111,6 +100,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     left_out = {"redis"}
     left_out |= set() if settings.archive else {"archive"}
     left_out |= set() if settings.evaluate_every else {"arena"}
+    left_out |= set() if settings.reward_model else {"reward-model"}
     for name in (name for stage in STAGES for name in stage):
         if name in left_out:
             continue
@@ -179,10 +169,10 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
     flags = [part for key, value in values.items() if key not in secret for part in as_flag(key, value)]
     return Command(
         name,
-        (sys.executable, "-m", MODULES[name], *(("watch",) if name == "arena" else ()), *flags),
+        (sys.executable, "-m", MODULES[name], *SUBCOMMANDS.get(name, ()), *flags),
         plan.run_dir / "logs" / f"{name}.log",
         probe_url=f"{plan.url(name)}/readyz",
-        env={f"{name}_{key}".upper(): values[key] for key in secret},
+        env={environment_variable(name, key): values[key] for key in secret},
         addresses=tuple((HOST, port) for port in plan.ports[name].values()),
     )
 
@@ -191,6 +181,8 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of a service that the run decides. `--set` cannot change them."""
     model = _model(settings.model)
     listening: dict[str, object] = {"host": HOST, **plan.ports[name]}
+    if name in ("data", "reward", "reward-model"):
+        return {**listening, **_without_run(name, settings, plan)}
     member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
     if settings.preset and name in read_preset(settings.preset):
         member["preset"] = settings.preset
@@ -203,11 +195,6 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
         }
     if name == "archive":
         return {**member, "out": plan.run_dir / "archive"}
-    if name == "data":
-        return {**listening, "sources": settings.source.resolve()}
-    if name == "reward":
-        engines = {} if settings.engines is None else {"engines": settings.engines}
-        return {**listening, "nodes": settings.nodes, **engines}
     if name == "inference":
         adapters = plan.run_dir / "adapters"
         whole = {"full_weights": True} if is_gpt2(model) else {}
@@ -229,6 +216,17 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
             "seed": settings.seed,
         }
     return {**member, **_asking(name, settings, plan)}
+
+
+def _without_run(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
+    """The settings of the services that know nothing of runs."""
+    if name == "data":
+        return {"sources": settings.source.resolve()}
+    if name == "reward-model":
+        return {"model": (settings.reward_model or Path()).resolve()}
+    engines = {"engines": settings.engines} if settings.engines else {}
+    model_url = {"model_url": plan.url("reward-model")} if settings.reward_model else {}
+    return {"nodes": settings.nodes, **engines, **model_url}
 
 
 def _asking(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:

@@ -23,9 +23,10 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
 from launcher.devices import count_gpus, place
-from launcher.plan import HOST, MODULES
+from launcher.plan import HOST
 from launcher.probes import probe
 from launcher.runs import SETTINGS_FILE
+from launcher.services import MODULES
 from launcher.supervisor import STOP_S
 from rookery.clients import InferenceClient
 from rookery.errors import SetupError

@@ -11,13 +11,11 @@ from typing import Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from launcher.services import MODULES
 from rookery.prompt import STYLES
 from rookery.settings import PresetSettings, RedisUrl
 
-SERVICES = ("feed", "archive", "reward", "trainer", "inference", "rollouts", "data", "arena")
-"""The services that `--set` accepts."""
-
-_OVERRIDE = re.compile(rf"({'|'.join(SERVICES)})\.[a-z][a-z0-9_]*=.*")
+_OVERRIDE = re.compile(rf"({'|'.join(MODULES)})\.[a-z][a-z0-9_]*=.*")
 
 
 class UpSettings(PresetSettings):
@@ -61,6 +59,9 @@ class UpSettings(PresetSettings):
     """Prompt style of the positions. Only for --task move."""
     nodes: PositiveInt = 1000
     """Stockfish nodes per search."""
+    reward_model: Path | None = None
+    """Reward model to serve, a directory that `rookery reward-model` wrote. Choose how it counts with --set
+    reward.scheme=model, or a sum such as delta+0.5*model."""
     engines: PositiveInt | None = None
     """Stockfish processes. Default: one per core."""
     archive: bool = True
@@ -96,7 +97,7 @@ class UpSettings(PresetSettings):
         for assignment in assignments:
             if not _OVERRIDE.fullmatch(assignment):
                 raise ValueError(
-                    f"{assignment!r} is not SERVICE.SETTING=VALUE for one of {', '.join(SERVICES)}"
+                    f"{assignment!r} is not SERVICE.SETTING=VALUE for one of {', '.join(MODULES)}"
                 )
         return assignments
 

@@ -14,8 +14,9 @@ from rich.text import Text
 
 from launcher import dashboard
 from launcher.observer import Observer, Snapshot
-from launcher.plan import HOST, PORTS
+from launcher.plan import HOST
 from launcher.runs import ENDPOINTS_FILE, latest_endpoints
+from launcher.services import PORTS
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
 from rookery.settings import RedisUrl, Settings

@@ -14,6 +14,7 @@ from rookery.trace import (
     TRACE_VERSION,
     Claim,
     Completion,
+    Draw,
     EngineStamp,
     Evaluation,
     Message,
@@ -137,6 +138,7 @@ def encode_group(group: TraceGroup) -> bytes:
         created_at=group.created_at,
         generation_s=group.generation_s,
         reward_s=group.reward_s,
+        draw=_draw_to_proto(group.draw) if group.draw else None,
     )
     return proto.SerializeToString(deterministic=True)
 
@@ -175,7 +177,26 @@ def decode_group(data: bytes) -> TraceGroup:
         created_at=proto.created_at,
         generation_s=proto.generation_s,
         reward_s=proto.reward_s,
+        draw=_draw(proto.draw) if proto.HasField("draw") else None,
     )
+
+
+def encode_draw(draw: Draw) -> bytes:
+    return _draw_to_proto(draw).SerializeToString(deterministic=True)
+
+
+def decode_draw(data: bytes) -> Draw:
+    proto = trace_pb2.Draw()
+    _parse(proto, data)
+    return _draw(proto)
+
+
+def _draw_to_proto(draw: Draw) -> trace_pb2.Draw:
+    return trace_pb2.Draw(number=draw.number, probability=draw.probability, repeated=draw.repeated)
+
+
+def _draw(proto: trace_pb2.Draw) -> Draw:
+    return Draw(proto.number, proto.probability, proto.repeated)
 
 
 def _trace_to_proto(trace: Trace) -> trace_pb2.Trace:
@@ -252,7 +273,7 @@ def _sentence(proto: verdict_pb2.Sentence) -> Sentence:
     return Sentence(proto.start, proto.end, proto.read, claims)
 
 
-def _parse(proto: position_pb2.Position | trace_pb2.TraceGroup, data: bytes) -> None:
+def _parse(proto: position_pb2.Position | trace_pb2.TraceGroup | trace_pb2.Draw, data: bytes) -> None:
     try:
         proto.ParseFromString(data)
     except DecodeError as error:

@@ -66,6 +66,9 @@ SERVED_VERSION = Gauge("rookery_policy_version_served", "Version that the alias 
 
 # rollouts
 ROLLOUT_INFLIGHT = Gauge("rookery_rollout_inflight_groups", "Groups being generated or scored")
+ROLLOUT_LEAD = Gauge(
+    "rookery_rollout_lead_groups", "Groups that may be made beyond those of the batch in training"
+)
 ROLLOUT_GROUPS = Counter("rookery_rollout_groups_total", "Groups by result", ["result"])
 ROLLOUT_TOKENS = Counter("rookery_rollout_tokens_total", "Completion tokens generated")
 ROLLOUT_GENERATION_S = Histogram(
@@ -104,6 +107,11 @@ GROUP_AGE = Histogram(
 LEARNING = Gauge("rookery_learning", "Mean of a learning statistic over the last step", ["statistic"])
 REWARD_COMPONENT = Gauge(
     "rookery_learning_reward_component", "Mean of a component of the reward over the last step", ["component"]
+)
+MOVES_BY_PIECE = Gauge(
+    "rookery_learning_moves",
+    "Share of a piece among the legal moves of the last step, and among the engine's best moves",
+    ["by", "piece"],
 )
 KL_BY_AGE = Gauge(
     "rookery_learning_kl_by_age", "KL to the policy that sampled, by versions the group was behind", ["age"]

@@ -7,6 +7,7 @@ and says why, unless `ROOKERY_REQUIRE` lists it (comma-separated, or `all`): the
 
 import contextlib
 import functools
+import gc
 import importlib.util
 import os
 import shutil
@@ -30,6 +31,7 @@ REDIS_START_S = 10.0
 
 # No test asserts wall-clock time, hypothesis' own limit included: machines are shared.
 settings.register_profile("rookery", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=25)  # of `make check`
 settings.load_profile("rookery")
 
 
@@ -103,6 +105,13 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
 
 BY_NAME_ALONE = {"compose", "docker"}
 """What `all` does not insist on: not every machine may have it."""
+
+
+def pytest_collection_finish() -> None:
+    # Imported modules are never freed. With torch and transformers, each full collection would scan a million
+    # objects for nothing.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,6 +1,7 @@
-"""`python -m bench.loop`: both sides in turn, round by round, then a table and a JSON file.
+"""`python -m bench.loop`: all sides in turn, round by round, then a table and a JSON file.
 
-Everything is started fresh, and the two never run at the same time.
+Rookery runs twice in a round: groups start as early as the staleness allows, and just in time. Everything is
+started fresh, and no two run at the same time.
 """
 
 import json
@@ -10,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,9 @@ from bench.loop.workload import Workload, endless_model, write_prompts
 from rookery.errors import SetupError
 from rookery.settings import Settings, fail
 
+STARTS = {"as early as allowed": False, "just in time": True}
+"""When groups start, and the setting `just_in_time` for it."""
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -34,12 +39,18 @@ class BenchSettings(Settings):
     """Model directory."""
     source: Path = Path("samples/lichess.pgn.zst")
     """Games to draw positions from."""
+    batch_groups: PositiveInt = 8
+    """Groups of 8 completions in a step."""
+    tokens: PositiveInt = 32
+    """Tokens of a completion. With fewer, the trainer is the slower side."""
     steps: PositiveInt = 40
     """Measured optimizer steps of each round."""
     warmup_steps: PositiveInt = 8
     """Steps before them: ours fills its pipeline, theirs its caches."""
     rounds: PositiveInt = 2
-    """Each round runs both."""
+    """Each round runs all."""
+    trl: bool = True
+    """Also run TRL, in an environment of its own that is installed first."""
     out: Path = Path("runs/bench-loop")
     """Receives logs, adapters, the peer's environment and report.json."""
 
@@ -56,25 +67,31 @@ def main(argv: list[str]) -> int:
     console = Console(soft_wrap=True)
     folder = settings.out / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
-    python = peer_python(settings.out / "trl-env")
+    python = peer_python(settings.out / "trl-env") if settings.trl else None
     work = Workload(
         model=endless_model(settings.model, folder / "model"),
         source=settings.source.resolve(),
         steps=settings.steps,
         warmup_steps=settings.warmup_steps,
+        batch_groups=settings.batch_groups,
+        tokens=settings.tokens,
     )
     (folder / "work.json").write_text(json.dumps(asdict(work), default=str))
     write_prompts(work, folder / "prompts.jsonl")
-    ours, theirs = [], []
+    ours: dict[str, list[Ours]] = {start: [] for start in STARTS}
+    theirs = []
     for number in range(settings.rounds):
-        with console.status(f"round {number + 1} of {settings.rounds}: TRL"):
-            theirs.append(run_theirs(python, folder, number))
-        with console.status(f"round {number + 1} of {settings.rounds}: Rookery"):
-            ours.append(run_ours(work, folder.resolve(), f"rookery-{number}"))
+        with console.status(f"round {number + 1} of {settings.rounds}") as status:
+            if python:
+                theirs.append(run_theirs(python, folder, number))
+            for start, results in ours.items():
+                status.update(f"round {number + 1} of {settings.rounds}: Rookery, {start}")
+                name = f"{start.replace(' ', '-')}-{number}"
+                results.append(run_ours(work, folder.resolve(), name, just_in_time=STARTS[start]))
     report = {
         "work": asdict(work),
         "cores": os.cpu_count(),
-        "ours": [asdict(result) for result in ours],
+        "ours": {start: [asdict(result) for result in results] for start, results in ours.items()},
         "trl": theirs,
     }
     (folder / "report.json").write_text(json.dumps(report, indent=2, default=str) + "\n")
@@ -103,37 +120,45 @@ def run_theirs(python: Path, folder: Path, number: int) -> dict[str, float]:
     return result
 
 
-def show(console: Console, work: Workload, ours: list[Ours], theirs: list[dict[str, float]]) -> None:
-    """The figures of every round, their ratio, and where our time goes."""
+def show(
+    console: Console, work: Workload, ours: Mapping[str, list[Ours]], theirs: list[dict[str, float]]
+) -> None:
+    """The figures of every round, the ratio, and where our time goes."""
     console.print(
         f"{work.samples} samples a step ({work.batch_groups} groups of {work.group_size}), {work.tokens} "
         f"tokens each, LoRA r={work.lora_rank}, {work.steps} steps a round, {os.cpu_count()} cores"
     )
-    table = Table("round", "Rookery samples/s", "TRL samples/s", "ratio", "tokens each, ours / TRL's")
-    for number, (mine, peer) in enumerate(zip(ours, theirs, strict=True)):
-        table.add_row(
-            str(number + 1),
-            f"{mine.samples_per_s:.1f}",
-            f"{peer['samples_per_s']:.1f}",
-            f"{mine.samples_per_s / peer['samples_per_s']:.2f}",
-            f"{mine.tokens:.1f} / {peer['tokens']:.1f}",
-        )
+    heads = ("samples/s", "seconds a step", "trainer idle", "mean age", "tokens each")
+    table = Table("round", "", *heads)
+    for number in range(len(ours["just in time"])):
+        for peer in theirs[number : number + 1]:
+            table.add_row(
+                str(number + 1), "TRL",
+                f"{peer['samples_per_s']:.1f}", f"{peer['step_s']:.3f}", "", "", f"{peer['tokens']:.1f}",
+            )  # fmt: skip
+        for start, results in ours.items():
+            mine = results[number]
+            table.add_row(
+                str(number + 1), f"Rookery, {start}", f"{mine.samples_per_s:.1f}", f"{mine.step_s:.3f}",
+                f"{mine.trainer_idle:.1%}", f"{mine.age:.2f}", f"{mine.tokens:.1f}",
+            )  # fmt: skip
     console.print(table)
-    ratio = mean(ours, "samples_per_s") / statistics.fmean(peer["samples_per_s"] for peer in theirs)
-    console.print(f"ratio {ratio:.2f}")
-    step_s = mean(ours, "step_s")
-    phases = {phase: statistics.fmean(result.phases_s[phase] for result in ours) for phase in PHASES}
+    for start, results in ours.items():
+        _show_time(console, start, results)
+        if theirs:
+            peers = statistics.fmean(peer["samples_per_s"] for peer in theirs)
+            console.print(f"  ratio to TRL {mean(results, 'samples_per_s') / peers:.2f}")
+
+
+def _show_time(console: Console, start: str, results: list[Ours]) -> None:
+    step_s = mean(results, "step_s")
+    phases = {phase: statistics.fmean(result.phases_s[phase] for result in results) for phase in PHASES}
     phases["other"] = step_s - sum(phases.values())
     parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in phases.items())
-    console.print(f"our trainer's step, {step_s:.3f} s: {parts}")
-    bound = 100 * mean(ours, "at_bound")
-    console.print(
-        f"our rollouts are as far ahead as staleness lets them {bound:.0f}% of the time; "
-        f"groups are {mean(ours, 'age'):.1f} versions old when trained"
-    )
-    cores = {name: statistics.fmean(r.cpu_cores[name] for r in ours) for name in ours[0].cpu_cores}
+    cores = {name: statistics.fmean(r.cpu_cores[name] for r in results) for name in results[0].cpu_cores}
     busy = ", ".join(f"{name} {value:.2f}" for name, value in cores.items() if value >= 0.005)
-    console.print(f"our cores in use: {busy}")
+    console.print(f"{start}: the trainer's step, {step_s:.3f} s: {parts}")
+    console.print(f"  no group might start {mean(results, 'at_bound'):.0%} of the time; cores in use: {busy}")
 
 
 def mean(results: list[Ours], name: str) -> float:

@@ -27,7 +27,8 @@ PHASES = ("rollout_wait", "train", "commit", "settle", "publish")
 class Ours:
     """Seconds are means over the measured steps; `cpu_cores` is the processor time of each service.
 
-    `at_bound` is the share of time in which no further group might start.
+    `at_bound` is the share of time in which no further group might start, and `trainer_idle` that in which
+    the trainer waited for groups.
     """
 
     samples_per_s: float
@@ -35,14 +36,17 @@ class Ours:
     tokens: float
     phases_s: Mapping[str, float]
     at_bound: float
+    trainer_idle: float
     cpu_cores: Mapping[str, float]
     age: float
     completions: int
 
 
-def run_ours(work: Workload, runs: Path, name: str) -> Ours:
+def run_ours(work: Workload, runs: Path, name: str, *, just_in_time: bool) -> Ours:
     """Trains `warmup_steps`, then measures `steps`."""
-    with Ports(HOST) as ports, _started(_plan(work, runs, name, ports)) as (supervisor, observer):
+    with ExitStack() as exits:
+        plan = _plan(work, runs, name, exits.enter_context(Ports(HOST)), just_in_time=just_in_time)
+        supervisor, observer = exits.enter_context(_started(plan))
         before = _wait(supervisor, observer, steps=work.warmup_steps)
         after = _wait(supervisor, observer, steps=work.warmup_steps + work.steps)
     steps = read_metrics(runs / name / METRICS_FILE)[: work.warmup_steps + work.steps]
@@ -55,13 +59,14 @@ def run_ours(work: Workload, runs: Path, name: str) -> Ours:
         tokens=statistics.fmean(row["completion_length"] for row in rows),
         phases_s={phase: statistics.fmean(row[f"{phase}_s"] for row in rows) for phase in PHASES},
         at_bound=(after.backpressure_s - before.backpressure_s) / watched_s,
+        trainer_idle=sum(row["rollout_wait_s"] for row in rows) / wall_s,
         cpu_cores={n: (after.cpu_s[n] - before.cpu_s.get(n, 0.0)) / watched_s for n in after.cpu_s},
         age=statistics.fmean(row["age_mean"] for row in rows),
         completions=int(sum(row["completions"] for row in rows)),
     )
 
 
-def _plan(work: Workload, runs: Path, name: str, ports: Ports) -> Plan:
+def _plan(work: Workload, runs: Path, name: str, ports: Ports, *, just_in_time: bool) -> Plan:
     settings = UpSettings(
         model=str(work.model),
         source=work.source,
@@ -79,6 +84,7 @@ def _plan(work: Workload, runs: Path, name: str, ports: Ports) -> Plan:
             f"trainer.lora_targets={','.join(work.lora_targets)}",
             # Every completion is cut at the limit here; none may be left out of the loss.
             "trainer.mask_truncated=false",
+            f"rollouts.just_in_time={str(just_in_time).lower()}",
         ),
     )
     plan = make_plan(settings, ports)

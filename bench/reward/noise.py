@@ -6,7 +6,7 @@ a random policy, or drawn by softmax(reference / 0.05), as from a good one. Node
 are compared by the cosine of the advantages of all groups with the reference's rewards less their group's
 mean. If all answers have gradients of about the same length, this is the share of the step's length that goes
 where the mean true reward rises: an answer at cosine c is worth as much as (c / c')^2 answers at c'.
-Intervals are 95%, by resampling positions.
+Intervals are 95%, by resampling positions; those of the cosines are of the difference to no floor.
 """
 
 import argparse
@@ -100,14 +100,12 @@ def centred(values: Sequence[Sequence[float]]) -> Any:
     return table - table.mean(axis=1, keepdims=True)
 
 
-def cosine(advantages: Any, truth: Any, *, seed: int) -> tuple[float, float, float]:
-    """The cosine over all groups, and its 95% interval."""
+def cosines(advantages: Any, truth: Any, *, seed: int) -> Any:
+    """The cosine over all groups, then those of resampled groups: the same ones for the same seed."""
     parts = np.stack([(advantages * truth).sum(1), (advantages**2).sum(1), (truth**2).sum(1)])
     chosen = np.random.default_rng(seed).integers(0, len(truth), size=(RESAMPLES, len(truth)))
     product, own, other = np.concatenate([parts.sum(1)[:, None], parts[:, chosen].sum(2)], axis=1)
-    values = product / np.sqrt(own * other)
-    low, high = np.quantile(values[1:], (0.025, 0.975))
-    return float(values[0]), float(low), float(high)
+    return product / np.sqrt(own * other)
 
 
 def advantages(rewards: Sequence[Sequence[float]], floor: float | None) -> Any:
@@ -147,15 +145,20 @@ def noise_table(kind: str, groups: Sequence[Group], rows: Sequence[Measured]) ->
 
 
 def cosine_table(kind: str, groups: Sequence[Group], rows: Sequence[Measured], *, seed: int) -> Table:
-    """The cosine for each floor. The last row does not divide by the standard deviation."""
+    """The cosine for each floor, and how much more it is than without one.
+
+    The last row does not divide by the standard deviation.
+    """
     table = Table("--sigma-floor", *(row.name for row in rows), title=f"{kind} policy: cosine")
     truth = centred([group.truth for group in groups])
+    without = [cosines(advantages(row.rewards, 0.0), truth, seed=seed) for row in rows]
     for floor in (*FLOORS, None):
-        cells = [cosine(advantages(row.rewards, floor), truth, seed=seed) for row in rows]
-        table.add_row(
-            "no division" if floor is None else f"{floor:g}",
-            *(f"{value:.3f} [{low:.3f}, {high:.3f}]" for value, low, high in cells),
-        )
+        cells = []
+        for row, base in zip(rows, without, strict=True):
+            values = cosines(advantages(row.rewards, floor), truth, seed=seed)
+            low, high = np.quantile((values - base)[1:], (0.025, 0.975))
+            cells.append(f"{values[0]:.3f}" + (f" [{low:+.3f}, {high:+.3f}]" if floor != 0.0 else ""))
+        table.add_row("no division" if floor is None else f"{floor:g}", *cells)
     return table
 
 

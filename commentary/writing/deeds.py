@@ -70,4 +70,6 @@ def _covers(told: Finding, deed: Finding, step: Step) -> bool:
         return other == "parries mate"
     if name in _AIMED and other in _AIMED and name != "captures":
         return bool(set(deed.squares) & set(told.squares))
+    if name == "activates the moved piece":
+        return True  # a reason only where there is no better one
     return other == "castles" and name in (*_FAINT, "frees a piece")

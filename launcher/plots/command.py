@@ -43,7 +43,8 @@ class PlotSettings(Settings):
 class CompareSettings(Settings):
     """Compare runs: the means of their last steps, and the differences to the first run.
 
-    Runs that differ only in their seed count as one configuration.
+    Runs that differ only in their seed count as one configuration. If all configurations have the same seeds,
+    differences are between runs of the same seed. Held-out figures of a demo's report are `evaluation_...`.
     """
 
     model_config = SettingsConfigDict(env_prefix="COMPARE_")

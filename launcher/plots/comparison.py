@@ -21,7 +21,8 @@ from rookery.errors import InvalidInput
 from rookery.plots.steps import Step, keys_of, matching, series
 
 KEYS = (
-    "reward", "legal_rate", "box_rate", "regret", "entropy", "kl_reference", "kl_behaviour", "loss",
+    "reward", "legal_rate", "box_rate", "regret", "entropy", "zero_variance_share", "identical_answers",
+    "distinct_candidates", "piece_distance", "kl_reference", "kl_behaviour", "loss",
     "accuracy", "grad_norm", "completion_length", "age_mean", "step_s", "tokens_per_s", "mfu",
     "resident_peak_mib", "cuda_peak_mib", "evaluation_legal_rate_greedy", "evaluation_legal_rate",
     "evaluation_regret_legal_greedy", "evaluation_regret_legal", "evaluation_action_accuracy_greedy",

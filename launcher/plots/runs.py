@@ -85,16 +85,18 @@ def _read(folder: Path) -> Run:
 
 
 def _evaluation(report: Path) -> Step:
-    """The held-out figures of the run's last policy in the demo's report, as `evaluation_NAME`."""
-    if not report.exists():
-        return {}
+    """The held-out figures of the run's last policy in the demo's report, as `evaluation_NAME`.
+
+    Empty if there is no report, or if it is that of a reward model.
+    """
     try:
-        sections = json.loads(report.read_text())["sections"].values()
+        sections = json.loads(report.read_text()).get("sections", {}).values() if report.exists() else ()
         metrics = {name: row for section in sections for name, row in section.get("metrics", {}).items()}
-        last = max(player for row in metrics.values() for player in row if player.startswith("policy-v"))
+        players = {player for row in metrics.values() for player in row if player.startswith("policy-v")}
+        last = max(players, default="")
         means = {name: row[last]["mean"] for name, row in metrics.items() if last in row}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"{report}: no report of a demo: {error!r}") from error
+        raise InvalidInput(f"{report}: not a report: {error!r}") from error
     return {f"{PREFIX}{name}": float(mean) for name, mean in means.items() if mean is not None}
 
 

@@ -231,13 +231,16 @@ def _body(response: httpx.Response) -> dict[str, Any]:
 
 
 class _Chat:
-    """The chat completions API."""
+    """The chat completions API. A last message of the assistant is continued, which vLLM alone can do."""
 
     path = "/v1/chat/completions"
     logprobs: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 0}
 
     def asks(self, prompt: Prompt) -> dict[str, Any]:
-        return {"messages": [{"role": m.role, "content": m.content} for m in prompt.messages]}
+        messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
+        if not messages or messages[-1]["role"] != "assistant":
+            return {"messages": messages}
+        return {"messages": messages, "add_generation_prompt": False, "continue_final_message": True}
 
     def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
         return tuple(body["prompt_token_ids"])

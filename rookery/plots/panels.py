@@ -1,7 +1,8 @@
 """Defines which statistics are drawn in the same panel, and in which unit."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rookery.errors import InvalidInput
 from rookery.plots.steps import matching
@@ -11,25 +12,34 @@ from rookery.plots.steps import matching
 class Panel:
     """One pair of axes: the statistics drawn in it, which have the same unit, and the limits of the y axis.
 
-    A key may be a pattern, for example `component_*` for all components of the reward.
+    A key may be a pattern, for example `component_*` for all components of the reward. With one run, the
+    `references` are drawn as dotted lines, each in the colour of the statistic at its place.
     """
 
     title: str
     keys: tuple[str, ...]
     low: float | None = None
     high: float | None = None
+    references: tuple[str, ...] = ()
 
 
 REWARD = Panel("Reward", ("reward",))
 SHARES = Panel("Share of answers", ("legal_rate", "box_rate"), low=0.0, high=1.03)
-REGRET = Panel("Regret of legal moves", ("regret",), low=0.0)
+REGRET = Panel("Regret of legal moves", ("regret",), low=0.0, references=("regret_random",))
 ENTROPY = Panel("Entropy, nats per token", ("entropy",), low=0.0)
+EXPLORATION = Panel(
+    "Exploration, shares",
+    ("identical_answers", "distinct_candidates", "zero_variance_share"),
+    low=0.0,
+    high=1.03,
+)
+PIECES = Panel("Moves by piece (dotted: the engine's)", ("moves_*",), low=0.0, references=("best_moves_*",))
 KL = Panel("KL, nats per token", ("kl_reference", "kl_behaviour"))
 NORM = Panel("Gradient norm", ("grad_norm",), low=0.0)
 SECONDS = Panel("Seconds per step", ("step_s", "rollout_wait_s", "train_s", "commit_s"), low=0.0)
 AGE = Panel("Age of groups, versions", ("age_mean", "age_max"), low=0.0)
 
-OVERVIEW = (REWARD, SHARES, REGRET, ENTROPY, KL, NORM, SECONDS, AGE)
+OVERVIEW = (REWARD, SHARES, REGRET, ENTROPY, EXPLORATION, PIECES, KL, NORM, SECONDS, AGE)
 """The panels of a report."""
 
 PANELS = (
@@ -44,10 +54,12 @@ PANELS = (
     Panel("KL coefficient", ("kl_coefficient",), low=0.0),
     ENTROPY,
     Panel("Entropy coefficient", ("entropy_coefficient",), low=0.0),
+    EXPLORATION,
+    PIECES,
+    Panel("Distance from the engine's moves by piece", ("piece_distance",), low=0.0),
     Panel("Clipped tokens, share", ("clip_fraction_low", "clip_fraction_high"), low=0.0),
     Panel("Largest importance ratio", ("ratio_max",), low=0.0),
     Panel("Effective sample size, share", ("ess",), low=0.0, high=1.03),
-    Panel("Groups of equal rewards, share", ("zero_variance_share",), low=0.0, high=1.03),
     NORM,
     Panel("Learning rate", ("lr",), low=0.0),
     Panel(
@@ -69,11 +81,25 @@ STRENGTH = (
         low=0.0,
         high=1.03,
     ),
-    Panel("Regret, held out", ("evaluation_regret_legal_greedy", "evaluation_regret_legal"), low=0.0),
+    Panel(
+        "Regret, held out",
+        ("evaluation_regret_legal_greedy", "evaluation_regret_legal", "evaluation_regret_legal_random"),
+        low=0.0,
+    ),
     Panel(
         "Best move, held out",
-        ("evaluation_action_accuracy_greedy", "evaluation_action_accuracy"),
+        (
+            "evaluation_action_accuracy_greedy",
+            "evaluation_action_accuracy",
+            "evaluation_action_accuracy_random",
+        ),
         low=0.0,
+    ),
+    Panel(
+        "Exploration, held out",
+        ("evaluation_distinct_candidates", "evaluation_piece_distance"),
+        low=0.0,
+        high=1.03,
     ),
     Panel("Elo above the opponent", ("evaluation_elo",)),
 )
@@ -87,8 +113,17 @@ LABELS = {
     "evaluation_regret_legal": "sampled",
     "evaluation_action_accuracy_greedy": "greedy",
     "evaluation_action_accuracy": "sampled",
+    "evaluation_regret_legal_random": "random legal move",
+    "evaluation_action_accuracy_random": "random legal move",
+    "evaluation_distinct_candidates": "distinct candidates",
+    "evaluation_piece_distance": "pieces: distance from engine",
+    "regret": "policy",
+    "regret_random": "random legal move, held out",
     "legal_rate": "legal move",
     "box_rate": "readable box",
+    "identical_answers": "identical answers in a group",
+    "distinct_candidates": "distinct candidates",
+    "zero_variance_share": "groups of equal rewards",
     "kl_reference": "to the base",
     "kl_behaviour": "to the sampling policy",
     "step_s": "whole step",
@@ -115,10 +150,12 @@ LABELS = {
 def label_of(key: str) -> str:
     """The label of a key in the legend.
 
-    >>> label_of("kl_behaviour_age2"), label_of("component_delta"), label_of("age_max")
-    ('age 2', 'delta', 'oldest')
+    >>> label_of("kl_behaviour_age2"), label_of("component_delta"), label_of("moves_rook")
+    ('age 2', 'delta', 'rook')
     """
-    return LABELS.get(key) or key.replace("component_", "").replace("kl_behaviour_age", "age ")
+    return LABELS.get(key) or re.sub("^(component|best_moves|moves)_", "", key).replace(
+        "kl_behaviour_age", "age "
+    )
 
 
 def choose(
@@ -134,7 +171,7 @@ def choose(
     if asked:
         panels = [Panel(key, (key,)) for key in matching(keys, asked)]
     present = [
-        Panel(panel.title, tuple(found), panel.low, panel.high)
+        replace(panel, keys=tuple(found), references=tuple(matching(keys, panel.references)))
         for panel in panels
         if (found := matching(keys, panel.keys))
     ]

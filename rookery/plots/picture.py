@@ -104,9 +104,14 @@ def _panel(axes: "Axes", panel: Panel, curves: Sequence[Curve], *, theme: Theme)
         for index, key in enumerate(panel.keys):
             alone = len(curves) == 1
             colour = colours[(index if alone else place) % len(colours)]
-            named = label_of(key) if len(panel.keys) > 1 and place == 0 else None
+            several = len(panel.keys) > 1 or (alone and panel.references)
+            named = label_of(key) if several and place == 0 else None
             line = "-" if alone else LINES[index % len(LINES)]
             _curve(axes, curve, _Line(key, colour, line, named))
+    for key, colour in zip(panel.references, colours, strict=False) if len(curves) == 1 else ():
+        numbers, values = series(curves[0].runs[0], key)
+        label = label_of(key) if len(panel.references) == 1 else None
+        axes.plot(numbers, smooth(values), color=colour, linestyle=":", linewidth=1.2, label=label)
     axes.set_title(panel.title)
     axes.set_xlabel("version" if panel.keys[0].startswith(PREFIX) else "step")
     axes.margins(x=0.01)

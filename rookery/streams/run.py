@@ -10,9 +10,12 @@ Keys, all prefixed `rookery:<run>:`
     traces      stream  entries until the trainer has committed or dropped them and the archive, if one
                         has joined, has written them
     dead        stream  entries that could not be processed, with the reason: the newest `DEAD_LIMIT`
-    policy      hash    the committed version: number, sha256, path, base_model
+    policy      hash    the committed version: number, sha256, path, base_model, and how many groups were
+                        waiting for the trainer when it was published
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
-    feed        hash    cursor in the seeded order of positions
+    feed        hash    cursor: how many positions have been fed; fresh: how many of the seeded order
+    feed:deviations  hash  standard deviation of the rewards of groups, by number of the position, unless it
+                           is 0 or the position was fed again; empty if the feed does not repeat positions
     terms       hash    sizes that all members of the run must share, set by the first member, and
                         reward_version:<task>, set by the first group
     epoch       string  incremented by each trainer that starts; calls with an older epoch are refused
@@ -26,21 +29,26 @@ archive: entries settled beyond the archive's limit are deleted without being ar
 """
 
 import logging
+import statistics
 import threading
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, cast
 
-from rookery.codec import encode_group, encode_position
+from rookery.codec import encode_draw, encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
 from rookery.streams.reader import Reader
-from rookery.streams.state import Backlog, Counts, Overview
-from rookery.trace import Adapter, PolicyVersion, Position, TraceGroup
+from rookery.streams.state import Backlog, Counts, FeedState, Overview
+from rookery.trace import Adapter, Draw, PolicyVersion, Position, TraceGroup
 
 logger = logging.getLogger(__name__)
 
 _REWARD_VERSION = "reward_version:"
+
+_EQUAL = 1e-9
+"""A smaller standard deviation of rewards is only rounding."""
 
 DEAD_LIMIT = 1000
 """Maximum entries of `dead`. Older ones are deleted, but are still included in `counts`."""
@@ -85,17 +93,36 @@ class RunStreams(Reader):
         """How many positions of the seeded order have been added so far."""
         return int(self._call(lambda: self._redis.hget(self.key("feed"), "cursor")) or 0)
 
-    def add_positions(self, positions: Sequence[Position], *, cursor: int) -> int:
-        """Adds positions, the first of which has number `cursor` in the seeded order.
+    def feed_state(self) -> FeedState:
+        """How far the run has been fed, and which positions may be repeated."""
+
+        def read() -> list[Any]:
+            together = self._redis.pipeline(transaction=True)
+            together.hmget(self.key("feed"), "cursor", "fresh")
+            together.hgetall(self.key("feed:deviations"))
+            return together.execute()
+
+        (cursor, fresh), deviations = self._call(read)
+        by_number = {int(number): float(deviation) for number, deviation in deviations.items()}
+        return FeedState(int(cursor or 0), int(fresh or cursor or 0), dict(sorted(by_number.items())))
+
+    def add_positions(self, positions: Sequence[Position], *, cursor: int, draws: Sequence[Draw] = ()) -> int:
+        """Adds positions; `draws` says how each was chosen, unless all are the next ones of the order.
 
         Adds nothing if the run's cursor is no longer `cursor`, because another feed was faster. Returns the
         run's new cursor.
         """
         payload: list[str | bytes | int] = [cursor]
-        for position in positions:
-            payload += [position.id, encode_position(position)]
-        keys = [self.key("positions"), self.key("feed")]
+        for position, draw in zip_longest(positions, draws):
+            payload += [position.id, encode_position(position), encode_draw(draw) if draw else ""]
+            payload.append(draw.number if draw and draw.repeated else "")
+        keys = [self.key(name) for name in ("positions", "feed", "feed:deviations")]
         return int(self._call(lambda: self._feed(keys=keys, args=payload)))
+
+    def forget_deviations(self, numbers: Sequence[int]) -> None:
+        """Removes positions from those that may be repeated."""
+        if numbers:
+            self._call(lambda: self._redis.hdel(self.key("feed:deviations"), *map(str, numbers)))
 
     # groups
 
@@ -111,9 +138,12 @@ class RunStreams(Reader):
         """
         version = ", ".join(group.reward_versions)
         rewards = " ".join(f"{reward:.3f}" for reward in group.rewards)
-        keys = [self.key(name) for name in ("positions", "traces", "counts", "positions:faults", "terms")]
-        args: list[str | bytes | int] = [consumer_group, entry_id, group.id, group.policy.number]
+        names = ("positions", "traces", "counts", "positions:faults", "terms", "feed:deviations")
+        keys = [self.key(name) for name in names]
+        args: list[str | bytes | float] = [consumer_group, entry_id, group.id, group.policy.number]
         args += [rewards, encode_group(group), _REWARD_VERSION + _task(group), version, accept]
+        deviation = statistics.pstdev(group.rewards) if group.draw else 0.0
+        args += [group.draw.number, deviation] if group.draw and deviation > _EQUAL else ["", ""]
         published = self._call(lambda: self._publish_group(keys=keys, args=args))
         if isinstance(published, bytes):
             raise Conflict(
@@ -213,7 +243,7 @@ class RunStreams(Reader):
         Raises:
             Conflict: another trainer has taken over this run.
         """
-        keys = [self.key("policy"), self.key("epoch")]
+        keys = [self.key(name) for name in ("policy", "epoch", "traces", "traces:settled")]
         version = adapter.version
         args: list[str | int] = [epoch, version.number, version.sha256, adapter.path]
         args.append(adapter.base_model)
@@ -242,20 +272,21 @@ class RunStreams(Reader):
         def read() -> list[Any]:
             together = self._redis.pipeline(transaction=True)
             together.hgetall(self.key("counts"))
-            together.hget(self.key("policy"), "number")
+            together.hmget(self.key("policy"), "number", "waiting")
             for stream in ("positions", "traces", "dead"):
                 together.xlen(self.key(stream))
             for through in ("settled", "archived"):
                 together.scard(self.key(f"traces:{through}"))
             return together.execute()
 
-        counts, committed, positions, traces, dead, kept, ahead = self._call(read)
+        counts, (committed, waiting), positions, traces, dead, kept, ahead = self._call(read)
         return Overview(
             Counts.read(counts),
             positions=positions,
             traces=traces - kept,
             dead=dead,
             committed=None if committed is None else int(committed),
+            waiting=int(waiting or 0),
             kept=kept,
             archived_ahead=ahead,
         )

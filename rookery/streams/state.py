@@ -49,11 +49,25 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedState:
+    """`cursor` positions have been fed; `fresh` of them were the first ones of the seeded order.
+
+    `deviations` are the standard deviations of the rewards of groups whose position may be repeated, by its
+    number in the order.
+    """
+
+    cursor: int
+    fresh: int
+    deviations: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """A run at one moment: the entries in its streams, its counts and its committed version.
 
     `traces` is the number of groups that the trainer has not settled yet; the archive has already written
     `archived_ahead` of them. `kept` groups are settled and stay in the stream only for the archive.
+    `waiting` groups were in the stream, not settled, when the version was published.
     """
 
     counts: Counts
@@ -61,6 +75,7 @@ class Overview:
     traces: int
     dead: int
     committed: int | None
+    waiting: int = 0
     kept: int = 0
     archived_ahead: int = 0
 

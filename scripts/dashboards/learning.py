@@ -7,6 +7,13 @@ from scripts.dashboards.panel import Board, panel
 J, A = 'job="trainer"', 'job="arena"'
 
 
+PIECE_DISTANCE = (
+    f'sum(abs(avg_over_time(rookery_learning_moves{{{J}, by="policy"}}[10m])'
+    f' - ignoring (by) avg_over_time(rookery_learning_moves{{{J}, by="engine"}}[10m]))) / 2'
+)
+"""Total variation distance of the mean shares of ten minutes, as in the alert PolicyCollapses."""
+
+
 def _of(*statistics: str) -> tuple[str, str]:
     """Statistics of the last step, by name."""
     return f'rookery_learning{{{J}, statistic=~"{"|".join(statistics)}"}}', "{{statistic}}"
@@ -49,16 +56,55 @@ BOARD = Board(
                     _of("regret"),
                 ),
                 panel(
+                    "Length",
+                    units.Number,
+                    "Of completions, in tokens.",
+                    _of("completion_length", "completion_length_p95", "completion_length_max"),
+                ),
+            ),
+        ),
+        (
+            "Exploration",
+            (
+                panel(
                     "Entropy",
                     units.Number,
                     "Nats a token. A collapse towards 0 ends exploration.",
                     _of("entropy"),
                 ),
                 panel(
-                    "Length",
+                    "Repetition",
+                    units.PercentUnit,
+                    "Answers that equal another one of their group. Groups whose rewards are all equal: they "
+                    "teach nothing. Moves named before the box that are no repetition: 100% is best.",
+                    _of("identical_answers", "zero_variance_share", "distinct_candidates"),
+                ),
+                panel(
+                    "Steps in collapse",
                     units.Number,
-                    "Of completions, in tokens.",
-                    _of("completion_length", "completion_length_p95", "completion_length_max"),
+                    "Consecutive steps in which nearly all groups had equal rewards.",
+                    _of("collapsed_steps"),
+                ),
+                panel(
+                    "Moves by piece",
+                    units.PercentUnit,
+                    "Shares of the policy's legal moves.",
+                    (f'rookery_learning_moves{{{J}, by="policy"}}', "{{piece}}"),
+                    stacked=True,
+                ),
+                panel(
+                    "The engine's moves by piece",
+                    units.PercentUnit,
+                    "Shares of the engine's best moves at the same positions.",
+                    (f'rookery_learning_moves{{{J}, by="engine"}}', "{{piece}}"),
+                    stacked=True,
+                ),
+                panel(
+                    "Distance of the two",
+                    units.PercentUnit,
+                    "Total variation. One step is above 0 by chance; the mean of ten minutes is steadier.",
+                    _of("piece_distance"),
+                    (PIECE_DISTANCE, "of ten minutes"),
                 ),
             ),
         ),
@@ -76,15 +122,24 @@ BOARD = Board(
                 panel(
                     "Regret, held out",
                     units.Number,
-                    "Win probability given away by a legal move, with a 95% interval of the greedy ones.",
-                    _evaluated("regret_legal"),
+                    "Win probability given away by a legal move, with a 95% interval of the greedy ones, and "
+                    "by a random legal move.",
+                    _evaluated("regret_legal|regret_legal_random"),
                     _evaluated("regret_legal_greedy", value=".*"),
                 ),
                 panel(
                     "Best moves, held out",
                     units.PercentUnit,
                     "Share of answers that no other move surpasses.",
-                    _evaluated("action_accuracy|action_accuracy_greedy"),
+                    _evaluated("action_accuracy|action_accuracy_greedy|action_accuracy_random"),
+                ),
+                panel(
+                    "Exploration, held out",
+                    units.PercentUnit,
+                    "Share of the candidates that are no repetition. Total variation distance of the moves "
+                    "by piece from the engine's best moves, with a 95% interval.",
+                    _evaluated("distinct_candidates"),
+                    _evaluated("piece_distance", value=".*"),
                 ),
                 panel(
                     "Elo",
@@ -118,18 +173,6 @@ BOARD = Board(
                     units.PercentUnit,
                     "Tokens whose ratio was clipped, below and above.",
                     _of("clip_fraction_low", "clip_fraction_high"),
-                ),
-                panel(
-                    "Groups without a lesson",
-                    units.PercentUnit,
-                    "Share of groups whose rewards are all equal.",
-                    _of("zero_variance_share"),
-                ),
-                panel(
-                    "Steps in collapse",
-                    units.Number,
-                    "Consecutive steps in which nearly all groups had equal rewards.",
-                    _of("collapsed_steps"),
                 ),
             ),
         ),

@@ -117,6 +117,13 @@ BOARD = Board(
                     ),
                 ),
                 panel(
+                    "Lead",
+                    units.Number,
+                    "Groups that may be made beyond those of the batch in training: as few as suffice for "
+                    "the trainer not to wait.",
+                    (f"max(rookery_rollout_lead_groups{{{R}}})", "groups"),
+                ),
+                panel(
                     "Groups settled",
                     units.CountsPerSecond,
                     "By the trainer, by result.",

@@ -6,9 +6,9 @@ from typing import Any
 
 from commentary import Reading, read
 from rookery.answers import before_answer
+from rookery.candidates import Candidate
 from rookery.rookworld import read_policy_answer
 from rookery.trace import Claim, EngineStamp, Evaluation, Move, Outcome, Position, Sentence, Verdict
-from services.arena.candidates import Candidate
 
 READ_CHARS = 10_000
 """Characters of an answer in which claims are looked for, so that a long text does not take long."""

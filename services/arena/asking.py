@@ -8,20 +8,20 @@ import asyncio
 import hashlib
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeVar
 
 import chess
 
+from rookery.candidates import candidates_of, distinct
 from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import WireError
 from rookery.prompt import POLICY_TASK, STATE_TASK, render, task_of
 from rookery.rookworld import read_policy_answer
-from rookery.trace import Outcome, Position, Verdict
+from rookery.trace import Message, Outcome, Position, Verdict
 from services.arena.answer_store import AnswerStore, key_of
 from services.arena.answers import Answer, Answers, answer_from_json
-from services.arena.candidates import candidates_of, distinct
 from services.arena.players.model import ModelPlayer
 from services.arena.players.player import Player, Reply
 
@@ -65,6 +65,8 @@ class Variant:
     samples: int = 0
     ranks: bool = False
     """Whether the moves that the greedy answer names are judged too."""
+    begin: str = ""
+    """The beginning of the answer, which the player continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Asker:
         async def one(position: Position) -> Answers:
             question = {
                 "position": [position.id, position.fen, position.task, position.move, *position.last_moves],
-                "variant": [variant.style, variant.samples, variant.ranks],
+                "variant": [variant.style, variant.samples, variant.ranks, *filter(None, [variant.begin])],
                 "temperature": self.temperature,
                 "seed": self.seed,
                 "reward_version": self.reward_version,
@@ -170,12 +172,12 @@ class Asker:
             texts = [_Text(f"\\boxed{{{reply.move}}}") for reply in replies]
             return position.fen, await self._judged(position, position.fen, texts, variant)
         prompt = render(position, style=variant.style)
-        completions = await player.at(0.0).complete(prompt, count=1, seed=seed)
+        begun = (Message("assistant", variant.begin),) if variant.begin else ()
+        asked = replace(prompt, messages=(*prompt.messages, *begun))
+        completions = await player.at(0.0).complete(asked, count=1, seed=seed)
         if variant.samples:
-            completions += await player.at(self.temperature).complete(
-                prompt, count=variant.samples, seed=seed
-            )
-        texts = [_Text(c.text, len(c.token_ids), c.truncated) for c in completions]
+            completions += await player.at(self.temperature).complete(asked, count=variant.samples, seed=seed)
+        texts = [_Text(variant.begin + c.text, len(c.token_ids), c.truncated) for c in completions]
         return prompt.fen, await self._judged(position, prompt.fen, texts, variant)
 
     async def _judged(

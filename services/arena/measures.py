@@ -12,10 +12,12 @@ effect: only positions where all players have a legal sample count, each with th
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from rookery.candidates import distinct
 from rookery.trace import Outcome, Phase
 from services.arena.answers import Answer, Answers
-from services.arena.candidates import argsort_tau, distinct, kendall_tau
-from services.arena.stats import Ratio
+from services.arena.stats import Floats, Ratio
 from services.arena.wording import Metric
 
 READABLE = frozenset({Outcome.LEGAL, Outcome.ILLEGAL, Outcome.AMBIGUOUS, Outcome.NULL_MOVE})
@@ -91,6 +93,32 @@ def passes(quantity: Callable[[Answer], bool], k: int) -> Measure:
         return pass_at(min(k, len(drawn)), of=len(drawn), right=sum(map(quantity, drawn)))
 
     return lambda side: Ratio.of([passed(answers) for answers in side], [1] * len(side))
+
+
+def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Kendall's tau-b of two lists of values, in [-1, 1]; None if one of them has no two different values.
+
+    >>> kendall_tau([3, 2, 1], [30, 20, 10]), kendall_tau([3, 2, 1], [30, 10, 20]), kendall_tau([1], [1])
+    (1.0, 0.3333333333333333, None)
+    """
+    signs = [_signs(np.asarray(values, dtype=np.float64)) for values in (first, second)]
+    pairs = math.sqrt(np.abs(signs[0]).sum() * np.abs(signs[1]).sum())
+    return float((signs[0] * signs[1]).sum()) / pairs if pairs else None
+
+
+def _signs(values: Floats) -> Floats:
+    return np.sign(values[:, None] - values[None, :])
+
+
+def argsort_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Kendall's tau of the two argsorts, as google-deepmind/searchless_chess reports it.
+
+    It compares the permutations that sort the lists, not the ranks, so from three values on it differs.
+
+    >>> argsort_tau([2, 3, 1], [1, 3, 2]), kendall_tau([2, 3, 1], [1, 3, 2])
+    (-1.0, 0.3333333333333333)
+    """
+    return kendall_tau(*(list(np.argsort(values, kind="stable")) for values in (first, second)))
 
 
 def _taus(tau: Callable[[Sequence[float], Sequence[float]], float | None]) -> Measure:

@@ -4,14 +4,14 @@ The distance of two distributions is the total variation distance: half the sum 
 the shares, 0 for equal and 1 for disjoint ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import chess
 import numpy as np
 
 from services.arena.answers import Answer, Answers
-from services.arena.measures import legal, sampled
-from services.arena.stats import Bootstrap, Floats, Ratio
+from services.arena.measures import greedy, legal, sampled
+from services.arena.stats import Bootstrap, Estimate, Floats, Ratio
 from services.arena.tables import Cell, Row, Table
 from services.arena.wording import Metric
 
@@ -26,29 +26,52 @@ def piece_table(
 
     `best` has the engine's best moves. The shares of a random move are exact, not sampled.
     """
-    shares = {name: _of_answers(side) for name, side in sides.items()}
-    shares |= {BEST: _of_answers(best), RANDOM: _of_legal_moves(best)}
+    drawn = {name: _of_answers(side, sampled) for name, side in sides.items()}
+    first = {name: _of_answers(side, greedy) for name, side in sides.items()}
+    drawn |= {BEST: _of_answers(best, greedy), RANDOM: _of_legal_moves(best)}
     bootstrap = Bootstrap(
-        {(name, piece): ratio for name, row in shares.items() for piece, ratio in row.items()}, seed=seed
+        {
+            (how, name, piece): ratio
+            for how, shares in (("sampled", drawn), ("greedy", first))
+            for name, by_piece in shares.items()
+            for piece, ratio in by_piece.items()
+        },
+        seed=seed,
     )
+
+    def distance(how: str, name: str, reference: str) -> Cell:
+        keys = [(h, side, p) for h, side in ((how, name), ("sampled", reference)) for p in chess.PIECE_TYPES]
+        return Cell(bootstrap.combine(_distance, keys))
+
     rows = []
     for piece in chess.PIECE_TYPES:
         metric = Metric(chess.piece_name(piece), chess.piece_name(piece).capitalize(), better="neither")
-        rows.append(Row(metric, {name: Cell(bootstrap.estimate((name, piece))) for name in shares}))
-    for key, reference in (("best", BEST), ("random", RANDOM)):
-        metric = Metric(
-            f"distance_to_{key}", f"Distance from {reference}", "total variation", "number", "neither"
-        )
-        cells = {
-            name: Cell(
-                bootstrap.combine(
-                    _distance, [(side, p) for side in (name, reference) for p in chess.PIECE_TYPES]
-                )
-            )
-            for name in shares
-        }
+        cells = {name: Cell(bootstrap.estimate(("sampled", name, piece))) for name in drawn}
         rows.append(Row(metric, cells))
-    return Table("pieces", "Moves by piece", rows, "Shares of the legal moves of each player.")
+    for key, title, how, reference in (
+        ("distance_to_best", f"Distance from {BEST}", "sampled", BEST),
+        ("distance_to_best_greedy", f"Distance from {BEST}, greedy", "greedy", BEST),
+        ("distance_to_random", f"Distance from {RANDOM}", "sampled", RANDOM),
+    ):
+        metric = Metric(key, title, "total variation", "number", "neither")
+        names = drawn if how == "sampled" else first
+        rows.append(Row(metric, {name: distance(how, name, reference) for name in names}))
+    return Table(
+        "pieces",
+        "Moves by piece",
+        rows,
+        "Shares of the legal moves of each player, sampled unless it says greedy.",
+    )
+
+
+def piece_distance(side: Sequence[Answers], best: Sequence[Answers], *, seed: int) -> Estimate:
+    """The distance of a player's legal moves from the engine's best moves, which `best` has."""
+    shares = {
+        (name, piece): ratio
+        for name, answers in (("side", side), ("best", best))
+        for piece, ratio in _of_answers(answers, sampled).items()
+    }
+    return Bootstrap(shares, seed=seed).combine(_distance, list(shares))
 
 
 def _distance(shares: Floats) -> Floats:
@@ -56,8 +79,8 @@ def _distance(shares: Floats) -> Floats:
     return np.asarray(np.abs(first - second).sum(axis=1) / 2)
 
 
-def _of_answers(side: Sequence[Answers]) -> dict[int, Ratio]:
-    moved = [[_piece(answers.fen, a) for a in sampled(answers) if legal(a)] for answers in side]
+def _of_answers(side: Sequence[Answers], of: Callable[[Answers], tuple[Answer, ...]]) -> dict[int, Ratio]:
+    moved = [[_piece(answers.fen, a) for a in of(answers) if legal(a)] for answers in side]
     counts = [len(row) for row in moved]
     return {piece: Ratio.of([row.count(piece) for row in moved], counts) for piece in chess.PIECE_TYPES}
 

@@ -20,6 +20,7 @@ from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.plots.strength import strength_steps
 from services.arena.answers import Answers
 from services.arena.page import render_page
+from services.arena.pieces import RANDOM
 from services.arena.positions import Chosen, fens_sha256
 from services.arena.settings import EvaluateSettings
 from services.arena.stats import LEVEL, RESAMPLES
@@ -87,7 +88,7 @@ def write(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     """Writes every file of the report into `folder` and returns the content of report.json."""
     folder.mkdir(parents=True, exist_ok=True)
     report = report_json(evaluation)
-    curves = _curves(folder)
+    curves = _curves(folder, random_regret=_regret_of_random_moves(evaluation.sections))
     if curves:
         replace_file(folder / CURVE_FILE, curves["light"])
     page = render_page(evaluation.sections, evaluation.answers, report, curves)
@@ -106,20 +107,32 @@ def replace_file(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def learning_curve(folder: Path, *, theme: Theme = "light") -> bytes:
+def learning_curve(folder: Path, *, theme: Theme = "light", random_regret: float | None = None) -> bytes:
     """The curves of the run in `folder` as PNG, with the strength of its versions if it was measured.
+
+    `random_regret` is the regret of a random legal move, drawn for comparison.
 
     Raises:
         NotFound: it has no metrics.
         InvalidInput: its files cannot be read.
     """
-    return overview(read_metrics(folder / METRICS_FILE), strength_steps(folder), theme=theme)
+    reference = {} if random_regret is None else {"regret_random": random_regret}
+    steps = [{**step, **reference} for step in read_metrics(folder / METRICS_FILE)]
+    return overview(steps, strength_steps(folder), theme=theme)
 
 
-def _curves(folder: Path) -> dict[Theme, bytes]:
+def _regret_of_random_moves(sections: Sequence[Section]) -> float | None:
+    """The regret of the reference in the section on positions; None without it."""
+    rows = (row for s in sections if s.name == "positions" for table in s.tables for row in table.rows)
+    cells = (row.cells.get(RANDOM) for row in rows if row.metric.name == "regret_legal")
+    return next((cell.estimate.mean for cell in cells if cell), None)
+
+
+def _curves(folder: Path, *, random_regret: float | None) -> dict[Theme, bytes]:
     """The learning curve in both themes. Empty, with a message in the log, if the run has no metrics."""
     try:
-        return {"light": learning_curve(folder), "dark": learning_curve(folder, theme="dark")}
+        themes: tuple[Theme, ...] = ("light", "dark")
+        return {theme: learning_curve(folder, theme=theme, random_regret=random_regret) for theme in themes}
     except NotFound:
         return {}
     except InvalidInput as error:

@@ -21,7 +21,7 @@ from services.arena.players.spec import make_player
 from services.arena.positions import Chosen, choose, fetch, read_jsonl
 from services.arena.report import PAGE_FILE, Evaluation, write
 from services.arena.sections.matches import match_sections
-from services.arena.sections.positions import MOVE, Positions
+from services.arena.sections.positions import MOVE, UNREASONED, Positions
 from services.arena.sections.puzzles import Puzzles
 from services.arena.sections.reasoning import reasoning_section
 from services.arena.sections.suites import Suite
@@ -103,7 +103,15 @@ async def held_out(settings: QuestionSettings) -> Chosen:
 def _sources(settings: EvaluateSettings, chosen: Chosen | None) -> list[Source]:
     sources: list[Source] = []
     if chosen:
-        sources.append(Positions(chosen.positions, settings.samples, settings.styles, settings.seed))
+        sources.append(
+            Positions(
+                chosen.positions,
+                settings.samples,
+                settings.styles,
+                settings.seed,
+                unreasoned="reasoning" in settings.asks,
+            )
+        )
     if "puzzles" in settings.asks:
         count, seed = settings.puzzle_count, settings.seed
         sources += [Puzzles.read(path, count=count, seed=seed) for path in settings.puzzles]
@@ -134,8 +142,15 @@ def _section_list(
         if source.name in settings.asks or not isinstance(source, Positions):
             sections.append(source.section(asked, players=names))
         if isinstance(source, Positions) and "reasoning" in settings.asks:
-            models = {player.name: asked[player.name][MOVE] for player in players if style_of(player)}
-            sections.append(reasoning_section(models, players=names, seed=settings.seed))
+            models = {player.name: asked[player.name] for player in players if style_of(player)}
+            sections.append(
+                reasoning_section(
+                    {name: variants[MOVE] for name, variants in models.items()},
+                    without={n: by[UNREASONED] for n, by in models.items() if UNREASONED in by},
+                    players=names,
+                    seed=settings.seed,
+                )
+            )
     if "matches" in settings.asks:
         sections += match_sections(settings.out)
     return [section for section in sections if section.tables]

@@ -13,15 +13,18 @@ from rookery.plots.strength import read_strength
 from rookery.trace import PolicyVersion
 from services.arena.answer_store import ANSWERS_FILE, key_of, open_answers
 from services.arena.answers import Answers
-from services.arena.asking import Asker, Variant, reward_version_of
+from services.arena.asking import Asker, BestMover, Variant, reward_version_of
 from services.arena.matches.journal import read_games
 from services.arena.matches.report import MatchReport
 from services.arena.matches.session import JOURNAL, run_match
 from services.arena.matches.settings import MatchSettings
-from services.arena.measures import move_metrics
+from services.arena.measures import mean, move_metrics, sampled
+from services.arena.pieces import BEST, RANDOM, piece_distance
+from services.arena.players.simple import RandomPlayer
 from services.arena.players.spec import make_player
 from services.arena.positions import Chosen, fens_sha256
 from services.arena.sections.positions import MOVE
+from services.arena.sections.reasoning import distinct_share
 from services.arena.session import REWARD_TIMEOUT_S, held_out
 from services.arena.settings import WatchSettings
 from services.arena.stats import Bootstrap, Ratio
@@ -35,6 +38,12 @@ MEASURED = (
     "regret_legal_greedy", "reward",
 )  # fmt: skip
 """The metrics of answers to positions that strength.jsonl has."""
+
+OF_RANDOM_MOVES = ("action_accuracy", "regret_legal")
+"""Those that it also has of random legal moves, as NAME_random."""
+
+_RANDOM_MOVES = 8
+"""Random moves drawn at each position."""
 
 
 class VersionEvaluator:
@@ -80,8 +89,15 @@ class VersionEvaluator:
                 answers = await asker.positions(player, self._chosen.positions, variant)
             finally:
                 await player.close()
+        with open_answers(settings.run_dir / FOLDER / "references" / ANSWERS_FILE) as asker.store:
+            drawn = Variant(MOVE, None, _RANDOM_MOVES)
+            random = await asker.positions(RandomPlayer(RANDOM), self._chosen.positions, drawn)
+            mover = BestMover(BEST, self._reward)
+            best = await asker.positions(mover, self._chosen.positions, Variant(MOVE, None))
         report = await self._play(version, folder) if settings.pairs else None
-        metrics = await asyncio.to_thread(_metrics, settings, answers, report, folder / JOURNAL)
+        metrics = await asyncio.to_thread(_metrics, settings, answers, random=random, best=best)
+        if report:
+            metrics |= await asyncio.to_thread(_match_metrics, settings, report, folder / JOURNAL)
         seconds = round(time.time() - started, 1)
         return {**head, "time": round(started, 1), "seconds": seconds, "metrics": metrics}
 
@@ -126,15 +142,23 @@ class VersionEvaluator:
 
 
 def _metrics(
-    settings: WatchSettings, answers: list[Answers], report: MatchReport | None, journal: Path
+    settings: WatchSettings, answers: list[Answers], *, random: list[Answers], best: list[Answers]
 ) -> dict[str, Any]:
-    """The metrics by name, each with `mean` and `ci95` as in report.json."""
-    measures = {metric.name: measure for metric, measure in move_metrics(settings.samples).items()}
-    ratios = {name: measures[name](answers) for name in MEASURED if name in measures}
+    """The metrics of the answers and of the references, each with `mean` and `ci95` as in report.json."""
+    measures = {metric.name: measure for metric, measure in move_metrics(_RANDOM_MOVES).items()}
+    asked = MEASURED if settings.samples else [name for name in MEASURED if name.endswith("_greedy")]
+    ratios = {
+        **{name: measures[name](answers) for name in asked},
+        **{f"{name}_random": measures[name](random) for name in OF_RANDOM_MOVES},
+        "distinct_candidates": mean(distinct_share, sampled)(answers),
+    }
     bootstrap = Bootstrap(ratios, seed=settings.seed)
-    metrics = {name: estimate_json(bootstrap.estimate(name)) for name in ratios}
-    if report is None:
-        return metrics
+    metrics = {name: bootstrap.estimate(name) for name, ratio in ratios.items() if ratio.counts.any()}
+    metrics["piece_distance"] = piece_distance(answers, best, seed=settings.seed)
+    return {name: estimate_json(estimate) for name, estimate in metrics.items()}
+
+
+def _match_metrics(settings: WatchSettings, report: MatchReport, journal: Path) -> dict[str, Any]:
     (encounter,) = report.encounters
     # The share of the player's turns whose first answer was a legal move, by game.
     turns = [game.turns_of(encounter.player) for game in read_games(journal)]
@@ -143,8 +167,4 @@ def _metrics(
     estimate = Bootstrap({"": first_tries}, seed=settings.seed).estimate("")
     elo = encounter.elo
     bounds = None if elo.low is elo.high is None else [elo.low, elo.high]
-    return {
-        **metrics,
-        "legal_rate_match": estimate_json(estimate),
-        "elo": {"mean": elo.value, "ci95": bounds},
-    }
+    return {"legal_rate_match": estimate_json(estimate), "elo": {"mean": elo.value, "ci95": bounds}}

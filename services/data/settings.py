@@ -19,6 +19,7 @@ from rookery.settings import Port, RunSettings, Settings
 from services.data.pgn.games import Split
 from services.data.pgn.sources import SAMPLE, find_sources
 from services.data.positions.recipe import Shares
+from services.data.positions.repeats import Repeats
 from services.data.tasks.rookworld import RookworldMix
 
 
@@ -91,6 +92,10 @@ class FeedSettings(PositionSettings, RunSettings):
     """Share of legal moves in A: lines that end the game, where a move can."""
     depth: PositiveInt = 256
     """Positions in the stream, delivered or not, at which the feed waits."""
+    repeat_share: float = Field(default=0.0, ge=0, lt=1)
+    """Share of positions that are fed again because their groups had different rewards. 0: none."""
+    repeat_half_life: PositiveInt = 512
+    """New positions after which an earlier one is repeated half as often."""
     host: str = "127.0.0.1"
     """Address of the probes and metrics."""
     port: Port = 8005
@@ -102,6 +107,11 @@ class FeedSettings(PositionSettings, RunSettings):
         if self.task == "move":
             return None
         return RookworldMix(self.state_share, self.illegal_share, self.ending_share)
+
+    @property
+    def repeats(self) -> Repeats | None:
+        """Which positions are repeated, or None if the share is 0."""
+        return Repeats(self.repeat_share, self.repeat_half_life) if self.repeat_share else None
 
     @classmethod
     def settings_customise_sources(

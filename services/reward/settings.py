@@ -35,7 +35,7 @@ class RewardSettings(Settings):
     """Nodes per search. 1,000 take about a millisecond and see a lost piece; 100,000 judge like a master."""
     close_nodes: int = Field(default=0, ge=0, le=100_000_000)
     """Nodes per search if the answers to a position in one request are close together. 0: as always."""
-    close_regret: float = Field(default=0.03, gt=0, le=1)
+    close_regret: float = Field(default=0.05, gt=0, le=1)
     """Answers are close if they name different moves and their regrets differ by less than this."""
     engines: int = Field(default_factory=_cores, ge=1, le=1024)
     """Stockfish processes, one thread each. Default: one per core."""

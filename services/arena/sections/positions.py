@@ -32,13 +32,16 @@ from services.arena.measures import (
     sampled,
 )
 from services.arena.pieces import BEST, RANDOM, piece_table
+from services.arena.players.model import ModelPlayer
 from services.arena.players.player import Player
 from services.arena.stats import Ratio
 from services.arena.tables import Section, Table, compared
 from services.arena.wording import Metric
 
 MOVE, LISTED, UNLISTED, MIRRORED, STATE = "move", "listed", "unlisted", "mirrored", "A"
-"""Names of variants. `listed` and `unlisted` have or lack the legal moves; one equals `move`."""
+UNREASONED = "unreasoned"
+"""Names of variants. `listed` and `unlisted` have or lack the legal moves; one equals `move`. Answers to
+`unreasoned` begin with the box."""
 
 Asked = Mapping[str, Sequence[Answers]]
 """The answers of one player by variant."""
@@ -55,18 +58,25 @@ _UNLISTED = Metric("legal_rate_unlisted", "Legal, moves not listed", "greedy, th
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The positions and how they are asked: `samples` sampled answers besides the greedy one."""
+    """The positions and how they are asked: `samples` sampled answers besides the greedy one.
+
+    With `unreasoned`, language models on vLLM also answer with the box alone.
+    """
 
     chosen: Sequence[Position]
     samples: int
     styles: bool
     seed: int
     name: str = "positions"
+    unreasoned: bool = False
 
     async def ask(self, asker: Asker, player: Player) -> dict[str, list[Answers]]:
         """The player's answers by variant. See `Asker.positions` for the errors."""
         asked = {}
         for variant, positions in self._questions(player):
+            vllm = not isinstance(player, ModelPlayer) or await player.client.tells_tokens()
+            if variant.begin and not vllm:
+                continue  # no other server continues an answer
             asked[variant.name] = await asker.positions(player, positions, variant)
         asked.setdefault(MIRRORED, asked[MOVE])
         if {LISTED, UNLISTED} & asked.keys():
@@ -97,6 +107,8 @@ class Positions:
             asked.append(
                 (Variant(STATE, style), [_about_a_move(position, seed=self.seed) for position in plain])
             )
+        if self.unreasoned and style not in LINES:
+            asked.append((Variant(UNREASONED, style, begin="\\boxed{"), plain))
         if self.styles and style not in LINES:
             asked += [(Variant(form, form), plain) for form in FORMATS]
         return asked
@@ -179,7 +191,8 @@ class Positions:
 
 _NOTE = (
     "Intervals are from a bootstrap over positions. Unless it says greedy, a figure is over sampled answers. "
-    "Regret is the win probability given away against the engine's best move."
+    "Regret is the win probability given away against the engine's best move. The random legal move is drawn "
+    "anew for each answer of a player."
 )
 
 

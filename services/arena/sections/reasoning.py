@@ -1,31 +1,47 @@
 """Reasoning: what the text before the move says, whether that is true, and whether the move follows from it.
 
-It asks nothing: it looks at the greedy and sampled answers to the positions.
+It asks nothing: it looks at the answers to the positions, with and without reasoning.
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from commentary import Reading
 from rookery.answers import reasoning_of
+from rookery.candidates import distinct
 from rookery.rookworld import read_policy_answer
 from services.arena.answers import Answer, Answers, read_claims
-from services.arena.candidates import distinct
-from services.arena.measures import legal, mean
+from services.arena.measures import greedy, legal, mean, regret, sampled
 from services.arena.stats import Ratio
-from services.arena.tables import Section, Table, compared
+from services.arena.tables import Row, Section, Table, compared
 from services.arena.wording import Metric
 
 _NOTE = (
-    "Over greedy and sampled answers. Candidates are the moves that the text before the box names, or those "
-    "of a P: line. The move follows from the text if it is one of them. Claims about the board are checked "
-    "in the sentences that the commentary library understands."
+    "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves "
+    "that the text before the box names, or those of a P: line. The move follows from the text if it is one "
+    "of them. Claims about the board are checked in the sentences that the commentary library understands."
+)
+
+
+_GAIN_NOTE = (
+    "Regret of greedy answers at the positions where all three moves are legal: the move in the box, the "
+    "candidate named first, and the move of an answer that begins with the box. A gain is the regret that "
+    "the reasoning saves."
 )
 
 
 def reasoning_section(
-    sides: Mapping[str, Sequence[Answers]], *, players: Sequence[str], seed: int
+    sides: Mapping[str, Sequence[Answers]],
+    *,
+    players: Sequence[str],
+    seed: int,
+    without: Mapping[str, Sequence[Answers]] = MappingProxyType({}),
 ) -> Section:
-    """The table of `sides`: the answers of each language model to the same positions."""
+    """The tables of `sides`: the answers of each language model to the same positions.
+
+    `without` has the answers of those that were also asked to answer without reasoning.
+    """
     rows = [
         (metric, {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()})
         for metric, value in _MEASURED.items()
@@ -47,11 +63,55 @@ def reasoning_section(
         )
         for metric, (part, whole) in _READ.items()
     ]
+    rows += [
+        (metric, {name: mean(distinct_share, of)(side) for name, side in sides.items()})
+        for metric, of in _DISTINCT.items()
+    ]
+    gains = {n: [_regrets(*pair) for pair in zip(sides[n], side, strict=True)] for n, side in without.items()}
+    gain_rows = [
+        (metric, {name: _mean(regrets, weights) for name, regrets in gains.items()})
+        for metric, weights in _GAINS.items()
+    ]
+    tables = [
+        Table("metrics", "Reasoning", _compared(rows, players, seed)),
+        Table("gain", "Does the reasoning help?", _compared(gain_rows, players, seed), _GAIN_NOTE),
+    ]
+    return Section("reasoning", "Reasoning", _NOTE, [table for table in tables if table.rows])
+
+
+def _compared(
+    rows: Sequence[tuple[Metric, Mapping[str, Ratio]]], players: Sequence[str], seed: int
+) -> list[Row]:
     kept = [(metric, {n: r for n, r in by_name.items() if r.counts.any()}) for metric, by_name in rows]
-    table = Table(
-        "metrics", "Reasoning", compared([row for row in kept if row[1]], players=players, seed=seed)
-    )
-    return Section("reasoning", "Reasoning", _NOTE, [table] if table.rows else [])
+    return compared([row for row in kept if row[1]], players=players, seed=seed)
+
+
+def _regrets(answers: Answers, without: Answers) -> tuple[float, float, float] | None:
+    """The regrets of the move in the box, the first candidate and the move without reasoning.
+
+    None if one of them is not legal.
+    """
+    answer = answers.greedy
+    named, before = _named(answer), answer.verdict.win_before
+    first = max(named, key=lambda move: named[move]) if named else ""
+    if before is None or first not in answer.wins or not legal(without.greedy):
+        return None
+    return regret(answer), max(0.0, before - answer.wins[first]), regret(without.greedy)
+
+
+def _mean(regrets: Sequence[tuple[float, float, float] | None], weights: tuple[int, int, int]) -> Ratio:
+    sums = [sum(map(operator.mul, row, weights)) if row else 0.0 for row in regrets]
+    return Ratio.of(sums, [float(row is not None) for row in regrets])
+
+
+_GAINS = {
+    Metric("regret_boxed", "Move in the box", "regret", "number", "lower"): (1, 0, 0),
+    Metric("regret_first", "First candidate", "regret", "number", "lower"): (0, 1, 0),
+    Metric("regret_without", "Without reasoning", "regret", "number", "lower"): (0, 0, 1),
+    Metric("gain_over_first", "Gain over the first candidate", "regret saved", "number"): (-1, 1, 0),
+    Metric("gain_over_none", "Gain over no reasoning", "regret saved", "number"): (-1, 0, 1),
+}
+"""Each metric of the second table with its weights of the three regrets."""
 
 
 def _reasons(answer: Answer) -> str:
@@ -81,7 +141,8 @@ def _first(answer: Answer) -> float | None:
     return None if named is None or move is None else float(move.uci == max(named, key=lambda m: named[m]))
 
 
-def _distinct_share(answer: Answer) -> float | None:
+def distinct_share(answer: Answer) -> float | None:
+    """The share of the candidates that are no repetition; None without candidates."""
     return len(distinct(answer.candidates)) / len(answer.candidates) if answer.candidates else None
 
 
@@ -95,9 +156,6 @@ _MEASURED = {
     ),
     Metric("candidates", "Candidates", "moves named in an answer", "count", "neither"): lambda a: float(
         len(a.candidates)
-    ),
-    Metric("distinct_candidates", "Distinct candidates", "share of the moves named that are no repetition"): (
-        _distinct_share
     ),
     Metric("move_among_candidates", "Move is a candidate", "of legal answers with candidates"): _among,
     Metric(
@@ -120,3 +178,9 @@ _READ: Mapping[Metric, tuple[Callable[[Reading], int], Callable[[Reading], int]]
     Metric("claims_true", "Claims that are true", "of those checked on the board"): (_true, _checked),
 }
 """Each metric as a ratio of two sums over the texts that were read."""
+_NO_REPETITION = "share of the moves named that are no repetition"
+_DISTINCT = {
+    Metric("distinct_candidates", "Distinct candidates", _NO_REPETITION): sampled,
+    Metric("distinct_candidates_greedy", "Distinct candidates, greedy", _NO_REPETITION): greedy,
+}
+"""The metrics of repetition, with the answers that they are over."""

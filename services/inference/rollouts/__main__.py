@@ -35,7 +35,7 @@ async def _serve(settings: RolloutsSettings) -> None:
     from rookery.clients import InferenceClient, RewardClient
     from rookery.serving import add_problem_handlers, background_service, serve
     from rookery.streams import RunStreams
-    from services.inference.rollouts.admission import Admission
+    from services.inference.rollouts.admission import Admission, Lead
     from services.inference.rollouts.group_generator import GroupGenerator
     from services.inference.rollouts.loop import Loop
     from services.inference.rollouts.peers import Peers
@@ -53,11 +53,11 @@ async def _serve(settings: RolloutsSettings) -> None:
         seed=settings.seed,
         state_max_tokens=settings.state_max_tokens,
     )
-    admission = Admission(settings.batch_groups, settings.staleness, settings.max_inflight)
+    lead = Lead(settings.batch_groups, settings.staleness, just_in_time=settings.just_in_time)
     loop = Loop(
         streams,
         generator,
-        admission,
+        Admission(lead, settings.max_inflight),
         consumer=settings.consumer,
         accept_reward_version=settings.accept_reward_version,
         changed=changed,

@@ -1,9 +1,12 @@
-"""How far generation may run ahead of the trainer: AReaL's rule, corrected for lost counts in Redis.
+"""How far generation may run ahead of the trainer: AReaL's bound, and within it, as little as suffices.
 
 Only arithmetic: `loop` starts the work.
 """
 
 from dataclasses import dataclass
+
+WINDOW = 16
+"""Steps without a wait of the trainer after which fewer groups are started ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,23 +22,63 @@ class RunCounts:
     pending: int
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """At version v, at most (staleness + v + 1) * batch_groups groups exist or are being made.
+class Lead:
+    """How many groups may be made ahead: beyond those of the batch that trains on the served version.
 
-    A group started now is therefore trained at version v + staleness at the latest.
-    Source: `areal/infra/staleness_manager.py` of AReaL.
+    The trainer needs a batch when it publishes a version. Groups that are complete earlier only age: by one
+    version for each batch that is trained on before them. So `groups` starts at one batch, which is made
+    while the trainer works on the one before. If groups were missing when a version was published, and this
+    is not the first time in `WINDOW` versions, as many are added. After `WINDOW` versions, as many are taken
+    off as were left over each time but one. Without `just_in_time`, `groups` is always
+    `staleness * batch_groups`.
     """
 
-    batch_groups: int
-    staleness: int
+    def __init__(self, batch_groups: int, staleness: int, *, just_in_time: bool) -> None:
+        self.batch_groups = batch_groups
+        self._most = staleness * batch_groups
+        self._least = min(batch_groups, self._most) if just_in_time else self._most
+        self.groups = self._least
+        self._left_over: list[int] = []
+        self._version: int | None = None
+        self._dropped = 0
+
+    def observe(self, *, version: int | None, waiting: int, dropped: int) -> None:
+        """Takes note of a newly published version; does nothing if it is known.
+
+        When it was published, `waiting` groups were in `traces`. The trainer has dropped `dropped` groups so
+        far; it needs as many as it dropped in the last step in addition to a batch.
+        """
+        if version is None or version == self._version:
+            return
+        needed = self.batch_groups + max(0, dropped - self._dropped)
+        first = self._version is None
+        self._version, self._dropped = version, dropped
+        if first:  # nothing could be ready for the first version of a run
+            return
+        self._left_over = sorted([*self._left_over, waiting - needed])
+        seen = len(self._left_over)
+        if seen == WINDOW or (seen > 1 and self._left_over[1] < 0):
+            self.groups = min(max(self.groups - self._left_over[1], self._least), self._most)
+            self._left_over.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """At version v, at most (v + 1) * batch_groups groups and the lead exist or are being made.
+
+    The lead is at most staleness * batch_groups, so a group started now is trained at version v + staleness
+    at the latest. Source of this bound: `areal/infra/staleness_manager.py` of AReaL.
+    """
+
+    lead: Lead
     max_inflight: int
 
     def to_start(self, counts: RunCounts, *, version: int, running: int) -> int:
         """How many of the positions that this process holds may start.
 
         >>> counts = RunCounts(accepted=90, untrained=90, pending=10)
-        >>> Admission(32, 2, 64).to_start(counts, version=0, running=4)
+        >>> lead = Lead(batch_groups=32, staleness=2, just_in_time=False)
+        >>> Admission(lead, max_inflight=64).to_start(counts, version=0, running=4)
         2
         """
         ahead = self._accepted(counts, version) + running
@@ -50,8 +93,8 @@ class Admission:
         return max(0, min(self.max_inflight - held, self._bound(version) - ahead))
 
     def _bound(self, version: int) -> int:
-        return (self.staleness + version + 1) * self.batch_groups
+        return (version + 1) * self.lead.batch_groups + self.lead.groups
 
     def _accepted(self, counts: RunCounts, version: int) -> int:
         # If Redis lost its counts, `accepted` is too small, and every group up to the bound would start.
-        return max(counts.accepted, version * self.batch_groups + counts.untrained)
+        return max(counts.accepted, version * self.lead.batch_groups + counts.untrained)

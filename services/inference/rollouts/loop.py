@@ -22,6 +22,7 @@ from rookery.metrics import (
     POSITIONS_WAIT_S,
     ROLLOUT_GROUPS,
     ROLLOUT_INFLIGHT,
+    ROLLOUT_LEAD,
 )
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
@@ -130,6 +131,10 @@ class Loop:
         # Read `pending` first: a group published in between is then counted twice rather than not at all.
         pending = self._streams.pending("positions", group=CONSUMER_GROUP)
         run = self._streams.overview()
+        self._admission.lead.observe(
+            version=run.committed, waiting=run.waiting, dropped=sum(run.counts.dropped.values())
+        )
+        ROLLOUT_LEAD.set(self._admission.lead.groups)
         return RunCounts(accepted=run.counts.accepted, untrained=run.traces, pending=pending)
 
     async def _resume(self) -> None:

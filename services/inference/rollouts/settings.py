@@ -27,6 +27,8 @@ class RolloutsSettings(RunSettings, PresetSettings):
     """Groups per training step. The same for the whole run."""
     staleness: NonNegativeInt = 2
     """Training steps that generation may run ahead. The same for the whole run."""
+    just_in_time: bool = True
+    """Start groups only early enough for the trainer not to wait. If false: as early as staleness allows."""
     max_inflight: PositiveInt = 64
     """Groups generated or scored at the same time."""
     style: str = "mover-squares"

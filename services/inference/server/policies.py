@@ -202,8 +202,7 @@ class Policies:
             adapter = await asyncio.to_thread(self._rules.verify, adapter)
         base, difference = await self._base(), None
         async with self._exclusive(seconds):
-            in_memory = (*self._named, *self._retired)
-            if loaded := next((a for a in in_memory if a.version == adapter.version), None):
+            if loaded := self._loaded(adapter.version):
                 adapter = loaded
             else:
                 difference = await self._load(adapter, base, seconds)
@@ -217,6 +216,10 @@ class Policies:
     async def _exclusive(self, seconds: dict[str, float]) -> AsyncIterator[None]:
         """Runs the block once a version may be loaded. A LoRA adapter can be loaded at any time."""
         yield
+
+    def _loaded(self, version: PolicyVersion) -> Adapter | None:
+        """The version in the engine's memory, or None if it must be loaded."""
+        return next((a for a in (*self._named, *self._retired) if a.version == version), None)
 
     async def _load(self, adapter: Adapter, base: tuple[float, ...], seconds: dict[str, float]) -> float:
         try:

@@ -1,4 +1,8 @@
-"""LoRA adapters on any causal LM, and their files in PEFT's format, which vLLM reads."""
+"""LoRA adapters on any causal LM, and their files in PEFT's format, which vLLM reads.
+
+peft is imported inside functions, here and in the policies: it takes two seconds of CPU time, and neither a
+reward model's server nor a policy whose weights are all trained needs it.
+"""
 
 import json
 import warnings
@@ -6,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 
 from rookery.errors import SetupError
 from services.trainer.versions.files import Content, StoredTensor, TensorFile
@@ -22,6 +25,8 @@ def with_adapter(
     Raises:
         SetupError: the model has no module of that name, or it is the head or the embeddings.
     """
+    from peft import LoraConfig, get_peft_model
+
     head = model.get_output_embeddings()
     linear = {
         name.split(".")[-1]
@@ -70,6 +75,8 @@ def _checked(model: Any, targets: list[str], linear: set[str]) -> set[str]:
 
 def adapter_files(model: Any, *, base_model: str) -> Mapping[str, Content]:
     """Returns the adapter's files by name. The same weights give the same bytes."""
+    from peft import get_peft_model_state_dict
+
     weights = {
         name: StoredTensor.of(tensor, dtype=torch.float32)
         for name, tensor in get_peft_model_state_dict(model).items()

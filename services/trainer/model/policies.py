@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft.tuners.lora import LoraLayer
 
 from rookery.errors import SetupError
 from rookery.hub import is_gpt2, model_folder
@@ -117,6 +116,8 @@ class MergedPolicy(Policy):
         return {**tokenizer_files(self._folder), **adapter, **merged}
 
     def _merged(self) -> dict[str, StoredTensor]:
+        from peft.tuners.lora import LoraLayer
+
         base = self.model.get_base_model()
         weights = {
             name.replace(".base_layer.", "."): StoredTensor.of(weight, dtype=torch.float32)
@@ -129,7 +130,7 @@ class MergedPolicy(Policy):
         return weights
 
 
-def _add_delta(weight: StoredTensor, module: LoraLayer) -> StoredTensor:
+def _add_delta(weight: StoredTensor, module: Any) -> StoredTensor:
     def merged() -> torch.Tensor:
         delta = StoredTensor.of(module.get_delta_weight("default")).read()
         return weight.read().to("cpu", torch.float32) + delta.to("cpu", torch.float32)

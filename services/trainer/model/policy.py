@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from peft import set_peft_model_state_dict
 from safetensors.torch import load
 from transformers.utils.logging import disable_progress_bar
 
@@ -109,6 +108,8 @@ class Policy:
 
     def load_version(self, folder: Path) -> None:
         """Loads the weights of a commit."""
+        from peft import set_peft_model_state_dict
+
         weights = load((folder / "adapter_model.safetensors").read_bytes())
         set_peft_model_state_dict(self.model, weights)
 

@@ -9,15 +9,18 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
+
+from prometheus_client import Gauge
 
 from rookery.metrics import (
     GROUP_AGE,
     KL_BY_AGE,
     LEARNING,
+    MOVES_BY_PIECE,
     REWARD_COMPONENT,
     TRAINER_LAST_STEP,
     TRAINER_MEMORY,
@@ -31,6 +34,7 @@ from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.prompt import task_of
 from rookery.trace import Outcome, TraceGroup
 from services.trainer.batches.advantages import zero_variance
+from services.trainer.records.exploration import BEST_MOVES, MOVES, exploration
 from services.trainer.records.memory import MIB
 from services.trainer.records.tracking import Tracker
 
@@ -83,8 +87,30 @@ def describe(groups: list[TraceGroup]) -> dict[str, float]:
         **by_task(groups),
         **components(groups),
         **lengths(groups),
+        **exploration(groups),
+        **of_new_positions(groups),
         "generation_s": statistics.fmean(group.generation_s for group in groups),
         "reward_s": statistics.fmean(group.reward_s for group in groups),
+    }
+
+
+def of_new_positions(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Returns means over the groups whose position is not repeated; empty if the feed repeats none.
+
+    Repeated positions are chosen by their rewards, so only these means estimate those of all positions.
+    """
+    if not any(group.draw for group in groups):
+        return {}
+    new = [group for group in groups if not (group.draw and group.draw.repeated)]
+    share = {"repeated_share": 1 - len(new) / len(groups)}
+    if not new:
+        return share
+    verdicts = [trace.verdict for group in new for trace in group.traces]
+    return {
+        **share,
+        "reward_new": statistics.fmean(verdict.reward for verdict in verdicts),
+        "legal_rate_new": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
+        "zero_variance_new": statistics.fmean(zero_variance(group.rewards) for group in new),
     }
 
 
@@ -156,6 +182,7 @@ STATISTICS = {
     "entropy_coefficient",    "value_loss", "value_clip_fraction", "explained_variance",
     "clip_fraction_low", "clip_fraction_high", "clip_fraction_dual", "mismatch_max", "mismatch_mean",
     "zero_variance_groups", "zero_variance_share", "collapsed_steps",
+    "identical_answers", "distinct_candidates", "piece_distance",
     "completion_length", "completion_length_p95", "completion_length_max",
 }  # fmt: skip
 """Exported as `rookery_learning{statistic=...}` if the step has them."""
@@ -167,6 +194,12 @@ model, which is measured every few steps, keeps its last value.)"""
 BY_AGE = "kl_behaviour_age"
 
 _MEMORY = {"resident_mib": "resident", "resident_peak_mib": "resident_peak", "cuda_peak_mib": "cuda_peak"}
+_BY_PREFIX: dict[str, Callable[[str], Gauge]] = {
+    COMPONENT: lambda name: REWARD_COMPONENT.labels(component=name),
+    MOVES: lambda piece: MOVES_BY_PIECE.labels(by="policy", piece=piece),
+    BEST_MOVES: lambda piece: MOVES_BY_PIECE.labels(by="engine", piece=piece),
+    BY_AGE: lambda age: KL_BY_AGE.labels(age=age),
+}
 _SPEED = {"tokens_per_s": "trained", "generated_tokens_per_s": "generated"}
 
 
@@ -245,13 +278,12 @@ def export(row: Mapping[str, float], *, ages: Iterable[int], phases_s: Mapping[s
 def _set(name: str, value: float) -> None:
     if name in STATISTICS:
         LEARNING.labels(statistic=name).set(value)
-    elif name.startswith(COMPONENT):
-        REWARD_COMPONENT.labels(component=name.removeprefix(COMPONENT)).set(value)
-    elif name.startswith(BY_AGE):
-        KL_BY_AGE.labels(age=name.removeprefix(BY_AGE)).set(value)
     elif name in _MEMORY:
         TRAINER_MEMORY.labels(kind=_MEMORY[name]).set(value * MIB)
     elif name in _SPEED:
         TRAINER_TOKENS_PER_S.labels(kind=_SPEED[name]).set(value)
     elif name == "mfu":
         TRAINER_MFU.set(value)
+    for prefix, gauge in _BY_PREFIX.items():
+        if name.startswith(prefix):
+            gauge(name.removeprefix(prefix)).set(value)

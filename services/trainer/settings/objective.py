@@ -159,7 +159,7 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
     normalise: bool = True
     """Divide advantages by the standard deviation of the rewards."""
     sigma_floor: NonNegativeFloat = 0.0
-    """Divide by at least this. It should be the noise of the reward, so that noise is not amplified."""
+    """Divide by at least this, so that noise is not amplified. 0.05 fits rewards of 1,000 nodes."""
     loss_weights: LossWeights = "token"
     """Weights of the loss: equal per token, equal per sequence, or the sum divided by a constant."""
     loss_constant: NonNegativeInt = 0

@@ -66,14 +66,15 @@ class PolicyServer:
         return {"prompt_token_ids": [1, 2], "choices": choices}
 
     def _choice(self, body: dict[str, Any], index: int) -> dict[str, Any]:
-        legal = shown_board(body["messages"][-1]["content"]).legal_moves
+        begun = body.get("continue_final_message", False)
+        legal = shown_board(body["messages"][-2 if begun else -1]["content"]).legal_moves
         draw = 0 if body["temperature"] == 0 else body["seed"] + index
         rng = random.Random(f"{draw}/{body['messages']}")
         errs = rng.random() < (0.6 if body["model"] == BEFORE else 0.1)
         move = "a1a1" if errs else rng.choice(sorted(m.uci() for m in legal))
         return {
             "index": index,
-            "message": {"content": f"<think>hm</think>\\boxed{{{move}}}"},
+            "message": {"content": f"{move}}}" if begun else f"<think>{move}</think>\\boxed{{{move}}}"},
             "token_ids": [5, 6],
             "logprobs": {"content": [{"logprob": -0.1}, {"logprob": -0.2}]},
             "finish_reason": "stop",
@@ -162,6 +163,9 @@ async def test_before_and_after(settings) -> None:
     assert set(metrics["mirror_consistency"]) == {BEFORE, AFTER, RANDOM, BEST}
     assert report["engine"][0].startswith("Stockfish")
     assert report["sections"]["reasoning"]["metrics"]["with_reasoning"][AFTER]["mean"] == 1.0
+    gain = report["sections"]["reasoning"]["gain"]
+    assert gain["gain_over_first"][AFTER]["mean"] == 0.0, "its first candidate is always its move"
+    assert gain["regret_without"][AFTER]["mean"] > 0
     assert json.loads((settings.out / "report.json").read_text()) == report
 
 
@@ -217,7 +221,8 @@ async def test_players_asked_one_after_the_other_make_one_report(settings, tmp_p
 async def test_a_server_that_hiccups_is_asked_again(settings, policy_server: PolicyServer) -> None:
     policy_server.failures = 1
     await run(changed(settings, count=5, ask_only=True), console=QUIET)
-    assert len(policy_server.requests) == 2 * 5 * 4 + 1  # greedy, sampled, mirrored, with the legal moves
+    # Greedy, sampled, mirrored, with the legal moves, without reasoning.
+    assert len(policy_server.requests) == 2 * 5 * 5 + 1
 
 
 async def test_an_unknown_policy_is_said(settings) -> None:

@@ -158,6 +158,10 @@ def test_killed_and_started_again_it_evaluates_no_version_twice(run: Run) -> Non
     assert {"legal_rate", "legal_rate_greedy", "regret_legal_greedy", "legal_rate_match", "elo"} <= first[
         "metrics"
     ].keys()
+    references = ("regret_legal_random", "action_accuracy_random")
+    assert [first["metrics"][name] for name in references] == [last["metrics"][name] for name in references]
+    assert 0 < first["metrics"]["distinct_candidates"]["mean"] <= 1
+    assert 0 < first["metrics"]["piece_distance"]["mean"] <= 1
     low, high = first["metrics"]["legal_rate_greedy"]["ci95"]
     assert 0 <= low <= first["metrics"]["legal_rate_greedy"]["mean"] <= high <= 1
 

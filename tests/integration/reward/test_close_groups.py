@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import chess
-import httpx
 import pytest
 from pydantic import ValidationError
 
 from rookery.trace import Verdict
 from services.reward import LocalScorer
-from services.reward.app import create_app
-from services.reward.scorer import Item, Scorer
+from services.reward.scorer import Item
 from services.reward.settings import RewardSettings
 
 pytestmark = pytest.mark.stockfish
@@ -88,19 +86,6 @@ def test_the_version_says_so(deeper: LocalScorer, scorer: LocalScorer) -> None:
     version = judged(deeper, START, ["e2e4"])[0].reward_version
     assert f"/nodes-{NODES}/close-0.1-{MORE}/hash-1/" in version
     assert version.replace(f"/close-0.1-{MORE}", "") == judged(scorer, START, ["e2e4"])[0].reward_version
-
-
-async def test_a_batch_over_http_is_one_request(deeper: LocalScorer, stockfish_path: str) -> None:
-    scorer = await Scorer.start(settings(stockfish_path, close_nodes=MORE, close_regret=0.1))
-    try:
-        transport = httpx.ASGITransport(app=create_app(scorer))
-        async with httpx.AsyncClient(transport=transport, base_url="http://reward") as client:
-            items = [{"fen": START, "response": rf"\boxed{{{move}}}"} for move in CLOSE]
-            body = (await client.post("/v1/score/batch", json={"items": items})).json()
-    finally:
-        await scorer.close()
-    expected = judged(deeper, START, CLOSE)
-    assert [verdict["reward"] for verdict in body["verdicts"]] == [verdict.reward for verdict in expected]
 
 
 def test_close_nodes_must_be_more() -> None:

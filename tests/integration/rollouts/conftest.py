@@ -12,7 +12,7 @@ from rookery.streams import RunStreams
 from rookery.trace import Sampling, TraceGroup
 from services.inference.rollouts import in_flight
 from services.inference.rollouts import loop as loop_module
-from services.inference.rollouts.admission import Admission
+from services.inference.rollouts.admission import Admission, Lead
 from services.inference.rollouts.group_generator import GroupGenerator
 from services.inference.rollouts.loop import Loop
 from services.inference.rollouts.peers import Peers
@@ -68,6 +68,7 @@ class House:
     reward_target: str
     staleness: int = 0
     max_inflight: int = 8
+    just_in_time: bool = False
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @contextlib.asynccontextmanager
@@ -77,11 +78,11 @@ class House:
         reward = RewardClient(self.reward_target)
         peers = Peers([InferenceClient(url) for url in self.urls], reward, changed=changed)
         generator = GroupGenerator("test", peers, "mover-squares", GROUP_SIZE, Sampling(), seed=7)
-        admission = Admission(BATCH_GROUPS, self.staleness, self.max_inflight)
+        lead = Lead(BATCH_GROUPS, self.staleness, just_in_time=self.just_in_time)
         loop = Loop(
             self.streams,
             generator,
-            admission,
+            Admission(lead, self.max_inflight),
             consumer=consumer,
             accept_reward_version=accept,
             changed=changed,

@@ -5,9 +5,10 @@ import pytest
 
 from rookery.errors import RookeryError, SetupError
 from rookery.streams import RunStreams
+from rookery.trace import Adapter, Draw, PolicyVersion
 from services.inference.rollouts import loop as loop_module
 from services.inference.rollouts.group_generator import seed_of
-from tests.builders import feed
+from tests.builders import feed, numbered_position
 from tests.integration.rollouts.conftest import BATCH_GROUPS, GROUP_SIZE, House, groups, settle, until
 from tests.integration.rollouts.standins import Inference, serve_http
 
@@ -32,6 +33,17 @@ async def test_a_position_becomes_a_group_stamped_with_its_policy(house: House) 
     assert house.streams.length("positions") == 0
 
 
+async def test_a_group_says_how_its_position_was_chosen(house: House) -> None:
+    draws = [Draw(0, 0.7, repeated=False), Draw(5, 0.1, repeated=True)]
+    house.streams.add_positions([numbered_position(0), numbered_position(5)], cursor=0, draws=draws)
+    feed(house.streams, 1)
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 3)
+    assert {g.position.id: g.draw for g in groups(house.streams)} == {
+        "x:0:0": draws[0], "x:0:5": draws[1], "x:0:2": None,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("staleness", [0, 2])
 async def test_generation_never_runs_further_ahead_than_allowed(house: House, staleness: int) -> None:
     house.staleness = staleness
@@ -46,6 +58,30 @@ async def test_generation_never_runs_further_ahead_than_allowed(house: House, st
         assert house.streams.counts().generated == bound, "trained, but the new version is not served yet"
         house.inference[0].version = 1
         await until(lambda: house.streams.counts().generated == bound + BATCH_GROUPS)
+
+
+async def test_groups_are_made_ahead_only_as_the_trainer_needs_them(house: House) -> None:
+    house.staleness, house.just_in_time = 3, True
+    feed(house.streams, 8 * BATCH_GROUPS)
+
+    async def train(batches: int, *, version: int) -> None:
+        await asyncio.to_thread(settle, house.streams, batches * BATCH_GROUPS)
+        adapter = Adapter(PolicyVersion(version, "aa"), f"/a/{version}", "tiny")
+        house.streams.publish_policy(adapter, epoch=house.streams.take_over())
+        house.inference[0].version = version
+
+    async def generates(batches: int) -> None:
+        await until(lambda: house.streams.counts().generated == batches * BATCH_GROUPS)
+        await asyncio.sleep(0.5)
+        assert house.streams.counts().generated == batches * BATCH_GROUPS
+
+    await train(0, version=0)
+    async with house.running():
+        await generates(2)
+        await train(1, version=1)
+        await generates(3)
+        await train(2, version=2)  # nothing waited when version 2 was published: a batch was missing
+        await generates(5)
 
 
 async def test_dropped_groups_are_made_again(house: House) -> None:

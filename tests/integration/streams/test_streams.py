@@ -135,6 +135,17 @@ def test_a_policy_comes_back_as_it_was_published(streams: RunStreams) -> None:
     assert streams.overview().committed == 7
 
 
+def test_a_published_policy_says_how_many_groups_were_waiting(streams: RunStreams) -> None:
+    streams.join_archive(group="archive", limit=10)
+    ids = [entry.id for entry in generated(streams, 5)]
+    epoch = streams.take_over()
+    streams.settle(ids[:2], group="trainer", result="trained", epoch=epoch)
+    streams.publish_policy(Adapter(PolicyVersion(1, "cc"), "/a/1", "tiny"), epoch=epoch)
+    streams.settle(ids[2:], group="trainer", result="trained", epoch=epoch)
+    overview = streams.overview()
+    assert (overview.waiting, overview.traces, overview.kept) == (3, 0, 5)
+
+
 # dead letters
 
 

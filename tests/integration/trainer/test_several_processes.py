@@ -190,9 +190,11 @@ def test_a_run_begun_by_one_process_goes_on_with_two(
     ids=["rank 0 is killed", "rank 1 is killed", "rank 1 is told to stop", "the launcher is told to stop"],
 )
 def test_whoever_ends_takes_the_others_with_it(
-    whom: int | None, signal_: signal.Signals, said: str, redis_url: str, tmp_path: Path, model: Path
+    whom: int | None, signal_: signal.Signals, said: str, redis_url: str, tmp_path: Path
 ) -> None:
-    with launched(redis_url, "one", tmp_path / "one", model) as trainer:
+    """With all weights trained: without an adapter, each process starts without importing peft."""
+    model = write_gpt2(tmp_path / "gpt2", seed=1)
+    with launched(redis_url, "one", tmp_path / "one", model, "--lora-rank", "0") as trainer:
         trainer.until_version(0)
         os.kill(trainer.process.pid if whom is None else trainer.workers[whom], signal_)
         status = trainer.ended()

@@ -18,7 +18,7 @@ import redis
 
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.trace import TraceGroup
-from services.inference.rollouts.admission import Admission, RunCounts
+from services.inference.rollouts.admission import Admission, Lead, RunCounts
 from tests.unit.trainer.groups import make_group
 
 pytestmark = [pytest.mark.redis, pytest.mark.torch]
@@ -563,7 +563,7 @@ def test_a_lost_end_of_the_run_folder_is_given_up_on_demand(run: Run) -> None:
 
 def test_after_going_back_generation_runs_ahead_no_further_than_before(run: Run) -> None:
     """Versions that were given up must not let it run ahead, nor hold it back for ever."""
-    admission = Admission(batch_groups=BATCH, staleness=2, max_inflight=99)
+    admission = Admission(Lead(BATCH, staleness=2, just_in_time=False), max_inflight=99)
     run.add(_groups(3 * BATCH))
 
     def room() -> int:

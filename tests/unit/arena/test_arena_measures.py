@@ -1,12 +1,13 @@
 """Metrics of positions against values worked out by hand."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from rookery.trace import Outcome
 from services.arena.measures import READABLE, both_legal, move_metrics, parts_of, pass_at
-from services.arena.pieces import RANDOM, piece_table
+from services.arena.pieces import RANDOM, piece_distance, piece_table
 from services.arena.sections.positions import Positions, mirror
 from services.arena.sections.reasoning import reasoning_section
 
@@ -87,6 +88,8 @@ def test_moves_by_piece_and_their_distances_by_hand(judged, answering) -> None:
     # 16 of 20 first moves are a pawn's; after 1. e4 e5 it is 14 of 29, and 5 are a knight's.
     assert cells["pawn"][RANDOM] == pytest.approx((16 / 20 + 14 / 29) / 2)
     assert cells["distance_to_best"]["a"] == 0.5
+    assert cells["distance_to_best_greedy"] == {"a": 1.0}
+    assert piece_distance(mover, best, seed=0).mean == 0.5
     assert cells["distance_to_random"][RANDOM] == 0.0
 
 
@@ -120,6 +123,27 @@ def test_the_claims_of_the_reasoning_are_checked_on_the_board_that_was_shown(jud
     assert means["sentences_read"] == pytest.approx(4 / 5)
     assert means["claims"] == pytest.approx(4 / 3)
     assert means["claims_true"] == pytest.approx(1 / 4)
+
+
+def test_what_the_reasoning_saves_by_hand(judged, answering) -> None:
+    def reasoned(regret: float, wins: dict[str, float], outcome: Outcome = Outcome.LEGAL):
+        answer = judged(outcome, regret=regret, text="<think>d2d4 e2e4</think>\\boxed{e2e4}", wins=wins)
+        return [replace(answer, verdict=replace(answer.verdict, win_before=0.6))]
+
+    wins = {"d2d4": 0.3, "e2e4": 0.5}
+    sides = [reasoned(0.1, wins), reasoned(0.2, wins), reasoned(0.1, {"e2e4": 0.5}), reasoned(0.1, wins)]
+    without = [[judged(Outcome.LEGAL, regret=0.4)]] * 3 + [[judged(Outcome.ILLEGAL)]]
+    section = reasoning_section(
+        {"a": answering(sides)}, players=["a"], seed=0, without={"a": answering(without)}
+    )
+    means = {row.metric.name: row.cells["a"].estimate.mean for row in section.tables[1].rows}
+    # The first candidate of the third is not legal, nor is the fourth move without reasoning.
+    assert means == pytest.approx(
+        {
+            "regret_boxed": 0.15, "regret_first": 0.3, "regret_without": 0.4,
+            "gain_over_first": 0.15, "gain_over_none": 0.25,
+        }
+    )  # fmt: skip
 
 
 def test_consistency_compares_the_move_on_the_mirrored_board(judged, positions, answering) -> None:

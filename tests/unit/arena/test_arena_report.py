@@ -12,7 +12,7 @@ from rookery.trace import Outcome
 from services.arena.examples import render_examples
 from services.arena.pieces import BEST, RANDOM
 from services.arena.positions import Chosen
-from services.arena.report import Evaluation, replace_file, write
+from services.arena.report import Evaluation, learning_curve, replace_file, write
 from services.arena.sections.positions import Positions
 from services.arena.sections.reasoning import reasoning_section
 from services.arena.settings import EvaluateSettings
@@ -81,6 +81,13 @@ def test_claims_are_marked_in_the_examples(judged, answering) -> None:
         '<span class="worse">White is a rook up</span>.\n'
         '<span class="worse">Black&#x27;s king is in check</span>.&lt;/think&gt;\\boxed{e2e4}'
     ) in page
+
+
+def test_the_learning_curve_shows_the_regret_of_a_random_move(evaluation, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "regret": 0.2}\n{"step": 2, "regret": 0.1}\n')
+    write(evaluation, tmp_path)
+    drawn = (tmp_path / "learning_curve.png").read_bytes()
+    assert drawn == learning_curve(tmp_path, random_regret=0.1) != learning_curve(tmp_path)
 
 
 class Links(HTMLParser):

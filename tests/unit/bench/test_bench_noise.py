@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.reward.noise import GROUP, Group, Measured, advantages, centred, close_table, cosine, ordered
+from bench.reward.noise import GROUP, Group, Measured, advantages, centred, close_table, cosines, ordered
 from services.trainer.batches.advantages import group_advantages
 
 TRUTH = [[-0.01 * n for n in range(GROUP)], [0.0, -1.0] * (GROUP // 2)]
@@ -12,15 +12,15 @@ GROUPS = [Group("", tuple(map(str, range(GROUP))), tuple(truth)) for truth in TR
 
 def test_the_cosine_is_1_for_the_truth_and_0_for_what_has_nothing_to_do_with_it() -> None:
     truth = centred(TRUTH)
-    assert cosine(3 * truth, truth, seed=0) == pytest.approx((1.0, 1.0, 1.0))
+    assert cosines(3 * truth, truth, seed=0) == pytest.approx(1.0)
     across = np.array([[1.0, -1.0, -1.0, 1.0] * 2] * 2)
-    assert cosine(across, truth, seed=0)[0] == pytest.approx(0.0)
+    assert cosines(across, truth, seed=0)[0] == pytest.approx(0.0)
 
 
 def test_division_turns_away_from_the_truth_where_groups_are_unlike() -> None:
     truth = centred(TRUTH)
     divided, floored, plain = (
-        cosine(advantages(TRUTH, floor), truth, seed=0)[0] for floor in (0.0, 0.2, None)
+        cosines(advantages(TRUTH, floor), truth, seed=0)[0] for floor in (0.0, 0.2, None)
     )
     assert divided < floored < plain == pytest.approx(1.0)
     assert advantages(TRUTH, 0.2)[0] == pytest.approx(

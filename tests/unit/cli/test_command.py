@@ -1,12 +1,12 @@
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from launcher import command as cli
-from launcher.command import COMMANDS, EXTRAS, SERVICES, main
+from launcher.command import COMMANDS, EXTRAS, main
+from launcher.services import MODULES
 from rookery import __version__
 from tests.conftest import ROOT
 
@@ -67,18 +67,11 @@ def test_uci_is_told_how_to_start_a_server(become: Become) -> None:
     ]
 
 
-def test_players_without_a_server_pass_through() -> None:
-    specs = ["random", "stockfish,nodes=10,skill=3", "http://h:1#m,style=fen"]
-    command = [sys.executable, "-m", "launcher", "serve", "players", *specs]
-    done = subprocess.run(command, input="", capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.splitlines() == specs
-
-
 def test_every_module_exists_and_has_its_extra() -> None:
-    for module in {*SERVICES.values(), *EXTRAS}:
+    for module in {*MODULES.values(), *EXTRAS}:
         path = ROOT / module.replace(".", "/")
         assert path.is_dir() or path.with_suffix(".py").is_file(), module
-    assert set(SERVICES.values()) <= set(EXTRAS)
+    assert set(MODULES.values()) <= set(EXTRAS)
 
 
 def test_a_missing_extra_is_named(
@@ -94,7 +87,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     words = capsys.readouterr().out.split()
     assert set(COMMANDS) <= set(words)
     assert main(["serve", "--help"]) == 0
-    assert set(SERVICES) <= set(capsys.readouterr().out.split())
+    assert set(MODULES) <= set(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("argv", [["sreve"], ["serve", "rewrd"], ["serve"], []])
@@ -113,50 +106,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"rookery {__version__}\n"
 
 
-INTERRUPTED = """
-import os, signal, sys
-class Interrupt:
-    def find_spec(self, name, path=None, target=None):
-        if name == sys.argv[1]:
-            sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
-from launcher.command import main
-sys.meta_path.insert(0, Interrupt())
-sys.exit(main(sys.argv[2:]))
-"""
-
-
-@pytest.mark.parametrize(
-    "module",
-    ["rookery.settings", "pydantic_settings.sources", "rich.console", "launcher.session", "redis"],
-)
-def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        INTERRUPTED,
-        module,
-        "up",
-        "--runs-dir",
-        str(tmp_path),
-        "--model",
-        "none",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-
-
 def test_status_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--runs-dir", str(tmp_path)]) == 2
     assert "give --run, --runs-dir or --redis-url" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["up", "demo", "status"])
-def test_help_of_the_own_commands_is_light(command: str) -> None:
-    code = (
-        "import sys\nfrom launcher.command import main\n"
-        f"try: main(['{command}', '--help'])\nexcept SystemExit: pass\n"
-        "print([m for m in ('torch', 'vllm', 'transformers', 'fastapi', 'matplotlib') if m in sys.modules])"
-    )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.rstrip().endswith("[]")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.plan import PORTS
+from launcher.services import PORTS
 from launcher.status import StatusSettings, _place
 
 

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import chess
@@ -12,7 +10,6 @@ from services.data.commands import COMMANDS
 from services.data.positions.dataset import POSITIONS
 from services.data.store.folders import open_folder
 from services.data.store.parquet import read_records, write_records
-from tests.conftest import ROOT
 from tests.unit.data.texts import RUY, game
 
 
@@ -243,10 +240,3 @@ def test_moves_keep_away_from_an_exam(
 def test_a_service_without_games_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--sources", "missing.pgn"]) == 2
     assert "no file matches 'missing.pgn': set --sources (DATA_SOURCES)" in capsys.readouterr().err
-
-
-def test_a_reader_that_has_enough_ends_the_command() -> None:
-    command = f"{sys.executable} -m services.data sample --split heldout --count 5000 | head -1"
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.stderr == ""
-    assert json.loads(done.stdout)["ply"] >= 0

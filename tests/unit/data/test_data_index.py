@@ -118,13 +118,6 @@ def test_an_archive_with_an_index_is_the_same_archive(sample: Path) -> None:
         collection.close()
 
 
-def test_several_processes_write_the_same_index(sample: Path) -> None:
-    about = write_index(str(sample))
-    once = Path(index_location(str(sample))).read_bytes()
-    assert write_index(str(sample), jobs=2) == about
-    assert Path(index_location(str(sample))).read_bytes() == once
-
-
 def test_no_game_is_read_to_open_an_index(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_index(str(sample))
     monkeypatch.setattr(pieces.Piece, "blocks", None)

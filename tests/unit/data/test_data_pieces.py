@@ -20,7 +20,7 @@ from services.data.pgn.rawgame import Defect, RawGame, tickets_of
 from services.data.pgn.reader import handle_file, read_raw_games
 from services.data.pgn.scanner import Keep
 from tests.unit.data.test_data_scanner import TEXTS, facts
-from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, outline
+from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game
 
 GAMES = [game(f"1. e4 e5 2. Nf3 {{{i}}} *", White=f"player {i}") for i in range(60)]
 
@@ -158,15 +158,3 @@ def test_a_ticket_is_of_the_first_bytes_without_the_space_at_the_end() -> None:
     together = tickets_of(b"".join(games), [0, *ends[:-1].tolist()], ends.tolist()).tolist()
     assert together == [ticket(RawGame(1, game)) for game in games]
     assert [together.index(one) for one in together] == [0, 0, 0, 0, 4, 5, 5, 5, 5, 9]
-
-
-def test_several_processes_share_the_work(tmp_path: Path) -> None:
-    text = "".join(GAMES * 20).encode()
-    frames, whole = tmp_path / "frames.pgn.zst", tmp_path / "whole.pgn.zst"
-    frames.write_bytes(announced(compressed(text, cuts=range(5000, 70_000, 5000))))
-    whole.write_bytes(COMPRESSORS[".pgn.zst"](text))
-    seen = bytearray()
-    with Workers(2) as workers:
-        assert piecewise(frames, workers) == piecewise(frames)
-        assert outline(piecewise(whole, workers, seen.extend)) == outline(read_raw_games(whole))
-    assert seen == whole.read_bytes()

@@ -11,6 +11,7 @@ import redis
 from rich.console import Console
 
 from launcher import plan as plan_module
+from launcher import services
 from launcher.exporter import ExporterSettings
 from launcher.plan import HOST, Plan, make_plan
 from launcher.session import Session
@@ -77,6 +78,22 @@ def test_rookworld_is_asked_and_shown_alike(house: Path) -> None:
     assert (flags(made, "feed")["--task"], flags(made, "rollouts")["--style"]) == ("rookworld", "rookworld")
     plain = plan()
     assert (flags(plain, "feed")["--task"], flags(plain, "rollouts")["--style"]) == ("move", "mover-squares")
+
+
+def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None:
+    assert "reward-model" not in plan().commands
+    assert "--model-url" not in flags(plan(), "reward")
+    with pytest.raises(SetupError, match=r"'models/m' is not a reward model: it has no reward_model.json"):
+        plan("--reward-model", "models/m")
+    (house / "models" / "m" / "reward_model.json").write_text("{}")
+    made = plan("--reward-model", "models/m", "--set", "reward.scheme=model", "--set", "reward-model.rows=4")
+    assert [command.name for command in made.stages[0]] == ["redis", "reward-model"]
+    argv = made.commands["reward-model"].argv
+    assert argv[1:4] == ("-m", "services.trainer", "serve-reward-model")
+    served = dict(zip(argv[4::2], argv[5::2], strict=True))
+    assert (served["--model"], served["--rows"]) == (str(house / "models" / "m"), "4")
+    assert flags(made, "reward")["--model-url"] == made.url("reward-model")
+    assert made.probe_urls["reward-model"] == f"{made.url('reward-model')}/readyz"
 
 
 def test_a_gpt2_is_served_whole(house: Path) -> None:
@@ -160,9 +177,10 @@ def test_a_given_redis_that_is_not_there_is_named(house: Path, url: str) -> None
 
 
 def test_no_two_services_have_one_default_port() -> None:
-    ports = [port for service in plan_module.PORTS.values() for port in service.values()]
-    alone = [s.model_fields["port"].default for s in (ExporterSettings, RewardServerSettings)]
-    assert len({*ports, *alone}) == len(ports) + len(alone)
+    ports = [port for service in services.PORTS.values() for port in service.values()]
+    assert services.PORTS["reward-model"]["port"] == RewardServerSettings.model_fields["port"].default
+    ports.append(ExporterSettings.model_fields["port"].default)
+    assert len({*ports}) == len(ports)
 
 
 def test_no_port_is_given_out_twice(house: Path) -> None:
@@ -173,7 +191,7 @@ def test_no_port_is_given_out_twice(house: Path) -> None:
 
 
 def test_a_taken_default_is_avoided(house: Path, busy_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plan_module.PORTS, "reward", {"port": busy_port, "grpc_port": free_port()})
+    monkeypatch.setitem(services.PORTS, "reward", {"port": busy_port, "grpc_port": free_port()})
     assert plan().ports["reward"]["port"] != busy_port
 
 

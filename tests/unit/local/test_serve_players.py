@@ -1,6 +1,7 @@
 """Which servers the players of a match need, and with what settings. `test_model_players` starts them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,19 +26,26 @@ def write_version(run: Path, number: int, *, whole: bool = False, rank: int = 8)
     (folder / "state.json").write_text(json.dumps(state))
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    """`lora` and `other` with adapters, `whole` with all weights, `empty` without a version."""
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written")
     for run, numbers in {"lora": (0, 9, 10), "other": (9,)}.items():
         for number in numbers:
-            write_version(tmp_path / run, number, rank=12 if run == "other" else 8)
+            write_version(folder / run, number, rank=12 if run == "other" else 8)
     for number in (0, 1):
-        write_version(tmp_path / "whole", number, whole=True)
-    (tmp_path / "lora" / "settings.json").write_text(
+        write_version(folder / "whole", number, whole=True)
+    (folder / "lora" / "settings.json").write_text(
         json.dumps({"task": "move", "style": "fen", "max_tokens": 99})
     )
-    (tmp_path / "whole" / "settings.json").write_text(json.dumps({"task": "rookworld", "max_tokens": 144}))
-    (tmp_path / "empty").mkdir()
+    (folder / "whole" / "settings.json").write_text(json.dumps({"task": "rookworld", "max_tokens": 144}))
+    (folder / "empty").mkdir()
+    return folder
+
+
+@pytest.fixture
+def runs(written: Path, tmp_path: Path) -> Path:
+    """`lora` and `other` with adapters, `whole` with all weights, `empty` without a version."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

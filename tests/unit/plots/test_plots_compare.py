@@ -134,8 +134,10 @@ def test_the_held_out_figures_of_a_demo_are_compared_too(four: Path) -> None:
     first, second = compare(groups, window=0.2, keys=["evaluation_*"], seed=0).figures
     assert (first.key, first.value.mean) == ("evaluation_regret_legal", pytest.approx(0.05))
     assert second.value.mean == pytest.approx(0.25)
+    (four / "slow-0" / "report.json").write_text('{"accuracy": 0.7}')  # of a reward model
+    assert "evaluation_regret_legal" not in find_runs(["slow-0"], runs_dir=four)[0].steps[-1]
     (four / "slow-0" / "report.json").write_text("[]")
-    with pytest.raises(InvalidInput, match=r"slow-0/report.json: no report of a demo"):
+    with pytest.raises(InvalidInput, match=r"slow-0/report.json: not a report"):
         find_runs(["slow-0"], runs_dir=four)
 
 

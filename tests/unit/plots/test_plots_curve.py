@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from rookery.errors import InvalidInput, NotFound
-from rookery.plots.picture import overview
-from rookery.plots.steps import read_metrics, smooth
+from rookery.plots.panels import choose
+from rookery.plots.picture import Curve, draw, overview
+from rookery.plots.steps import keys_of, read_metrics, smooth
 
 STEPS = [{"step": float(i), "reward": -1 + i / 50, "legal_rate": i / 60} for i in range(50)]
 
@@ -69,6 +70,18 @@ def test_the_curve_is_a_picture_in_its_theme(theme) -> None:
     picture = imread(io.BytesIO(overview(STEPS, theme=theme)), format="png")
     assert picture.shape[1] > 800
     assert (picture[2, 2, :3].mean() > 0.5) == (theme == "light")
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_references_are_drawn_beside_the_statistics_of_one_run(runs: int) -> None:
+    steps = [
+        {"step": float(i), "regret": 0.2, "regret_random": 0.3, "moves_rook": 0.7, "best_moves_rook": 0.2}
+        for i in range(5)
+    ]
+    curves = [Curve(f"run {number}", (steps,)) for number in range(runs)]
+    picture = draw(curves, choose(keys_of(steps)), kind="svg").decode()
+    assert ("random legal move" in picture) == (runs == 1)
+    assert ("stroke-dasharray" in picture) == (runs == 1)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=200))

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from rookery.trace import (
     Claim,
     Completion,
+    Draw,
     EngineStamp,
     Evaluation,
     Message,
@@ -98,6 +99,8 @@ groups = st.builds(
     created_at=finite,
     generation_s=finite,
     reward_s=finite,
+    draw=st.none()
+    | st.builds(Draw, number=st.integers(0, 2**63 - 1), probability=finite, repeated=st.booleans()),
 )
 
 POSITION = Position(
@@ -151,5 +154,6 @@ GROUP = TraceGroup(
     created_at=1700000000.25,
     generation_s=0.5,
     reward_s=0.125,
+    draw=Draw(number=7, probability=0.25, repeated=True),
 )
 """A group in which every field of the wire is set at least once."""

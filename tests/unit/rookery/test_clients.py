@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -188,6 +189,16 @@ async def test_completions_carry_tokens_logprobs_and_seeds(monkeypatch: pytest.M
     assert sent["model"] == "policy-v000007"
     assert sent["messages"] == [{"role": "user", "content": "fen-0"}]
     assert (sent["n"], sent["seed"], sent["max_tokens"]) == (2, 100, 9)
+
+
+async def test_an_answer_that_has_begun_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"prompt_token_ids": [1, 2], "choices": [choice(0)]}
+    begun = replace(PROMPT, messages=(*PROMPT.messages, Message("assistant", "\\boxed{")))
+    async with inference(monkeypatch, httpx.Response(200, json=body)) as (client, server):
+        await client.complete(begun, model="m", count=1, sampling=Sampling(), seed=0)
+    sent = server.sent
+    assert sent["messages"][-1] == {"role": "assistant", "content": "\\boxed{"}
+    assert (sent["add_generation_prompt"], sent["continue_final_message"]) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.codec import (
+    decode_draw,
     decode_group,
     decode_position,
+    encode_draw,
     encode_group,
     encode_position,
     verdict_from_proto,
     verdict_to_proto,
 )
 from rookery.errors import WireError
-from rookery.trace import Outcome, Phase, Position, TraceGroup, Verdict
+from rookery.trace import Draw, Outcome, Phase, Position, TraceGroup, Verdict
 from rookery.v1 import position_pb2, trace_pb2, verdict_pb2
 from tests.unit.rookery.records import GROUP, POSITION, groups, positions, verdicts
 
@@ -37,6 +39,11 @@ def test_a_verdict_comes_back(verdict: Verdict) -> None:
     assert verdict_from_proto(proto) == verdict
 
 
+@pytest.mark.parametrize("draw", [GROUP.draw, Draw(0, 1.0, repeated=False)])
+def test_a_draw_comes_back(draw: Draw) -> None:
+    assert decode_draw(encode_draw(draw)) == draw
+
+
 @given(groups)
 def test_a_group_comes_back(group: TraceGroup) -> None:
     assert decode_group(encode_group(group)) == group
@@ -44,7 +51,7 @@ def test_a_group_comes_back(group: TraceGroup) -> None:
 
 PLAIN_POSITION = replace(POSITION, task="", move="")
 _WITH_SENTENCES = GROUP.traces[0]
-TASK_GROUP = replace(
+DRAW_GROUP = replace(
     GROUP,
     traces=(
         replace(_WITH_SENTENCES, verdict=replace(_WITH_SENTENCES.verdict, sentences=())),
@@ -52,8 +59,10 @@ TASK_GROUP = replace(
     ),
 )
 """As it was before verdicts had sentences."""
+TASK_GROUP = replace(DRAW_GROUP, draw=None)
+"""As it was before the feed repeated positions."""
 PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
-"""As it was before positions had tasks."""
+"""As they were before positions had tasks."""
 
 
 @pytest.mark.parametrize(
@@ -63,6 +72,7 @@ PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
         ("trace_group", encode_group(PLAIN_GROUP)),
         ("position_task", encode_position(POSITION)),
         ("trace_group_task", encode_group(TASK_GROUP)),
+        ("trace_group_draw", encode_group(DRAW_GROUP)),
         ("trace_group_sentences", encode_group(GROUP)),
     ],
 )
@@ -73,7 +83,12 @@ def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("name", "group"),
-    [("trace_group", PLAIN_GROUP), ("trace_group_task", TASK_GROUP), ("trace_group_sentences", GROUP)],
+    [
+        ("trace_group", PLAIN_GROUP),
+        ("trace_group_task", TASK_GROUP),
+        ("trace_group_draw", DRAW_GROUP),
+        ("trace_group_sentences", GROUP),
+    ],
 )
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:
     assert decode_group(bytes.fromhex((GOLDEN / f"{name}_v1.hex").read_text())) == group
@@ -101,7 +116,7 @@ def unset_fields(message: ProtoMessage) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("decode", [decode_position, decode_group])
+@pytest.mark.parametrize("decode", [decode_position, decode_group, decode_draw])
 def test_noise_is_a_wire_error(decode: object) -> None:
     assert callable(decode)
     with pytest.raises(WireError, match=r"3 bytes are not a rookery\.v1\."):

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from rookery.errors import InvalidInput
-from rookery.trace import TraceGroup
+from rookery.trace import Draw, TraceGroup
 from tests.conftest import ROOT
 from tests.unit.trainer.groups import make_group
 
@@ -27,6 +27,7 @@ from services.trainer.records.report import (  # noqa: E402
     describe_step,
     json_row,
     lengths,
+    of_new_positions,
 )
 from services.trainer.records.tracking import Tracker  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
@@ -70,6 +71,8 @@ def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -
     assert unexplained == []
     # After a kill, on a GPU, of real verdicts, of RookWorld's lines.
     elsewhere = {"recovered", "cuda_peak_mib", "component_NAME", "groups_TASK", "reward_TASK"}
+    elsewhere |= {"distinct_candidates", "moves_PIECE", "best_moves_PIECE", "piece_distance"}
+    elsewhere |= {"repeated_share", "reward_new", "legal_rate_new", "zero_variance_new"}
     unknown = [k for k, p in patterns.items() if not any(re.fullmatch(p, key) for key in written)]
     assert set(unknown) <= elsewhere
 
@@ -84,6 +87,16 @@ def test_prometheus_has_the_step(written: dict[str, float]) -> None:
     assert sample("rookery_trainer_tokens_per_second", kind="trained") == written["tokens_per_s"]
     assert sample("rookery_trainer_mfu") == written["mfu"]
     assert sample("rookery_trainer_memory_bytes", kind="resident") == written["resident_mib"] * 2**20
+
+
+def test_prometheus_has_the_moves_by_piece(written: dict[str, float], tmp_path: Path) -> None:
+    row = {**written, "moves_rook": 0.75, "best_moves_rook": 0.25, "piece_distance": 0.5}
+    with StepReporter(tmp_path) as report:
+        report.report(row, phases_s=PHASES, ages=[0])
+    for by, share in (("policy", 0.75), ("engine", 0.25)):
+        assert REGISTRY.get_sample_value("rookery_learning_moves", {"by": by, "piece": "rook"}) == share
+    for statistic in ("identical_answers", "piece_distance"):
+        assert REGISTRY.get_sample_value("rookery_learning", {"statistic": statistic}) == row[statistic]
 
 
 def test_what_a_step_could_not_measure_vanishes(written: dict[str, float], tmp_path: Path) -> None:
@@ -197,3 +210,14 @@ def test_a_recovered_row_is_tracked_too(written: dict[str, float], tmp_path: Pat
         report.recover({**written, "step": 3})
         report.recover({**written, "step": 3})
     assert [row["step"] for row in listener.rows] == [3]
+
+
+def test_repeated_positions_are_told_from_new_ones() -> None:
+    new, repeated = make_group(0), make_group(1)
+    assert of_new_positions([new, repeated]) == {}
+    new = replace(new, draw=Draw(8, 0.5, repeated=False))
+    repeated = replace(repeated, draw=Draw(3, 0.1, repeated=True))
+    found = of_new_positions([new, repeated, repeated, repeated])
+    assert found["repeated_share"] == 0.75
+    assert found["reward_new"] == pytest.approx(sum(new.rewards) / len(new.rewards))
+    assert of_new_positions([repeated]) == {"repeated_share": 1.0}

@@ -1,9 +1,6 @@
 """Every preset that is shipped sets what exists, and agrees with itself."""
 
-import subprocess
-import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -61,32 +58,3 @@ def test_numbers_name_their_source(name: str) -> None:
 
 def test_autobatch_takes_the_trainers_table() -> None:
     assert AutobatchSettings.parse(["--preset", "tiny-cpu"], prog="autobatch").row_tokens == 1024
-
-
-def test_up_shows_what_the_services_resolve(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "launcher",
-        "up",
-        "--preset",
-        "tiny-cpu",
-        "--dry-run",
-        "--batch-groups",
-        "8",
-    ]
-    done = subprocess.run(
-        [*command, "--set", "trainer.lr=5e-4", "--runs-dir", str(tmp_path / "runs")],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    resolved = tomllib.loads(done.stdout)
-    assert list(tmp_path.iterdir()) == []
-    assert list(resolved) == ["up", "rollouts", "trainer"]
-    assert resolved["trainer"]["batch_groups"] == resolved["rollouts"]["batch_groups"] == 8
-    assert (resolved["trainer"]["lr"], resolved["trainer"]["row_tokens"]) == (5e-4, 1024)
-    assert any(
-        line.startswith("row_tokens") and "preset tiny-cpu" in line for line in done.stdout.splitlines()
-    )

@@ -2,8 +2,6 @@
 
 import json
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -117,38 +115,6 @@ def test_a_missing_vllm_is_told_how_to_install(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(SetupError, match="pip install"):
         vllm_command.vllm_is_cpu_build()
-
-
-def test_help_imports_neither_vllm_nor_torch() -> None:
-    probe = (
-        "import sys\n"
-        "from services.inference.server.__main__ import main\n"
-        "try:\n    main(['--help'])\n"
-        "except SystemExit:\n    pass\n"
-        "print('heavy:', [m for m in ('vllm', 'torch', 'transformers') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-
-    assert "--adapter-root" in done.stdout
-    assert "heavy: []" in done.stdout
-
-
-def test_a_taken_port_names_its_setting(model: Path) -> None:
-    pytest.importorskip("vllm")
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen()
-        port = str(sock.getsockname()[1])
-        command = [sys.executable, "-m", "services.inference.server", "--model", str(model)]
-        done = subprocess.run(
-            [*command, "--host", "127.0.0.1", "--port", port],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    assert done.returncode == 2
-    assert f"port {port} on 127.0.0.1 is taken: choose another with --port" in done.stderr
 
 
 def test_whole_models_need_no_adapters_but_a_directory(

@@ -1,0 +1,219 @@
+"""`rookery pipeline`: runs the steps of a pipeline file one after the other, and skips those up to date."""
+
+import json
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+from pydantic import PositiveInt
+from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from rich.console import Console
+from rich.table import Table
+
+from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
+from launcher.pipeline.state import PipelineState, Record, digest_of
+from launcher.pipeline.step_functions import state_machine
+from launcher.pipeline.store import Store
+from launcher.serve_players import serve
+from rookery import __version__
+from rookery.errors import RookeryError, SetupError
+from rookery.processes.child import Watchdog
+from rookery.settings import Settings
+
+
+def run(
+    pipeline: Pipeline, steps: Sequence[Step], console: Console, *, force: bool = False, store: str = ""
+) -> None:
+    """Runs those of `steps` that are not up to date, in order. A step that was interrupted goes on.
+
+    `store` is the URL of a copy of the pipeline's folder, for steps that run on several machines.
+
+    Raises:
+        SetupError: a file that a step reads is missing.
+        RookeryError: a step failed; the message has its command.
+    """
+    copies = Store(store, pipeline.out) if store else None
+    state = PipelineState(pipeline.out)
+    for step in steps:
+        if copies:
+            copies.fetch(step, state.records.get(step.name))
+        reason = "--force" if force else state.reason(step)
+        title = f"{step.number}/{len(pipeline.steps)} {step.name}"
+        if not reason:
+            console.print(f"{title}: up to date", highlight=False)
+            continue
+        console.print(
+            f"{title}: {reason}\n  $ rookery {shlex.join(step.argv)}", highlight=False, soft_wrap=True
+        )
+        previous = state.records.get(step.name)
+        if step.folder.exists() and (previous is None or not _continues(step, previous)):
+            _put_aside(step.folder, console)
+        try:
+            record = _run(step, state)
+        except BaseException:
+            if copies:
+                copies.keep(step.folder)  # the next attempt goes on from there
+            raise
+        if copies:
+            copies.keep(*step.outputs)
+        console.print(f"{title}: {record.status} after {record.seconds:.0f} s", highlight=False)
+
+
+def _continues(step: Step, previous: Record) -> bool:
+    """Whether a step can go on where it stopped: same command, same inputs."""
+    return (
+        previous.status != "done"
+        and previous.command == shlex.join(step.argv)
+        and all(digest_of(path).sha256 == digest.sha256 for path, digest in previous.inputs.items())
+    )
+
+
+def _put_aside(folder: Path, console: Console) -> None:
+    """Keeps what a step wrote with other settings, because its command would refuse to go on from there."""
+    aside = folder.with_name(f"{folder.name}.previous")
+    shutil.rmtree(aside, ignore_errors=True)
+    folder.rename(aside)
+    console.print(f"  what it wrote before is in {aside}", highlight=False, soft_wrap=True)
+
+
+def _run(step: Step, state: PipelineState) -> Record:
+    for path in step.reads:
+        if "/" in path and "://" not in path and Path(path).parent.exists() and not Path(path).exists():
+            raise SetupError(f"step {step.name!r} reads {path!r}, which does not exist")
+    inputs = {path: digest_of(path) for path in step.reads}
+    started = datetime.now(UTC)
+    record = Record(
+        shlex.join(step.argv), __version__, "running", started.isoformat(timespec="seconds"), inputs=inputs
+    )
+    state.keep(step, record)
+    status = _command(step)
+    ended = datetime.now(UTC)
+    outputs = {str(path): digest_of(path) for path in step.outputs}
+    missing = [path for path, digest in outputs.items() if not digest.sha256]
+    done = status == 0 and not missing
+    record = replace(
+        record,
+        status="done" if done else "failed",
+        ended=ended.isoformat(timespec="seconds"),
+        seconds=round((ended - started).total_seconds(), 1),
+        outputs=outputs if done else {},
+    )
+    state.keep(step, record)
+    if status:
+        raise RookeryError(f"step {step.name!r} ended with status {status}: rookery {record.command}")
+    if missing:
+        raise RookeryError(f"step {step.name!r} did not write {missing[0]!r}: rookery {record.command}")
+    return record
+
+
+def _command(step: Step) -> int:
+    """Runs the step's command in this terminal, and serves its model meanwhile.
+
+    Raises:
+        KeyboardInterrupt: this process got SIGINT or SIGTERM, and has passed it on.
+    """
+    interrupts: list[int] = []
+    served, watchdog = {}, Watchdog()
+    with ExitStack() as exits:
+        exits.callback(watchdog.close)
+        specs = [step.serve] if step.serve else []
+        for spec in exits.enter_context(serve(specs, logs=step.folder.parent / "logs" / step.name)):
+            url, _, model = spec.partition(",")[0].partition("#")
+            served = {"{url}": url, "{served}": model}
+        argv = [REFERENCE.sub(lambda match: served.get(match[0], match[0]), word) for word in step.argv]
+        # A process group of its own: Ctrl-C reaches the command once, and the watchdog can end all of it.
+        child = subprocess.Popen([sys.executable, "-m", "launcher", *argv], process_group=0)
+        watchdog.guard(child.pid)
+
+        def pass_on(number: int, frame: FrameType | None) -> None:
+            interrupts.append(number)
+            child.send_signal(number)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            exits.callback(signal.signal, number, signal.signal(number, pass_on))
+        status = child.wait()
+        watchdog.release(child.pid)
+    if interrupts:
+        raise KeyboardInterrupt
+    return status
+
+
+class PipelineSettings(Settings):
+    """Run the steps of a pipeline file that are not up to date, show their state, or export the file.
+
+    Started again, a pipeline goes on where it was interrupted. `export` prints a state machine for AWS Step
+    Functions; deploy/aws/README.md says what else AWS needs.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="PIPELINE_")
+
+    action: CliPositionalArg[Literal["run", "status", "export"]]
+    """run, status or export."""
+    file: CliPositionalArg[Path]
+    """The pipeline file, such as pipelines/pychess.toml."""
+    set: tuple[str, ...] = ()
+    """SETTING=VALUE, repeatable: a setting of the file."""
+    only: tuple[str, ...] = ()
+    """Run this step only, by number or name. Repeatable."""
+    force: bool = False
+    """Run steps even if they are up to date."""
+    out: Path | None = None
+    """Folder of the outputs. Default: runs/pipelines/NAME."""
+    store: str = ""
+    """URL of a copy of that folder, such as s3://bucket/prefix, for steps that run on several machines."""
+    timeout_h: PositiveInt = 72
+    """export: hours that a step may take."""
+
+
+def main(settings: PipelineSettings, console: Console) -> int:
+    """Runs the command and returns its exit status."""
+    assignments = {}
+    for text in settings.set:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise SetupError(f"{text!r} is not SETTING=VALUE (--set)")
+        assignments[name] = value
+    pipeline = Pipeline.read(settings.file, settings=assignments, out=settings.out)
+    steps = _chosen(pipeline, settings.only)
+    if settings.action == "export":
+        machine = state_machine(pipeline, settings.file, settings.set, timeout_h=settings.timeout_h)
+        sys.stdout.write(json.dumps(machine, indent=2) + "\n")
+        return 0
+    if settings.action == "status":
+        _show(pipeline, steps, console)
+        return 0
+    try:
+        run(pipeline, steps, console, force=settings.force, store=settings.store)
+    except KeyboardInterrupt:
+        console.print("interrupted: the same command goes on from here")
+        return 130
+    return 0
+
+
+def _chosen(pipeline: Pipeline, only: Sequence[str]) -> list[Step]:
+    names = {name for step in pipeline.steps for name in (step.name, str(step.number))}
+    if unknown := [name for name in only if name not in names]:
+        known = ", ".join(f"{step.number} {step.name}" for step in pipeline.steps)
+        raise SetupError(f"{pipeline.name} has no step {unknown[0]!r} (--only): it has {known}")
+    return [step for step in pipeline.steps if not only or {step.name, str(step.number)} & {*only}]
+
+
+def _show(pipeline: Pipeline, steps: Sequence[Step], console: Console) -> None:
+    state = PipelineState(pipeline.out)
+    table = Table("step", "state", "seconds", "output", title=pipeline.description or pipeline.name)
+    for step in steps:
+        record = state.records.get(step.name)
+        seconds = f"{record.seconds:.0f}" if record and record.seconds else ""
+        table.add_row(
+            f"{step.number} {step.name}", state.reason(step) or "up to date", seconds, str(step.folder)
+        )
+    console.print(table)

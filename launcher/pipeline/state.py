@@ -1,0 +1,113 @@
+"""What has been run already: `pipeline.json` in the pipeline's folder.
+
+A step is up to date if its command is the same, and so are the SHA-256 digests of the files that it reads and
+of those that it wrote.
+"""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from launcher.pipeline.pipeline import Step
+from launcher.runs import write_json
+from rookery.errors import SetupError
+
+STATE_FILE = "pipeline.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The content of a file, or of all files of a folder, in the order of their paths."""
+
+    sha256: str
+    size: int
+    mtime_ns: int
+    """The latest one. Files whose sizes and times are those of last time are not read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What `pipeline.json` knows of a step."""
+
+    command: str
+    version: str
+    status: Literal["running", "done", "failed"]
+    started: str
+    ended: str = ""
+    seconds: float = 0.0
+    inputs: Mapping[str, Digest] = field(default_factory=dict)
+    outputs: Mapping[str, Digest] = field(default_factory=dict)
+
+
+class PipelineState:
+    """The records of the steps by name, kept in `pipeline.json`."""
+
+    def __init__(self, out: Path) -> None:
+        self._path = out / STATE_FILE
+        self.records: dict[str, Record] = {}
+        try:
+            stored: dict[str, Any] = json.loads(self._path.read_bytes())["steps"]
+            for name, value in stored.items():
+                paths = {
+                    key: {place: Digest(**digest) for place, digest in value[key].items()}
+                    for key in ("inputs", "outputs")
+                }
+                self.records[name] = Record(**{**value, **paths})
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SetupError(f"{self._path}: {error!r}; delete it to run all steps again") from error
+
+    def keep(self, step: Step, record: Record) -> None:
+        """Writes a step's record."""
+        self.records[step.name] = record
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(self._path, {"steps": {name: asdict(known) for name, known in self.records.items()}})
+
+    def reason(self, step: Step) -> str:
+        """Why a step has to be run, or an empty string if it is up to date."""
+        record = self.records.get(step.name)
+        if record is None:
+            return "it has not been run"
+        if record.command != shlex.join(step.argv):
+            return "its command has changed"
+        if record.status != "done":
+            return {"running": "it was interrupted", "failed": "it failed"}[record.status]
+        if record.inputs.keys() != set(step.reads) or record.outputs.keys() != set(map(str, step.outputs)):
+            return "it names other files"
+        for what, known in (("reads", record.inputs), ("wrote", record.outputs)):
+            for path, digest in known.items():
+                if digest_of(path, known=digest).sha256 != digest.sha256:
+                    return f"{path}, which it {what}, has changed"
+        return ""
+
+
+def digest_of(path: str | Path, *, known: Digest | None = None) -> Digest:
+    """The digest of a file or a folder, "" if there is none or if it is a URL or an id of a hub.
+
+    `known` is returned if the sizes and times of all files are as they were.
+    """
+    files = sorted(_files(Path(path)))
+    if not files:
+        return Digest("", 0, 0)
+    stats = [file.stat() for file in files]
+    size, mtime_ns = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
+    if known and (known.size, known.mtime_ns) == (size, mtime_ns):
+        return known
+    total = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            content = hashlib.file_digest(opened, "sha256").hexdigest()
+        total.update(f"{file.relative_to(path)}\0{content}\n".encode())
+    return Digest(total.hexdigest(), size, mtime_ns)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    elif path.is_dir():
+        yield from (file for file in path.rglob("*") if file.is_file())

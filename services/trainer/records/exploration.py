@@ -1,0 +1,62 @@
+"""Whether the policy still explores: how much its answers differ, and which pieces it moves.
+
+A policy that collapses repeats one answer, one candidate or one kind of move. Its reward may still rise.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+
+import chess
+
+from rookery.candidates import candidates_of, distinct
+from rookery.trace import Move, TraceGroup
+
+MOVES, BEST_MOVES = "moves_", "best_moves_"
+
+
+def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Returns how much the answers of a batch differ. Statistics without an answer to count are left out.
+
+    `identical_answers` is the share of answers whose tokens equal those of another one of their group, and
+    `distinct_candidates` the share of the moves named before the box that are no repetition. `moves_PIECE`
+    are shares of the legal moves, `best_moves_PIECE` those of the engine's best moves at the same positions,
+    each counted once for each legal move. `piece_distance` is the total variation distance of the two: half
+    the sum of the absolute differences.
+    """
+    repeated = total = 0
+    candidates: list[float] = []
+    moved: Counter[int | None] = Counter()
+    best: Counter[int | None] = Counter()
+    for group in groups:
+        board = chess.Board(group.prompt.fen)
+        answers = Counter(trace.completion.token_ids for trace in group.traces)
+        total += answers.total()
+        repeated += sum(count for count in answers.values() if count > 1)
+        for trace in group.traces:
+            if named := candidates_of(trace.completion.text, board):
+                candidates.append(len(distinct(named)) / len(named))
+            if trace.verdict.move and trace.verdict.best:
+                moved[_piece(board, trace.verdict.move)] += 1
+                best[_piece(board, trace.verdict.best)] += 1
+    return {
+        "identical_answers": repeated / total,
+        **({"distinct_candidates": statistics.fmean(candidates)} if candidates else {}),
+        **(_pieces(moved, best) if moved else {}),
+    }
+
+
+def _pieces(moved: Counter[int | None], best: Counter[int | None]) -> dict[str, float]:
+    own, engine = (
+        {chess.piece_name(piece): counts[piece] / counts.total() for piece in chess.PIECE_TYPES}
+        for counts in (moved, best)
+    )
+    return {
+        **{MOVES + name: share for name, share in own.items()},
+        **{BEST_MOVES + name: share for name, share in engine.items()},
+        "piece_distance": sum(abs(own[name] - engine[name]) for name in own) / 2,
+    }
+
+
+def _piece(board: chess.Board, move: Move) -> int | None:
+    return board.piece_type_at(chess.parse_square(move.uci[:2]))

@@ -1,0 +1,43 @@
+"""Work of the data service in several processes, and a command whose reader has enough."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from services.data.jobs.concurrency import Workers
+from services.data.pgn.index import index_location
+from services.data.pgn.indexing import write_index
+from services.data.pgn.reader import read_raw_games
+from tests.conftest import ROOT
+from tests.unit.data.test_data_pieces import GAMES, announced, compressed, piecewise
+from tests.unit.data.texts import COMPRESSORS, outline
+
+
+def test_several_processes_share_the_work(tmp_path: Path) -> None:
+    text = "".join(GAMES * 20).encode()
+    frames, whole = tmp_path / "frames.pgn.zst", tmp_path / "whole.pgn.zst"
+    frames.write_bytes(announced(compressed(text, cuts=range(5000, 70_000, 5000))))
+    whole.write_bytes(COMPRESSORS[".pgn.zst"](text))
+    seen = bytearray()
+    with Workers(2) as workers:
+        assert piecewise(frames, workers) == piecewise(frames)
+        assert outline(piecewise(whole, workers, seen.extend)) == outline(read_raw_games(whole))
+    assert seen == whole.read_bytes()
+
+
+def test_several_processes_write_the_same_index(tmp_path: Path) -> None:
+    text = "".join(GAMES * 5).encode()
+    sample = tmp_path / "games.pgn.zst"
+    sample.write_bytes(announced(compressed(text, cuts=range(200, len(text), 300))))
+    about = write_index(str(sample))
+    once = Path(index_location(str(sample))).read_bytes()
+    assert write_index(str(sample), jobs=2) == about
+    assert Path(index_location(str(sample))).read_bytes() == once
+
+
+def test_a_reader_that_has_enough_ends_the_command() -> None:
+    command = f"{sys.executable} -m services.data sample --split heldout --count 5000 | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["ply"] >= 0

@@ -1,0 +1,179 @@
+"""`rookery pipeline` with real commands: what is run, skipped, continued, and how failures are named."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PIPELINE = """
+description = "Positions, then questions about them"
+
+[settings]
+games = "samples/lichess.pgn.zst"
+count = 20
+
+[[steps]]
+name = "positions"
+run = "data sample --source {games} --count {count} --out {positions}"
+reads = ["{games}"]
+
+[[steps]]
+name = "questions"
+run = "data tasks legal-moves --count 5 --positions {positions}/positions.parquet --out {questions}"
+outputs = ["tasks.parquet"]
+"""
+
+
+class Runner:
+    """A pipeline file in a folder of its own."""
+
+    def __init__(self, folder: Path, text: str = PIPELINE) -> None:
+        self.file, self.out = folder / "pipeline.toml", folder / "out"
+        self.file.write_text(text)
+
+    def argv(self, action: str, *flags: str) -> list[str]:
+        return [
+            sys.executable, "-m", "launcher", "pipeline", action, str(self.file),
+            "--out", str(self.out), *flags
+        ]  # fmt: skip
+
+    def __call__(self, *flags: str, action: str = "run", status: int = 0) -> str:
+        done = subprocess.run(
+            self.argv(action, *flags), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def records(self) -> dict[str, dict[str, object]]:
+        return dict(json.loads((self.out / "pipeline.json").read_text())["steps"])
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    made = Runner(tmp_path_factory.mktemp("pipeline"))
+    said = made()
+    assert "1/2 positions: it has not been run" in said
+    assert f"$ rookery data sample --source samples/lichess.pgn.zst --count 20 --out {made.out}" in said
+    assert "2/2 questions: done after" in said
+    return made
+
+
+def test_what_is_up_to_date_is_not_run_again(runner: Runner) -> None:
+    table = runner.out / "2-questions" / "tasks.parquet"
+    before = table.stat().st_mtime_ns
+    assert runner().splitlines() == ["1/2 positions: up to date", "2/2 questions: up to date"]
+    assert table.stat().st_mtime_ns == before
+    os.utime(table)
+    assert "2/2 questions: up to date" in runner(), "the content decides, not the time"
+
+
+def test_the_state_can_be_read(runner: Runner) -> None:
+    record = runner.records()["questions"]
+    assert record["status"] == "done"
+    assert str(record["command"]).startswith("data tasks legal-moves --count 5 --positions")
+    assert list(record["inputs"]) == [str(runner.out / "1-positions")]  # type: ignore[call-overload]
+    assert "up to date" in runner(action="status")
+
+
+def test_steps_that_depend_on_a_change_are_run_again(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner()
+    said = runner("--set", "count=30")
+    assert "1/2 positions: its command has changed" in said
+    assert "2/2 questions: " in said
+    assert "which it reads, has changed" in said
+    assert (runner.out / "1-positions.previous" / "manifest.json").exists()
+    (runner.out / "2-questions" / "tasks.parquet").write_bytes(b"damaged")
+    said = runner("--set", "count=30")
+    assert "1/2 positions: up to date" in said
+    assert "tasks.parquet, which it wrote, has changed" in said
+    assert "1/2" not in runner("--set", "count=30", "--only", "2", "--force")
+
+
+def test_an_interrupted_step_goes_on(tmp_path: Path) -> None:
+    """The second step asks for more than can be done before the interrupt, and keeps what it has."""
+    text = PIPELINE.replace("--count 5", "--count 20000").replace("count = 20\n", "count = 20000\n")
+    runner = Runner(tmp_path, text)
+    parts = runner.out / "2-questions" / "parts"
+    with subprocess.Popen(runner.argv("run"), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 240
+        while not (parts.exists() and any(parts.iterdir())):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert "interrupted: the same command goes on from here" in said
+    kept = {path.name for path in parts.iterdir()}
+    assert runner.records()["questions"]["status"] == "running"
+    assert kept
+    said = runner()
+    assert "1/2 positions: up to date" in said
+    assert "2/2 questions: it was interrupted" in said
+    assert not (runner.out / "2-questions.previous").exists()
+
+
+def test_failures_name_the_step(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, PIPELINE.replace("legal-moves", "no-such-task"))
+    assert "error: step 'questions' ended with status 2: rookery data tasks no-such-task" in runner(status=1)
+    assert runner.records()["questions"]["status"] == "failed"
+    assert "2 questions" in runner(action="status")
+    silent = Runner(tmp_path, PIPELINE.replace('"tasks.parquet"', '"other.parquet"'))
+    assert "did not write" in silent(status=1)
+    said = Runner(tmp_path, PIPELINE.replace("samples/lichess", "samples/lychees"))(status=2)
+    assert "step 'positions' reads 'samples/lychees.pgn.zst', which does not exist" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("{count}", "{cuont}", "step 'positions': nothing is called {cuont}"),
+        ("{positions}/positions", "{questoins}/positions", "step 'questions': nothing is called {questoins}"),
+        ('name = "questions"', 'name = "positions"', "a name is used twice"),
+        ('name = "questions"', 'name = "Bad Name"', "steps.1.name"),
+        ("outputs =", "output =", "steps.1.output"),
+        ("[settings]", "[settings", "pipeline.toml"),
+    ],
+)
+def test_mistakes_in_the_file_are_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert said in Runner(tmp_path, PIPELINE.replace(old, new))(status=2)
+
+
+def test_flags_are_checked(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    assert "has no setting 'cuont' (--set): it has games, count" in runner("--set", "cuont=3", status=2)
+    assert "'count' is not SETTING=VALUE (--set)" in runner("--set", "count", status=2)
+    assert "has no step '3' (--only): it has 1 positions, 2 questions" in runner("--only", "3", status=2)
+
+
+def test_steps_on_several_machines_share_a_store(tmp_path: Path) -> None:
+    """Each machine has its own folder, and runs one step."""
+    store = tmp_path / "store"
+    machines = [tmp_path / name for name in ("first", "second", "third")]
+    text = PIPELINE.replace("samples/lichess", str(ROOT / "samples" / "lichess"))
+
+    def run(machine: Path, *flags: str) -> str:
+        machine.mkdir(exist_ok=True)
+        (machine / "pipeline.toml").write_text(text)
+        argv = [sys.executable, "-m", "launcher", "pipeline", "run", "pipeline.toml", "--store", str(store)]
+        done = subprocess.run(
+            [*argv, *flags], cwd=machine, capture_output=True, text=True, timeout=300, check=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        return done.stdout
+
+    assert "1/2 positions: done" in run(machines[0], "--only", "positions")
+    assert "2/2 questions: done" in run(machines[1], "--only", "questions")
+    assert run(machines[2]).splitlines() == ["1/2 positions: up to date", "2/2 questions: up to date"]
+    tables = [machine / "runs/pipelines/pipeline/2-questions/tasks.parquet" for machine in machines[1:]]
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+    assert "1/2 positions: its command has changed" in run(machines[0], "--set", "count=21", "--only", "1")
+    assert "1-positions, which it reads, has changed" in run(machines[2], "--set", "count=21", "--only", "2")
