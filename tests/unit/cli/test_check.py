@@ -2,12 +2,15 @@
 
 import io
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 from launcher.command import main
+from tests.conftest import ROOT
 
 FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
 TEXT = "The knight on f3 attacks the queen on g5, and White is a rook up. I like it! White is winning."
@@ -146,3 +149,11 @@ def test_an_illegal_move_is_reported_and_the_rest_is_checked(
     assert status == 1
     assert "game 1, ? - ?: not all of it was read: illegal san: 'Ke3'" in err
     assert "game 2, ? - ?, 1.d4" in out
+
+
+def test_the_example_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (ROOT / "launcher" / "README.md").read_text()
+    example = re.search(r"\$ rookery (check .*?--fen \".*?\")\n(.*?)\$", readme, re.DOTALL)
+    assert example is not None
+    main(shlex.split(example[1].replace("\\\n", "")))
+    assert capsys.readouterr().out == example[2]
