@@ -118,10 +118,9 @@ class Parser:
         """A new paragraph: nothing has been spoken of."""
         self._subjects.clear()
 
-    def clauses(self, sentence: str) -> list[Clause] | None:
+    def clauses(self, sentence: Lexed) -> list[Clause] | None:
         """The clauses of a sentence, or None when some part of it fits no template."""
-        self._lexed = lex(sentence)
-        text = self._lexed.text
+        self._lexed, text = sentence, sentence.text
         begin = len(text) - len(text.lstrip(' "“”(*-'))
         end = len(text.rstrip(' .!?;:"“”)*'))
         part = _Part(text[begin:end], begin, max(begin, end))

@@ -88,10 +88,12 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> Sentence:
     # Tags become blanks, so that places stay what they are.
     words = _TAGS.sub(lambda match: " " * len(match[0]), text[start:end])
-    if _says_nothing(words):
+    if len(words) > _LONGEST_SENTENCE or start > _LONGEST_TEXT:
+        return Sentence(text[start:end], start, end, "unread")
+    lexed = lex(words)
+    if _says_nothing(lexed.text):
         return Sentence(text[start:end], start, end, "talk")
-    too_long = len(words) > _LONGEST_SENTENCE or start > _LONGEST_TEXT
-    clauses = None if too_long else parser.clauses(words)
+    clauses = parser.clauses(lexed)
     asks = words.rstrip().endswith("?")
     if clauses is None or (asks and any(clause.concept.name != "candidates" for clause in clauses)):
         return Sentence(text[start:end], start, end, "unread")
@@ -103,8 +105,8 @@ def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> 
     return Sentence(text[start:end], start, end, "claims", tuple(claims))
 
 
-def _says_nothing(words: str) -> bool:
-    text = lex(words).text.strip(" .!?;:")
+def _says_nothing(text: str) -> bool:
+    text = text.strip(" .!?;:")
     named = any(kind in "lgpfmq" for kind, _ in marks(text))
     return text in SAYS_NOTHING or (not named and bool(IN_PASSING.fullmatch(text)))
 

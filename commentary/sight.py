@@ -215,11 +215,6 @@ def other_turn(board: chess.Board) -> chess.Board | None:
     return after
 
 
-def file_index(name: str) -> int:
-    """The number of a file, `a` being 0."""
-    return chess.FILE_NAMES.index(name)
-
-
 def hangs(board: chess.Board, square: chess.Square) -> bool:
     """Whether it is attacked and nothing defends it."""
     return bool(attackers(board, square)) and not defenders(board, square)

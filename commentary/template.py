@@ -292,7 +292,8 @@ def _written(items: tuple[Any, ...], hand: Names, values: Mapping[str, Any], for
         elif isinstance(item, Verb):
             parts.append(form(item.infinitive))
         else:
-            options = [option for option in item.options[: item.written] if _possible(option, values)]
-            chosen = hand.least_used([str(id(option)) for option in options])
-            parts.append(_written(options[chosen], hand, values, form))
+            open_to = [n for n in range(item.written) if _possible(item.options[n], values)]
+            keys = [f"{id(item)} {n}" for n in open_to]
+            chosen = open_to[hand.least_used(keys) if len(keys) > 1 else 0]
+            parts.append(_written(item.options[chosen], hand, values, form))
     return "".join(parts)

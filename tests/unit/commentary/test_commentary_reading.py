@@ -157,6 +157,7 @@ def test_reading_is_bounded() -> None:
     start = time.process_time()
     assert read(chess.STARTING_FEN, sentence).unread
     assert read(chess.STARTING_FEN, "White to move. " * 3000).share_read < 0.6
+    assert read(chess.STARTING_FEN, "the knight on g1 and 1.e4 e5 " * 10_000).unread
     assert time.process_time() - start < 30
 
 
