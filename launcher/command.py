@@ -25,6 +25,7 @@ Single parts
   serve SERVICE           start one service: data, feed, archive, reward, reward-model, inference, rollouts,
                           trainer, arena or players
   score FEN RESPONSE      score one answer
+  check TEXT --fen FEN    mark what is true and false in a text about a position, or in the comments of a PGN
   data ...                make positions and data sets from games
   rescore ARCHIVE ...     score the answers of an archive again with another scheme
   sft ...                 fine-tune a model on chat examples
@@ -198,6 +199,12 @@ def _data(rest: list[str]) -> int:
     return _become("services.data", *(["help"] if rest[:1] in ([], ["-h"], ["--help"]) else rest))
 
 
+def _check(rest: list[str]) -> int:
+    from launcher.check import check
+
+    return check(rest)
+
+
 def _uci(rest: list[str]) -> int:
     """The arena cannot start an inference server by itself: it is told the command that does."""
     server = shlex.join([sys.executable, "-m", "launcher", "serve", "players"])
@@ -234,6 +241,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": _demo,
     "status": _status,
     "exporter": _exporter,
+    "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),
     **{name: _fit(name) for name in ("sft", "reward-model", "dpo")},
     "autobatch": lambda rest: _become("services.trainer", "autobatch", *rest),

@@ -111,17 +111,21 @@ def after_reasoning(response: str) -> str:
     return tail.partition("<think>")[0]
 
 
+def before_answer(response: str) -> str:
+    """The beginning of `response`, up to the last box. Without a box, only a text with `<think>` counts."""
+    boxes = [match.start() for match in _OPEN_BOX.finditer(response)]
+    if boxes:
+        return response[: boxes[-1]]
+    return response if "<think>" in response else ""
+
+
 def reasoning_of(response: str) -> str:
     r"""The text before the last box, without `<think>` tags. Without a box, only a text with this tag counts.
 
     >>> reasoning_of(r"<think>e4 is good.</think> \boxed{e4}"), reasoning_of("nothing")
     ('e4 is good.', '')
     """
-    boxes = [match.start() for match in _OPEN_BOX.finditer(response)]
-    if not boxes and "<think>" not in response:
-        return ""
-    before = response[: boxes[-1]] if boxes else response
-    return before.replace("<think>", "").replace("</think>", "").strip()
+    return before_answer(response).replace("<think>", "").replace("</think>", "").strip()
 
 
 def peel(text: str) -> str:

@@ -5,12 +5,14 @@ log-probability.
 """
 
 import math
+from dataclasses import asdict
 
 from google.protobuf.message import DecodeError
 
 from rookery.errors import WireError
 from rookery.trace import (
     TRACE_VERSION,
+    Claim,
     Completion,
     Draw,
     EngineStamp,
@@ -23,6 +25,7 @@ from rookery.trace import (
     Position,
     Prompt,
     Sampling,
+    Sentence,
     Trace,
     TraceGroup,
     Verdict,
@@ -87,6 +90,7 @@ def verdict_to_proto(verdict: Verdict) -> verdict_pb2.Verdict:
         components=verdict.components,
         engine={"id": verdict.engine.id, "nodes": verdict.engine.nodes} if verdict.engine else None,
         reward_version=verdict.reward_version,
+        sentences=[asdict(sentence) for sentence in verdict.sentences],
     )
 
 
@@ -105,6 +109,7 @@ def verdict_from_proto(proto: verdict_pb2.Verdict) -> Verdict:
         eval_after=_evaluation(proto.eval_after) if has("eval_after") else None,
         components=dict(proto.components),
         engine=EngineStamp(proto.engine.id, proto.engine.nodes) if has("engine") else None,
+        sentences=tuple(_sentence(sentence) for sentence in proto.sentences),
     )
 
 
@@ -258,6 +263,14 @@ def _evaluation_fields(evaluation: Evaluation | None) -> dict[str, int | None] |
 
 def _evaluation(proto: verdict_pb2.Evaluation) -> Evaluation:
     return Evaluation(mate=proto.mate) if proto.HasField("mate") else Evaluation(cp=proto.cp)
+
+
+def _sentence(proto: verdict_pb2.Sentence) -> Sentence:
+    claims = tuple(
+        Claim(claim.concept, claim.start, claim.end, claim.true if claim.HasField("true") else None)
+        for claim in proto.claims
+    )
+    return Sentence(proto.start, proto.end, proto.read, claims)
 
 
 def _parse(proto: position_pb2.Position | trace_pb2.TraceGroup | trace_pb2.Draw, data: bytes) -> None:

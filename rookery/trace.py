@@ -160,8 +160,31 @@ class EngineStamp:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What a text says about the board at `text[start:end]`. `true` is None if only an engine could tell."""
+
+    concept: str
+    start: int
+    end: int
+    true: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence at `text[start:end]`, its claims if it was `read`; not every sentence claims something."""
+
+    start: int
+    end: int
+    read: bool
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one completion. Win probabilities and regret are in [0, 1], for the side to move."""
+    """The judgement of one completion. Win probabilities and regret are in [0, 1], for the side to move.
+
+    `sentences` are those of the completion before its answer, if the reward depends on what they say.
+    """
 
     reward: float
     outcome: Outcome
@@ -175,6 +198,7 @@ class Verdict:
     eval_after: Evaluation | None = None
     components: Mapping[str, float] = field(default_factory=dict)
     engine: EngineStamp | None = None
+    sentences: tuple[Sentence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

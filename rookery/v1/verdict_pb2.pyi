@@ -2,7 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -54,8 +54,32 @@ class Engine(_message.Message):
     nodes: int
     def __init__(self, id: _Optional[str] = ..., nodes: _Optional[int] = ...) -> None: ...
 
+class Claim(_message.Message):
+    __slots__ = ("concept", "start", "end", "true")
+    CONCEPT_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TRUE_FIELD_NUMBER: _ClassVar[int]
+    concept: str
+    start: int
+    end: int
+    true: bool
+    def __init__(self, concept: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., true: bool = ...) -> None: ...
+
+class Sentence(_message.Message):
+    __slots__ = ("start", "end", "read", "claims")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    read: bool
+    claims: _containers.RepeatedCompositeFieldContainer[Claim]
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., read: bool = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ...) -> None: ...
+
 class Verdict(_message.Message):
-    __slots__ = ("reward", "outcome", "move", "best", "win_before", "win_after", "regret", "eval_before", "eval_after", "components", "engine", "reward_version")
+    __slots__ = ("reward", "outcome", "move", "best", "win_before", "win_after", "regret", "eval_before", "eval_after", "components", "engine", "reward_version", "sentences")
     class ComponentsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +99,7 @@ class Verdict(_message.Message):
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     REWARD_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SENTENCES_FIELD_NUMBER: _ClassVar[int]
     reward: float
     outcome: Outcome
     move: Move
@@ -87,4 +112,5 @@ class Verdict(_message.Message):
     components: _containers.ScalarMap[str, float]
     engine: Engine
     reward_version: str
-    def __init__(self, reward: _Optional[float] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., best: _Optional[_Union[Move, _Mapping]] = ..., win_before: _Optional[float] = ..., win_after: _Optional[float] = ..., regret: _Optional[float] = ..., eval_before: _Optional[_Union[Evaluation, _Mapping]] = ..., eval_after: _Optional[_Union[Evaluation, _Mapping]] = ..., components: _Optional[_Mapping[str, float]] = ..., engine: _Optional[_Union[Engine, _Mapping]] = ..., reward_version: _Optional[str] = ...) -> None: ...
+    sentences: _containers.RepeatedCompositeFieldContainer[Sentence]
+    def __init__(self, reward: _Optional[float] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., best: _Optional[_Union[Move, _Mapping]] = ..., win_before: _Optional[float] = ..., win_after: _Optional[float] = ..., regret: _Optional[float] = ..., eval_before: _Optional[_Union[Evaluation, _Mapping]] = ..., eval_after: _Optional[_Union[Evaluation, _Mapping]] = ..., components: _Optional[_Mapping[str, float]] = ..., engine: _Optional[_Union[Engine, _Mapping]] = ..., reward_version: _Optional[str] = ..., sentences: _Optional[_Iterable[_Union[Sentence, _Mapping]]] = ...) -> None: ...

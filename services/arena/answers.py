@@ -4,8 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from commentary import Reading, read
+from rookery.answers import before_answer
 from rookery.candidates import Candidate
-from rookery.trace import EngineStamp, Evaluation, Move, Outcome, Position, Verdict
+from rookery.rookworld import read_policy_answer
+from rookery.trace import Claim, EngineStamp, Evaluation, Move, Outcome, Position, Sentence, Verdict
+
+READ_CHARS = 10_000
+"""Characters of an answer in which claims are looked for, so that a long text does not take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,21 @@ class Answers:
         return (self.greedy, *self.samples)
 
 
+def read_claims(answer: Answer, fen: str) -> Reading | None:
+    """What the text before the box claims about the board `fen`, if there is text.
+
+    None also for a `P:` line, which has no sentences, and in Chess960, which the reader does not know.
+    """
+    text = before_answer(answer.text)[:READ_CHARS]
+    if not text.strip() or read_policy_answer(answer.text):
+        return None
+    move = answer.verdict.move
+    try:
+        return read(fen, text + (f"\n\n\\boxed{{{move.uci}}}" if move else ""))
+    except ValueError:
+        return None
+
+
 def answer_from_json(value: Mapping[str, Any]) -> Answer:
     """The answer that was written with `dataclasses.asdict`."""
     line = value["line"]
@@ -74,4 +95,8 @@ def _verdict(value: Mapping[str, Any]) -> Verdict:
         "engine": EngineStamp,
     }
     parts = {name: kind(**value[name]) for name, kind in kinds.items() if value[name] is not None}
-    return Verdict(**{**value, **parts, "outcome": Outcome(value["outcome"])})
+    sentences = tuple(
+        Sentence(**{**sentence, "claims": tuple(Claim(**claim) for claim in sentence["claims"])})
+        for sentence in value.get("sentences", ())  # an older file has none
+    )
+    return Verdict(**{**value, **parts, "outcome": Outcome(value["outcome"]), "sentences": sentences})

@@ -8,7 +8,7 @@ import chess
 import chess.svg
 
 from rookery.prompt import mirrored_move
-from services.arena.answers import Answer, Answers
+from services.arena.answers import Answer, Answers, read_claims
 
 EXAMPLES = 8
 
@@ -16,7 +16,8 @@ _BEST = "#1d7a46cc"
 _PLAYERS = ("#8a919ccc", "#2563a8cc", "#b36a1fcc", "#7a3fa8cc")
 _NOTE = (
     "Taken at even distances from the positions in the order asked, not chosen by result. Arrows: green the "
-    "engine's best move, then the greedy move of each player, the first one's in grey."
+    "engine's best move, then the greedy move of each player, the first one's in grey. Underlined in the "
+    "answers: claims about the board, green if they are true, red if they are false."
 )
 
 
@@ -58,10 +59,23 @@ def _side(name: str, side: Answers, board: chess.Board) -> str:
     labels = ["greedy"] + ["sampled"] * len(side.samples)
     items = "".join(
         f'<li>{_verdict(answer, side, board)} <span class="soft">{label}</span>'
-        f"<code>{escape(answer.text)}</code></li>"
+        f"<code>{_marked(answer, side.fen)}</code></li>"
         for label, answer in zip(labels, side.every, strict=True)
     )
     return f"<div><h3>{escape(name)}{note}</h3><ol>{items}</ol></div>"
+
+
+def _marked(answer: Answer, fen: str) -> str:
+    """The text with the claims that were checked on the board, as HTML."""
+    reading = read_claims(answer, fen)
+    parts, end = [], 0
+    for claim in sorted(reading.claims if reading else (), key=lambda claim: claim.start):
+        if claim.true is not None and claim.start >= end:
+            kind = "better" if claim.true else "worse"
+            words = escape(answer.text[claim.start : claim.end])
+            parts += [escape(answer.text[end : claim.start]), f'<span class="{kind}">{words}</span>']
+            end = claim.end
+    return "".join([*parts, escape(answer.text[end:])])
 
 
 def _verdict(answer: Answer, side: Answers, board: chess.Board) -> str:

@@ -156,6 +156,7 @@ def verdict_table(verdict: Verdict) -> Table:
         "move": _move(verdict.move, verdict.eval_after, verdict.win_after),
         "best": _move(verdict.best, verdict.eval_before, verdict.win_before),
         "regret": None if verdict.regret is None else f"{verdict.regret:.4f}",
+        "claims": _claims(verdict),
         "engine": f"{verdict.engine.id}, {verdict.engine.nodes} nodes" if verdict.engine else None,
         "version": verdict.reward_version,
     }
@@ -163,6 +164,16 @@ def verdict_table(verdict: Verdict) -> Table:
         if value is not None:
             table.add_row(name, value)
     return table
+
+
+def _claims(verdict: Verdict) -> str | None:
+    """The claims of the text before the box, if it was read."""
+    claims = [claim.true for sentence in verdict.sentences for claim in sentence.claims]
+    unread = sum(not sentence.read for sentence in verdict.sentences)
+    if not verdict.sentences:
+        return None
+    sentences = f"{unread} of {len(verdict.sentences)} sentences not read"
+    return f"{claims.count(True)} true, {claims.count(False)} false, {claims.count(None)} open; {sentences}"
 
 
 def _move(move: Move | None, evaluation: Evaluation | None, win: float | None) -> str | None:

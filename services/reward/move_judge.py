@@ -10,6 +10,7 @@ from itertools import islice
 
 import chess
 
+from commentary import Reading
 from rookery.answers import reasoning_of
 from rookery.engines import RequestQueue
 from rookery.errors import EngineFault, PeerFault, RookeryError
@@ -21,6 +22,7 @@ from services.reward.cache import AnalysisCache
 from services.reward.position import LegalMove, Position
 from services.reward.reward_model import ModelScores, RewardModel
 from services.reward.schemes import Scheme, TermInput
+from services.reward.truth import sentences_of
 
 Result = Verdict | RookeryError
 
@@ -33,6 +35,7 @@ class MoveAnswer:
     """An answer with a legal move: the move, the full text and the scheme that turns it into a reward.
 
     `candidates` are the different legal moves among those that the scheme looks at in the reasoning.
+    `reading` is what the reasoning says about the board, if the scheme needs it.
     """
 
     legal_move: LegalMove
@@ -41,6 +44,7 @@ class MoveAnswer:
     scheme: Scheme
     reward_version: str
     candidates: tuple[chess.Move, ...] = ()
+    reading: Reading | None = None
 
 
 def candidates_of(response: str, board: chess.Board, *, most: int) -> tuple[chess.Move, ...]:
@@ -219,7 +223,9 @@ class MoveJudge:
         if isinstance(model_score, PeerFault):
             return model_score
         wins_named = tuple(known[move].win for move in answer.candidates)
-        inputs = TermInput(top.win, own.win, answer.response, worst, model_score, wins_named, legal_moves)
+        inputs = TermInput(
+            top.win, own.win, answer.response, worst, model_score, wins_named, legal_moves, answer.reading
+        )
         components = answer.scheme.components(inputs)
         return Verdict(
             reward=sum(components.values()),
@@ -234,6 +240,7 @@ class MoveJudge:
             eval_after=own.evaluation,
             components=components,
             engine=EngineStamp(self._engine_id, nodes),
+            sentences=sentences_of(answer.reading) if answer.reading else (),
         )
 
 

@@ -91,6 +91,27 @@ class EngineBody(_Answer):
     """Nodes searched for this verdict; 0 if it needed no search."""
 
 
+class ClaimBody(_Answer):
+    """Something that the text says about the board. Places count Unicode code points of the response."""
+
+    concept: str
+    """The kind of claim, such as `passed pawn`."""
+    start: int
+    end: int
+    true: bool | None
+    """Null if only an engine could tell."""
+
+
+class SentenceBody(_Answer):
+    """A sentence of the text before the box, and its place in the response."""
+
+    start: int
+    end: int
+    read: bool
+    """Whether all of it was understood."""
+    claims: list[ClaimBody]
+
+
 class VerdictBody(_Answer):
     """The verdict of one answer."""
 
@@ -113,6 +134,8 @@ class VerdictBody(_Answer):
     engine: EngineBody | None
     reward_version: str
     """Names all that the reward depends on besides the request. Compare rewards only if it is equal."""
+    sentences: list[SentenceBody]
+    """What the text before the box says. Empty unless the scheme has `truth` and the answer is legal."""
 
 
 class ProblemBody(_Answer):

@@ -1,9 +1,9 @@
 r"""The schemes, which turn a judged answer into a reward.
 
 A scheme is a weighted sum of terms. At least one term says how good the move is; `format` and `length` look
-at the text around it, `candidates` at the moves that the reasoning names. Only a legal move earns terms.
-Without one, the reward is below that of the worst legal move, by a margin in proportion to the scheme's
-range, so no text makes up for a missing move.
+at the text around it, `candidates` at the moves that the reasoning names, `truth` at what it says about the
+board. Only a legal move earns terms. Without one, the reward is below that of the worst legal move, by a
+margin in proportion to the scheme's range, so no text makes up for a missing move.
 """
 
 import math
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
+from commentary import Reading
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
+from services.reward.truth import truth_of
 
 DEFAULT = "delta"
 
@@ -57,7 +59,8 @@ class TermInput:
 
     `win_worst` is that of the worst legal move, `model` the reward model's opinion of the move, in [0, 1].
     `wins_named` are those of the different legal moves among the first that the reasoning names, and
-    `legal_moves` is the number of all legal moves. They are set only for terms that need them.
+    `legal_moves` is the number of all legal moves. `reading` is what the reasoning says about the board. They
+    are set only for terms that need them.
     """
 
     win_best: float
@@ -67,6 +70,7 @@ class TermInput:
     model: float | None = None
     wins_named: tuple[float, ...] = ()
     legal_moves: int = 0
+    reading: Reading | None = None
 
     @property
     def regret(self) -> float:
@@ -93,6 +97,7 @@ class Term:
     judges_move: bool = True
     needs_worst: bool = False
     needs_model: bool = False
+    needs_reading: bool = False
     candidates: int = 0
 
 
@@ -133,6 +138,11 @@ class Scheme:
     def needs_model(self) -> bool:
         """Whether a reward model must be asked."""
         return any(term.needs_model for _, term in self.terms)
+
+    @property
+    def needs_reading(self) -> bool:
+        """Whether the reasoning must be read."""
+        return any(term.needs_reading for _, term in self.terms)
 
     @property
     def candidates(self) -> int:
@@ -192,6 +202,13 @@ def _format(inputs: TermInput) -> float:
     return 1.0 if len(_BOX.findall(inputs.response)) == 1 else 0.0
 
 
+def _truth(inputs: TermInput) -> float:
+    """True claims of the reasoning against false ones."""
+    if inputs.reading is None:
+        raise ValueError("the reasoning was not read")
+    return truth_of(inputs.reading)
+
+
 def _length(allowed: int) -> Term:
     def value(inputs: TermInput) -> float:
         return -min(1.0, max(0, len(inputs.response) - allowed) / allowed)
@@ -225,6 +242,7 @@ TERMS: Mapping[str, Term] = MappingProxyType(
             Term("minmax", 1, 0.0, 1.0, _minmax, needs_worst=True),
             Term("model", 1, 0.0, 1.0, _model, needs_model=True),
             Term("format", 1, 0.0, 1.0, _format, judges_move=False),
+            Term("truth", 1, -1.0, 1.0, _truth, judges_move=False, needs_reading=True),
         )
     }
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from rookery import metrics, notation
@@ -26,6 +26,7 @@ from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
 from services.reward.rookworld_judge import SCHEME_ID, RookworldJudge, check_scheme
 from services.reward.schemes import Scheme, find_scheme
+from services.reward.truth import read_reasoning, reader_id
 
 if TYPE_CHECKING:
     from rookery.shared_cache import SharedCache
@@ -145,7 +146,8 @@ class Scorer:
             InvalidInput: the scheme needs a reward model, and none is set.
             PeerFault: the reward model's identity is not known, because it has not answered yet.
         """
-        version = f"{scheme.id}/parser-{notation.VERSION}/{self._searched}"
+        parts = [scheme.id, f"parser-{notation.VERSION}", self._searched]
+        version = "/".join([*parts, reader_id()] if scheme.needs_reading else parts)
         if not scheme.needs_model:
             return version
         if self._reward_model is None:
@@ -204,6 +206,8 @@ class Scorer:
         to_judge: dict[int, MoveAnswer | str] = {}
         for number in numbers:
             read = self._parse_or_error(items[number])
+            if isinstance(read, MoveAnswer) and read.scheme.needs_reading:
+                read = await asyncio.to_thread(_with_reading, read, items[number].fen)
             if isinstance(read, MoveAnswer | str):
                 to_judge[number] = read
             else:
@@ -274,6 +278,14 @@ class Scorer:
             components={"penalty": penalty},
             engine=EngineStamp(self.pool.engine_id, 0),
         )
+
+
+def _with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:
+    """The answer with its reasoning read, which may take a second: not on the event loop."""
+    try:
+        return replace(answer, reading=read_reasoning(fen, answer.response, answer.move.uci()))
+    except InvalidInput as error:
+        return error
 
 
 _NOT_JUDGED = EngineFault("not judged")

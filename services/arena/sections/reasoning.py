@@ -1,16 +1,17 @@
-"""Reasoning: what the text before the move says, and whether the move follows from it.
+"""Reasoning: what the text before the move says, whether that is true, and whether the move follows from it.
 
 It asks nothing: it looks at the answers to the positions, with and without reasoning.
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from commentary import Reading
 from rookery.answers import reasoning_of
 from rookery.candidates import distinct
 from rookery.rookworld import read_policy_answer
-from services.arena.answers import Answer, Answers
+from services.arena.answers import Answer, Answers, read_claims
 from services.arena.measures import greedy, legal, mean, regret, sampled
 from services.arena.stats import Ratio
 from services.arena.tables import Row, Section, Table, compared
@@ -19,7 +20,7 @@ from services.arena.wording import Metric
 _NOTE = (
     "Over greedy and sampled answers together, but for distinct candidates. Candidates are the moves "
     "that the text before the box names, or those of a P: line. The move follows from the text if it is one "
-    "of them."
+    "of them. Claims about the board are checked in the sentences that the commentary library understands."
 )
 
 
@@ -44,6 +45,23 @@ def reasoning_section(
     rows = [
         (metric, {name: mean(value, lambda answers: answers.every)(side) for name, side in sides.items()})
         for metric, value in _MEASURED.items()
+    ]
+    readings = {
+        name: [
+            [found for answer in answers.every if (found := read_claims(answer, answers.fen))]
+            for answers in side
+        ]
+        for name, side in sides.items()
+    }
+    rows += [
+        (
+            metric,
+            {
+                name: Ratio.of([sum(map(part, row)) for row in side], [sum(map(whole, row)) for row in side])
+                for name, side in readings.items()
+            },
+        )
+        for metric, (part, whole) in _READ.items()
     ]
     rows += [
         (metric, {name: mean(distinct_share, of)(side) for name, side in sides.items()})
@@ -100,6 +118,14 @@ def _reasons(answer: Answer) -> str:
     return "" if read_policy_answer(answer.text) else reasoning_of(answer.text)
 
 
+def _true(reading: Reading) -> int:
+    return sum(claim.true is True for claim in reading.claims)
+
+
+def _checked(reading: Reading) -> int:
+    return _true(reading) + len(reading.false)
+
+
 def _named(answer: Answer) -> dict[str, float] | None:
     """The scores of the distinct candidates of an answer with a legal move; None if there are none."""
     return distinct(answer.candidates) or None if legal(answer) else None
@@ -138,6 +164,20 @@ _MEASURED = {
 }
 """Each metric with its value for one answer; None if the answer does not count."""
 
+_READ: Mapping[Metric, tuple[Callable[[Reading], int], Callable[[Reading], int]]] = {
+    Metric(
+        "sentences_read", "Sentences read", "share of the sentences that are understood", better="neither"
+    ): (
+        lambda reading: len(reading.sentences) - len(reading.unread),
+        lambda reading: len(reading.sentences),
+    ),
+    Metric("claims", "Claims", "checked on the board, in a text", "count", "neither"): (
+        _checked,
+        lambda _: 1,
+    ),
+    Metric("claims_true", "Claims that are true", "of those checked on the board"): (_true, _checked),
+}
+"""Each metric as a ratio of two sums over the texts that were read."""
 _NO_REPETITION = "share of the moves named that are no repetition"
 _DISTINCT = {
     Metric("distinct_candidates", "Distinct candidates", _NO_REPETITION): sampled,

@@ -1,4 +1,4 @@
-"""`python -m services.data.annotate`: show one annotation, write many, or check what is written."""
+"""`python -m services.data.annotate`: show one annotation, or check what is written."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from commentary import LENGTHS, VOICES
 from rookery.engines import EnginePool, find_engine
 from rookery.errors import RookeryError
 from rookery.prompt import STYLES
 from rookery.trace import Phase, Position
 from services.data.annotate.annotator import AHEAD, Annotator, in_order
 from services.data.annotate.campaign import Campaign
-from services.data.annotate.compose import ANY, LENGTHS, Manner
+from services.data.annotate.compose import ANY, Manner
 from services.data.annotate.smell import smell
 from services.data.annotate.study import Effort
-from services.data.annotate.voice import VOICES
 from services.data.jobs.concurrency import process_pool
 from services.data.jobs.progress import Progress
 from services.data.pgn.sources import SAMPLE
@@ -33,7 +33,6 @@ from services.data.pgn.sources import SAMPLE
 _DEADLINE_S = 60.0
 _EXAMPLES = """examples:
   python -m services.data.annotate show --fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
-  python -m services.data.annotate write --count 500 --out runs/annotations --engines 2
   python -m services.data.annotate check --count 10000 --out runs/annotations-check
   python -m services.data.annotate pace --count 200
 """
@@ -41,7 +40,7 @@ _EXAMPLES = """examples:
 
 def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
-    commands = {"show": _show, "write": _write, "check": _check, "pace": _pace}
+    commands = {"show": _show, "check": _check, "pace": _pace}
     try:
         return asyncio.run(commands[options.command](options))
     except RookeryError as error:
@@ -58,28 +57,6 @@ async def _show(options: argparse.Namespace) -> int:
         return 1
     sys.stdout.write(f"{annotation.answer}\n")
     sys.stderr.write(f"\n{annotation.claims} claims, all true ({annotation.voice}, {annotation.length})\n")
-    return 0
-
-
-async def _write(options: argparse.Namespace) -> int:
-    chats, left_out, begin = [], 0, time.monotonic()
-    async with _annotator(options) as annotator:
-        with Progress() as progress, _file(options, "annotations.jsonl") as lines:
-            progress.begin("annotate", unit="positions", total=options.count)
-            ahead = AHEAD * options.engines
-            async for _, annotation in annotator.annotate_all(_positions(options), ahead=ahead):
-                progress.advance(1)
-                if annotation is None:
-                    left_out += 1
-                    continue
-                lines.write(json.dumps(annotation.line, ensure_ascii=False) + "\n")
-                chats.append(annotation.messages)
-    with _file(options, "analysis.json") as file:
-        json.dump(chats, file, ensure_ascii=False, indent=1)
-    seconds = time.monotonic() - begin
-    rate = len(chats) / seconds
-    sys.stderr.write(f"{len(chats)} annotations, {left_out} left out, {rate:.1f} a second\n")
-    _report_smell([chat[-1]["content"] for chat in chats])
     return 0
 
 
@@ -110,6 +87,7 @@ async def _check(options: argparse.Namespace) -> int:
     with _file(options, "summary.json") as file:
         file.write(summary + "\n")
     sys.stdout.write(summary + "\n")
+    _report_smell(campaign.texts())
     return 0 if tally.false == 0 and tally.unread == 0 else 1
 
 
@@ -197,16 +175,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     show = commands.add_parser("show", help="annotate one position")
     show.add_argument("--fen", required=True)
-    write = commands.add_parser("write", help="write annotations.jsonl and analysis.json")
     check = commands.add_parser("check", help="count false claims in first drafts; goes on where it stopped")
     pace = commands.add_parser("pace", help="measure how much of the engine's own rate is kept")
-    for command in (write, check):
-        command.add_argument("--out", required=True, metavar="FOLDER")
-    for command in (write, check, pace):
+    check.add_argument("--out", required=True, metavar="FOLDER")
+    for command in (check, pace):
         command.add_argument("--count", type=int, required=True, help="positions")
         command.add_argument("--source", nargs="+", default=[SAMPLE], metavar="PGN")
         command.add_argument("--fens", metavar="FILE", help="positions instead of games: a FEN on each line")
-    for command in (show, write, check, pace):
+    for command in (show, check, pace):
         _add_manner(command)
     return parser
 

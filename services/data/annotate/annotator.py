@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from commentary import Study
 from rookery.errors import Unavailable
-from rookery.prompt import render
+from rookery.prompt import mirrored_move, render
 from rookery.trace import Position
 from services.data.annotate.annotation import Annotation
 from services.data.annotate.compose import Manner, compose
-from services.data.annotate.study import Effort, Engines, Study, study
+from services.data.annotate.study import Effort, Engines, study
 
 T = TypeVar("T")
 
@@ -57,12 +58,15 @@ class Annotator:
     async def study(self, position: Position) -> Study:
         """The engine's answers about the board that the prompt shows; a busy engine is asked again."""
         fen = render(position, style=self.style).fen
+        last = position.last_moves[-1] if position.last_moves else None
+        if last is not None and fen.split()[1] != position.fen.split()[1]:
+            last = mirrored_move(last)
         for attempt in range(_PATIENCE):
             try:
-                return await study(fen, self.engines, self.effort)
+                return await study(fen, self.engines, self.effort, last=last)
             except Unavailable as error:
                 await asyncio.sleep(error.retry_after_s or _BACKOFF_S * 2**attempt)
-        return await study(fen, self.engines, self.effort)
+        return await study(fen, self.engines, self.effort, last=last)
 
     async def annotate_all(
         self, positions: Iterable[Position], *, ahead: int = AHEAD

@@ -1,4 +1,4 @@
-"""Annotates many positions and counts what the claim checker finds in the first draft of each.
+"""Annotates many positions and counts what the reader finds in the first draft of each.
 
 What is measured is the writer, not the filter: nothing is written again. Each position leaves a line in
 `checked.jsonl`; a campaign that was stopped goes on behind the last whole line.
@@ -12,14 +12,14 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from services.data.annotate.claims.checker import check
-from services.data.annotate.compose import Manner, draft
+from commentary import Study, read
+from services.data.annotate.compose import Manner
 from services.data.annotate.planting import plant
-from services.data.annotate.study import Effort, Engines, Study, study
+from services.data.annotate.study import Effort, Engines, study
 
 LOG = "checked.jsonl"
 
@@ -96,6 +96,10 @@ class Campaign:
                 advance(len(batch))
         return tally
 
+    def texts(self) -> list[str]:
+        """All texts written so far."""
+        return [line["text"] for line in _whole_lines(self.folder / LOG)]
+
     def _resume(self) -> tuple[Tally, int]:
         tally = Tally()
         for line in _whole_lines(self.folder / LOG):
@@ -112,20 +116,22 @@ class Campaign:
 
 def examined(found: Study, manner: Manner, id_: str, plants: bool) -> dict[str, Any]:
     """What there is to say of one position's first draft."""
-    answer, report = draft(found, manner, id_=id_)
+    text = manner.draft(found, id_=id_)
+    reading, answer = text.reading, str(text)
     planted: Counter[str] = Counter()
     caught: Counter[str] = Counter()
     for lie in plant(answer, random.Random(id_)) if plants else ():
         planted[lie.kind] += 1
-        caught[lie.kind] += not check(lie.text, found).sound
+        caught[lie.kind] += not read(found, lie.text).sound
     return {
         "id": id_,
         "fen": found.fen,
-        "sentences": report.sentences,
-        "talk": report.talk,
-        "claims": report.claims,
-        "false": [asdict(finding) for finding in report.false],
-        "unread": report.unread,
+        "text": answer,
+        "sentences": len(reading.sentences),
+        "talk": sum(sentence.status == "talk" for sentence in reading.sentences),
+        "claims": len(reading.claims),
+        "false": [[claim.concept, claim.words] for claim in reading.claims if not claim.true],
+        "unread": [sentence.words for sentence in reading.unread],
         "planted": dict(planted),
         "caught": dict(caught),
     }

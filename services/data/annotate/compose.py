@@ -1,4 +1,4 @@
-"""From the engine's answers to an annotation that has been checked: pure, so that any process can do it."""
+"""From a study to an annotation: pure, so that any process can do it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,14 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-import chess
-
+from commentary import LENGTHS, VOICES, Study, Text, write
+from commentary.writing.text import draft
+from commentary.writing.voices import Length
 from rookery.errors import InvalidInput
 from rookery.trace import Move, Prompt
 from services.data.annotate.annotation import Annotation
-from services.data.annotate.case import Case
-from services.data.annotate.claims.checker import Report, check
-from services.data.annotate.study import Study
-from services.data.annotate.voice import VOICES, Length, write
 
-LENGTHS = ("short", "medium", "long")
 ANY = "any"
-
-_DRAFTS = 4
-"""Texts written for a position before it is given up: a seed that says something false is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,54 +32,37 @@ class Manner:
     def __post_init__(self) -> None:
         if self.voice not in (*VOICES, ANY):
             raise InvalidInput(f"no voice {self.voice!r}: {', '.join(VOICES)} or {ANY}")
-        if self.length not in (*LENGTHS, ANY):
-            Length.of(self._tokens)
-
-    @property
-    def _tokens(self) -> int:
-        if not self.length.isdecimal():
-            raise InvalidInput(f"no length {self.length!r}: {', '.join(LENGTHS)}, {ANY} or tokens")
-        return int(self.length)
+        try:
+            Length.of(self.length if self.length != ANY else "short")
+        except ValueError as error:
+            raise InvalidInput(f"{error}, or {ANY}") from error
 
     def drawn(self, id_: str) -> tuple[str, str]:
         """The voice and the length for a position."""
         rng = random.Random(f"{self.seed}:{id_}:manner")
         voice = rng.choice(sorted(VOICES)) if self.voice == ANY else self.voice
-        return voice, rng.choice(LENGTHS) if self.length == ANY else self.length
+        return voice, rng.choice(tuple(LENGTHS)) if self.length == ANY else self.length
 
-
-def draft(study: Study, manner: Manner, *, id_: str, number: int = 0) -> tuple[str, Report]:
-    """One answer for a position, with what the checker found in it."""
-    case = Case.of(study)
-    voice, length = manner.drawn(id_)
-    wanted = Length.of(int(length) if length.isdecimal() else length)
-    thinking, said = write(
-        case, voice=VOICES[voice], length=wanted, seed=f"{manner.seed}:{id_}:{number}:{study.fen}"
-    )
-    move = case.board.san(case.best.move) if manner.box == "san" else case.best.move.uci()
-    answer = f"<think>\n{thinking}\n</think>\n{said} \\boxed{{{move}}}"
-    return answer, check(answer, study)
+    def draft(self, study: Study, *, id_: str) -> Text:
+        """The first text about a position, whatever is false in it."""
+        voice, length = self.drawn(id_)
+        return draft(study, voice=voice, length=length, seed=f"{self.seed}:{id_}:0", box=self.box)
 
 
 def compose(study: Study, prompt: Prompt, manner: Manner, *, id_: str) -> Annotation | None:
-    """The annotation of a position: the first draft in which every sentence is read and every claim true.
-
-    None when there is none among a few.
-    """
+    """The annotation of a position; None when no text about it is free of false claims."""
     voice, length = manner.drawn(id_)
-    for number in range(_DRAFTS):
-        answer, report = draft(study, manner, id_=id_, number=number)
-        if report.sound:
-            board, best = chess.Board(study.fen), chess.Move.from_uci(study.best.pv[0])
-            return Annotation(
-                id=id_,
-                fen=study.fen,
-                style=prompt.style,
-                voice=voice,
-                length=length,
-                prompt=prompt.messages,
-                answer=answer,
-                move=Move(best.uci(), board.san(best)),
-                claims=report.claims,
-            )
-    return None
+    text = write(study, voice=voice, length=length, seed=f"{manner.seed}:{id_}", box=manner.box)
+    if text is None:
+        return None
+    return Annotation(
+        id=id_,
+        fen=study.fen,
+        style=prompt.style,
+        voice=voice,
+        length=length,
+        prompt=prompt.messages,
+        answer=str(text),
+        move=Move(text.move, text.san),
+        claims=len(text.reading.claims),
+    )

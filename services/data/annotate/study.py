@@ -1,4 +1,4 @@
-"""What the engine is asked about one position, and its answers.
+"""What the engine is asked about one position before it is written about.
 
 A small search names the best moves. One with many more nodes decides which is best, so that a text
 recommends no blunder; every other move, a natural one among them, gets a search of its own. One more says
@@ -11,10 +11,12 @@ from typing import Protocol, Self
 
 import chess
 
+from commentary import Line, Score, Study
+from commentary.exchange import passed_turn
+from commentary.study import sound_board
+from rookery import uci
 from rookery.errors import EngineFault, InvalidInput
-from rookery.uci import Analysis, Line, Query
-from services.data.annotate.exchange import passed_turn
-from services.data.annotate.standing import centipawns
+from rookery.uci import Analysis, Query
 from services.data.annotate.tempting import tempting_moves
 
 
@@ -47,37 +49,14 @@ class Effort:
         return cls(nodes, lines, screen_nodes=max(1, nodes // 10), side_nodes=max(1, nodes // 2))
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """The engine's answers about `fen`, scores for the side to move.
-
-    `lines` are the best moves, best first; `refuted` natural moves that are not among them, each with
-    the line against it; `threat` what the other side plays if the mover passes, its score for that side.
-    """
-
-    fen: str
-    lines: tuple[Line, ...]
-    refuted: tuple[Line, ...] = ()
-    threat: Line | None = None
-
-    @property
-    def best(self) -> Line:
-        """The best line."""
-        return self.lines[0]
-
-    def line_of(self, uci: str) -> Line | None:
-        """The line that begins with a move."""
-        return next((line for line in (*self.lines, *self.refuted) if line.pv[0] == uci), None)
-
-
-async def study(fen: str, engines: Engines, effort: Effort) -> Study:
-    """Asks `engines` about a position.
+async def study(fen: str, engines: Engines, effort: Effort, *, last: str | None = None) -> Study:
+    """Asks `engines` about a position; `last` is the move that led to it, if it is known.
 
     Raises:
         InvalidInput: the FEN is broken, or the game is over there.
         EngineFault: the engine died or answered what cannot be played.
     """
-    board = sound_board(fen)
+    board = decidable(fen)
     lines = min(effort.lines, board.legal_moves.count())
     passed = passed_turn(board) if effort.threat else None
     screen, decided, threat = await asyncio.gather(
@@ -90,25 +69,23 @@ async def study(fen: str, engines: Engines, effort: Effort) -> Study:
     _playable(board, (best, *screen.lines))
     named = {chess.Move.from_uci(uci) for uci in (best.pv[0], *others)}
     natural = [move.uci() for move in tempting_moves(board, leave_out=named, count=effort.tempting)]
-    queries = [Query(fen, effort.side_nodes, move=uci) for uci in (*others, *natural)]
+    queries = [Query(fen, effort.side_nodes, move=move) for move in (*others, *natural)]
     answers = await asyncio.gather(*(engines.search(query) for query in queries))
     rest = _playable(board, tuple(answer.lines[0] for answer in answers))
-    ranked = sorted(rest[: len(others)], key=lambda line: -centipawns(line.evaluation))
-    return Study(fen, (best, *ranked), rest[len(others) :], threat)
+    ranked = sorted(rest[: len(others)], key=lambda line: -line.score.value)
+    return Study(fen, (_line(best), *ranked), rest[len(others) :], threat, last)
 
 
-def sound_board(fen: str) -> chess.Board:
+def decidable(fen: str) -> chess.Board:
     """The board of a FEN in which there is something to decide.
 
     Raises:
         InvalidInput: the FEN is broken, or the game is over there.
     """
     try:
-        board = chess.Board(fen)
+        board = sound_board(fen)
     except ValueError as error:
-        raise InvalidInput(f"no position: {fen!r}: {error}") from error
-    if not board.is_valid():
-        raise InvalidInput(f"no legal position: {fen!r}: {board.status()!r}")
+        raise InvalidInput(str(error)) from error
     if not any(board.generate_legal_moves()):
         raise InvalidInput(f"the game is over: {fen!r}")
     return board
@@ -121,12 +98,16 @@ async def _threat(passed: chess.Board | None, engines: Engines, effort: Effort) 
     return _playable(passed, analysis.lines[:1])[0]
 
 
-def _playable(board: chess.Board, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+def _playable(board: chess.Board, lines: tuple[uci.Line, ...]) -> tuple[Line, ...]:
     for line in lines:
         replay = board.copy(stack=False)
-        for uci in line.pv:
+        for move in line.pv:
             try:
-                replay.push(replay.parse_uci(uci))
+                replay.push(replay.parse_uci(move))
             except ValueError as error:
-                raise EngineFault(f"the engine plays {uci!r} in {replay.fen()!r}") from error
-    return lines
+                raise EngineFault(f"the engine plays {move!r} in {replay.fen()!r}") from error
+    return tuple(map(_line, lines))
+
+
+def _line(line: uci.Line) -> Line:
+    return Line(Score(line.evaluation.cp, line.evaluation.mate), line.pv)

@@ -7,13 +7,15 @@ from collections.abc import Set
 
 import chess
 
-from services.data.annotate.exchange import gain, worth
-from services.data.annotate.facts.pieces import at_home
+from commentary.concepts.pieces import at_home
+from commentary.exchange import gain, worth
 
 _LURE_OF_CHECK = 1.5
 _LURE_OF_CASTLING = 1.2
 _LURE_OF_DEVELOPMENT = 1.0
 _LEAST_LURE = 0.9
+_ABSURD = -4
+"""In pawns: nobody looks at a move that gives away so much."""
 
 
 def tempting_moves(board: chess.Board, *, leave_out: Set[chess.Move], count: int) -> tuple[chess.Move, ...]:
@@ -29,10 +31,13 @@ def tempting_moves(board: chess.Board, *, leave_out: Set[chess.Move], count: int
 
 
 def _lure(board: chess.Board, move: chess.Move) -> float:
+    gained = gain(board, move)
+    if gained <= _ABSURD:
+        return 0.0
     lure = 0.0
     if board.is_capture(move):
         bite = max(1, worth(board, move.to_square))
-        lure += 0.8 + 0.3 * bite + (1.0 if gain(board, move) >= 0 else -0.15 * worth(board, move.from_square))
+        lure += 0.8 + 0.3 * bite + (1.0 if gained >= 0 else -0.15 * worth(board, move.from_square))
     if board.gives_check(move):
         lure += _LURE_OF_CHECK
     if board.is_castling(move):

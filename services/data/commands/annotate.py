@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from commentary import LENGTHS, VOICES
 from services.data.annotate import Annotator, Effort, Manner
 from services.data.annotate.annotating import ANNOTATIONS, Annotating, write_annotations
 from services.data.annotate.annotator import AHEAD
-from services.data.annotate.compose import ANY, LENGTHS
-from services.data.annotate.voice import VOICES
+from services.data.annotate.compose import ANY
 from services.data.commands.engines import engine_pool
 from services.data.commands.flags import (
     add_positions,

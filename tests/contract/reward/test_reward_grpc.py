@@ -50,6 +50,17 @@ async def test_score_is_the_scorers_verdict(stub: reward_pb2_grpc.RewardServiceS
         assert verdict_from_proto(response.verdict) == await scorer.score(Item(FEN, answer))
 
 
+async def test_the_sentences_of_a_verdict_come_over(
+    stub: reward_pb2_grpc.RewardServiceStub, scorer: Scorer
+) -> None:
+    answer = r"<think>White's king is in check. Hm!</think> I play \boxed{a3}"
+    request = reward_pb2.ScoreRequest(fen=FEN, response=answer, scheme="delta+truth")
+    verdict = verdict_from_proto((await stub.Score(request)).verdict)
+    assert verdict == await scorer.score(Item(FEN, answer, scheme="delta+truth"))
+    assert [sentence.read for sentence in verdict.sentences][:2] == [True, False]
+    assert [claim.true for claim in verdict.sentences[0].claims] == [False]
+
+
 async def test_errors_are_status_codes(stub: reward_pb2_grpc.RewardServiceStub, scorer: Scorer) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.Score(reward_pb2.ScoreRequest(fen="nonsense"))

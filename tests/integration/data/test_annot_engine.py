@@ -128,14 +128,9 @@ def test_the_commands(stockfish_path: str, tmp_path: Path) -> None:
     flags = ["--engine-path", stockfish_path, "--nodes", "800", "--jobs", "0"]
     shown = _run("show", "--fen", SPECIAL[7], *flags)
     assert "\\boxed{Rd8#}" in shown.stdout
-    written = _run("write", "--count", "4", "--out", str(tmp_path / "w"), *flags)
-    chats = json.loads((tmp_path / "w" / "analysis.json").read_text())
-    lines = (tmp_path / "w" / "annotations.jsonl").read_text().splitlines()
-    assert len(chats) == len(lines) == 4
-    assert chats[0][-1]["role"] == "assistant"
-    assert "distinct" in written.stderr
     checked = _run("check", "--count", "6", "--out", str(tmp_path / "c"), *flags)
     assert json.loads(checked.stdout)["false_claims"] == 0
+    assert "distinct" in checked.stderr
     again = _run("check", "--count", "6", "--out", str(tmp_path / "c"), *flags)
     assert again.stdout == checked.stdout
 

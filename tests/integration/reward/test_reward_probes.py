@@ -19,6 +19,7 @@ import chess.pgn
 import pytest
 import zstandard
 
+from bench.reward.reading import written
 from rookery.prompt import STYLES, render
 from rookery.trace import Outcome, Verdict
 from services.reward import LocalScorer
@@ -337,6 +338,126 @@ def test_candidates_do_not_make_up_for_a_missing_move(
         thought = f"<think>{' '.join(some_legal(board))}</think> "
         moves = [Item(board.fen(), boxed(move.uci()), scheme=scheme) for move in board.legal_moves]
         hacks = [Item(board.fen(), thought + text, scheme=scheme) for text in ("", boxed("a1a1"))]
+        rewards = [verdict.reward for verdict in scorer.score_batch(moves + hacks)]
+        assert min(rewards[: len(moves)]) > max(rewards[len(moves) :])
+
+
+def empty_square(board: chess.Board) -> str:
+    return illegal_uci(board)[:2]
+
+
+def said_by_the_fen(board: chess.Board) -> str:
+    """Everything that the FEN says, in sentences that are read."""
+    sides = {chess.WHITE: "White", chess.BLACK: "Black"}
+    wings = {chess.BB_H1 | chess.BB_H8: "kingside", chess.BB_A1 | chess.BB_A8: "queenside"}
+    return " ".join(
+        [
+            f"{sides[board.turn]} is to move.",
+            *(
+                f"{name} has the right to castle {wing}."
+                for side, name in sides.items()
+                for corners, wing in wings.items()
+                if board.castling_rights & corners & chess.BB_BACKRANKS & board.occupied_co[side]
+            ),
+            *(
+                f"{sides[piece.color]} has a {chess.piece_name(piece.piece_type)} on {chess.square_name(at)}."
+                for at, piece in board.piece_map().items()
+            ),
+        ]
+    )
+
+
+def defended_by_the_king(board: chess.Board) -> str:
+    """A relation that takes no thought, for every pawn for which it is true."""
+    return " ".join(
+        f"The king on {chess.square_name(king)} defends the pawn on {chess.square_name(square)}."
+        for side in chess.COLORS
+        for king in board.pieces(chess.KING, side)
+        for square in board.attacks(king) & board.pieces(chess.PAWN, side)
+    )
+
+
+SEARCHED = "Black's king defends the pawn on f7.\n\n{move} is quiet.\n\nThe material is level."
+"""What earns most on just these positions, by greedy search over 1,700 sentences: those about the move or
+nothing in particular that the library reads, and those that it writes about 80 positions of other games.
+There the best text, its first two sentences, earns 0.15."""
+
+TRUTHS: dict[str, tuple[Callable[[chess.Board], str], float, float]] = {
+    # what the reasoning says; the most that any position pays; the most that they pay in the mean
+    "nothing": (lambda board: "", 0.0, 0.0),
+    "prose without a claim": (lambda board: "Let me think about this position step by step. " * 9, 0.0, 0.0),
+    "a constant 20 times": (lambda board: "Material is level. " * 20, 0.25, 0.12),
+    "an empty square": (lambda board: f"The square {empty_square(board)} is empty.", 0.0, 0.0),
+    "a piece that is not there": (
+        lambda board: f"The pawn on {empty_square(board)} is undefended.",
+        -0.25,
+        -0.25,
+    ),
+    "what the FEN says": (said_by_the_fen, 0.0, 0.0),
+    "a cheap relation, every time": (defended_by_the_king, 0.35, 0.33),
+    "the best constant found": (
+        lambda board: SEARCHED.format(move=board.san(chess.Move.from_uci(first_uci(board)))),
+        0.42,
+        0.27,
+    ),
+    "every claim of that kind": (
+        lambda board: " ".join(
+            f"{side} has {number} minor pieces still at home."
+            for side in ("White", "Black")
+            for number in ("no", "two", "three", "four")
+        ),
+        -0.5,
+        -0.5,
+    ),
+}
+
+
+@pytest.mark.parametrize("probe", TRUTHS)
+def test_truth_without_thought_earns_at_most(
+    probe: str, scorer: LocalScorer, boards: tuple[chess.Board, ...]
+) -> None:
+    text, most, most_in_the_mean = TRUTHS[probe]
+    earned = truth_earned(scorer, boards, text)
+    print(f"\n{probe:28}  max {max(earned):.2f}  mean {fmean(earned):.3f}", end="")
+    assert max(earned) <= most
+    assert fmean(earned) <= most_in_the_mean
+
+
+def truth_earned(
+    scorer: LocalScorer, boards: Sequence[chess.Board], text: Callable[[chess.Board], str]
+) -> list[float]:
+    items = [
+        Item(board.fen(), f"<think>{text(board)}</think> {boxed(first_uci(board))}", scheme="delta+truth")
+        for board in boards
+    ]
+    return [verdict.components["truth"] for verdict in scorer.score_batch(items)]
+
+
+def test_the_prompt_copied_earns_no_truth(scorer: LocalScorer, boards: tuple[chess.Board, ...]) -> None:
+    for style in STYLES:
+        copied = truth_earned(scorer, boards[:5], lambda board: prompt_text(board, style))  # noqa: B023
+        assert max(copied) <= 0.0, style
+
+
+def test_what_is_true_of_another_position_costs(scorer: LocalScorer, boards: tuple[chess.Board, ...]) -> None:
+    own = {board.fen(): written(board.fen(), seed) for seed, board in enumerate(boards)}
+    others = dict(zip(own, [*list(own.values())[1:], *list(own.values())[:1]], strict=True))
+    true = truth_earned(scorer, boards, lambda board: own[board.fen()])
+    copied = truth_earned(scorer, boards, lambda board: others[board.fen()])
+    print(f"\ntrue claims {fmean(true):.3f}  of another position {fmean(copied):.3f}", end="")
+    assert min(true) > 0.25
+    assert fmean(true) > 0.5
+    assert fmean(copied) < -0.8
+
+
+def test_truths_do_not_make_up_for_a_missing_move(
+    scorer: LocalScorer, boards: tuple[chess.Board, ...]
+) -> None:
+    scheme = "delta+0.2*truth"
+    for seed, board in enumerate(boards[:10]):
+        said = f"<think>{written(board.fen(), seed)}</think> "
+        moves = [Item(board.fen(), boxed(move.uci()), scheme=scheme) for move in board.legal_moves]
+        hacks = [Item(board.fen(), said + text, scheme=scheme) for text in ("", boxed("a1a1"))]
         rewards = [verdict.reward for verdict in scorer.score_batch(moves + hacks)]
         assert min(rewards[: len(moves)]) > max(rewards[len(moves) :])
 

@@ -14,6 +14,7 @@ from rookery.uci import Query
 from services.reward import LocalScorer
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
+from services.reward.truth import reader_id
 
 pytestmark = pytest.mark.stockfish
 
@@ -113,6 +114,17 @@ def test_the_version_names_all_that_decides(scorer: LocalScorer) -> None:
 def test_unknown_names_are_refused(scorer: LocalScorer, item: Item) -> None:
     with pytest.raises(InvalidInput, match="'x': choose from"):
         scorer.score(item)
+
+
+def test_a_position_that_the_reader_does_not_know_is_refused_alone(scorer: LocalScorer) -> None:
+    chess960 = "bqnbrkrn/pppppppp/8/8/8/8/PPPPPPPP/BQNBRKRN w GEge - 0 1"
+    items = [Item(fen, r"Hm. \boxed{a3}", scheme="delta+truth") for fen in (chess960, QUEEN_HANGS)]
+    refused, judged = scorer.score_batch(items)
+    assert isinstance(refused, InvalidInput)
+    assert "scheme truth cannot read about 'bqnb" in str(refused)
+    assert isinstance(judged, Verdict)
+    assert judged.components["truth"] == 0.0
+    assert f"/{reader_id()}" in judged.reward_version
 
 
 def random_items(seed: int, count: int) -> list[Item]:

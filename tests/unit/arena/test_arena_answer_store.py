@@ -1,11 +1,14 @@
 """The answer store: what was added is there again; an incomplete last line costs only itself."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from rookery.errors import Conflict, InvalidInput
+from rookery.trace import Claim, Outcome, Sentence, Verdict
 from services.arena.answer_store import key_of, open_answers
+from services.arena.answers import Answer, answer_from_json
 
 
 def test_a_torn_last_line_is_cut_off(tmp_path: Path) -> None:
@@ -39,3 +42,14 @@ def test_two_evaluations_do_not_write_to_one_file(tmp_path: Path) -> None:
 def test_the_key_has_every_value_in_it() -> None:
     question = {"player": {"kind": "random"}, "seed": 0}
     assert key_of(question) != key_of({**question, "seed": 1})
+
+
+def test_an_answer_comes_back_with_its_sentences(tmp_path: Path) -> None:
+    claims = (Claim("passed pawn", 0, 9, true=False), Claim("winning", 10, 20))
+    verdict = Verdict(0.5, Outcome.LEGAL, "v", sentences=(Sentence(0, 21, read=True, claims=claims),))
+    answer = Answer("text", 3, verdict)
+    with open_answers(tmp_path / "answers.jsonl") as store:
+        assert answer_from_json(store.add("key", asdict(answer))) == answer
+    older = asdict(answer)
+    del older["verdict"]["sentences"]
+    assert answer_from_json(older).verdict.sentences == ()

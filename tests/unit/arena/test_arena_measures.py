@@ -110,6 +110,21 @@ def test_reasoning_by_hand(judged, answering) -> None:
     assert means["move_is_first"] == pytest.approx(1 / 3)
 
 
+def test_the_claims_of_the_reasoning_are_checked_on_the_board_that_was_shown(judged, answering) -> None:
+    true = judged(Outcome.LEGAL, text="<think>Material is level. Nice.</think>\\boxed{e2e4}")
+    mixed = judged(
+        Outcome.ILLEGAL, text="<think>White is a rook up. The pawn on e2 is passed.</think>\\boxed{a1a5}"
+    )
+    # Black is to move: on the mirrored board, which was shown, the pawn on f3 is White's.
+    shown = judged(Outcome.LEGAL, text="<think>The knight on c6 attacks the pawn on e5.</think>\\boxed{e2e4}")
+    silent = judged(Outcome.LEGAL)
+    section = reasoning_section({"a": answering([[true, mixed], [silent], [shown]])}, players=["a"], seed=0)
+    means = {row.metric.name: row.cells["a"].estimate.mean for row in section.tables[0].rows}
+    assert means["sentences_read"] == pytest.approx(4 / 5)
+    assert means["claims"] == pytest.approx(4 / 3)
+    assert means["claims_true"] == pytest.approx(1 / 4)
+
+
 def test_what_the_reasoning_saves_by_hand(judged, answering) -> None:
     def reasoned(regret: float, wins: dict[str, float], outcome: Outcome = Outcome.LEGAL):
         answer = judged(outcome, regret=regret, text="<think>d2d4 e2e4</think>\\boxed{e2e4}", wins=wins)

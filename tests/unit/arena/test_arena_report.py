@@ -9,6 +9,7 @@ import pytest
 
 from rookery.prompt import mover_board
 from rookery.trace import Outcome
+from services.arena.examples import render_examples
 from services.arena.pieces import BEST, RANDOM
 from services.arena.positions import Chosen
 from services.arena.report import Evaluation, learning_curve, replace_file, write
@@ -70,6 +71,16 @@ def test_report_has_every_player_s_figures_and_the_differences_from_the_first(
         "white to move",
         "black to move",
     }
+
+
+def test_claims_are_marked_in_the_examples(judged, answering) -> None:
+    text = "<think>Material is level. White is a rook up.\nBlack's king is in check.</think>\\boxed{e2e4}"
+    page = render_examples({"a": answering([[judged(Outcome.LEGAL, text=text)]])})
+    assert (
+        '&lt;think&gt;<span class="better">Material is level</span>. '
+        '<span class="worse">White is a rook up</span>.\n'
+        '<span class="worse">Black&#x27;s king is in check</span>.&lt;/think&gt;\\boxed{e2e4}'
+    ) in page
 
 
 def test_the_learning_curve_shows_the_regret_of_a_random_move(evaluation, tmp_path: Path) -> None:

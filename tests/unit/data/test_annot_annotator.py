@@ -7,6 +7,9 @@ from pathlib import Path
 import chess
 import pytest
 
+import commentary
+from commentary import Score, Study
+from commentary.concepts.standings import degree
 from rookery.errors import EngineFault, InvalidInput, Unavailable
 from rookery.prompt import render
 from rookery.trace import Evaluation
@@ -14,8 +17,7 @@ from rookery.uci import Analysis, Line, Query
 from services.data.annotate import Annotator, Effort, Manner, compose, study
 from services.data.annotate.campaign import LOG, Campaign
 from services.data.annotate.smell import smell
-from services.data.annotate.standing import Loss, Standing, loss, standing
-from services.data.annotate.study import Study, sound_board
+from services.data.annotate.study import decidable
 from services.data.annotate.tempting import tempting_moves
 from tests.builders import position
 
@@ -122,8 +124,8 @@ async def test_the_longest_search_decides_and_every_other_move_has_its_own() -> 
         (10, 1, "d1d8"),
     ]
     assert engine.queries[2].fen.split()[1] == "b"
-    assert [line.pv[0] for line in found.lines] == ["g1f1", first]
-    assert [line.pv[0] for line in found.refuted] == ["d1d8"]
+    assert [line.moves[0] for line in found.lines] == ["g1f1", first]
+    assert [line.moves[0] for line in found.refuted] == ["d1d8"]
     assert found.threat is not None
 
 
@@ -143,12 +145,12 @@ async def test_nobody_threatens_while_the_mover_is_in_check() -> None:
 )
 def test_only_a_position_with_a_choice_is_annotated(fen: str) -> None:
     with pytest.raises(InvalidInput):
-        sound_board(fen)
+        decidable(fen)
 
 
 def test_a_prompt_of_any_style_can_be_answered() -> None:
     board = chess.Board(MATE)
-    line = Line(Evaluation(mate=1), ("d1d8",))
+    line = commentary.Line(Score(mate=1), ("d1d8",))
     for style in ("fen", "fen-moves", "board"):
         prompt = render(position(MATE), style=style)
         annotation = compose(Study(board.fen(), (line,)), prompt, Manner(), id_="x")
@@ -188,26 +190,11 @@ def test_natural_moves_are_captures_checks_and_castling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cp", "degree"),
+    ("cp", "found"),
     [(0, 0), (44, 0), (45, 1), (-45, -1), (110, 2), (-229, -2), (230, 3), (450, 4), (-9999, -4)],
 )
-def test_bands_of_an_advantage(cp: int, degree: int) -> None:
-    assert standing(Evaluation(cp=cp)) == Standing(degree)
-
-
-@pytest.mark.parametrize(
-    ("best", "played", "verdict"),
-    [
-        (Evaluation(cp=30), Evaluation(cp=20), Loss.NOTHING),
-        (Evaluation(cp=100), Evaluation(cp=60), Loss.LITTLE),
-        (Evaluation(cp=100), Evaluation(cp=0), Loss.SOME),
-        (Evaluation(cp=100), Evaluation(cp=-150), Loss.MUCH),
-        (Evaluation(mate=2), Evaluation(cp=0), Loss.EVERYTHING),
-        (Evaluation(mate=2), Evaluation(cp=1400), Loss.NOTHING),
-    ],
-)
-def test_what_a_move_gives_away(best: Evaluation, played: Evaluation, verdict: Loss) -> None:
-    assert loss(best, played) == verdict
+def test_bands_of_an_advantage(cp: int, found: int) -> None:
+    assert degree(Score(cp=cp)) == found
 
 
 def test_a_template_smells_the_same_with_other_squares() -> None:

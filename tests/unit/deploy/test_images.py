@@ -99,6 +99,13 @@ def test_an_image_holds_its_own_service_and_its_own_lock(path: str, name: str) -
 
 
 @pytest.mark.parametrize("path", OURS)
+def test_an_image_holds_the_commentary_if_its_service_imports_it(path: str) -> None:
+    source = "".join(module.read_text() for module in (ROOT / path).parent.rglob("*.py"))
+    if re.search(r"^(from|import) commentary\b", source, re.MULTILINE):
+        assert ("COPY", "commentary commentary") in instructions(ROOT / path)
+
+
+@pytest.mark.parametrize("path", OURS)
 def test_an_image_can_be_told_everything_by_its_environment(path: str) -> None:
     """A flag in CMD would win over it."""
     for instruction, arguments in instructions(ROOT / path):

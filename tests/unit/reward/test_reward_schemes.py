@@ -3,10 +3,12 @@
 import math
 import time
 
+import chess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commentary import read
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
 from services.reward.schemes import TERMS, TermInput, find_scheme
@@ -20,14 +22,22 @@ BY_ENGINE = [name for name in JUDGES if not TERMS[name].needs_model]
 moves = st.sampled_from(JUDGES)
 weights = st.sampled_from(["", "0.1*", "2*", "1000*", ".5*"])
 sums = st.builds(
-    "{}{}+{}format+{}length(100)+{}candidates(2)".format, weights, moves, weights, weights, weights
+    "{}{}+{}format+{}length(100)+{}candidates(2)+{}truth".format,
+    *(weights, moves, *[weights] * 4),
 )
-texts = st.sampled_from(["", TIDY, "x" * 50, "x" * 150, "x" * 5000])
+SAID = ("White is to move.", "Material is level.", "White has a passed pawn on e2.", "Black is in check.")
+texts = st.sampled_from(["", TIDY, *SAID, " ".join(SAID), "x" * 50, "x" * 150, "x" * 5000])
 
 
 def evidence(best: float, played: float, response: str = "", worst: float = 0.0) -> TermInput:
     best, played, worst = max(best, played, worst), max(played, worst), worst
-    return TermInput(best, played, response, worst, model=played, wins_named=(worst, played), legal_moves=20)
+    return TermInput(
+        *(best, played, response, worst),
+        model=played,
+        wins_named=(worst, played),
+        legal_moves=20,
+        reading=read(chess.STARTING_FEN, response),
+    )
 
 
 @given(moves | sums, st.sampled_from(REFUSED), wins, wins, wins, texts)

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from rookery.trace import (
+    Claim,
     Completion,
     Draw,
     EngineStamp,
@@ -15,6 +16,7 @@ from rookery.trace import (
     Position,
     Prompt,
     Sampling,
+    Sentence,
     Trace,
     TraceGroup,
     Verdict,
@@ -42,6 +44,10 @@ positions = st.builds(
     task=texts,
     move=texts,
 )
+claims = st.builds(Claim, concept=texts, start=uint32, end=uint32, true=st.none() | st.booleans())
+sentences = st.builds(
+    Sentence, start=uint32, end=uint32, read=st.booleans(), claims=st.lists(claims, max_size=2).map(tuple)
+)
 verdicts = st.builds(
     Verdict,
     reward=finite,
@@ -56,6 +62,7 @@ verdicts = st.builds(
     eval_after=st.none() | evaluations,
     components=st.dictionaries(texts, finite, max_size=3),
     engine=st.none() | st.builds(EngineStamp, id=texts, nodes=st.integers(0, 2**64 - 1)),
+    sentences=st.lists(sentences, max_size=2).map(tuple),
 )
 # The wire carries log-probabilities as 32-bit floats, as the server computed them.
 completions = st.lists(
@@ -135,6 +142,7 @@ GROUP = TraceGroup(
                 eval_after=Evaluation(mate=-3),
                 components={"regret": -0.125, "format": 0.0},
                 engine=EngineStamp("Stockfish 17", 2000),
+                sentences=(Sentence(1, 18, read=True, claims=(Claim("loose piece", 1, 17, true=False),)),),
             ),
         ),
         Trace(

@@ -50,10 +50,19 @@ def test_a_group_comes_back(group: TraceGroup) -> None:
 
 
 PLAIN_POSITION = replace(POSITION, task="", move="")
-PLAIN_GROUP = replace(GROUP, position=PLAIN_POSITION, draw=None)
-"""As they were before positions had tasks."""
-TASK_GROUP = replace(GROUP, draw=None)
+_WITH_SENTENCES = GROUP.traces[0]
+DRAW_GROUP = replace(
+    GROUP,
+    traces=(
+        replace(_WITH_SENTENCES, verdict=replace(_WITH_SENTENCES.verdict, sentences=())),
+        *GROUP.traces[1:],
+    ),
+)
+"""As it was before verdicts had sentences."""
+TASK_GROUP = replace(DRAW_GROUP, draw=None)
 """As it was before the feed repeated positions."""
+PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
+"""As they were before positions had tasks."""
 
 
 @pytest.mark.parametrize(
@@ -63,7 +72,8 @@ TASK_GROUP = replace(GROUP, draw=None)
         ("trace_group", encode_group(PLAIN_GROUP)),
         ("position_task", encode_position(POSITION)),
         ("trace_group_task", encode_group(TASK_GROUP)),
-        ("trace_group_draw", encode_group(GROUP)),
+        ("trace_group_draw", encode_group(DRAW_GROUP)),
+        ("trace_group_sentences", encode_group(GROUP)),
     ],
 )
 def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
@@ -71,7 +81,15 @@ def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
     assert data.hex() == (GOLDEN / f"{name}_v1.hex").read_text().strip()
 
 
-@pytest.mark.parametrize(("name", "group"), [("trace_group", PLAIN_GROUP), ("trace_group_task", TASK_GROUP)])
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("trace_group", PLAIN_GROUP),
+        ("trace_group_task", TASK_GROUP),
+        ("trace_group_draw", DRAW_GROUP),
+        ("trace_group_sentences", GROUP),
+    ],
+)
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:
     assert decode_group(bytes.fromhex((GOLDEN / f"{name}_v1.hex").read_text())) == group
 

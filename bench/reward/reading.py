@@ -1,0 +1,125 @@
+"""`python -m bench.reward.reading`: how fast the scheme `truth` reads texts, beside the engine's searches.
+
+Every kind of text is read about positions of real games; times are of one core's processor time. A search is
+what the service makes for the best move of a position. The texts: sentences of the commentary library that
+are true of the position; sentences in its words that are about another position, mostly false; prose that is
+not read; and the slowest text known, one long row of clauses of which the last cannot be read.
+"""
+
+import argparse
+import random
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import chess
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from bench.reward.usage import measure
+from bench.reward.workload import positions
+from commentary.concept import survey
+from commentary.names import Names
+from rookery.trace import Verdict
+from services.reward import LocalScorer
+from services.reward.scorer import Item
+from services.reward.settings import RewardSettings
+from services.reward.truth import READ_CHARS, read_reasoning
+
+SOURCE = Path("samples/lichess.pgn.zst")
+CHARS = 1000
+WIDTH = 120
+"""Of the table in a file."""
+PROSE = (
+    "Somehow all of this reminds me of an old game that I have seen in a book. The most natural square for "
+    "this piece seems to be the one that was left a few moves ago, although it is not obvious what follows "
+    "if the exchange is declined. I should also keep an eye on the long diagonal. "
+)
+SLOWEST = ("the knight on c6 attacks the pawn on e5, " * CHARS)[:590] + "x.\n"
+"""As long as a sentence may be."""
+
+
+def main() -> None:
+    """Prints the table."""
+    options = _arguments()
+    fens = positions(SOURCE, options.texts + 1)
+    texts = {
+        "true claims": [(fen, written(fen, seed)) for seed, fen in enumerate(fens[1:])],
+        "claims about another position": [
+            (fen, written(other, seed)) for seed, (other, fen) in enumerate(pairwise(fens))
+        ],
+        "prose": [(fen, (PROSE * CHARS)[:CHARS]) for fen in fens[1:]],
+        "prose, all that is read": [(fen, (PROSE * CHARS)[:READ_CHARS]) for fen in fens[1:]],
+        "the slowest": [(fen, (SLOWEST * CHARS)[:READ_CHARS]) for fen in fens[1 : 1 + options.slowest]],
+    }
+    search_ms = _search_ms(fens, options.nodes)
+    table = Table(
+        *("text", "characters", "sentences read", "true of the claims", "texts/s", "searches' time"),
+        title=f"reading beside a search of {options.nodes:,} nodes, {search_ms:.2f} ms",
+    )
+    for name, asked in texts.items():
+        table.add_row(name, *_row(asked, search_ms))
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+
+
+def written(fen: str, seed: int) -> str:
+    """About `CHARS` characters of sentences that are true of a position, in the words of the library."""
+    rng = random.Random(seed)
+    board = chess.Board(fen)
+    names = Names(board, "annotator", "third", rng)
+    findings = [found for found in survey(board) if found.concept.options(names, found.values)]
+    sentences: list[str] = []
+    while sum(map(len, sentences)) < CHARS and findings:
+        finding = rng.choice(findings)
+        clause = finding.concept.write(names, finding.values)
+        sentences.append(f"{clause[0].upper()}{clause[1:]}.")
+    return " ".join(sentences)
+
+
+def _row(asked: list[tuple[str, str]], search_ms: float) -> tuple[str, ...]:
+    begin = time.process_time()
+    readings = [read_reasoning(fen, text + r"\boxed{}", "") for fen, text in asked]
+    seconds = time.process_time() - begin
+    sentences = [sentence for reading in readings for sentence in reading.sentences]
+    unread = sum(sentence.status == "unread" for sentence in sentences)
+    truths = [claim.true for reading in readings for claim in reading.claims if claim.true is not None]
+    ms = 1000 * seconds / len(asked)
+    return (
+        f"{sum(len(text) for _, text in asked) / len(asked):,.0f}",
+        f"{1 - unread / len(sentences):.1%}",
+        f"{sum(truths) / len(truths):.1%} of {len(truths):,}" if truths else "-",
+        f"{1000 / ms:,.0f}",
+        f"{ms / search_ms:.1f}",
+    )
+
+
+def _search_ms(fens: list[str], nodes: int) -> float:
+    """The processor time of the engine for so many nodes."""
+    scorer = LocalScorer(RewardSettings(engines=1, nodes=nodes))
+    try:
+        engines = [child.pid for child in psutil.Process().children()]
+        moves = [next(iter(chess.Board(fen).legal_moves)).uci() for fen in fens]
+        items = [Item(fen, rf"\boxed{{{move}}}") for fen, move in zip(fens, moves, strict=True)]
+        verdicts, usage = measure(lambda: scorer.score_batch(items), engines=engines)
+    finally:
+        scorer.close()
+    searched = sum(v.engine.nodes for v in verdicts if isinstance(v, Verdict) and v.engine)
+    return 1000 * usage.engine_cpu_s / (searched / nodes)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.reward.reading",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--texts", type=int, default=200, help="of each kind")
+    parser.add_argument("--slowest", type=int, default=5, help="of the slowest text")
+    parser.add_argument("--nodes", type=int, default=1000, help="of a search")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Concepts: one thing that can be said of a position or a move, all of it in one place.
+
+`detect` finds it, fast, on bitboards; `holds` decides whether it is so, slowly and on its own, and never
+calls `detect`; the templates say it and read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import chess
+
+from commentary.names import Names
+from commentary.step import Step
+from commentary.template import Template
+
+Values = Mapping[str, Any]
+Weight = float | Callable[[chess.Board, Values], float]
+
+
+@dataclass(frozen=True)
+class Concept:
+    """`holds(scene, **slots)` gets what the slots of the template were read as.
+
+    `detect` yields slot values from a board, or with `about_moves` from a `Step`. The weight says how much it
+    matters beside others; negative ones are drawbacks of a move. `favours` names the slot of the side that is
+    happier about it, `-side` that of the one that is not.
+    """
+
+    name: str
+    topic: str
+    holds: Callable[..., bool | None]
+    templates: tuple[Template, ...]
+    detect: Callable[[Any], Iterable[Values]] | None = None
+    weight: Weight = 1.0
+    favours: str = ""
+    about_moves: bool = False
+
+    def options(self, hand: Names, values: Values) -> list[Template]:
+        """The templates that may be written with some values."""
+        given = {"move": "" if self.about_moves else None, **_sides(hand), **values}
+        return [template for template in self.templates if template.fits(hand, given)]
+
+    def write(self, hand: Names, values: Values) -> str:
+        """A clause that states it."""
+        return self._template(hand, values).write(hand, {**_sides(hand), **values})
+
+    def do(self, hand: Names, values: Values) -> str:
+        """A verb phrase with marked verbs, whose subject is the move."""
+        return self._template(hand, values).do(hand, {**_sides(hand), **values})
+
+    def _template(self, hand: Names, values: Values) -> Template:
+        options = self.options(hand, values)
+        if not options:
+            raise ValueError(f"no template of {self.name!r} fits {dict(values)!r}")
+        return options[hand.least_used([option.source for option in options])]
+
+
+def _sides(hand: Names) -> Values:
+    return {"us": hand.root.turn, "them": not hand.root.turn}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A concept found in a position, with the values of its slots."""
+
+    concept: Concept
+    values: Values
+    weight: float
+
+    @property
+    def squares(self) -> tuple[chess.Square, ...]:
+        """Squares of the pieces involved."""
+        types = {name: kind for template in self.concept.templates for name, kind in template.slots.items()}
+        found: list[chess.Square] = []
+        for name, value in self.values.items():
+            if name in types and (types[name].squares or types[name].name == "square") and value is not None:
+                found += value if isinstance(value, list | tuple) else [value]
+        return tuple(found)
+
+    @property
+    def favours(self) -> chess.Color | None:
+        """The side that is happier about it, if one is."""
+        side = self.values.get(self.concept.favours.lstrip("-")) if self.concept.favours else None
+        if side is None:
+            return None
+        return bool(side) != self.concept.favours.startswith("-")
+
+
+CONCEPTS: dict[str, Concept] = {}
+"""All of them by name; importing `commentary.concepts` fills it."""
+
+
+def concept(
+    name: str,
+    *templates: str,
+    topic: str,
+    holds: Callable[..., bool | None],
+    detect: Callable[[Any], Iterable[Values]] | None = None,
+    weight: Weight = 1.0,
+    favours: str = "",
+) -> Concept:
+    """Declares a concept of positions, or one that the writer uses where it has a reason to."""
+    if name in CONCEPTS:
+        raise ValueError(f"two concepts are named {name!r}")
+    compiled = tuple(map(Template.of, templates))
+    CONCEPTS[name] = Concept(name, topic, holds, compiled, detect, weight, favours)
+    return CONCEPTS[name]
+
+
+def deed(
+    name: str,
+    *templates: str,
+    topic: str = "moves",
+    holds: Callable[..., bool | None],
+    detect: Callable[[Step], Iterable[Values]] | None = None,
+    weight: Weight = 1.0,
+) -> Concept:
+    """Declares something that a move does; its templates begin with the verb."""
+    if name in CONCEPTS:
+        raise ValueError(f"two concepts are named {name!r}")
+    compiled = tuple(Template.of(_with_subject(template)) for template in templates)
+    CONCEPTS[name] = Concept(name, topic, holds, compiled, detect, weight, about_moves=True)
+    return CONCEPTS[name]
+
+
+def _with_subject(template: str) -> str:
+    """The template with the move as its subject."""
+    for prefix in ("||", *(f"{voice}|" for voice in ("notebook", "annotator", "coach", "calculator"))):
+        if template.startswith(prefix):
+            return f"{prefix}{{move}} {template.removeprefix(prefix)}"
+    return f"{{move}} {template}"
+
+
+def survey(board: chess.Board) -> list[Finding]:
+    """Everything worth knowing about a board."""
+    return [
+        Finding(concept, values, _weight(concept, board, values))
+        for concept in CONCEPTS.values()
+        if concept.detect is not None and not concept.about_moves
+        for values in concept.detect(board)
+    ]
+
+
+def deeds_of(step: Step) -> list[Finding]:
+    """Everything that a move does, the weightiest first, drawbacks last."""
+    ends = {"moved": step.target, "here": step.target}
+    found = [
+        Finding(concept, {**ends, **values}, _weight(concept, step.after, values))
+        for concept in CONCEPTS.values()
+        if concept.detect is not None and concept.about_moves
+        for values in concept.detect(step)
+    ]
+    return sorted(found, key=lambda finding: -finding.weight)
+
+
+def _weight(concept: Concept, board: chess.Board, values: Values) -> float:
+    return concept.weight(board, values) if callable(concept.weight) else concept.weight

@@ -1,0 +1,143 @@
+"""What a move does with a passed pawn, or against one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import chess
+
+from commentary import sight
+from commentary.concept import Values, deed
+from commentary.concepts.pawns import ahead, is_passed, steps, stop_of
+from commentary.scene import Scene
+from commentary.step import Step
+
+# -- passed pawns --------------------------------------------------------------------------------
+
+
+def _pushes(step: Step) -> Iterator[Values]:
+    moved = step.kind == chess.PAWN and not step.move.promotion
+    if not moved or not is_passed(step.after, step.target, step.mover):
+        return
+    if is_passed(step.before, step.origin, step.mover):
+        left = steps(step.target, step.mover)
+        yield {
+            "pawn": step.origin,
+            "near": left if 1 < left <= 3 else None,
+            "next": step.target if left == 1 else None,
+        }
+
+
+def _is_pushing(
+    scene: Scene,
+    pawn: int,
+    near: int | None = None,
+    next: int | None = None,
+) -> bool:
+    right = next in (None, scene.to)
+    left = sight.steps_to_go(scene.to, scene.before.turn)
+    counted = near in (None, left) and (next is None or left == 1)
+    right = right and pawn == scene.move.from_square
+    return right and counted and sight.is_passed(scene.before, pawn)
+
+
+deed(
+    "pushes a passed pawn",
+    "~(push|advance) {pawn:passer} to {here:square}",
+    "~(push|advance) {pawn:passer}",
+    "~run {pawn:passer} forward",
+    "~(push|advance) {pawn:passer} and ~leave it only {near:count} steps from queening",
+    "~push {pawn:passer} to {next:square}, one step from queening",
+    "||~(push|advance|run) {pawn:passer}( forward| on| further)?",
+    "||~push {pawn:before}( on| further)?",
+    detect=_pushes,
+    holds=_is_pushing,
+    weight=3.8,
+)
+
+
+def _makes_passer(step: Step) -> Iterator[Values]:
+    moved = step.kind == chess.PAWN and not step.move.promotion
+    was = is_passed(step.before, step.origin, step.mover)
+    if moved and not was and is_passed(step.after, step.target, step.mover):
+        yield {"side": step.mover}
+
+
+def _is_new_passer(scene: Scene, side: bool | None = None) -> bool:
+    fresh = sight.is_passed(scene.board, scene.to) and not sight.is_passed(
+        scene.before, scene.move.from_square
+    )
+    return fresh and side in (None, scene.before.turn)
+
+
+deed(
+    "makes a passed pawn",
+    "~(create|make||produce|obtain) a passed pawn on {here:square}",
+    "~give {side:object} a passed pawn on {here:square}",
+    "||~(create|make|produce|obtain) a passed pawn",
+    "||~give {side:object} a passed pawn",
+    detect=_makes_passer,
+    holds=_is_new_passer,
+    weight=4.2,
+)
+
+
+def _blockades(step: Step) -> Iterator[Values]:
+    stop = stop_of(step.target, step.mover)
+    if step.kind == chess.PAWN or not 0 <= stop < 64:
+        return
+    pawns = step.after.pieces_mask(chess.PAWN, not step.mover)
+    if pawns & chess.BB_SQUARES[stop] and is_passed(step.after, stop, not step.mover):
+        yield {"pawn": stop}
+
+
+def _is_blockading(scene: Scene, pawn: int) -> bool:
+    board, side = scene.board, scene.board.color_at(pawn)
+    enemy = side == board.turn and sight.is_passed(board, pawn)
+    return enemy and sight.ahead_of(pawn, board.turn)[0] == scene.to
+
+
+deed(
+    "blockades",
+    "~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?",
+    detect=_blockades,
+    holds=_is_blockading,
+    weight=3.0,
+)
+
+
+def _backs(step: Step) -> Iterator[Values]:
+    if step.arrived != chess.ROOK or chess.square_file(step.origin) == chess.square_file(step.target):
+        return
+    reach = step.after.attacks_mask(step.target) & step.after.pieces_mask(chess.PAWN, step.mover)
+    for pawn in chess.scan_forward(reach & ahead(step.target, step.mover)):
+        if is_passed(step.after, pawn, step.mover):
+            yield {"pawn": pawn}
+
+
+def _is_behind(scene: Scene, pawn: int) -> bool:
+    board, rook = scene.board, scene.to
+    own = board.color_at(pawn) == scene.before.turn and sight.is_passed(board, pawn)
+    file = chess.square_file(rook) == chess.square_file(pawn)
+    behind = file and rook not in sight.ahead_of(pawn, scene.before.turn)
+    return own and behind and sight.name_at(board, rook) == "rook" and pawn in board.attacks(rook)
+
+
+deed(
+    "backs a passed pawn",
+    "~get behind {pawn}",
+    "~support {pawn} from behind",
+    "~put a rook behind {pawn}",
+    detect=_backs,
+    holds=_is_behind,
+    weight=3.0,
+)
+
+
+deed(
+    "recaptures",
+    "~(recapture|take back)",
+    "~(recapture|take back) on {here:square}",
+    holds=lambda scene: scene.victim is not None,
+    weight=3.0,
+)

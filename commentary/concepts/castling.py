@@ -1,0 +1,210 @@
+"""Castling: kings in the centre, rights kept and lost, and files that lead to the king."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary import sight
+from commentary.concept import Values
+from commentary.concepts.files import heavy
+from commentary.concepts.kings import CENTRAL, home_rank, middlegame_kings, side_of_king
+from commentary.scene import Scene
+
+concept = partial(registry.concept, topic="kings")
+
+
+def _near(file: int, king: chess.Square) -> bool:
+    return abs(file - chess.square_file(king)) <= 1
+
+
+# -- castling ------------------------------------------------------------------------------------
+
+
+def _central(board: chess.Board) -> Iterator[Values]:
+    for side, king in middlegame_kings(board):
+        if chess.BB_SQUARES[king] & home_rank(side) & CENTRAL:
+            rights = board.has_kingside_castling_rights(side), board.has_queenside_castling_rights(side)
+            yield {
+                "side": side,
+                "king": king,
+                "stuck": None if any(rights) else king,
+                "wing": "kingside" if rights[0] else "queenside" if rights[1] else None,
+                "wings": side if all(rights) else None,
+                "barred": None if any(rights) else side,
+            }
+
+
+def _is_central(
+    scene: Scene,
+    king: int | None = None,
+    stuck: int | None = None,
+    barred: bool | None = None,
+    side: bool | None = None,
+    wing: str = "",
+) -> bool:
+    named = king if king is not None else stuck
+    if named is not None:
+        colour = side_of_king(scene, named)
+        place = chess.square_file(named) in (3, 4) and chess.square_rank(named) == (0 if colour else 7)
+        if not place or any(other not in (None, colour) for other in (barred, side)):
+            return False
+    no_longer = barred is None or not scene.board.has_castling_rights(barred)
+    return no_longer and (not wing or (side is not None and _may_castle(scene, side, wing)))
+
+
+def _may_castle(scene: Scene, side: bool | None = None, wing: str = "", wings: bool | None = None) -> bool:
+    colour = bool(side if side is not None else wings)
+    rights = [sight.has_castling_right(scene.board, colour, kingside=one) for one in (True, False)]
+    if wing not in ("kingside", "queenside", ""):
+        return False
+    return {"kingside": rights[0], "queenside": rights[1], "": all(rights)}[wing]
+
+
+concept(
+    "king in the centre",
+    "{king} ~(be||sit|stand|remain) (still |||stuck |caught )in the centre( of the board)?",
+    "{king} ~have not left the (centre||middle)( yet)?",
+    "{king} ~be still in the centre, but {side} can still castle {wing:word}",
+    "{stuck:piece} ~be (stuck|caught) in the centre",
+    "{stuck:piece} ~(stand|be stuck) in the centre and {barred:side} can no longer castle",
+    "||{king} (~be|~sit|~stand|~remain) (still )?in the middle( of the board)?",
+    detect=_central,
+    holds=_is_central,
+    weight=lambda board, v: (
+        (0.7 + min(1.5, board.ply() / 30) + (1.2 if v["stuck"] is not None else 0)) if board.queens else 0.5
+    ),
+    favours="-barred",
+)
+concept(
+    "castling rights",
+    "{side} ~(keep||have) the right to castle {wing:word}",
+    "{side} (may|can) still castle {wing:word}",
+    "{wings:side} (may|can) still castle on either side",
+    "||{side} still ~have the right to castle {wing:word}",
+    "||{wings:side} (still )?~(keep|have) the right to castle (on )?(either side|both sides)",
+    holds=_may_castle,
+    favours="side",
+)
+concept(
+    "no more castling",
+    "{side} can no longer castle",
+    "{side} ~have lost the right to castle",
+    "||{side} (cannot castle any more|may no longer castle)",
+    holds=lambda scene, side: not scene.board.has_castling_rights(side),
+    favours="-side",
+)
+
+
+# -- lines towards the king ----------------------------------------------------------------------
+
+
+def _lines(board: chess.Board) -> Iterator[Values]:
+    for side, king in middlegame_kings(board):
+        enemy = board.pieces_mask(chess.PAWN, not side)
+        if not (board.rooks | board.queens) & board.occupied_co[not side]:
+            continue
+        for file in range(max(0, chess.square_file(king) - 1), min(7, chess.square_file(king) + 1) + 1):
+            if enemy & chess.BB_FILES[file]:
+                continue
+            pieces = heavy(board, not side, file)
+            bare = not board.pawns & chess.BB_FILES[file]
+            same = file == chess.square_file(king)
+            yield {
+                "side": side,
+                "king": king,
+                "beside": None if same else file,
+                "front": file if same else None,
+                "word": "open" if bare else "half-open",
+                "open": file if bare else None,
+                "half": None if bare else file,
+                "piece": pieces[0] if pieces else None,
+                "free": None if pieces else file,
+            }
+
+
+def _line_weight(board: chess.Board, values: Values) -> float:
+    held = values["piece"] is not None
+    return (2.9 if held else 1.5) if values["word"] == "open" else (1.6 if held else 0.4)
+
+
+def _file_at_king(
+    scene: Scene,
+    king: int,
+    beside: int | None = None,
+    front: int | None = None,
+    open: int | None = None,
+    half: int | None = None,
+    word: str = "",
+    piece: int | None = None,
+) -> bool:
+    file = next(f for f in (beside, front, open, half) if f is not None)
+    side = side_of_king(scene, king)
+    if word not in ("open", "half-open", "") or not 0 <= file <= 7:
+        return False
+    is_open, is_half = sight.is_open(scene.board, file), sight.is_half_open(scene.board, file, not side)
+    right = {"open": is_open, "half-open": is_half, "": True}[word]
+    there = piece is None or chess.square_file(piece) == file
+    return _near(file, king) and right and there
+
+
+concept(
+    "file towards the king",
+    "{beside:file} ~be {word} next to {king}, and {piece} (already stands on||occupies|stands on) it",
+    "{front:file} ~be {word} in front of {king}, and {piece} (already stands on||occupies|stands on) it",
+    "{free:file} ~be {word} (next to||beside|by|around) {king}",
+    "{open:open_file} ~run (right |straight )?(past|towards||beside|by|to|alongside) {king}",
+    "{half:half_file} ~run (right |straight )?(past|towards||beside|by|to|alongside) {king}",
+    "||{beside:file} ~be {word} (right )?(next to|beside|in front of|by|around) {king}",
+    "||{beside:file} ~(run|lead) (right |straight )?(past|beside|by|to|towards|alongside) {king}",
+    detect=_lines,
+    holds=lambda scene, king, free=None, **others: _file_at_king(
+        scene, king, **({"beside": free} if free is not None else {}), **others
+    ),
+    weight=_line_weight,
+    favours="-side",
+)
+
+
+def _besieged(board: chess.Board) -> Iterator[Values]:
+    for side, king in middlegame_kings(board):
+        pieces = board.occupied_co[not side] & ~board.pawns & ~board.kings
+        zone = chess.BB_KING_ATTACKS[king]
+        near = [square for square in chess.scan_forward(pieces) if board.attacks_mask(square) & zone]
+        if len(near) >= 2:
+            many = len(near) > 3
+            yield {
+                "side": side,
+                "king": king,
+                "pieces": None if many else near,
+                "number": len(near) if many else None,
+                "colour": "black" if side else "white",
+                "near": near,
+            }
+
+
+def _bear_on(
+    scene: Scene, king: int, pieces: Sequence[int] | None = None, number: int = 0, colour: str = ""
+) -> bool:
+    board, side = scene.board, side_of_king(scene, king)
+    zone = {square for square in chess.SQUARES if chess.square_distance(square, king) == 1}
+    enemies = sight.all_of(board, not side, "knight", "bishop", "rook", "queen")
+    near = [piece for piece in enemies if zone & set(board.attacks(piece))]
+    if pieces is not None:
+        return set(pieces) <= set(near)
+    return len(near) == number and colour in ("", "enemy", "white" if not side else "black")
+
+
+concept(
+    "pieces around the king",
+    "{pieces} (both |all |)?~(bear on|aim at|eye||attack|bear down on|look at|cover) squares (around|next to||beside|near) {king}",
+    "{number:count} {colour:word} pieces (bear on|aim at|eye||attack|cover) squares (around|next to||beside) {king}",
+    "||{pieces} ~be (both |all )?(trained|pointed|aimed) at squares (next to|around|beside) {king}",
+    detect=_besieged,
+    holds=_bear_on,
+    weight=lambda board, values: 1.6 + 0.6 * len(values["near"]),
+    favours="-side",
+)

@@ -1,0 +1,93 @@
+"""Checks, legal replies, whose move it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary.concept import Values
+from commentary.scene import Scene
+
+concept = partial(registry.concept, topic="kings")
+_FEW = 6
+"""Legal replies to a check up to which they are worth counting."""
+
+
+# -- check ---------------------------------------------------------------------------------------
+
+
+def _checked(board: chess.Board) -> Iterator[Values]:
+    if board.is_check():
+        checkers = list(chess.scan_forward(board.checkers_mask()))
+        replies = board.legal_moves.count()
+        single = len(checkers) == 1
+        yield {
+            "side": board.turn,
+            "checkers": checkers,
+            "checker": checkers[0] if single else None,
+            "double": None if single else checkers,
+            "few": replies if 1 < replies <= _FEW and single else None,
+            "one": checkers[0] if replies == 1 and single else None,
+        }
+
+
+def _gives_check(
+    scene: Scene,
+    side: bool | None = None,
+    checker: int | None = None,
+    checkers: Sequence[int] = (),
+    double: Sequence[int] = (),
+    few: int | None = None,
+    one: int | None = None,
+    king: int | None = None,
+) -> bool:
+    found = set(scene.board.checkers())
+    named = {s for s in (checker, one) if s is not None} | set(checkers) | set(double)
+    right_side = side is None or scene.board.turn == side
+    right_king = king is None or king == scene.board.king(scene.board.turn)
+    replies = few if few is not None else 1 if one is not None else None
+    counted = replies is None or scene.board.legal_moves.count() == replies
+    return (
+        bool(found)
+        and named <= found
+        and right_side
+        and right_king
+        and counted
+        and (not double or set(double) == found)
+    )
+
+
+concept(
+    "check",
+    "{side} ~be (|already )in check( here| now)? from {checker}",
+    "{checker} (~give check|~be giving check)",
+    "{side} ~be in check from {checker}, and there are only {few:count} legal replies",
+    "{checker} ~give check, and there are just {few:count} legal replies",
+    "{one:piece} ~give check, and there is only one legal reply",
+    "there are only {few:count} legal replies to the check (from|by) {checker}",
+    "{double:pieces} both give check",
+    "{side} ~be in check, and it is double check from {double:pieces}",
+    "||{side} ~be (already )?in check( here| now)?",
+    "||{king:piece} ~be in check( from {checker})?",
+    "||{checker} ~check {king:piece}",
+    detect=_checked,
+    holds=_gives_check,
+    weight=40.0,
+    favours="-side",
+)
+concept(
+    "legal replies",
+    "||there ~be (just |only |exactly )?{n:count} legal (moves?|reply|replies|answers?)( here)?",
+    holds=lambda scene, n: scene.board.legal_moves.count() == n,
+)
+concept(
+    "side to move",
+    "{side} to move",
+    "||{side} ~be to move",
+    "||it ~be {side} who must (give way|move|step aside)",
+    holds=lambda scene, side: scene.board.turn == side,
+    weight=0.2,
+)

@@ -1,0 +1,242 @@
+"""Which moves are candidates, how they compare, and which is chosen: the engine's scores decide."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary.concept import deed
+from commentary.concepts.standings import BOUNDS_CP
+from commentary.scene import Scene, Unknown
+
+concept = partial(registry.concept, topic="choice")
+AS_GOOD_CP = 30
+"""Centipawns within which two moves are called equally good."""
+
+_SLIGHT, _CLEAR, _LARGE, _DECISIVE = BOUNDS_CP
+
+
+def _chosen(scene: Scene, move: chess.Move) -> bool:
+    if scene.chosen is None:
+        raise Unknown("no move is chosen")
+    return move == scene.chosen
+
+
+def _is_best(scene: Scene) -> bool:
+    return scene.value(scene.move) == scene.best_value and scene.chosen in (None, scene.move)
+
+
+deed(
+    "best move",
+    "~be (the|{us:owner}|clearly the|simply the) (best|right|strongest) (move|choice|continuation)",
+    "~be (best|strongest|clearly best||right|simply best)",
+    "~stand out",
+    "||~be (the |{us:owner} )?(move|choice)",
+    topic="choice",
+    holds=_is_best,
+)
+concept(
+    "choice",
+    "that leaves {move}",
+    "(the|{us:owner}) choice (falls on|is) {move}",
+    "the (best|right|strongest) move is {move}",
+    "notebook|(choice|decision): {move}",
+    "{us:side} ~(choose|play|go for|go with||settle on) {move}",
+    "so {move}",
+    "so the move is {move}",
+    "{move} it is",
+    "annotator|{us:side} should choose {move}",
+    "||{us:side} should (choose|play) {move}",
+    "||(this|that) ~leave {move}",
+    "||(the |{us:owner} )?(choice|move|decision)( ~be| ~fall on|:) {move}",
+    "||(so|hence) {move}",
+    holds=_chosen,
+)
+concept(
+    "candidates",
+    "the (candidates|main options|serious candidates|moves to consider) are {moves:candidates}",
+    "(candidates|options): {moves:candidates}",
+    "{us:side} ~(consider|look at||compare|have a choice of) {moves:candidates}",
+    "{moves:candidates} (come to mind|deserve a look|suggest themselves|are worth a look)",
+    "the choice ~be between {moves:candidates}",
+    "||((the|three|two|four|{us:owner}) )?(main |serious )?(candidates|options|moves to consider)( ~be|:) {moves:candidates}",
+    "||{us:side} ~have (several|some|a few|two|three|four|five) (possible |potential |candidate )?(moves|options)( to (evaluate|consider))?(:)? {moves:candidates}",
+    "||(the )?(given|available|possible|candidate|suggested) (options|moves)( ~be(:)?|:) {moves:candidates}",
+    "||(another|one) (idea|option|try|move) ~be {moves:candidates}",
+    "||there ~be (also )?{moves:candidates}",
+    "||{us:side} (could|can) (play|try|consider) {moves:candidates}",
+    "||can {us:side} play {moves:candidates}",
+    "||(and )?(what|how) about {moves:candidates}",
+    "||(and|first) {moves:candidates}",
+    "||{moves:candidates} next",
+    holds=lambda scene, moves: bool(moves),
+    weight=0.1,
+)
+deed(
+    "candidate",
+    "~(come to mind|be an option|be possible|deserve a look)",
+    "~(be tempting|look tempting|catch the eye)",
+    "||~(be worth a look|make sense|have a point|suggest itself|look natural)",
+    topic="choice",
+    holds=lambda scene: True,
+    weight=0.1,
+)
+
+# -- comparisons ---------------------------------------------------------------------------------
+
+
+def _weaker(scene: Scene, other: chess.Move | None = None) -> bool:
+    than = scene.best_value if other is None else scene.value(other)
+    return scene.value(scene.move) < than
+
+
+def _as_good(scene: Scene, other: chess.Move | None = None) -> bool:
+    than = scene.best_value if other is None else scene.value(other)
+    return abs(scene.value(scene.move) - than) <= AS_GOOD_CP
+
+
+def _within(low: int | None, high: int | None, scene: Scene) -> bool:
+    """Whether the move's score lies in a range, and is not the best one's."""
+    value = scene.value(scene.move)
+    return (low is None or value >= low) and (high is None or value < high)
+
+
+def _worse(scene: Scene) -> bool:
+    return scene.value(scene.move) < scene.best_value
+
+
+deed(
+    "weaker",
+    "~be (weaker|a little weaker|slightly weaker|less precise||worse|less good|inferior|less accurate) than {other:candidate}",
+    "~be not (quite |)as (good||strong|precise) as {other:candidate}",
+    "~fall (|a little ||well |somewhat )short of {other:candidate}",
+    "||~be (clearly |simply |much |a little |slightly |just )?(weaker|worse|less good|less precise|inferior)( here)?",
+    "||~be not (quite )?(as good|as strong|as precise|enough)( here)?",
+    "||~(promise|offer|achieve|bring) (much |a little |slightly )?less( than {other:candidate})?",
+    "||~fall (well |somewhat |a little )?short",
+    topic="choice",
+    holds=_weaker,
+)
+deed(
+    "as good",
+    "~be (just as good|every bit as good|equally good|fully playable||just as playable|perfectly playable)( too| as well)?",
+    "~be a close second",
+    "~give away (next to nothing||almost nothing|practically nothing|nothing)",
+    "~be (just |about |almost |practically |nearly )?as good as {other:candidate}",
+    "||~(be|come) (a )?close (second|call|thing)",
+    topic="choice",
+    holds=_as_good,
+)
+concept(
+    "equal moves",
+    "there is (little||nothing) to choose between {one:candidate} and {other:candidate}",
+    holds=lambda scene, one, other: abs(scene.value(one) - scene.value(other)) <= AS_GOOD_CP,
+)
+deed(
+    "stronger",
+    "~be (better|stronger||more precise|more convincing|clearly better|clearly stronger) than {other:candidate}",
+    "||~(promise|offer|bring) more than {other:candidate}",
+    topic="choice",
+    holds=lambda scene, other: scene.value(scene.move) > scene.value(other),
+)
+deed(
+    "gives up part of the advantage",
+    "~(give away|let slip||hand back|surrender|squander|give up|spoil) part of (the||{us:owner}) advantage",
+    "~hand back some of (the||{us:owner}) advantage",
+    "||~(give away|give up|let slip|squander|spoil|hand back|surrender|waste) (part|some|much|most) of (the|{us:owner}) (advantage|edge|plus)",
+    topic="choice",
+    holds=lambda scene: scene.best_value >= _SLIGHT and _worse(scene) and _within(-_SLIGHT, None, scene),
+)
+deed(
+    "gives up the advantage",
+    "~(give away|throw away all of||give up|squander|throw away|spoil) the advantage",
+    "~let the advantage slip",
+    "~(let {them:object} equalise|allow {them:object} to equalise)",
+    "||~(give away|give up|let slip|squander|spoil|throw away|surrender|waste) (all of |all |the whole of )?(the|{us:owner}) (advantage|edge|plus)",
+    topic="choice",
+    holds=lambda scene: scene.best_value >= _SLIGHT and _within(None, _SLIGHT, scene),
+)
+deed(
+    "hands over the advantage",
+    "~(hand|give) {them:object} the (advantage|upper hand||initiative|edge|better game)",
+    "~hand the advantage to {them:object}",
+    "~(turn the tables|let {them:object} take over|play into {them:owner} hands)",
+    "~leave {them:object} with the better game",
+    topic="choice",
+    holds=lambda scene: _worse(scene) and _within(None, -_SLIGHT + 1, scene),
+)
+deed(
+    "loses the game",
+    "~(lose|lose outright)",
+    "~be a (blunder||losing move)",
+    "||~(lose on the spot)",
+    "||simply ~lose",
+    topic="choice",
+    holds=lambda scene: _worse(scene) and _within(None, -_DECISIVE + 1, scene),
+    weight=2.0,
+)
+deed(
+    "makes it worse",
+    "~make (matters|things) worse",
+    "||~only make (matters|things) worse",
+    "||~(deepen|add to) the trouble",
+    topic="choice",
+    holds=lambda scene: scene.best_value <= -_SLIGHT and _worse(scene),
+)
+deed(
+    "wins the game",
+    "~(win as well|win too||win|be winning)",
+    "(also|still) ~win",
+    "~keep the win in hand",
+    topic="choice",
+    holds=lambda scene: _within(_DECISIVE, None, scene),
+)
+deed(
+    "keeps the advantage",
+    "~(keep|maintain||hold) the advantage",
+    "~(keep|leave) {us:object} better",
+    "||~(keep|hold|maintain) (the|{us:owner}) (advantage|edge|plus)",
+    topic="choice",
+    holds=lambda scene: _within(_SLIGHT, None, scene),
+)
+deed(
+    "keeps the balance",
+    "~(keep|hold||maintain) the balance",
+    "~keep equality",
+    "||~(keep|hold|maintain) (the |{us:owner} )?(balance|equality)",
+    topic="choice",
+    holds=lambda scene: _within(-_SLIGHT, _SLIGHT, scene),
+)
+deed(
+    "resists best",
+    "~put up the (best|stiffest||most) resistance",
+    "~limit the damage( best)?",
+    "~be the most stubborn (defence||move)",
+    "~(hold out|last) (the )?longest",
+    topic="choice",
+    holds=lambda scene: scene.best_value <= -_LARGE and scene.value(scene.move) == scene.best_value,
+)
+deed(
+    "mates by force",
+    "~(win|mate) by force",
+    topic="choice",
+    holds=lambda scene: _mate_of(scene) > 0,
+    weight=3.0,
+)
+deed(
+    "allows mate",
+    "~(allow|run into||permit) mate",
+    "||~be (mated|refuted by mate)",
+    topic="choice",
+    holds=lambda scene: _mate_of(scene) < 0,
+    weight=3.0,
+)
+
+
+def _mate_of(scene: Scene) -> int:
+    line = scene.study.line_of(scene.move.uci())
+    if line is None:
+        raise Unknown(scene.move.uci())
+    return line.score.mate or 0

@@ -1,0 +1,209 @@
+"""Loose, outnumbered and overloaded pieces, and who attacks and defends what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary import sight
+from commentary.concept import Values
+from commentary.concepts.tactics import men
+from commentary.exchange import gain, worth
+from commentary.scene import Scene
+
+concept = partial(registry.concept, topic="contacts")
+_NO_GUARD = "(undefended||unprotected|loose|without a defender|without protection|unguarded)"
+
+
+def _attacked(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Color, list[int], list[int]]]:
+    """Pieces and pawns that are attacked, with their attackers and defenders."""
+    for side in (chess.WHITE, chess.BLACK):
+        for square in men(board, side):
+            attackers = list(chess.scan_forward(board.attackers_mask(not side, square)))
+            if attackers:
+                yield square, side, attackers, list(chess.scan_forward(board.attackers_mask(side, square)))
+
+
+def can_be_won(board: chess.Board, square: chess.Square) -> bool:
+    """Whether the side to move gains by taking there, pinned takers and recaptures considered."""
+    moves = board.generate_legal_moves(to_mask=chess.BB_SQUARES[square])
+    return any(board.is_capture(move) and gain(board, move) > 0 for move in moves)
+
+
+# -- loose and outnumbered pieces ----------------------------------------------------------------
+
+
+def _loose(board: chess.Board) -> Iterator[Values]:
+    for square, side, attackers, defenders in _attacked(board):
+        if not defenders:
+            one = attackers[0] if len(attackers) == 1 else None
+            yield {"side": side, "piece": square, "attacker": one, "attackers": attackers}
+
+
+def _is_loose(scene: Scene, piece: int, attacker: int | None = None, attackers: Sequence[int] = ()) -> bool:
+    named = {*attackers, *([] if attacker is None else [attacker])}
+    found = sight.attackers(scene.board, piece)
+    return bool(found) and named <= found and not sight.defenders(scene.board, piece)
+
+
+def _loose_weight(board: chess.Board, values: Values) -> float:
+    value = worth(board, values["piece"])
+    ripe = 1.5 if values["side"] != board.turn else 0.0
+    return (3.0 if value > 1 else 1.6) + 0.5 * value + ripe
+
+
+concept(
+    "loose piece",
+    "{piece} ~be attacked by {attackers:pieces} and undefended",
+    "{attacker} attacks {piece}, which (nothing defends|has no protection)",
+    "{piece} ~hang to {attacker}",
+    "{piece} ~be loose and under attack from {attackers:pieces}",
+    "nothing defends {piece} against {attacker}",
+    "{piece} ~be en prise to {attacker}",
+    "{piece} ~have no defender, and {attacker} attacks it",
+    "{piece} ~be (hanging||en prise|left hanging|attacked and undefended)",
+    "||{piece} ~hang",
+    "||nothing ~(defend|protect|guard) {piece} against {attacker}",
+    detect=_loose,
+    holds=_is_loose,
+    weight=_loose_weight,
+    favours="-side",
+)
+concept(
+    "hanging pieces",
+    "||{pieces} ~be (both |all )?(hanging|en prise)",
+    holds=lambda scene, pieces: all(sight.hangs(scene.board, square) for square in pieces),
+)
+concept(
+    "undefended",
+    "||{pieces} ~(be|stand|sit|be left) (both |all |still |also |now )?(left )?" + _NO_GUARD,
+    "||{pieces} ~have no (defender|protection|defenders)( at all)?",
+    "||nothing ~(defend|protect|guard) {pieces}",
+    "||(nobody|no piece) ~(defend|protect|guard) {pieces}",
+    "||{pieces} (nothing|nobody|no piece) ~(defend|protect|guard)",
+    holds=lambda scene, pieces: not any(sight.defenders(scene.board, square) for square in pieces),
+)
+concept(
+    "attack",
+    "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:pieces}( again| there)?",
+    "||{targets:pieces} ~be (also |now |already )?(attacked|hit|under attack|under fire)( by {pieces}| from {pieces})?",
+    holds=lambda scene, targets, pieces=(): all(
+        sight.attackers(scene.board, target)
+        and all(sight.attacks(scene.board, piece, target) for piece in pieces)
+        for target in targets
+    ),
+    weight=0.8,
+)
+concept(
+    "defence",
+    "||{pieces} ~(defend|protect|guard|hold|cover) {wards:pieces}",
+    "||{wards:pieces} ~be (defended|protected|guarded|held) by {pieces}",
+    holds=lambda scene, wards, pieces: all(
+        sight.defends(scene.board, piece, ward) for piece in pieces for ward in wards
+    ),
+    weight=0.8,
+)
+
+
+def _pressed(board: chess.Board) -> Iterator[Values]:
+    """Defended pieces that can be won, or would be if it were the other side's turn."""
+    turns = {board.turn: board}
+    if not board.is_check():
+        turns[not board.turn] = board.copy(stack=False)
+        turns[not board.turn].turn = not board.turn
+    for square, side, attackers, defenders in _attacked(board):
+        view = turns.get(not side)
+        if defenders and view is not None and can_be_won(view, square):
+            yield {
+                "side": side,
+                "piece": square,
+                "attackers": attackers,
+                "defender": defenders[0] if len(defenders) == 1 else None,
+                "times": len(attackers) if len(attackers) > len(defenders) else None,
+                "guards": len(defenders),
+            }
+
+
+def _is_pressed(
+    scene: Scene,
+    piece: int,
+    attackers: Sequence[int] | None = None,
+    defender: int | None = None,
+    times: int | None = None,
+    guards: int = 0,
+) -> bool:
+    hitting, guarding = sight.attackers(scene.board, piece), sight.defenders(scene.board, piece)
+    named = set(attackers or ()) <= hitting and bool(hitting)
+    only = defender is None or guarding == {defender}
+    return named and only and (times is None or (len(hitting), len(guarding)) == (times, guards))
+
+
+def _pressed_weight(board: chess.Board, values: Values) -> float:
+    value = worth(board, values["piece"])
+    cheapest = min(worth(board, square) for square in values["attackers"])
+    return 1.0 + 0.4 * value + (1.0 if cheapest < value else 0.0)
+
+
+concept(
+    "pressed piece",
+    "{piece} ~be under attack from {attackers:pieces}",
+    "{piece} ~be attacked {times} and (only |)defended {guards:times}",
+    "{piece} ~be attacked by {attackers:pieces} and defended only by {defender}",
+    "only {defender} defends {piece}, and {attackers:pieces} ~(attack||hit) it",
+    "{piece} ~(rely||depend) on {defender} for protection, and {attackers:pieces} ~(attack||hit) it",
+    detect=_pressed,
+    holds=_is_pressed,
+    weight=_pressed_weight,
+    favours="-side",
+)
+concept(
+    "only defender",
+    "||{piece} ~be (only |just |still )?(defended|protected|guarded|held) (only )?by {defender}( alone)?",
+    "||{piece} ~rely on {defender}( alone)?( for protection)?",
+    "||only {defender} ~(defend|protect|guard|hold) {piece}",
+    "||{defender} alone ~(defend|protect|guard|hold) {piece}",
+    holds=lambda scene, piece, defender: sight.defenders(scene.board, piece) == {defender},
+)
+
+
+def _overloaded(board: chess.Board) -> Iterator[Values]:
+    """Pieces that alone defend two others, each of which could otherwise be taken."""
+    for side in (chess.WHITE, chess.BLACK):
+        wards: dict[chess.Square, list[chess.Square]] = {}
+        for square in men(board, side):
+            defenders = board.attackers_mask(side, square)
+            if defenders.bit_count() == 1 and board.attackers_mask(not side, square):
+                wards.setdefault(chess.lsb(defenders), []).append(square)
+        for guard, squares in wards.items():
+            if len(squares) >= 2:
+                yield {"side": side, "guard": guard, "wards": squares[:2]}
+
+
+def _is_overloaded(scene: Scene, guard: int, wards: Sequence[int] | None = None) -> bool:
+    found = [
+        square
+        for square, piece in scene.board.piece_map().items()
+        if piece.piece_type != chess.KING
+        and sight.attackers(scene.board, square)
+        and sight.defenders(scene.board, square) == {guard}
+    ]
+    return len(found) >= 2 and set(wards or ()) <= set(found)
+
+
+concept(
+    "overloaded piece",
+    "{guard} ~be (overloaded|overworked): it alone (defends|holds||guards) {wards:pieces}",
+    "{guard} alone (guards||defends|holds) {wards:pieces}",
+    "{wards:pieces} depend on {guard} alone",
+    "{guard} ~have two jobs at once: it is the only defender of {wards:pieces}",
+    "{guard} ~be the only defender of {wards:pieces}",
+    "||{guard} ~be (overloaded|overworked)( here)?",
+    "||{guard} ~have (two|too many) (jobs|tasks|duties)( to do| at once)?",
+    detect=_overloaded,
+    holds=_is_overloaded,
+    weight=lambda board, values: 1.4 + 0.5 * sum(worth(board, square) for square in values["wards"]),
+    favours="-side",
+)

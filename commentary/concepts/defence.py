@@ -1,0 +1,237 @@
+"""What a move saves: threats met, checks answered, pieces defended or brought to safety."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import chess
+
+from commentary import sight
+from commentary.concept import Finding, Values, deed
+from commentary.concepts.mates import Foe, mating_moves
+from commentary.concepts.tactics import undefended
+from commentary.exchange import passed_turn, worth
+from commentary.names import bare
+from commentary.scene import Scene, Unresolved
+from commentary.step import Step
+
+# -- threats met ---------------------------------------------------------------------------------
+
+
+def _passed(scene: Scene) -> chess.Board:
+    board = sight.other_turn(scene.before)
+    if board is None:
+        raise Unresolved("a threat while in check")
+    return board
+
+
+def _parries(step: Step) -> Iterator[Values]:
+    passed = passed_turn(step.before)
+    if passed is None or step.after.is_game_over():
+        return
+    if (threats := mating_moves(passed)) and not mating_moves(step.after):
+        yield {"foe": bare(passed, threats[0])}
+
+
+def _stops(scene: Scene, foe: Foe) -> bool:
+    """A mate in one that was threatened is none now, or what could be played cannot be played any more."""
+    board = _passed(scene)
+    feared = foe(board)
+    parried = feared in sight.mating_moves(board) and not sight.mating_moves(scene.board)
+    return parried or not scene.board.is_legal(feared)
+
+
+def _no_check(scene: Scene, foe: Foe) -> bool:
+    """What would have been check can be check no more."""
+    board = _passed(scene)
+    feared = foe(board)
+    if not board.gives_check(feared):
+        return False
+    return not scene.board.is_legal(feared) or not scene.board.gives_check(feared)
+
+
+deed(
+    "parries mate",
+    "~(parry the threat of|take care of|deal with the threat of) {foe}",
+    "~(stop|rule out||prevent|parry) {foe}",
+    "||~(stop|rule out|take care of) the threat of {foe}",
+    detect=_parries,
+    holds=_stops,
+    weight=9.0,
+)
+STOPS = deed("stops a threat", "~(prevent|stop|rule out) {foe}", holds=_stops, weight=4.6)
+AVOIDS = deed("avoids a check", "~(sidestep|avoid|step out of) {foe}", holds=_no_check, weight=4.6)
+
+
+def stopped(step: Step, threat: chess.Move) -> Iterator[Finding]:
+    """What a move does to the move that the other side threatens."""
+    passed = passed_turn(step.before)
+    if passed is None or step.after.is_check() or step.after.is_game_over():
+        return
+    values = {"foe": bare(passed, threat)}
+    if not step.after.is_legal(threat):
+        # A piece that was taken threatens nothing: the capture says so itself.
+        if threat.from_square not in (step.target, step.victim):
+            yield Finding(STOPS, values, 4.6)
+    elif passed.gives_check(threat) and not step.after.gives_check(threat):
+        yield Finding(AVOIDS, values, 4.6)
+
+
+def _check_met(step: Step) -> Iterator[Values]:
+    if step.before.is_check() and step.victim is None:
+        yield {"checker": chess.lsb(step.before.checkers_mask())}
+
+
+def _blocks_check(scene: Scene, checker: int | None = None) -> bool:
+    king, checkers = scene.before.king(scene.before.turn), list(scene.before.checkers())
+    if king is None or len(checkers) != 1 or checker not in (None, checkers[0]):
+        return False
+    return scene.to in chess.SquareSet(chess.between(king, checkers[0]))
+
+
+deed(
+    "blocks a check",
+    "~(block||interrupt|stop) the check",
+    "~interpose against {checker:before}",
+    "~shut out {checker:before}",
+    "||~interpose",
+    detect=lambda step: (v for v in _check_met(step) if step.kind != chess.KING),
+    holds=_blocks_check,
+    weight=2.0,
+)
+deed(
+    "leaves check",
+    "~(step||walk|get) out of (|the )check",
+    "~move out of the check",
+    "~step aside",
+    "||~(step|move|walk|get) the king out of (the )?check",
+    detect=lambda step: (v for v in _check_met(step) if step.kind == chess.KING),
+    holds=lambda scene: (
+        scene.before.is_check() and sight.name_at(scene.before, scene.move.from_square) == "king"
+    ),
+    weight=1.0,
+)
+
+
+def _escapes(step: Step) -> Iterator[Values]:
+    if step.kind == chess.KING or step.castles:
+        return
+    attackers = step.before.attackers_mask(not step.mover, step.origin)
+    if not attackers or step.after.attackers_mask(not step.mover, step.target):
+        return
+    cheapest = min(chess.scan_forward(attackers), key=lambda square: worth(step.before, square))
+    if undefended(step.before, step.origin) or worth(step.before, cheapest) < worth(step.before, step.origin):
+        yield {"piece": step.origin, "attacker": cheapest}
+
+
+def _is_safe_now(scene: Scene, piece: int | None = None, attacker: int | None = None) -> bool:
+    hit = sight.attackers(scene.before, scene.move.from_square)
+    right = piece in (None, scene.move.from_square) and (attacker is None or attacker in hit)
+    return right and bool(hit) and not sight.attackers(scene.board, scene.to)
+
+
+deed(
+    "escapes",
+    "~(move||take|get) {piece:before} out of reach of {attacker:before}",
+    "~(rescue||save) {piece:before} from {attacker:before}",
+    "~(sidestep|dodge the attack by||escape|dodge|escape the attack by) {attacker:before}",
+    "~(bring||take|get) {piece:before} to safety",
+    "~step out of reach of {attacker:before}",
+    "||~(move|take|bring|get|pull) {piece:before} out of (reach|danger|the way) of {attacker:before}",
+    detect=_escapes,
+    holds=_is_safe_now,
+    weight=4.0,
+)
+
+# -- defence -------------------------------------------------------------------------------------
+
+
+def _guards(step: Step) -> chess.Bitboard:
+    return step.after.attacks_mask(step.target) & step.own(step.after) & ~step.after.kings
+
+
+def _defends(step: Step) -> Iterator[Values]:
+    """Own pieces that stood attacked without a defender, and could be taken for a gain, have one now."""
+    if step.castles:
+        return
+    wards = [
+        square
+        for square in chess.scan_forward(_guards(step))
+        if undefended(step.before, square)
+        and step.before.attackers_mask(not step.mover, square)
+        and step.after.attackers_mask(not step.mover, square)
+    ]
+    if wards:
+        yield {"wards": sorted(wards, key=lambda square: -worth(step.after, square))[:2]}
+
+
+def _reinforces(step: Step) -> Iterator[Values]:
+    if step.castles:
+        return
+    for square in chess.scan_forward(_guards(step) & ~step.before.attacks_mask(step.origin)):
+        attackers = step.before.attackers_mask(not step.mover, square).bit_count()
+        defenders = step.before.attackers_mask(step.mover, square).bit_count()
+        own = step.before.color_at(square) == step.mover
+        if own and attackers > defenders >= 1 and step.after.attackers_mask(not step.mover, square):
+            yield {"wards": [square]}
+
+
+def _is_guarding(scene: Scene, wards: Sequence[int]) -> bool:
+    return all(sight.defends(scene.board, scene.to, ward) for ward in wards)
+
+
+deed(
+    "defends",
+    "~(defend|protect|guard||cover) {wards:pieces}",
+    "~(look after|come to the aid of||come to the rescue of|come to the help of) {wards:pieces}",
+    "~give {wards:pieces} (a defender||protection)",
+    detect=_defends,
+    holds=_is_guarding,
+    weight=3.5,
+)
+deed(
+    "reinforces",
+    "~(defend|cover||protect|guard|support) {wards:pieces} (once more||again|a second time)",
+    "~(shore up|support|add a defender to) {wards:pieces}",
+    detect=_reinforces,
+    holds=_is_guarding,
+    weight=3.2,
+)
+
+
+def _gives_air(step: Step) -> Iterator[Values]:
+    king = chess.lsb(step.before.pieces_mask(chess.KING, step.mover))
+    home = (chess.BB_RANK_1 if step.mover else chess.BB_RANK_8) & ~(chess.BB_FILE_D | chess.BB_FILE_E)
+    if step.kind == chess.KING or step.before.is_check() or not home & chess.BB_SQUARES[king]:
+        return
+    heavy = (step.after.rooks | step.after.queens) & step.enemy(step.after)
+    if heavy and not _exits(step.before, king, step.mover) and _exits(step.after, king, step.mover):
+        yield {"king": king}
+
+
+def _exits(board: chess.Board, king: chess.Square, side: chess.Color) -> bool:
+    free = chess.BB_KING_ATTACKS[king] & ~board.occupied_co[side]
+    return any(not board.attackers_mask(not side, square) for square in chess.scan_forward(free))
+
+
+def _has_air_now(scene: Scene, king: int) -> bool:
+    side = scene.before.turn
+    if sight.name_at(scene.board, king) != "king" or scene.board.color_at(king) != side or scene.to == king:
+        return False
+    near = [square for square in chess.SQUARES if chess.square_distance(square, king) == 1]
+    before, after = (
+        any(board.color_at(s) != side and not board.attackers(not side, s) for s in near)
+        for board in (scene.before, scene.board)
+    )
+    return after and not before
+
+
+deed(
+    "gives the king air",
+    "~give {king} (some air|an escape square||luft|room|a little air)",
+    "~make luft for {king}",
+    "~open a window for {king}",
+    detect=_gives_air,
+    holds=_has_air_now,
+    weight=2.0,
+)

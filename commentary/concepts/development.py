@@ -1,0 +1,195 @@
+"""What a move does for the pieces behind it: castling, development, files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import chess
+
+from commentary import sight
+from commentary.concept import Values, deed
+from commentary.concepts.files import heavy
+from commentary.concepts.pieces import at_home, home_count
+from commentary.scene import Scene
+from commentary.step import Step
+
+_EARLY_PLIES = 40
+
+
+# -- castling and development --------------------------------------------------------------------
+
+
+def _castles(step: Step) -> Iterator[Values]:
+    if step.castles:
+        short = step.target > step.origin
+        wing, word = ("kingside", "short") if short else ("queenside", "long")
+        yield {"wing": wing, "short": word, "king": step.target}
+
+
+def _is_castling(scene: Scene, wing: str = "", short: str = "", king: int | None = None) -> bool:
+    if not scene.before.is_castling(scene.move):
+        return False
+    names = ("kingside", "short") if scene.to > scene.move.from_square else ("queenside", "long")
+    own = sight.all_of(scene.board, scene.before.turn, "king")[0]
+    return all(word in ("", *names) for word in (wing, short)) and king in (None, own)
+
+
+deed(
+    "castles",
+    "~castle ({wing:word}|{short:word})",
+    "~(get|tuck||bring) {king} (out of||away from) the centre",
+    "~bring {king} to safety by castling",
+    "||~castle",
+    "||~tuck {king} away from the centre",
+    detect=_castles,
+    holds=_is_castling,
+    weight=4.0,
+)
+
+
+def _develops(step: Step) -> Iterator[Values]:
+    if step.origin in at_home(step.before, step.mover) and step.before.ply() <= _EARLY_PLIES:
+        left = len(at_home(step.after, step.mover))
+        yield {
+            "kind": step.kind,
+            "last": step.target if left == 0 else None,
+        }
+
+
+def _is_developing(scene: Scene, kind: int | None = None, last: int | None = None) -> bool:
+    before, after = (home_count(board, scene.before.turn) for board in (scene.before, scene.board))
+    right = kind in (None, scene.board.piece_type_at(scene.to)) and last in (None, scene.to)
+    return after < before and right and (last is None or after == 0)
+
+
+deed(
+    "develops",
+    "~(develop||bring out) a {kind}",
+    "~bring out a {kind}",
+    "~develop {moved}",
+    "~bring {moved} (into play||out|into the game)",
+    "~bring out {last:piece}, the last minor piece at home",
+    "||~(develop|bring out) (a|another|the last) piece",
+    "||~complete (the )?development( of the minor pieces)?",
+    detect=_develops,
+    holds=_is_developing,
+    weight=2.5,
+)
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def _opens_file(step: Step) -> Iterator[Values]:
+    file = chess.square_file(step.origin)
+    mask = chess.BB_FILES[file]
+    if step.kind == chess.PAWN and step.before.pawns & mask and not step.after.pawns & mask:
+        yield {"file": file}
+
+
+deed(
+    "opens a file",
+    "~open {file}( up)?",
+    "~clear {file}",
+    detect=_opens_file,
+    holds=lambda scene, file: sight.is_open(scene.board, file) and not sight.is_open(scene.before, file),
+    weight=2.0,
+)
+
+
+def _takes_file(step: Step) -> Iterator[Values]:
+    file = chess.square_file(step.target)
+    heavy_piece = step.arrived in (chess.ROOK, chess.QUEEN) and not step.move.promotion
+    if not heavy_piece or step.castles or chess.square_file(step.origin) == file:
+        return
+    own = step.after.pieces_mask(chess.PAWN, step.mover) & chess.BB_FILES[file]
+    if not own:
+        clear = not step.after.pawns & chess.BB_FILES[file]
+        rook = step.arrived == chess.ROOK
+        yield {
+            "open": file if clear else None,
+            "half": None if clear else file,
+            "rook": file if rook else None,
+        }
+
+
+def _is_on_file(
+    scene: Scene,
+    open: int | None = None,
+    half: int | None = None,
+    file: int | None = None,
+    rook: int | None = None,
+) -> bool:
+    named = next(f for f in (open, half, file, rook) if f is not None)
+    name = sight.name_at(scene.board, scene.to)
+    right = chess.square_file(scene.to) == named
+    clear = not sight.pawns_on(scene.board, named, scene.before.turn)
+    return right and name in ("rook", "queen") and (rook is None or name == "rook") and clear
+
+
+deed(
+    "takes a file",
+    "~(occupy|take|claim|seize||use) ({open:open_file}|{half:half_file})",
+    "~(put {moved} on|bring {moved} to||post {moved} on|swing {moved} to) ({open:open_file}|{half:half_file})",
+    "||~(put|bring|place|post|swing) {moved} (on|to) {file}",
+    "||~(occupy|take|claim|seize|use) {file}",
+    "||~(put|bring|place|post|swing|take) a rook (on|to) {rook:file}",
+    detect=_takes_file,
+    holds=_is_on_file,
+    weight=2.6,
+)
+
+
+def _takes_seventh(step: Step) -> Iterator[Values]:
+    seventh, eighth = (chess.BB_RANK_7, chess.BB_RANK_8) if step.mover else (chess.BB_RANK_2, chess.BB_RANK_1)
+    prey = step.enemy(step.after) & (step.after.pawns & seventh | step.after.kings & (seventh | eighth))
+    arrives = chess.BB_SQUARES[step.target] & seventh and not chess.BB_SQUARES[step.origin] & seventh
+    if step.arrived == chess.ROOK and arrives and prey:
+        yield {}
+
+
+deed(
+    "takes the seventh",
+    "~(invade|reach|seize||enter|penetrate to) the seventh rank",
+    "~penetrate to the seventh",
+    "||~(invade|reach|seize|enter) the seventh",
+    detect=_takes_seventh,
+    holds=lambda scene: (
+        sight.name_at(scene.board, scene.to) == "rook"
+        and chess.square_rank(scene.to) == (6 if scene.before.turn else 1)
+    ),
+    weight=3.0,
+)
+
+
+def _doubles(step: Step) -> Iterator[Values]:
+    file = chess.square_file(step.target)
+    if step.arrived not in (chess.ROOK, chess.QUEEN) or chess.square_file(step.origin) == file:
+        return
+    own = step.after.pieces_mask(chess.PAWN, step.mover) & chess.BB_FILES[file]
+    others = [s for s in heavy(step.after, step.mover, file) if s != step.target]
+    near = [s for s in others if not chess.between(s, step.target) & step.after.occupied]
+    rooks = step.after.rooks & (chess.BB_SQUARES[step.target] | chess.BB_SQUARES[near[0]] if near else 0)
+    if not own and near and rooks:
+        both = (rooks).bit_count() == 2
+        yield {"file": file, "rooks": file if both else None}
+
+
+def _is_doubling(scene: Scene, file: int | None = None, rooks: int | None = None) -> bool:
+    board, place = scene.board, scene.to
+    names = ("rook",) if rooks is not None else ("rook", "queen")
+    named = file if file is not None else rooks
+    if named != chess.square_file(place) or sight.name_at(board, place) not in names:
+        return False
+    own = sight.all_of(board, scene.before.turn, *names)
+    return any(chess.square_file(s) == named and s in board.attacks(place) for s in own)
+
+
+deed(
+    "doubles on a file",
+    "~(double|stack||double up) the heavy pieces on {file}",
+    "~double (the |)rooks on {rooks:file}",
+    "||~double (heavy pieces )?on {file}",
+    detect=_doubles,
+    holds=_is_doubling,
+    weight=2.8,
+)

@@ -1,0 +1,137 @@
+"""What speaks against a move: pieces left loose, the moved piece exposed, spoilt pawns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import chess
+
+from commentary import sight
+from commentary.concept import Values, deed
+from commentary.concepts.pawns import neighbours
+from commentary.concepts.tactics import undefended
+from commentary.exchange import gain, worth
+from commentary.scene import Scene
+from commentary.step import Step
+
+# -- drawbacks -----------------------------------------------------------------------------------
+
+
+def _leaves_loose(step: Step) -> Iterator[Values]:
+    """Own pieces that were defended can now be taken for nothing; pawns are not counted."""
+    own = step.own(step.after) & ~step.after.pawns & ~step.after.kings & ~chess.BB_SQUARES[step.target]
+    loose = []
+    for square in chess.scan_forward(own):
+        if undefended(step.after, square) and not undefended(step.before, square):
+            takers = list(step.after.generate_legal_moves(to_mask=chess.BB_SQUARES[square]))
+            loose += [square] if any(gain(step.after, move) > 0 for move in takers) else []
+    if loose:
+        yield {"pieces": sorted(loose, key=lambda square: -worth(step.after, square))[:2]}
+
+
+def _is_left_loose(scene: Scene, pieces: Sequence[int]) -> bool:
+    return all(
+        sight.hangs(scene.board, square) and bool(sight.defenders(scene.before, square)) for square in pieces
+    )
+
+
+deed(
+    "leaves pieces loose",
+    "~leave {pieces} (hanging|undefended|without a defender||unprotected|loose|en prise|unguarded)",
+    "~(abandon||desert) {pieces}",
+    "~leave {pieces} in the lurch",
+    detect=_leaves_loose,
+    holds=_is_left_loose,
+    weight=-3.0,
+)
+
+
+def _exposed(step: Step) -> Iterator[Values]:
+    """The moved piece can be taken, and more is lost by it than the move has gained."""
+    board, square = step.after, step.target
+    takers = list(board.generate_legal_moves(to_mask=chess.BB_SQUARES[square]))
+    if step.kind == chess.KING or not takers:
+        return
+    best = max(
+        takers, key=lambda move: (gain(board, move), -worth(board, move.from_square), -move.from_square)
+    )
+    if gain(board, best) > 0 and gain(step.before, step.move) < 0:
+        yield {"attacker": best.from_square}
+
+
+def _can_be_taken(scene: Scene, attacker: int | None = None) -> bool:
+    board, square = scene.board, scene.to
+    takers = {reply.from_square for reply in board.legal_moves if sight.captured(board, reply) == square}
+    return bool(takers) and (attacker is None or attacker in takers)
+
+
+deed(
+    "exposes the moved piece",
+    "~put {moved} where {attacker} can take it",
+    "~run into {attacker}",
+    "~(put|leave) {moved} en prise to {attacker}",
+    "||~(put|leave) {moved} en prise",
+    "||~put {moved} where {attacker} attacks it",
+    detect=_exposed,
+    holds=_can_be_taken,
+    weight=-3.5,
+)
+
+
+def _forfeits(step: Step) -> Iterator[Values]:
+    had, has = (board.has_castling_rights(step.mover) for board in (step.before, step.after))
+    if had and not has and not step.castles and step.before.queens:
+        yield {}
+
+
+def _castling_lost(scene: Scene) -> bool:
+    side = scene.before.turn
+    had, has = (
+        any(sight.has_castling_right(board, side, kingside=one) for one in (True, False))
+        for board in (scene.before, scene.board)
+    )
+    return had and not has and not scene.before.is_castling(scene.move)
+
+
+deed(
+    "forfeits castling",
+    "~(give up||forfeit|lose) (the right to castle|castling)",
+    "~forfeit the right to castle",
+    "~end any hope of castling",
+    detect=_forfeits,
+    holds=_castling_lost,
+    weight=-2.0,
+)
+
+
+def _spoils(step: Step) -> Iterator[Values]:
+    """The moved pawn is isolated or doubled now, and was not before."""
+    if step.arrived != chess.PAWN:
+        return
+    before, after = (board.pieces_mask(chess.PAWN, step.mover) for board in (step.before, step.after))
+    if before & neighbours(step.origin) and not after & neighbours(step.target):
+        yield {"flaw": "isolated"}
+    elif step.victim is not None:
+        file, old = (chess.BB_FILES[chess.square_file(s)] for s in (step.target, step.origin))
+        if (after & file).bit_count() > 1 and (before & old).bit_count() == 1:
+            yield {"flaw": "doubled"}
+
+
+def _is_spoilt(scene: Scene, flaw: str, side: bool | None = None) -> bool:
+    truth = {"isolated": sight.is_isolated, "doubled": sight.is_doubled}.get(flaw)
+    if truth is None or side not in (None, scene.before.turn):
+        return False
+    return truth(scene.board, scene.to) and not truth(scene.before, scene.move.from_square)
+
+
+deed(
+    "spoils the pawns",
+    "~leave {moved} {flaw:word}",
+    "~let {moved} become {flaw:word}",
+    "~make {moved} {flaw:word}",
+    "||~saddle {side:object} with (a|an) {flaw:word} pawn",
+    "||~accept (a|an) {flaw:word} pawn on {here:square}",
+    detect=_spoils,
+    holds=_is_spoilt,
+    weight=-1.5,
+)

@@ -1,0 +1,114 @@
+"""Which pieces are left: the bishops, the kind of ending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary.concept import Values
+from commentary.scene import Scene
+from commentary.sight import all_of, count
+
+concept = partial(registry.concept, topic="material")
+
+
+def _both_shades(board: chess.Board, side: chess.Color) -> bool:
+    return (
+        len({(chess.square_file(s) + chess.square_rank(s)) % 2 for s in all_of(board, side, "bishop")}) == 2
+    )
+
+
+def _opposite(scene: Scene) -> bool:
+    bishops = [all_of(scene.board, side, "bishop") for side in chess.COLORS]
+    if [len(squares) for squares in bishops] != [1, 1]:
+        return False
+    one, other = ((chess.square_file(s) + chess.square_rank(s)) % 2 for (s,) in bishops)
+    return one != other
+
+
+def _is_ending(scene: Scene, kind: int) -> bool:
+    board = scene.board
+    left = {chess.piece_name(piece.piece_type) for piece in board.piece_map().values()} - {"king", "pawn"}
+    if kind in (chess.PAWN, chess.KING):
+        return not left and any(count(board, side, "pawn") for side in chess.COLORS)
+    name = chess.piece_name(kind)
+    return left == {name} and all(count(board, side, name) for side in chess.COLORS)
+
+
+def _bishop_pair(board: chess.Board) -> Iterator[Values]:
+    halves = (chess.BB_LIGHT_SQUARES, chess.BB_DARK_SQUARES)
+    pair = [all(board.pieces_mask(chess.BISHOP, side) & half for half in halves) for side in (False, True)]
+    if pair[0] != pair[1]:
+        yield {"side": pair[1]}
+
+
+concept(
+    "bishop pair",
+    "{side} ~(have|own) the (bishop pair|two bishops|pair of bishops)",
+    "the (bishop pair||two bishops|pair of bishops) (~belong to||~favour) {side:object}",
+    detect=_bishop_pair,
+    holds=lambda scene, side: _both_shades(scene.board, side) and not _both_shades(scene.board, not side),
+    weight=2.3,
+    favours="side",
+)
+
+
+def _opposite_bishops(board: chess.Board) -> Iterator[Values]:
+    white, black = (board.pieces_mask(chess.BISHOP, side) for side in (True, False))
+    shades = [bool(bishops & chess.BB_LIGHT_SQUARES) for bishops in (white, black)]
+    if white.bit_count() == black.bit_count() == 1 and shades[0] != shades[1]:
+        yield {}
+
+
+concept(
+    "opposite bishops",
+    "there are (bishops of opposite colours|opposite-coloured bishops)( on the board)?",
+    "the bishops ~(be of|run on||travel on) opposite colours",
+    "||(bishops of opposite colours|opposite-coloured bishops) ~be on the board",
+    detect=_opposite_bishops,
+    holds=_opposite,
+    weight=lambda board, values: 1.8 if board.knights | board.rooks | board.queens else 4.0,
+)
+
+
+def _ending(board: chess.Board) -> Iterator[Values]:
+    masks = {chess.KNIGHT: board.knights, chess.BISHOP: board.bishops}
+    masks |= {chess.ROOK: board.rooks, chess.QUEEN: board.queens}
+    left = [kind for kind, mask in masks.items() if mask]
+    if not left and board.pawns:
+        yield {"kind": chess.PAWN, "pure": chess.PAWN}
+    elif len(left) == 1 and all(masks[left[0]] & board.occupied_co[side] for side in chess.COLORS):
+        yield {"kind": left[0], "others": left[0] if board.pawns else None}
+
+
+concept(
+    "ending",
+    "(it|this) ~be a {kind} (ending|endgame)( now)?",
+    "(it|this) ~be a pure {pure:kind} (ending|endgame)",
+    "only {others:kind}s and pawns ~be left( besides the kings)?",
+    "||{side} ~have a (pure )?{kind} (ending|endgame)",
+    "||only kings and {pure:kind}s ~be left",
+    detect=_ending,
+    holds=lambda scene, kind=0, pure=0, others=0, side=None: _is_ending(scene, kind or pure or others),
+    weight=4.2,
+)
+
+
+def _queens_off(board: chess.Board) -> Iterator[Values]:
+    kinds = sum(bool(mask) for mask in (board.knights, board.bishops, board.rooks))
+    if not board.queens and kinds > 1:
+        yield {}
+
+
+concept(
+    "queens off",
+    "(the queens|queens) (are off|are off the board||have come off|have gone|come off)( the board)?",
+    "(the )?queens have been (exchanged||traded|swapped)( off)?",
+    "there are no queens( left)? on the board",
+    detect=_queens_off,
+    holds=lambda scene: not any(all_of(scene.board, side, "queen") for side in chess.COLORS),
+    weight=1.4,
+)

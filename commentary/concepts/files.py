@@ -1,0 +1,243 @@
+"""Open and half-open files, who stands on them, and rooks on the seventh rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+
+import chess
+
+from commentary import concept as registry
+from commentary import sight
+from commentary.concept import Values
+from commentary.scene import Scene
+
+concept = partial(registry.concept, topic="files")
+_HEAVY = ("rook", "queen")
+_MANY = 3
+"""Open files beyond which a list of them says nothing."""
+
+
+def heavy(board: chess.Board, side: chess.Color, file: int) -> list[chess.Square]:
+    """The rooks and queens of a side on a file."""
+    mask = (board.rooks | board.queens) & board.occupied_co[side] & chess.BB_FILES[file]
+    return list(chess.scan_forward(mask))
+
+
+def open_files(board: chess.Board) -> list[int]:
+    """Files without pawns."""
+    return [file for file, mask in enumerate(chess.BB_FILES) if not board.pawns & mask]
+
+
+def heavy_on(board: chess.Board, file: int, *names: str) -> list[chess.Square]:
+    """The same of both sides, square by square."""
+    found = [s for side in chess.COLORS for s in sight.all_of(board, side, *(names or _HEAVY))]
+    return [square for square in found if chess.square_file(square) == file]
+
+
+def _free_files(board: chess.Board) -> Iterator[Values]:
+    """Open files that nobody holds."""
+    found = open_files(board)
+    free = [f for f in found if not any(heavy(board, side, f) for side in chess.COLORS)]
+    if not board.rooks | board.queens or not 0 < len(free) <= _MANY:
+        return
+    if len(free) > 1:
+        yield {"files": free}
+    else:
+        yield {"files": free, "file": free[0], "only": free[0] if len(found) == 1 else None}
+
+
+def _only_open(scene: Scene, only: int) -> bool:
+    return [file for file in range(8) if sight.is_open(scene.board, file)] == [only]
+
+
+concept(
+    "open file",
+    "{files} ~be (|wide |completely ||fully )open( now)?",
+    "||{files} ~come open",
+    detect=_free_files,
+    holds=lambda scene, files: all(sight.is_open(scene.board, file) for file in files),
+    weight=1.5,
+)
+concept(
+    "only open file",
+    "{only:file} ~be the only open file( on the board)?",
+    "the only open file ~be {only:file}",
+    "there ~be (just|only) one open file, {only:file}",
+    detect=lambda board: (values for values in _free_files(board) if values.get("only") is not None),
+    holds=_only_open,
+    weight=1.6,
+)
+concept(
+    "free file",
+    "{file} ~be open(,|) and (neither side has a rook or queen on it yet|still unclaimed||unoccupied)",
+    "nobody ~have (claimed||occupied|taken) {file:open_file}( yet)?",
+    "{file:open_file} ~be still (up for grabs|unclaimed||unoccupied)",
+    "neither side has a rook or queen on {file:open_file}( yet)?",
+    "||neither side ~have a (rook or queen|heavy piece|rook) on {file}( yet)?",
+    detect=lambda board: (values for values in _free_files(board) if "file" in values),
+    holds=lambda scene, file: sight.is_open(scene.board, file) and not heavy_on(scene.board, file),
+    weight=1.5,
+)
+
+
+def _held_files(board: chess.Board) -> Iterator[Values]:
+    for file in open_files(board):
+        held = {side: heavy(board, side, file) for side in chess.COLORS}
+        for side in chess.COLORS:
+            if held[side] and not held[not side]:
+                yield {"file": file, "piece": held[side][0], "side": side}
+
+
+concept(
+    "held open file",
+    "{piece} ~(stand on|hold|be already on||occupy|use|command|sit on|be on) {file:open_file}",
+    "{file} ~be open, and {piece} (occupies||holds) it",
+    "{piece} ~have (taken||occupied|claimed) {file:open_file}",
+    detect=_held_files,
+    holds=lambda scene, file, piece: chess.square_file(piece) == file and sight.is_open(scene.board, file),
+    weight=2.3,
+    favours="side",
+)
+concept(
+    "piece on a file",
+    "||{piece} ~(stand|sit|be|be placed|be posted) (already |well )?on {file}",
+    "||{piece} ~(occupy|hold|use|command) {file}",
+    holds=lambda scene, file, piece: chess.square_file(piece) == file,
+    weight=0.5,
+)
+
+
+def _shared_files(board: chess.Board) -> Iterator[Values]:
+    for file in open_files(board):
+        if all(heavy(board, side, file) for side in chess.COLORS):
+            rooks = board.rooks & chess.BB_FILES[file]
+            both = all(rooks & board.occupied_co[side] for side in chess.COLORS)
+            yield {"file": file, "rooks": file if both else None}
+
+
+def _both_there(scene: Scene, file: int = -1, rooks: int | None = None) -> bool:
+    place, names = (file, _HEAVY) if rooks is None else (rooks, ("rook",))
+    found = heavy_on(scene.board, place, *names)
+    return {scene.board.color_at(square) for square in found} == {True, False}
+
+
+concept(
+    "shared open file",
+    "both sides have a heavy piece on {file:open_file}",
+    "both sides have a rook on {rooks:open_file}",
+    "||both sides ~have a rook on {rooks:file}",
+    detect=_shared_files,
+    holds=_both_there,
+    weight=1.5,
+)
+
+
+def _half_open(board: chess.Board) -> Iterator[Values]:
+    for file, mask in enumerate(chess.BB_FILES):
+        for side in (chess.WHITE, chess.BLACK):
+            if board.pieces_mask(chess.PAWN, side) & mask or not board.pawns & mask:
+                continue
+            pawns = board.pieces_mask(chess.PAWN, not side) & mask
+            target = chess.lsb(pawns) if side else chess.msb(pawns)
+            hitting = board.attackers_mask(side, target) & (board.rooks | board.queens) & mask
+            press = chess.lsb(hitting) if hitting else None
+            yield {"side": side, "file": file, "target": target, "piece": press}
+
+
+def _half_open_for(scene: Scene, side: bool, file: int) -> bool:
+    return sight.is_half_open(scene.board, file, side)
+
+
+def _presses(scene: Scene, piece: int, target: int, file: int) -> bool:
+    same = chess.square_file(piece) == chess.square_file(target) == file
+    return same and sight.attacks(scene.board, piece, target)
+
+
+concept(
+    "half-open file",
+    "{file} ~be half-open for {side:object}",
+    "{side} ~have {file:half_file}( to work with| half-open)?",
+    "{side} ~have {file:half_file} to work with",
+    "||{side} ~have {file} half-open",
+    detect=lambda board: (values for values in _half_open(board) if values["piece"] is None),
+    holds=_half_open_for,
+    weight=0.5,
+    favours="side",
+)
+concept(
+    "pressure on a file",
+    "{piece} ~(press against|bear down on) {target} (on|along||down) {file:half_file}",
+    "{piece} ~look down {file:half_file} at {target}",
+    "along {file:half_file} {piece} ~(eye|press against) {target}",
+    "{piece} ~(eye||attack|pressure|hit) {target} (along||down|on) {file}",
+    detect=lambda board: (values for values in _half_open(board) if values["piece"] is not None),
+    holds=_presses,
+    weight=2.0,
+    favours="side",
+)
+
+
+def _seventh(board: chess.Board) -> Iterator[Values]:
+    for side in (chess.WHITE, chess.BLACK):
+        seventh, eighth = (chess.BB_RANK_7, chess.BB_RANK_8) if side else (chess.BB_RANK_2, chess.BB_RANK_1)
+        enemy = board.occupied_co[not side]
+        if enemy & (board.pawns & seventh | board.kings & (seventh | eighth)):
+            for square in chess.scan_forward(board.pieces_mask(chess.ROOK, side) & seventh):
+                yield {"side": side, "rook": square}
+
+
+def _is_on_seventh(scene: Scene, rook: int | None = None, side: bool | None = None) -> bool:
+    if rook is not None:
+        return chess.square_rank(rook) == (6 if scene.owner(rook) else 1)
+    rooks = sight.all_of(scene.board, bool(side), "rook")
+    return any(chess.square_rank(square) == (6 if side else 1) for square in rooks)
+
+
+concept(
+    "rook on the seventh",
+    "{rook} ~(be||stand|sit) on the seventh rank",
+    "{rook} ~have (reached|invaded||penetrated to) the seventh( rank)?",
+    "{rook} ~stand on the seventh",
+    "{side} ~have a rook on the seventh( rank)?",
+    detect=_seventh,
+    holds=_is_on_seventh,
+    weight=3.4,
+    favours="side",
+)
+
+
+def _doubled(board: chess.Board) -> Iterator[Values]:
+    for file, mask in enumerate(chess.BB_FILES):
+        for side in (chess.WHITE, chess.BLACK):
+            if board.pieces_mask(chess.PAWN, side) & mask:
+                continue
+            for one, other in pairwise(heavy(board, side, file)):
+                rook = board.rooks & (chess.BB_SQUARES[one] | chess.BB_SQUARES[other])
+                if rook and not chess.between(one, other) & board.occupied:
+                    yield {"side": side, "file": file, "pieces": [one, other]}
+
+
+def _nothing_between(board: chess.Board, one: chess.Square, other: chess.Square) -> bool:
+    return not any(board.piece_at(square) for square in chess.SquareSet(chess.between(one, other)))
+
+
+def _are_doubled(scene: Scene, file: int, side: bool | None = None, pieces: Sequence[int] = ()) -> bool:
+    found = heavy_on(scene.board, file)
+    if side is not None:
+        own = sorted(square for square in found if scene.board.color_at(square) == side)
+        return any(_nothing_between(scene.board, a, b) for a, b in pairwise(own))
+    scene.owner(*pieces)
+    return len(pieces) == 2 and set(pieces) <= set(found) and _nothing_between(scene.board, *pieces)
+
+
+concept(
+    "doubled heavy pieces",
+    "{pieces} ~be (doubled|lined up||stacked) on {file}",
+    "{side} ~have (a battery|heavy pieces doubled||doubled|doubled rooks) on {file}",
+    detect=_doubled,
+    holds=_are_doubled,
+    weight=2.3,
+    favours="side",
+)

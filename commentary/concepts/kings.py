@@ -1,0 +1,269 @@
+"""How safe each king is: the pawns before it, pieces around it, the back rank, the endgame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary import sight
+from commentary.concept import Values
+from commentary.concepts.pawns import beside
+from commentary.scene import Scene, Unresolved
+
+concept = partial(registry.concept, topic="kings")
+_ENDGAME_PIECES = 6
+"""Pieces but kings and pawns, with which a king may walk (scalachess, `Divider.scala`: the endgame)."""
+
+CENTRAL = chess.BB_FILE_D | chess.BB_FILE_E
+_MIDDLE = chess.BB_RANK_3 | chess.BB_RANK_4 | chess.BB_RANK_5 | chess.BB_RANK_6
+
+
+def is_endgame(board: chess.Board) -> bool:
+    """Few enough pieces for a king to come out."""
+    pieces = (board.knights | board.bishops | board.rooks | board.queens).bit_count()
+    return (pieces <= _ENDGAME_PIECES and not board.queens) or pieces <= 2
+
+
+def king_of(board: chess.Board, side: chess.Color) -> chess.Square:
+    """Where a side's king stands."""
+    return chess.lsb(board.pieces_mask(chess.KING, side))
+
+
+def home_rank(side: chess.Color) -> chess.Bitboard:
+    """The rank that a side's pieces start from."""
+    return chess.BB_RANK_1 if side else chess.BB_RANK_8
+
+
+def _front(king: chess.Square, side: chess.Color, ranks: int) -> chess.Bitboard:
+    """Squares up to `ranks` before the king, on its file and beside it."""
+    row = chess.BB_SQUARES[king] | beside(chess.BB_SQUARES[king])
+    mask = 0
+    for step in range(1, ranks + 1):
+        mask |= row << 8 * step if side else row >> 8 * step
+    return mask & chess.BB_ALL
+
+
+def shield(board: chess.Board, side: chess.Color) -> list[chess.Square]:
+    """Own pawns one or two ranks before the king, on its file or beside it."""
+    mask = _front(king_of(board, side), side, 2) & board.pieces_mask(chess.PAWN, side)
+    return sorted(chess.scan_forward(mask), key=chess.square_file)
+
+
+def middlegame_kings(board: chess.Board) -> Iterator[tuple[chess.Color, chess.Square]]:
+    """Both kings, in a middlegame."""
+    if not is_endgame(board):
+        for side in (chess.WHITE, chess.BLACK):
+            yield side, king_of(board, side)
+
+
+# -- truths --------------------------------------------------------------------------------------
+
+
+def side_of_king(scene: Scene, king: chess.Square) -> chess.Color:
+    """The side whose king it is."""
+    if sight.name_at(scene.board, king) != "king":
+        raise Unresolved("a king")
+    return scene.owner(king)
+
+
+def _before(king: chess.Square, side: chess.Color, ranks: int) -> set[chess.Square]:
+    step = 1 if side == chess.WHITE else -1
+    file, rank = chess.square_file(king), chess.square_rank(king)
+    reach = [(f, rank + step * n) for f in (file - 1, file, file + 1) for n in range(1, ranks + 1)]
+    return {chess.square(f, r) for f, r in reach if 0 <= f <= 7 and 0 <= r <= 7}
+
+
+def _cover(scene: Scene, king: chess.Square) -> set[chess.Square]:
+    side = side_of_king(scene, king)
+    near = _before(king, side, 2)
+    return {s for s in near if sight.is_pawn(scene.board, s) and scene.board.color_at(s) == side}
+
+
+# -- shelter -------------------------------------------------------------------------------------
+
+
+def _sheltered(board: chess.Board) -> Iterator[Values]:
+    for side, king in middlegame_kings(board):
+        near = (chess.BB_RANK_1 | chess.BB_RANK_2) if side else (chess.BB_RANK_8 | chess.BB_RANK_7)
+        pawns = shield(board, side)
+        if chess.BB_SQUARES[king] & near & ~CENTRAL and len(pawns) >= 2:
+            yield {"side": side, "king": king, "pawns": pawns}
+
+
+def _is_sheltered(scene: Scene, king: int, pawns: Sequence[int]) -> bool:
+    return len(pawns) >= 2 and set(pawns) <= _cover(scene, king)
+
+
+concept(
+    "king shelter",
+    "{king} ~(sit|hide||stand|shelter|live|be|be tucked away) (safely )?behind its pawns on {pawns:squares}",
+    "{king} ~be (tucked away behind|sheltered by|covered by||well sheltered by|protected by|shielded by) its pawns on {pawns:squares}",
+    "{king} ~have its pawns on {pawns:squares} in front of it",
+    "||{king} ~(sit|hide|stand|shelter|live|be|be tucked away) (safely |snugly )?behind (its )?{pawns:pieces}",
+    "||{king} ~be (well |decently |reasonably )?(sheltered|covered|protected|shielded) by (its )?{pawns:pieces}",
+    detect=_sheltered,
+    holds=_is_sheltered,
+    weight=1.1,
+    favours="side",
+)
+
+
+def _bare(board: chess.Board) -> Iterator[Values]:
+    for side, king in middlegame_kings(board):
+        if not shield(board, side):
+            yield {"side": side, "king": king}
+
+
+concept(
+    "king without pawns",
+    "{king} ~have no pawn (cover||shelter|shield)(| at all)( left)?",
+    "{king} ~stand without (any )?pawn cover",
+    "not a single pawn (covers||shields|shelters) {king}",
+    "no pawn (shelters||covers|shields) {king}",
+    "there is no pawn in front of {king}",
+    detect=_bare,
+    holds=lambda scene, king: not _cover(scene, king),
+    weight=lambda board, v: (
+        (3.4 if not chess.BB_SQUARES[v["king"]] & home_rank(v["side"]) & CENTRAL else 1.2)
+        if board.pieces_mask(chess.QUEEN, not v["side"])
+        else 1.0
+    ),
+    favours="-side",
+)
+
+
+# -- the back rank -------------------------------------------------------------------------------
+
+
+def _boxed_in(board: chess.Board) -> Iterator[Values]:
+    for side, king in middlegame_kings(board):
+        pawns = _front(king, side, 1)
+        big = board.rooks | board.queens
+        full = not pawns & ~board.pieces_mask(chess.PAWN, side) and chess.BB_SQUARES[king] & home_rank(side)
+        if full and big & board.occupied_co[not side] and not big & board.occupied_co[side] & home_rank(side):
+            yield {"side": side, "king": king, "pawns": list(chess.scan_forward(pawns))}
+
+
+def _is_boxed_in(scene: Scene, king: int, pawns: Sequence[int] = ()) -> bool:
+    """The king is on its first rank and every square before it is filled by its own pawns."""
+    side, board = side_of_king(scene, king), scene.board
+    front = _before(king, side, 1)
+    own = all(sight.is_pawn(board, s) and board.color_at(s) == side for s in front)
+    return chess.square_rank(king) == (0 if side else 7) and own and set(pawns) <= _cover(scene, king)
+
+
+def _back_rank_is_bare(scene: Scene, side: chess.Color) -> bool:
+    home = 0 if side == chess.WHITE else 7
+    return not any(chess.square_rank(s) == home for s in sight.all_of(scene.board, side, "rook", "queen"))
+
+
+def _is_weak(
+    scene: Scene, side: bool | None = None, king: int | None = None, pawns: Sequence[int] = ()
+) -> bool:
+    colour = side if side is not None else side_of_king(scene, king if king is not None else chess.A1)
+    own = sight.all_of(scene.board, colour, "king")[0]
+    if king not in (None, own):
+        return False
+    threat = sight.count(scene.board, not colour, "rook", "queen") > 0
+    return _is_boxed_in(scene, own, pawns) and threat and _back_rank_is_bare(scene, colour)
+
+
+concept(
+    "weak back rank",
+    "{side:owner} back rank ~be (weak||a worry|a concern|vulnerable)",
+    "the back rank ~be a worry for {side:object}",
+    "{pawns:pieces} box in {king}, and no rook or queen guards {side:owner} back rank",
+    "{king} ~have no luft, and {side:owner} back rank is unguarded",
+    "{king} ~be boxed in by its own pawns, and no rook or queen guards {side:owner} back rank",
+    detect=_boxed_in,
+    holds=_is_weak,
+    weight=2.4,
+    favours="-side",
+)
+concept(
+    "boxed-in king",
+    "||{king} ~be boxed in by its own pawns( on {pawns:squares})?",
+    "||{king} ~have no (luft|air|way off the back rank|escape from the back rank)",
+    "||{pawns:pieces} ~box in {king}",
+    holds=_is_boxed_in,
+)
+concept(
+    "bare back rank",
+    "||no rook or queen ~(guard|stay on|stand on|be left on) {side:owner} back rank",
+    "||{side:owner} back rank ~be (unguarded|bare)( by rook or queen)?",
+    holds=lambda scene, side: _back_rank_is_bare(scene, side),
+)
+
+
+# -- the endgame ---------------------------------------------------------------------------------
+
+
+def _active(board: chess.Board) -> Iterator[Values]:
+    if not is_endgame(board):
+        return
+    for side in (chess.WHITE, chess.BLACK):
+        king, other = king_of(board, side), king_of(board, not side)
+        passive = (chess.BB_RANK_7 | chess.BB_RANK_8) if side else (chess.BB_RANK_1 | chess.BB_RANK_2)
+        if chess.BB_SQUARES[king] & _MIDDLE and chess.BB_SQUARES[other] & passive:
+            yield {"side": side, "king": king, "other": other}
+
+
+def _is_active(scene: Scene, king: int, other: int | None = None) -> bool:
+    side = side_of_king(scene, king)
+    passive = other is None or (
+        side_of_king(scene, other) != side and chess.square_rank(other) in ((7, 6) if side else (0, 1))
+    )
+    return 2 <= chess.square_rank(king) <= 5 and passive
+
+
+def _is_passive(scene: Scene, king: int) -> bool:
+    return chess.square_rank(king) in ((0, 1) if side_of_king(scene, king) else (7, 6))
+
+
+concept(
+    "active king",
+    "{king} ~be (active|already in play||in play), while {other} is (still back home|passive||back home)",
+    "{king} ~be (already )?(well up the board||active|in play|in the fight)",
+    "{king} ~have already come out( into play)?",
+    "||{king} ~have (already )?(walked out|marched|come out) (into play|to the middle|up the board)",
+    detect=_active,
+    holds=_is_active,
+    weight=2.0,
+    favours="side",
+)
+concept(
+    "passive king",
+    "||{king} (~be|~stand|~sit) (still )?(on the back ranks|passive|back home|on its first two ranks)",
+    holds=_is_passive,
+)
+
+
+def _opposition(board: chess.Board) -> Iterator[Values]:
+    one, other = king_of(board, chess.WHITE), king_of(board, chess.BLACK)
+    files = abs(chess.square_file(one) - chess.square_file(other))
+    ranks = abs(chess.square_rank(one) - chess.square_rank(other))
+    if board.occupied == board.pawns | board.kings and board.pawns and (files, ranks) in ((0, 2), (2, 0)):
+        yield {"side": board.turn}
+
+
+def _kings_oppose(scene: Scene, side: bool | None = None) -> bool:
+    one, other = (sight.all_of(scene.board, colour, "king")[0] for colour in chess.COLORS)
+    files = abs(chess.square_file(one) - chess.square_file(other))
+    ranks = abs(chess.square_rank(one) - chess.square_rank(other))
+    return sorted((files, ranks)) == [0, 2] and (side is None or scene.board.turn == side)
+
+
+concept(
+    "opposition",
+    "the kings stand in (|direct )opposition, and it is {side:object} who must give way",
+    "the kings stand in direct opposition with {side:object} to move",
+    "||the kings (~stand in|~be in|face each other in) (the )?(direct )?opposition",
+    "||the kings ~face each other, one square apart",
+    detect=_opposition,
+    holds=_kings_oppose,
+    weight=3.2,
+    favours="-side",
+)

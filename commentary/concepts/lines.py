@@ -1,0 +1,260 @@
+"""Lines of play: that they can be played as written and are the engine's, and what they bring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary.concept import deed
+from commentary.concepts.material import fits, minors_alike
+from commentary.scene import Scene, Unknown
+from commentary.sight import all_of, count
+from commentary.slots import KINDS
+
+concept = partial(registry.concept, topic="lines")
+_THEN = "(then |now |simply |just |at once |calmly )?"
+
+
+def is_evident(scene: Scene) -> bool:
+    """The line that was just played is the beginning of one of the engine's; else nobody can tell."""
+    scene.evidence()
+    return True
+
+
+def _is_line(scene: Scene, line: bool) -> bool:
+    return is_evident(scene)
+
+
+def _side_plays(scene: Scene, line: bool, side: bool | None = None) -> bool:
+    return side in (None, line) and is_evident(scene)
+
+
+concept(
+    "line",
+    "(after|following) {line}",
+    "{line}",
+    "(play continues|the play goes||the main line goes) {line}",
+    "annotator|(the main line goes|the play goes) {line}",
+    "it goes {line}",
+    "then {line}",
+    "the game goes on {line}",
+    "{line} follows",
+    "||(now|next|later|and then|with|on|in view of|because of) {line}",
+    "||{line} ~(follow|come|happen|be played|be the point|be the answer|be the reply)( then| next)?",
+    "||{line} ~be (the )?(best|right|critical) (reply|answer)",
+    "||(the |this )?(main line|line|continuation|play|game|variation|rest) ~(run|go|go on|continue|be) {line}",
+    "||it ~(go|continue|run) {line}",
+    "||(the )?(best|right|strongest|critical|natural|main|simplest|correct) (reply|answer|defence|response|continuation) ~be {line}",
+    "||the (reply|answer|response|refutation|problem|trouble|point|snag|catch|drawback|reason) ~be {line}",
+    "||(best|critical|expected) ~be {line}",
+    holds=_is_line,
+    weight=0.3,
+)
+concept(
+    "best reply",
+    "(the critical reply|the best reply|the right answer) is {line}",
+    "best is {line}",
+    "{line} is the (best reply|right answer|critical reply)",
+    holds=_is_line,
+    weight=0.3,
+)
+concept(
+    "line of a side",
+    "{side} ~(reply|answer||respond|continue) {line}",
+    "{side} ~(have||continue with) {line}",
+    "||{side} "
+    + _THEN
+    + "~(reply|answer|respond|continue|play|go|come back|hit back|defend) (back )?(with )?{line}",
+    "||{side} " + _THEN + "~(meet|answer) (this|that|it|the threat) (with|by) {line}",
+    "||{side} (can|could|will|would|must|should) (reply|answer|continue|play|defend)( with)? {line}",
+    holds=_side_plays,
+    weight=0.3,
+)
+concept(
+    "expected line",
+    "{us:side} ~(see|expect||get) {line}",
+    holds=_is_line,
+    weight=0.3,
+)
+deed(
+    "meets",
+    "~(run into|allow||meet|invite|provoke|lead to|permit|be answered by|be refuted by|lose to|fall to) {line}",
+    "~(fail to|be met by) {line}",
+    topic="lines",
+    holds=lambda scene, line: is_evident(scene),
+    weight=0.3,
+)
+concept(
+    "threat",
+    "{them:side} ~threaten {line:threat}",
+    "{them:owner} threat ~be {line:threat}",
+    "the threat is {line:threat}",
+    "left alone, {them:side} ~play {line:threat}",
+    "with a free move, {them:side} would play {line:threat}",
+    "if {us:side} (passes|passed|pass|does nothing|do nothing|waits|wait), {line:threat}( (comes|follows|would follow))?",
+    "there is a threat: {line:threat}",
+    "||given a free move, {them:side} (would )?~play {line:threat}",
+    "||{them:side} ~(want|intend|plan|mean) (to play )?{line:threat}",
+    holds=_is_line,
+    weight=2.0,
+)
+
+# -- what they bring -----------------------------------------------------------------------------
+
+
+def brings(scene: Scene, side: chess.Color, won: Counter[str], lost: Counter[str]) -> bool:
+    """Whether the moves so far bring `side` just this for just that; a knight may count as a bishop."""
+    change = {
+        name: (count(scene.board, side, name) - count(scene.start, side, name))
+        - (count(scene.board, not side, name) - count(scene.start, not side, name))
+        for name in KINDS
+    }
+    gained = Counter({name: n for name, n in change.items() if n > 0})
+    paid = Counter({name: -n for name, n in change.items() if n < 0})
+    readings = ((gained, paid), minors_alike(gained, paid))
+    return bool(scene.moves) and any(_is(won, got) and _is(lost, gave) for got, gave in readings)
+
+
+def _is(units: Counter[str], actual: Counter[str]) -> bool:
+    return fits(units, actual) if units else not actual
+
+
+def _wins(
+    scene: Scene,
+    won: Counter[str],
+    lost: Counter[str] | None = None,
+    side: bool | None = None,
+    other: bool | None = None,
+    line: bool | None = None,
+) -> bool:
+    winner = side if side is not None else (not other) if other is not None else line
+    right = brings(scene, bool(winner), won, lost or Counter())
+    return right and (line is None or is_evident(scene))
+
+
+def _exchange(scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+    winner = bool(side if side is not None else not other)
+    minors = (Counter({"knight": 1}), Counter({"bishop": 1}))
+    return any(brings(scene, winner, Counter({"rook": 1}), minor) for minor in minors)
+
+
+concept(
+    "wins material",
+    "{side} ~have won {won:units}",
+    "{other:side} ~have (lost||dropped) {won:units}",
+    "{side} ~(win|pick up||net|collect|gain|pocket|bag) {won:units}",
+    "{other:side} ~(lose|drop||shed) {won:units}",
+    "||{side} (just |simply |cleanly )~(win|pick up|net|collect|gain) {won:units}",
+    "||{other:side} (just |simply |cleanly )~(lose|drop|shed) {won:units}",
+    holds=_wins,
+    weight=2.0,
+)
+concept(
+    "wins one for another",
+    "{side} ~(win|get||net|gain) {won:units} for {lost:units}",
+    "{side} ~have won {won:units} for {lost:units}",
+    "||{other:side} ~(lose|drop|shed) {won:units} for {lost:units}",
+    "||{other:side} ~have (lost|dropped) {won:units} for {lost:units}",
+    holds=_wins,
+    weight=2.0,
+)
+concept(
+    "gives one for another",
+    "{side} ~have (given||exchanged|traded) {lost:units} for {won:units}",
+    holds=_wins,
+)
+concept(
+    "line wins",
+    "{line} wins {won:units} for {side:object}",
+    "{line} ~(cost||costs) {other:object} {won:units}",
+    "{line} brings {side:object} {won:units}",
+    "||{line} ~(win|net|gain|pick up|collect) {won:units}( for {lost:units})?( for {side:object})?",
+    "||{line} ~bring {side:object} {won:units} for {lost:units}",
+    "||{line} ~cost {other:object} {won:units} for {lost:units}",
+    holds=_wins,
+    weight=2.0,
+)
+concept(
+    "wins the exchange",
+    "{side} ~have won the exchange",
+    "{other:side} ~(have lost the exchange|lose the exchange||drop the exchange)",
+    "{side} ~win the exchange",
+    holds=_exchange,
+    weight=2.0,
+)
+
+
+def _costs(
+    scene: Scene,
+    only: Counter[str] | None = None,
+    won: Counter[str] | None = None,
+    lost: Counter[str] | None = None,
+) -> bool:
+    """Whether the engine's line that begins with the move comes to a point where just this is lost."""
+    line = scene.study.line_of(scene.move.uci())
+    if line is None:
+        raise Unknown(scene.move.uci())
+    board, found = scene.board, False
+    for uci in line.moves[len(scene.moves) :]:
+        scene.board = scene.board.copy(stack=False)
+        scene.board.push_uci(uci)
+        found = found or brings(scene, not scene.mover, only or won or Counter(), lost or Counter())
+    scene.board = board
+    return found
+
+
+deed(
+    "loses material",
+    "~(lose|drop) {only:units}",
+    "~(lose|drop) {won:units} for {lost:units}",
+    topic="lines",
+    holds=_costs,
+    weight=2.0,
+)
+deed(
+    "loses the exchange",
+    "~lose the exchange",
+    "||~drop the exchange",
+    topic="lines",
+    holds=lambda scene: any(
+        _costs(scene, None, Counter({"rook": 1}), Counter({minor: 1})) for minor in ("knight", "bishop")
+    ),
+    weight=2.0,
+)
+
+
+def _queens_gone(scene: Scene) -> bool:
+    had = [all_of(scene.start, side, "queen") for side in chess.COLORS]
+    return all(had) and not any(all_of(scene.board, side, "queen") for side in chess.COLORS)
+
+
+concept(
+    "queens come off",
+    "the queens (come off|disappear|leave the board||are exchanged|are traded)",
+    holds=_queens_gone,
+)
+concept(
+    "it is mate",
+    "(it|that) ~be (mate||checkmate)( on the spot)?",
+    "{mated:side} ~be (mated||checkmated)",
+    "||the game ~be over",
+    "||{mated:side} ~get mated",
+    "||{side} ~(give|deliver) (checkmate|mate)",
+    "||{side} ~(mate|win by mate|finish by mate)",
+    holds=lambda scene, mated=None, side=None: (
+        scene.board.is_checkmate()
+        and mated in (None, scene.board.turn)
+        and side in (None, not scene.board.turn)
+    ),
+    weight=3.0,
+)
+concept(
+    "line mates",
+    "{line} (is mate|ends in mate||mates|is checkmate)",
+    "||{line} ~(be|end in|force) (checkmate|mate)",
+    holds=lambda scene, line: scene.board.is_checkmate() and is_evident(scene),
+    weight=3.0,
+)

@@ -1,0 +1,229 @@
+"""Who has more: the balance of material."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary.concept import Values
+from commentary.exchange import VALUES
+from commentary.scene import Scene
+from commentary.sight import count, total
+from commentary.slots import KINDS
+
+concept = partial(registry.concept, topic="material")
+TYPES = (chess.PAWN, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN)
+_MINORS = (1, 2)
+_MUCH = 5
+"""In pawns: from here on a side is far ahead."""
+
+
+def counts(board: chess.Board, side: chess.Color) -> tuple[int, ...]:
+    """Pawns, knights, bishops, rooks and queens of a side."""
+    return tuple(board.pieces_mask(kind, side).bit_count() for kind in TYPES)
+
+
+def points(units: Sequence[int]) -> int:
+    """What pieces are worth in pawns."""
+    return sum(VALUES[kind] * n for kind, n in zip(TYPES, units, strict=True))
+
+
+def plain(more: Sequence[int], less: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Two surpluses with knights and bishops cancelled against each other."""
+    more, less = list(more), list(less)
+    for one, other in (_MINORS, _MINORS[::-1]):
+        traded = min(more[one], less[other])
+        more[one] -= traded
+        less[other] -= traded
+    return tuple(more), tuple(less)
+
+
+def is_exchange(more: Sequence[int], less: Sequence[int]) -> bool:
+    """A rook against a knight or bishop and nothing else."""
+    return tuple(more) == (0, 0, 0, 1, 0) and sum(less[1:3]) == 1 and less[0] == less[3] == less[4] == 0
+
+
+def surpluses(board: chess.Board, side: chess.Color) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What a side has that the other has not, and the other way round."""
+    pairs = [(o, t) for o, t in zip(counts(board, side), counts(board, not side), strict=True)]
+    return tuple(max(0, o - t) for o, t in pairs), tuple(max(0, t - o) for o, t in pairs)
+
+
+def balance(board: chess.Board) -> tuple[str, Values]:
+    """The concept that says how the material stands, and its values."""
+    more, less = surpluses(board, chess.WHITE)
+    lead = points(more) - points(less)
+    side = lead > 0 or (lead == 0 and board.turn)
+    if not side:
+        more, less = less, more
+    values: dict[str, object] = {"side": side, "other": not side}
+    if not any(more) and not any(less):
+        return "level material", values
+    if lead == 0:
+        both = any(plain(more, less)[0])
+        values["even"] = side
+        return (
+            ("one for another", values | {"more": more, "less": less}) if both else ("level material", values)
+        )
+    if is_exchange(more, less):
+        return "exchange up", values
+    more, less = plain(more, less)
+    if any(less):
+        return "one for another", values | {"more": more, "less": less}
+    single = sum(more) == 1
+    minor = "piece" if single and (more[1] or more[2]) else None
+    extra = TYPES[more.index(1)] if single else None
+    far = abs(lead) >= _MUCH and sum(more[1:]) > 1
+    return ("far ahead" if far else "material ahead"), values | {
+        "units": more,
+        "minor": minor,
+        "extra": extra,
+    }
+
+
+def _detect(name: str, board: chess.Board) -> Iterator[Values]:
+    found, values = balance(board)
+    if found == name:
+        yield values
+
+
+def _lead_weight(board: chess.Board, values: Values) -> float:
+    more, less = surpluses(board, values["side"])
+    return 4.5 + min(3, points(more) - points(less)) * 0.5
+
+
+# -- truths --------------------------------------------------------------------------------------
+
+
+def surplus(board: chess.Board, side: chess.Color) -> Counter[str]:
+    """What a side has more of than the other, by name."""
+    mine = {name: count(board, side, name) - count(board, not side, name) for name in KINDS}
+    return Counter({name: more for name, more in mine.items() if more > 0})
+
+
+def minors_alike(ours: Counter[str], theirs: Counter[str]) -> tuple[Counter[str], Counter[str]]:
+    """Both surpluses with knights and bishops cancelled against each other."""
+    ours, theirs = Counter(ours), Counter(theirs)
+    for one, other in (("knight", "bishop"), ("bishop", "knight")):
+        traded = min(ours[one], theirs[other])
+        ours[one] -= traded
+        theirs[other] -= traded
+    return +ours, +theirs
+
+
+def fits(units: Counter[str], actual: Counter[str]) -> bool:
+    """Whether words such as `a piece and a pawn` describe exactly these."""
+    exact = Counter({name: n for name, n in units.items() if name != "piece"})
+    if any(actual[name] != n for name, n in exact.items()):
+        return False
+    rest = actual - exact
+    return sum(rest.values()) == units["piece"] and all(name in ("knight", "bishop") for name in rest)
+
+
+def _has_for(scene: Scene, side: chess.Color, more: Counter[str], less: Counter[str]) -> bool:
+    ours, theirs = surplus(scene.board, side), surplus(scene.board, not side)
+    readings = ((ours, theirs), minors_alike(ours, theirs))
+    return any(fits(more, one) and fits(less, other) for one, other in readings)
+
+
+def _is_ahead(
+    scene: Scene,
+    side: bool | None = None,
+    other: bool | None = None,
+    units: Counter[str] | None = None,
+    minor: str = "",
+    extra: int = 0,
+) -> bool:
+    leader = side if side is not None else not other
+    if not units and minor not in (*KINDS, "piece", ""):
+        return False
+    named = units or Counter({minor or chess.piece_name(extra): 1})
+    return _has_for(scene, bool(leader), named, Counter())
+
+
+def _far_ahead(scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+    leader = bool(side if side is not None else not other)
+    return total(scene.board, leader) - total(scene.board, not leader) >= _MUCH
+
+
+def _exchange_up(scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+    leader = side if side is not None else not other
+    ours, theirs = surplus(scene.board, bool(leader)), surplus(scene.board, not leader)
+    return ours == Counter({"rook": 1}) and theirs in (Counter({"knight": 1}), Counter({"bishop": 1}))
+
+
+def _is_level(scene: Scene) -> bool:
+    return total(scene.board, chess.WHITE) == total(scene.board, chess.BLACK)
+
+
+# -- concepts ------------------------------------------------------------------------------------
+
+concept(
+    "level material",
+    "(material|the material) ~be (level|even|equal||balanced)( on both sides)?",
+    "the material count ~be (level|even||equal)",
+    "there is nothing between the sides in material",
+    "material ~be (equal|even) on both sides",
+    "both sides are equal in material",
+    "(nobody|neither side) ~be ahead in material",
+    "||(the )?material (level|even|equal|balanced)",
+    detect=partial(_detect, "level material"),
+    holds=_is_level,
+    weight=2.2,
+)
+concept(
+    "same pieces",
+    "||(both sides|each side) ~have (exactly )?the same (pieces|material|forces)( left)?",
+    "||the (pieces|forces) ~be the same on both sides",
+    holds=lambda scene: not surplus(scene.board, True) and not surplus(scene.board, False),
+)
+concept(
+    "unbalanced material",
+    "||the material ~be (unbalanced|lopsided|imbalanced)",
+    holds=lambda scene: bool(surplus(scene.board, True)) and bool(surplus(scene.board, False)),
+)
+concept(
+    "one for another",
+    "{side} ~have {more:units} (for|against) {less:units}",
+    "the material is unbalanced: {even:side} ~have {more:units} for {less:units}",
+    detect=partial(_detect, "one for another"),
+    holds=lambda scene, more, less, side=None, even=None: _has_for(
+        scene, bool(side if side is not None else even), more, less
+    ),
+    weight=_lead_weight,
+    favours="side",
+)
+concept(
+    "material ahead",
+    "{side} ~be ((just|already|still|now|simply|effectively) )?{units} (up|ahead|to the good)",
+    "{other:side} ~be ((just|already|still|now) )?{units} (down|behind||short)",
+    "{side} ~have an extra {extra:kind}",
+    "{side} ~be a {minor:word} (up|ahead)",
+    "{other:side} ~be a {minor:word} (down|behind)",
+    detect=partial(_detect, "material ahead"),
+    holds=_is_ahead,
+    weight=_lead_weight,
+    favours="side",
+)
+concept(
+    "far ahead",
+    "{side} ~be (far|well||miles|a long way) ahead (in||on) material",
+    "{other:side} ~be (far|well||a long way) behind (in||on) material",
+    detect=partial(_detect, "far ahead"),
+    holds=_far_ahead,
+    weight=_lead_weight,
+    favours="side",
+)
+concept(
+    "exchange up",
+    "{side} ~be ((just|already|still|now) )?the exchange (up|ahead||to the good)",
+    "{other:side} ~be ((just|already|still|now) )?the exchange (down||behind)",
+    detect=partial(_detect, "exchange up"),
+    holds=_exchange_up,
+    weight=_lead_weight,
+    favours="side",
+)

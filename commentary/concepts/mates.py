@@ -1,0 +1,85 @@
+"""Mates in one, for the side to move and for the other side if it were its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary.concept import Values
+from commentary.exchange import passed_turn
+from commentary.names import bare
+from commentary.scene import Scene, Unresolved
+from commentary.sight import mating_moves as mates_on
+from commentary.sight import other_turn
+
+concept = partial(registry.concept, topic="kings")
+Foe = Callable[[chess.Board], chess.Move]
+
+
+def mating_moves(board: chess.Board) -> list[chess.Move]:
+    """Every move that mates."""
+    found = []
+    for move in list(board.legal_moves):
+        if board.gives_check(move):
+            board.push(move)
+            if not any(board.generate_legal_moves()):
+                found.append(move)
+            board.pop()
+    return found
+
+
+def _mate_now(board: chess.Board) -> Iterator[Values]:
+    if moves := mating_moves(board):
+        yield {"side": board.turn, "move": bare(board, moves[0])}
+
+
+def _mate_next(board: chess.Board) -> Iterator[Values]:
+    passed = passed_turn(board)
+    if passed and (moves := mating_moves(passed)):
+        origin, target = moves[0].from_square, moves[0].to_square
+        yield {"side": passed.turn, "foe": bare(passed, moves[0]), "origin": origin, "target": target}
+
+
+def _then(scene: Scene) -> chess.Board:
+    board = other_turn(scene.board)
+    if board is None:
+        raise Unresolved("a threat while in check")
+    return board
+
+
+def _is_threatened(scene: Scene, foe: Foe, side: bool | None = None) -> bool:
+    board = _then(scene)
+    return (side is None or board.turn == side) and foe(board) in mates_on(board)
+
+
+def _mates_now(scene: Scene, move: chess.Move | None = None, side: bool | None = None) -> bool:
+    found = mates_on(scene.board)
+    return bool(found) and (move is None or move in found) and side in (None, scene.board.turn)
+
+
+concept(
+    "mate in one",
+    "there is (a |)mate in one",
+    "{side} ~have a mate in one",
+    "there is (a )?mate in one with {move:candidate}",
+    "||{move:candidate} ~be (a )?mate in one",
+    detect=_mate_now,
+    holds=_mates_now,
+    weight=100.0,
+    favours="side",
+)
+concept(
+    "threat of mate",
+    "{side} ~threaten mate (with|by) {foe}",
+    "{foe} ~be (threatened||the threat|a threat|in the air)( by {side})?",
+    "if it were {side:owner} turn, {foe} would be mate",
+    "given another tempo, {side} would mate with {foe}",
+    "||{side} ~threaten {foe}",
+    detect=_mate_next,
+    holds=_is_threatened,
+    weight=60.0,
+    favours="side",
+)

@@ -1,0 +1,185 @@
+"""Passed pawns: protected, blocked, connected, near promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary import sight
+from commentary.concept import Values
+from commentary.concepts.pawns import all_are, is_passed, pawns_of, steps, stop_of
+from commentary.scene import Scene
+
+concept = partial(registry.concept, topic="pawns")
+_NEAR = 3
+"""Steps from which on the way to promotion is worth counting."""
+
+
+# -- passed pawns --------------------------------------------------------------------------------
+
+
+def _passers(board: chess.Board) -> Iterator[Values]:
+    for square, side in pawns_of(board):
+        if is_passed(board, square, side):
+            yield {"pawn": square, "side": side}
+
+
+def _guarded_passers(board: chess.Board) -> Iterator[Values]:
+    for values in _passers(board):
+        if board.attackers_mask(values["side"], values["pawn"]) & board.pawns:
+            yield values
+
+
+def _near_passers(board: chess.Board) -> Iterator[Values]:
+    for values in _passers(board):
+        left = steps(values["pawn"], values["side"])
+        if left <= _NEAR:
+            yield {
+                **values,
+                "steps": left if left > 1 else None,
+                "one": values["pawn"] if left == 1 else None,
+            }
+
+
+def _blocked_passers(board: chess.Board) -> Iterator[Values]:
+    for values in _passers(board):
+        stop = stop_of(values["pawn"], values["side"])
+        if board.color_at(stop) == (not values["side"]):
+            yield {**values, "blocker": stop}
+
+
+def _passer_weight(board: chess.Board, values: Values) -> float:
+    near = max(0, 4 - steps(values["pawn"], values["side"])) * 1.1
+    return 2.2 + near + (0.0 if board.queens else 1.0)
+
+
+def _guarded(board: chess.Board, square: chess.Square) -> bool:
+    guard = any(sight.is_pawn(board, defender) for defender in sight.defenders(board, square))
+    return sight.is_passed(board, square) and guard
+
+
+def _steps_left(
+    scene: Scene, pawn: int | None = None, one: int | None = None, steps: int = 1, side: bool = True
+) -> bool:
+    square = pawn if pawn is not None else one
+    colour = scene.board.color_at(square) if square is not None else None
+    if square is None or colour is None or not sight.is_pawn(scene.board, square):
+        return False
+    return sight.steps_to_go(square, colour) == steps
+
+
+def _passed_and_near(scene: Scene, pawn: int | None = None, one: int | None = None, steps: int = 1) -> bool:
+    square = pawn if pawn is not None else one
+    return (
+        square is not None
+        and sight.is_passed(scene.board, square)
+        and _steps_left(scene, square, None, steps)
+    )
+
+
+def _blockades(scene: Scene, blocker: int, pawn: int) -> bool:
+    side = scene.owner(pawn)
+    enemies = scene.board.color_at(blocker) == (not side)
+    return enemies and sight.is_pawn(scene.board, pawn) and sight.ahead_of(pawn, side)[0] == blocker
+
+
+def _passed_but_blocked(scene: Scene, blocker: int, pawn: int) -> bool:
+    return sight.is_passed(scene.board, pawn) and _blockades(scene, blocker, pawn)
+
+
+concept(
+    "passed pawn",
+    "{pawn} ~be (a passed pawn|passed||a passer)( now| as well)?",
+    "{side} ~have a (passed pawn|passer) on {pawn:square}",
+    "no (pawn|enemy pawn) can (stop||ever stop) {pawn}",
+    "||{pawns:pieces} ~be (both |all )?passed( pawns)?",
+    "||{side} ~(own|get) a (passed pawn|passer) on {pawn:square}",
+    "||{side} ~(have|get) (passed pawns|passers) on {pawns:squares}",
+    detect=_passers,
+    holds=partial(all_are, sight.is_passed),
+    weight=_passer_weight,
+    favours="side",
+)
+concept(
+    "protected passed pawn",
+    "{side} ~have a protected (passed pawn|passer) on {pawn:square}",
+    "{pawn} ~be (a protected passer|passed and protected||a protected passed pawn)( by a pawn)?",
+    detect=_guarded_passers,
+    holds=partial(all_are, _guarded),
+    weight=lambda board, values: 0.7 + _passer_weight(board, values),
+    favours="side",
+)
+concept(
+    "passed pawn near promotion",
+    "{pawn} ~be passed and only {steps:count} steps from queening",
+    "{one:piece} ~be passed and only one step from queening",
+    detect=_near_passers,
+    holds=_passed_and_near,
+    weight=lambda board, values: 0.5 + _passer_weight(board, values),
+    favours="side",
+)
+concept(
+    "steps to promotion",
+    "{pawn} ~be (just |only )?{steps:count} (steps||step|move|moves|square|squares) (away |)from (promotion|queening||promoting)",
+    "{pawn} ~need (just|only) {steps:count} more (moves||move|steps) to (queen||promote)",
+    detect=lambda board: (values for values in _near_passers(board) if values["steps"] is not None),
+    holds=_steps_left,
+    weight=lambda board, values: 0.4 + _passer_weight(board, values),
+    favours="side",
+)
+concept(
+    "blockaded passed pawn",
+    "{pawn} ~be passed, but {blocker} stands in front of it",
+    "{blocker} ~blockade {pawn}",
+    detect=_blocked_passers,
+    holds=_passed_but_blocked,
+    weight=lambda board, values: 0.2 + _passer_weight(board, values),
+)
+concept(
+    "blockade",
+    "||{blocker} ~(block|stand in front of|stand in the way of|be planted in front of|hold up) {pawn}",
+    holds=_blockades,
+)
+
+
+def _connected(board: chess.Board) -> Iterator[Values]:
+    for side in (chess.WHITE, chess.BLACK):
+        passers = [values["pawn"] for values in _passers(board) if values["side"] == side]
+        told: set[chess.Square] = set()  # of three in a row two are enough
+        for one in passers:
+            for other in passers:
+                next_to = chess.square_file(other) == chess.square_file(one) + 1
+                if (
+                    next_to
+                    and abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
+                    and one not in told
+                ):
+                    told.add(other)
+                    yield {"side": side, "pawns": [one, other]}
+
+
+def _are_connected(scene: Scene, pawns: Sequence[int], side: bool | None = None) -> bool:
+    if len(pawns) != 2 or not all_are(sight.is_passed, scene, pawns=pawns, side=side):
+        return False
+    one, other = pawns
+    near = abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
+    return (
+        near
+        and chess.square_file(other) in sight.files_beside(one)
+        and len({scene.board.color_at(s) for s in pawns}) == 1
+    )
+
+
+concept(
+    "connected passed pawns",
+    "{side} ~have connected (passed pawns|passers) on {pawns:squares}",
+    "{pawns:pieces} ~be connected passers",
+    "||{pawns:pieces} ~be connected( passed pawns)?",
+    detect=_connected,
+    holds=_are_connected,
+    weight=4.5,
+    favours="side",
+)

@@ -1,0 +1,248 @@
+"""The pawn skeleton: isolated, doubled and backward pawns, majorities, the centre."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary import sight
+from commentary.concept import Values
+from commentary.scene import Scene
+
+concept = partial(registry.concept, topic="pawns")
+_WINGS = {"queenside": "abc", "kingside": "fgh"}
+_CENTRE = (chess.D4, chess.E4, chess.D5, chess.E5)
+
+Truth = Callable[[chess.Board, chess.Square], bool]
+
+
+def ahead(square: chess.Square, side: chess.Color) -> chess.Bitboard:
+    """The squares of a file beyond `square`, as `side` looks at it."""
+    file, below = chess.BB_FILES[chess.square_file(square)], chess.BB_SQUARES[square] - 1
+    return file & ~below & ~chess.BB_SQUARES[square] if side else file & below
+
+
+def beside(mask: chess.Bitboard) -> chess.Bitboard:
+    """The squares to the left and right."""
+    return ((mask << 1) & ~chess.BB_FILE_A | (mask >> 1) & ~chess.BB_FILE_H) & chess.BB_ALL
+
+
+def neighbours(square: chess.Square) -> chess.Bitboard:
+    """The files beside that of `square`."""
+    return beside(chess.BB_FILES[chess.square_file(square)])
+
+
+def is_passed(board: chess.Board, square: chess.Square, side: chess.Color) -> bool:
+    """Whether a pawn of `side` on `square` is or would be passed: nothing before it on three files."""
+    front = ahead(square, side)
+    own = board.pieces_mask(chess.PAWN, side) & front
+    return not own and not board.pieces_mask(chess.PAWN, not side) & (front | beside(front))
+
+
+def steps(square: chess.Square, side: chess.Color) -> int:
+    """Moves from the last rank."""
+    return 7 - chess.square_rank(square) if side else chess.square_rank(square)
+
+
+def stop_of(square: chess.Square, side: chess.Color) -> chess.Square:
+    """The square before a pawn."""
+    return square + 8 if side else square - 8
+
+
+def pawns_of(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Color]]:
+    """Every pawn with its side."""
+    for side in (chess.WHITE, chess.BLACK):
+        for square in chess.scan_forward(board.pieces_mask(chess.PAWN, side)):
+            yield square, side
+
+
+def all_are(
+    truth: Truth, scene: Scene, pawn: int | None = None, pawns: Sequence[int] = (), side: bool | None = None
+) -> bool:
+    """Whether all pawns named are of a kind, and of the side named."""
+    squares = [*pawns, *([] if pawn is None else [pawn])]
+    right_side = side is None or all(scene.board.color_at(square) == side for square in squares)
+    return bool(squares) and right_side and all(truth(scene.board, square) for square in squares)
+
+
+# -- weaknesses ----------------------------------------------------------------------------------
+
+
+def _isolated(board: chess.Board) -> Iterator[Values]:
+    """The isolated pawns of a side, together when there are two or three; more of them say nothing."""
+    for side in (chess.WHITE, chess.BLACK):
+        own = board.pieces_mask(chess.PAWN, side)
+        found = [square for square in chess.scan_forward(own) if not own & neighbours(square)]
+        if len(found) == 1:
+            yield {"side": side, "pawn": found[0], "pawns": None}
+        elif 1 < len(found) <= 3:
+            yield {"side": side, "pawn": None, "pawns": found}
+
+
+def _isolated_weight(board: chess.Board, values: Values) -> float:
+    pawns = values["pawns"] or [values["pawn"]]
+    enemy = board.pieces_mask(chess.PAWN, not values["side"])
+    exposed = any(not enemy & ahead(pawn, values["side"]) for pawn in pawns)
+    passed = all(is_passed(board, pawn, values["side"]) for pawn in pawns)
+    return (0.6 if passed else 1.7 if exposed else 1.2) + 0.3 * (len(pawns) - 1)
+
+
+concept(
+    "isolated pawn",
+    "{pawn} ~be (isolated|an isolated pawn)( now| as well)?",
+    "{side} ~have an isolated pawn on {pawn:square}",
+    "{side} ~have to live with an isolated pawn on {pawn:square}",
+    "{pawn} ~have no (neighbours|fellow pawn on either neighbouring file)",
+    "{pawns:pieces} ~be (isolated|all isolated||both isolated)",
+    "{side} ~have isolated pawns on {pawns:squares}",
+    detect=_isolated,
+    holds=partial(all_are, sight.is_isolated),
+    weight=_isolated_weight,
+    favours="-side",
+)
+
+
+def _doubled(board: chess.Board) -> Iterator[Values]:
+    for side in (chess.WHITE, chess.BLACK):
+        for file, mask in enumerate(chess.BB_FILES):
+            pawns = list(chess.scan_forward(board.pieces_mask(chess.PAWN, side) & mask))
+            if len(pawns) > 1:
+                yield {"side": side, "pawns": pawns, "file": file}
+
+
+def _are_doubled(
+    scene: Scene, pawns: Sequence[int] = (), side: bool | None = None, file: int = -1, pawn: int | None = None
+) -> bool:
+    if file >= 0:
+        return side is not None and len(sight.pawns_on(scene.board, file, side)) > 1
+    return all_are(sight.is_doubled, scene, pawn, pawns, side)
+
+
+concept(
+    "doubled pawns",
+    "{side} ~have doubled pawns on ({file}|{pawns:squares})",
+    "{pawns:pieces} ~be doubled",
+    "||{side} ~(get|be left with) doubled pawns on {file}",
+    "||{pawn} ~be (a )?doubled( pawn)?",
+    detect=_doubled,
+    holds=_are_doubled,
+    weight=1.4,
+    favours="-side",
+)
+
+
+def _backward(board: chess.Board) -> Iterator[Values]:
+    for square, side in pawns_of(board):
+        own = board.pieces_mask(chess.PAWN, side)
+        near, rank, stop = own & neighbours(square), chess.square_rank(square), stop_of(square, side)
+        advanced = all((chess.square_rank(s) > rank) == side for s in chess.scan_forward(near))
+        level = near & chess.BB_RANKS[rank]
+        guards = board.attackers_mask(not side, stop) & board.pawns
+        if near and advanced and not level and board.piece_type_at(stop) is None and guards:
+            yield {"pawn": square, "side": side}
+
+
+concept(
+    "backward pawn",
+    "{pawn} ~be (backward|a backward pawn)( now| as well)?",
+    "{side} ~have a backward pawn on {pawn:square}",
+    "{pawn} (~have been left behind by|~lag behind) its neighbours",
+    detect=_backward,
+    holds=partial(all_are, sight.is_backward),
+    weight=1.6,
+    favours="-side",
+)
+
+
+# -- wings and the centre ------------------------------------------------------------------------
+
+
+def _majorities(board: chess.Board) -> Iterator[Values]:
+    for wing, letters in _WINGS.items():
+        mask = sum(chess.BB_FILES[chess.FILE_NAMES.index(letter)] for letter in letters)
+        white, black = ((board.pieces_mask(chess.PAWN, side) & mask).bit_count() for side in (True, False))
+        if white != black and max(white, black) > 1:
+            yield {"side": white > black, "wing": wing, "own": max(white, black), "theirs": min(white, black)}
+
+
+def _has_majority(
+    scene: Scene, side: bool, wing: str, own: int | None = None, theirs: int | None = None
+) -> bool:
+    pawns = {
+        colour: sum(
+            chess.FILE_NAMES[chess.square_file(pawn)] in _WINGS.get(wing, "")
+            for pawn in sight.all_of(scene.board, colour, "pawn")
+        )
+        for colour in chess.COLORS
+    }
+    exact = own is None or (pawns[side], pawns[not side]) == (own, theirs)
+    return pawns[side] > pawns[not side] and exact
+
+
+concept(
+    "pawn majority",
+    "{side} ~have (a|the) {wing:word} (majority||pawn majority)",
+    "{side} ~have more pawns on the {wing:word}",
+    "on the {wing:word} {side} ~have {own:count} pawns against {theirs:count}",
+    "the {wing:word} majority ~belong to {side:object}",
+    "{side} ~have {own:count} pawns (against||to|versus) {theirs:count} on the {wing:word}",
+    "{side} ~have a {wing:word} majority of {own:count} (against||to|versus) {theirs:count}",
+    detect=_majorities,
+    holds=_has_majority,
+    weight=lambda board, values: 0.6 if board.queens else 1.9,
+    favours="side",
+)
+
+
+def _centre(board: chess.Board) -> Iterator[Values]:
+    for side in (chess.WHITE, chess.BLACK):
+        own, enemy = (board.pieces(chess.PAWN, colour) for colour in (side, not side))
+        pawns = [square for square in _CENTRE if square in own]
+        if len(pawns) >= 2 and sum(square in enemy for square in _CENTRE) <= 1:
+            yield {"side": side, "pawns": pawns}
+
+
+def _holds_centre(scene: Scene, side: bool, pawns: Sequence[int]) -> bool:
+    central = [square for square in _CENTRE if sight.is_pawn(scene.board, square)]
+    theirs = sum(scene.board.color_at(square) != side for square in central)
+    return scene.owner(*pawns) == side and set(pawns) <= set(central) and theirs <= 1
+
+
+concept(
+    "pawn centre",
+    "{side} ~have pawns on {pawns:squares} in the centre",
+    "pawns on {pawns:squares} give {side:object} the centre",
+    "{side} ~(hold|control|claim||occupy) the centre with pawns on {pawns:squares}",
+    "{side} ~have the (bigger||greater) share of the centre with pawns on {pawns:squares}",
+    detect=_centre,
+    holds=_holds_centre,
+    weight=2.2,
+    favours="side",
+)
+
+
+def _rams(board: chess.Board) -> Iterator[Values]:
+    black = board.pieces_mask(chess.PAWN, chess.BLACK)
+    for square in chess.scan_forward(board.pieces_mask(chess.PAWN, chess.WHITE)):
+        if chess.square_file(square) in (3, 4) and black & chess.BB_SQUARES[square + 8]:
+            yield {"one": square, "other": square + 8}
+            return
+
+
+def _ram(scene: Scene, one: int, other: int) -> bool:
+    board = scene.board
+    white, black = (one, other) if board.color_at(one) == chess.WHITE else (other, one)
+    colours = (board.color_at(white), board.color_at(black)) == (chess.WHITE, chess.BLACK)
+    return colours and sight.is_pawn(board, white) and sight.is_pawn(board, black) and black == white + 8
+
+
+concept(
+    "locked pawns",
+    "{one} and {other} (block each other|stand head to head|are locked together||are locked|face each other)",
+    detect=_rams,
+    holds=_ram,
+    weight=1.0,
+)

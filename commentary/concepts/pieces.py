@@ -1,0 +1,221 @@
+"""How the pieces stand: outposts, development, bishops behind their own pawns, pieces without moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import chess
+
+from commentary import concept as registry
+from commentary import sight
+from commentary.concept import Values
+from commentary.concepts.pawns import ahead, beside
+from commentary.scene import Scene
+
+concept = partial(registry.concept, topic="pieces")
+_HOME = {
+    chess.WHITE: {chess.B1: "knight", chess.G1: "knight", chess.C1: "bishop", chess.F1: "bishop"},
+    chess.BLACK: {chess.B8: "knight", chess.G8: "knight", chess.C8: "bishop", chess.F8: "bishop"},
+}
+_OUTPOST_RANKS = {
+    chess.WHITE: chess.BB_RANK_4 | chess.BB_RANK_5 | chess.BB_RANK_6,
+    chess.BLACK: chess.BB_RANK_5 | chess.BB_RANK_4 | chess.BB_RANK_3,
+}
+_EARLY_PLIES = 40
+"""Half-moves after which an undeveloped piece is no longer a matter of development."""
+
+_HEMMED_SQUARES = 3
+_SEVERAL = 2
+
+
+def at_home(board: chess.Board, side: chess.Color) -> tuple[chess.Square, ...]:
+    """Knights and bishops on the squares they start from."""
+    minors = {"knight": board.knights, "bishop": board.bishops}
+    own = board.occupied_co[side]
+    return tuple(s for s, name in _HOME[side].items() if minors[name] & own & chess.BB_SQUARES[s])
+
+
+def pawns_can_attack(board: chess.Board, square: chess.Square, side: chess.Color) -> bool:
+    """Whether a pawn of `side` attacks the square or might by advancing on its file."""
+    return bool(board.pieces_mask(chess.PAWN, side) & beside(ahead(square, not side)))
+
+
+def home_count(board: chess.Board, side: chess.Color) -> int:
+    """How many knights and bishops are where they start from, counted square by square."""
+    found = [(sight.name_at(board, s) == name, board.color_at(s) == side) for s, name in _HOME[side].items()]
+    return sum(all(pair) for pair in found)
+
+
+def is_outpost(board: chess.Board, square: chess.Square) -> bool:
+    """A minor piece that a pawn defends and that no enemy pawn can ever chase away."""
+    side = board.color_at(square)
+    if side is None or sight.name_at(board, square) not in ("knight", "bishop"):
+        return False
+    near = [pawn for file in sight.files_beside(square) for pawn in sight.pawns_on(board, file, not side)]
+    rest = sight.steps_to_go(square, side)
+    chasers = [pawn for pawn in near if sight.steps_to_go(pawn, side) < rest]
+    guarded = any(sight.is_pawn(board, defender) for defender in sight.defenders(board, square))
+    return 2 <= rest <= 4 and guarded and not chasers
+
+
+def _outposts(board: chess.Board) -> Iterator[Values]:
+    for side in (chess.WHITE, chess.BLACK):
+        minors = (board.knights | board.bishops) & board.occupied_co[side] & _OUTPOST_RANKS[side]
+        for square in chess.scan_forward(minors):
+            guarded = board.attackers_mask(side, square) & board.pawns
+            if guarded and not pawns_can_attack(board, square, not side):
+                yield {"piece": square, "side": side}
+
+
+concept(
+    "outpost",
+    "{piece} ~(sit||stand|be|settle) on an outpost( there)?",
+    "{piece} ~have (settled on an outpost|an outpost there||an outpost)",
+    "{piece} ~be (firmly planted||securely planted|anchored|established) on an outpost",
+    "no (enemy |black |white )?pawn can (ever |)chase {piece} away",
+    "{piece} ~be out of reach of (|the |any )(enemy )?pawns",
+    "{piece} cannot be (driven away||chased away|kicked away) by pawns",
+    detect=_outposts,
+    holds=lambda scene, piece: is_outpost(scene.board, piece),
+    weight=2.7,
+    favours="side",
+)
+
+
+# -- development ---------------------------------------------------------------------------------
+
+
+def _undeveloped(board: chess.Board) -> Iterator[Values]:
+    if board.ply() > _EARLY_PLIES:
+        return
+    home = {side: at_home(board, side) for side in chess.COLORS}
+    for side in (chess.WHITE, chess.BLACK):
+        mine, theirs = len(home[side]), len(home[not side])
+        if mine:
+            yield {
+                "side": side,
+                "other": not side if mine > theirs else None,
+                "pieces": list(home[side]) if mine <= _SEVERAL else None,
+                "number": mine if mine > 1 else None,
+                "single": home[side][0] if mine == 1 else None,
+                "late": side if mine > theirs else None,
+            }
+
+
+def _are_at_home(
+    scene: Scene,
+    side: bool | None = None,
+    pieces: Sequence[int] | None = None,
+    single: int | None = None,
+    number: int | None = None,
+    other: bool | None = None,
+    late: bool | None = None,
+) -> bool:
+    board = scene.board
+    if late is not None or other is not None:
+        slow = bool(late if late is not None else not other)
+        return home_count(board, slow) > home_count(board, not slow)
+    if number is not None:
+        return side is not None and home_count(board, side) == number
+    found = [*(pieces or []), *([] if single is None else [single])]
+    names = [_HOME[bool(board.color_at(s))].get(s) for s in found]
+    right = side is None or scene.owner(*found) == side
+    return right and all(sight.name_at(board, s) == name for s, name in zip(found, names, strict=True))
+
+
+concept(
+    "undeveloped pieces",
+    "{side} ~have {number:count} minor pieces (still at home|undeveloped||at home)",
+    "{side} ~have (yet to develop|still to bring out||still to develop|yet to bring out) {pieces}",
+    "{single:piece} ~be still on its (original||starting) square",
+    "{pieces} ~(be|be||stand|sit) (still||both still|still both|all still) (at home||undeveloped|on their original squares)",
+    "{late:side} ~be (behind in development|slightly behind in development||clearly behind in development)",
+    "{other:side} ~be (ahead in development|better developed)",
+    "||{side} ~have {number:count} minor piece (still at home|undeveloped)",
+    "||{pieces} ~(be|stand|sit) (at home|undeveloped|on its (original|starting) square)",
+    detect=_undeveloped,
+    holds=_are_at_home,
+    weight=lambda board, values: (
+        0.8 + 0.25 * len(at_home(board, values["side"])) + (1.2 if values["late"] is not None else 0.0)
+    ),
+    favours="-late",
+)
+
+
+# -- bad pieces ----------------------------------------------------------------------------------
+
+
+def _bad_bishops(board: chess.Board) -> Iterator[Values]:
+    """Bishops with few squares behind own pawns of their colour that cannot move."""
+    for side in (chess.WHITE, chess.BLACK):
+        pawns, own = board.pieces_mask(chess.PAWN, side), board.occupied_co[side]
+        blocked = pawns & (board.occupied >> 8 if side else board.occupied << 8) & chess.BB_ALL
+        for square in board.pieces(chess.BISHOP, side):
+            light = chess.BB_LIGHT_SQUARES & chess.BB_SQUARES[square]
+            colour = chess.BB_LIGHT_SQUARES if light else chess.BB_DARK_SQUARES
+            free = board.attacks_mask(square) & ~own
+            if (blocked & colour).bit_count() >= 3 and free.bit_count() <= _HEMMED_SQUARES:
+                yield {"bishop": square, "side": side}
+
+
+def _is_hemmed_in(scene: Scene, bishop: int) -> bool:
+    """At most three squares to go to, and three own pawns of its colour that cannot step forward."""
+    board, side = scene.board, scene.owner(bishop)
+    free = [target for target in board.attacks(bishop) if board.color_at(target) != side]
+    shade = (chess.square_file(bishop) + chess.square_rank(bishop)) % 2
+    fixed = [
+        pawn
+        for pawn in sight.all_of(board, side, "pawn")
+        if (chess.square_file(pawn) + chess.square_rank(pawn)) % 2 == shade
+        and board.piece_at(sight.ahead_of(pawn, side)[0])
+    ]
+    return sight.name_at(board, bishop) == "bishop" and len(free) <= _HEMMED_SQUARES and len(fixed) >= 3
+
+
+concept(
+    "bad bishop",
+    "{bishop} ~be (hemmed in||restricted|hampered) by its own pawns",
+    "{bishop} ~(bite||bites) on its own pawns",
+    "{bishop} ~be a bad bishop, (hemmed in by|stuck behind) its own pawns",
+    "||{bishop} ~be (bad|a bad bishop|a bad piece|the bad bishop)",
+    detect=_bad_bishops,
+    holds=_is_hemmed_in,
+    weight=1.8,
+    favours="-side",
+)
+
+
+def _immobile(board: chess.Board) -> Iterator[Values]:
+    for side in (chess.WHITE, chess.BLACK):
+        own = board.occupied_co[side]
+        home = chess.BB_RANK_1 if side else chess.BB_RANK_8
+        for square in chess.scan_forward(own & ~board.pawns & ~board.kings & ~home):
+            if not board.attacks_mask(square) & ~own:
+                yield {"piece": square, "side": side}
+
+
+def _has_no_moves(scene: Scene, piece: int) -> bool:
+    side = scene.owner(piece)
+    return all(scene.board.color_at(target) == side for target in scene.board.attacks(piece))
+
+
+concept(
+    "piece without moves",
+    "{piece} ~have (no squares to go to|no moves|nowhere to go||no squares)( at all)?",
+    "{piece} ~be shut in( completely)?",
+    "{piece} cannot move( at all)?",
+    detect=_immobile,
+    holds=_has_no_moves,
+    weight=2.2,
+    favours="-side",
+)
+concept(
+    "own piece",
+    "||{side} ~(have|own|get|hold) {piece}( there)?",
+    "||{side} ~have {pieces}",
+    holds=lambda scene, side, piece=None, pieces=(): (
+        scene.owner(*([piece] if piece is not None else pieces)) == side
+    ),
+    weight=0.3,
+)

@@ -1,0 +1,151 @@
+"""What a quiet move is good for: more active pieces, connected rooks, kings that approach, plans made ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import chess
+
+from commentary import sight
+from commentary.concept import Values, deed
+from commentary.concepts.kings import is_endgame
+from commentary.concepts.mates import Foe
+from commentary.scene import Scene
+from commentary.step import Step
+
+_MORE_SQUARES = 3
+"""Squares that a piece must gain to stand more actively."""
+
+
+def _keeps_defended(step: Step) -> Iterator[Values]:
+    if step.castles or step.kind in (chess.PAWN, chess.KING):
+        return
+    own = step.own(step.after) & step.own(step.before) & ~step.after.kings
+    kept = step.before.attacks_mask(step.origin) & step.after.attacks_mask(step.target) & own
+    wards = [s for s in chess.scan_forward(kept) if step.after.attackers_mask(not step.mover, s)]
+    if wards:
+        yield {"wards": wards[:2]}
+
+
+def _still_guards(scene: Scene, wards: Sequence[int]) -> bool:
+    return all(
+        sight.defends(scene.board, scene.to, ward)
+        and sight.defends(scene.before, scene.move.from_square, ward)
+        for ward in wards
+    )
+
+
+deed(
+    "keeps defended",
+    "~keep {wards:pieces} (defended|protected||guarded)",
+    "~keep an eye on {wards:pieces}",
+    "~go on (defending|guarding||protecting) {wards:pieces}",
+    detect=_keeps_defended,
+    holds=_still_guards,
+    weight=1.2,
+)
+
+
+def _activates(step: Step) -> Iterator[Values]:
+    if step.arrived not in (chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN) or step.castles:
+        return
+    more = step.after.attacks_mask(step.target).bit_count()
+    if more >= step.before.attacks_mask(step.origin).bit_count() + _MORE_SQUARES and not step.move.promotion:
+        yield {}
+
+
+def _is_more_active(scene: Scene) -> bool:
+    now, then = len(scene.board.attacks(scene.to)), len(scene.before.attacks(scene.move.from_square))
+    return now >= then + _MORE_SQUARES
+
+
+deed(
+    "activates the moved piece",
+    "~put {moved} on a (more active|better||more useful) square",
+    "~bring {moved} to a (more active|better) square",
+    "~improve (the position of |){moved}",
+    "~make {moved} more active",
+    detect=_activates,
+    holds=_is_more_active,
+    weight=1.7,
+)
+
+
+def _connected(board: chess.Board, side: chess.Color) -> bool:
+    rooks = board.pieces_mask(chess.ROOK, side) & (chess.BB_RANK_1 if side else chess.BB_RANK_8)
+    if rooks.bit_count() != 2:
+        return False
+    return not chess.between(chess.lsb(rooks), chess.msb(rooks)) & board.occupied
+
+
+def _connects(step: Step) -> Iterator[Values]:
+    if _connected(step.after, step.mover) and not _connected(step.before, step.mover):
+        yield {}
+
+
+def _rooks_see_each_other(board: chess.Board, side: chess.Color) -> bool:
+    home = 0 if side else 7
+    rooks = [s for s in sight.all_of(board, side, "rook") if chess.square_rank(s) == home]
+    return len(rooks) == 2 and sight.defends(board, *rooks)
+
+
+deed(
+    "connects the rooks",
+    "~connect the rooks",
+    detect=_connects,
+    holds=lambda scene: (
+        _rooks_see_each_other(scene.board, scene.before.turn)
+        and not _rooks_see_each_other(scene.before, scene.before.turn)
+    ),
+    weight=2.0,
+)
+
+
+def _approaches(step: Step) -> Iterator[Values]:
+    """In an endgame, a king's step towards the nearest pawn that needs or fears it."""
+    if step.kind != chess.KING or step.castles or not is_endgame(step.after):
+        return
+    pawns = list(chess.scan_forward(step.after.pawns))
+    near = [
+        pawn
+        for pawn in pawns
+        if 1 < chess.square_distance(step.target, pawn) < chess.square_distance(step.origin, pawn)
+    ]
+    if near:
+        yield {
+            "pawn": min(near, key=lambda pawn: (chess.square_distance(step.target, pawn), pawn)),
+        }
+
+
+def _is_nearer(scene: Scene, pawn: int) -> bool:
+    moved = sight.name_at(scene.board, scene.to) == "king"
+    now, then = (chess.square_distance(square, pawn) for square in (scene.to, scene.move.from_square))
+    return moved and sight.is_pawn(scene.board, pawn) and now < then
+
+
+deed(
+    "brings the king nearer",
+    "~(approach|step towards|head for||walk towards) {pawn}",
+    "~bring {moved} (nearer|closer) to {pawn}",
+    detect=_approaches,
+    holds=_is_nearer,
+    weight=1.6,
+)
+
+
+def _follows(scene: Scene, foe: Foe) -> bool:
+    """The engine's line goes on with that move once the other side has replied."""
+    line, played = scene.evidence(), len(scene.moves)
+    if len(line.moves) < played + 2:
+        return False
+    board = scene.board.copy(stack=False)
+    board.push_uci(line.moves[played])
+    return foe(board).uci() == line.moves[played + 1]
+
+
+deed(
+    "prepares",
+    "~(prepare|make ready for|get ready for|set up||plan) {foe}",
+    holds=_follows,
+    weight=1.0,
+)

@@ -1,0 +1,300 @@
+"""What a move presses on: attacks, forks, pins, trades offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import chess
+
+from commentary import sight
+from commentary.concept import Values, deed
+from commentary.concepts.pawns import neighbours
+from commentary.concepts.tactics import fork_targets, pins, undefended
+from commentary.exchange import worth
+from commentary.scene import Scene
+from commentary.step import Step
+
+# -- pressure ------------------------------------------------------------------------------------
+
+
+def _attacked_before(step: Step, target: chess.Square) -> bool:
+    return bool(step.before.attacks_mask(step.origin) & chess.BB_SQUARES[target])
+
+
+def _forks(step: Step) -> Iterator[Values]:
+    targets = fork_targets(step.after, step.target)
+    if len(targets) >= 2 and step.arrived != chess.KING and not step.castles:
+        yield {"targets": targets[:3]}
+
+
+deed(
+    "forks",
+    "~fork {targets:pieces}",
+    "~attack {targets:pieces} (at the same time|simultaneously||at once)",
+    detect=_forks,
+    holds=lambda scene, targets: sight.forks(scene.board, scene.to, targets),
+    weight=7.0,
+)
+
+
+def _attacks(step: Step) -> Iterator[Values]:
+    forked = fork_targets(step.after, step.target)
+    if step.castles or (len(forked) >= 2 and step.arrived != chess.KING):
+        return
+    fresh = [t for t in forked if not _attacked_before(step, t) and worth(step.after, t) < 100]
+    if fresh:
+        yield {"targets": sorted(fresh, key=lambda target: -worth(step.after, target))[:2]}
+
+
+def _hits(scene: Scene, targets: Sequence[int]) -> bool:
+    return all(sight.attacks(scene.board, scene.to, target) for target in targets)
+
+
+deed(
+    "attacks",
+    "~(attack|hit||harass|bother|chase|question|kick|target) {targets:pieces}( at once| with tempo)?",
+    "~(go after|take aim at||aim at|look at) {targets:pieces}",
+    "~put the question to {targets:pieces}",
+    "||~(pile up on|put pressure on|put more pressure on|turn on) {targets:pieces}",
+    detect=_attacks,
+    holds=_hits,
+    weight=4.0,
+)
+
+
+def _levers(step: Step) -> Iterator[Values]:
+    prey = step.after.attacks_mask(step.target) & step.enemy(step.after) & step.after.pawns
+    if step.arrived == chess.PAWN and prey:
+        yield {"targets": list(chess.scan_forward(prey))}
+
+
+def _strikes(scene: Scene, targets: Sequence[int]) -> bool:
+    pawn = sight.is_pawn(scene.board, scene.to)
+    return pawn and _hits(scene, targets)
+
+
+deed(
+    "pawn strikes",
+    "~challenge {targets:pieces}",
+    "~(strike at|chip away at|hit at) {targets:pieces}",
+    "~attack {targets:pieces} with a pawn",
+    detect=_levers,
+    holds=_strikes,
+    weight=3.5,
+)
+
+
+def _fresh(step: Step) -> Iterator[chess.Square]:
+    """What the moved piece attacks and did not attack before."""
+    if step.castles:
+        return
+    mask = step.after.attacks_mask(step.target) & step.enemy(step.after) & ~step.after.kings
+    for target in chess.scan_forward(mask):
+        if not _attacked_before(step, target) or step.victim is not None:
+            yield target
+
+
+def _pinned_by_others(step: Step) -> set[chess.Square]:
+    return {pin["pinned"] for pin in pins(step.after) if pin["pinner"] != step.target}
+
+
+def _piles_up(step: Step) -> Iterator[Values]:
+    fresh = list(_fresh(step))
+    pinned = _pinned_by_others(step) if fresh else set()
+    for target in fresh:
+        if target in pinned and not step.after.pawns & chess.BB_SQUARES[target]:
+            yield {"target": target, "kind": step.after.piece_type_at(target)}
+
+
+deed(
+    "piles up",
+    "~(pile up on|put more pressure on|turn on) {target}, which is pinned",
+    detect=_piles_up,
+    holds=lambda scene, target: _hits(scene, [target]) and _pinned_if_said(scene, target),
+    weight=4.4,
+)
+
+
+def _pinned_if_said(scene: Scene, target: chess.Square) -> bool:
+    return sight.is_pinned(scene.board, target)
+
+
+def _outnumbers(step: Step) -> Iterator[Values]:
+    for target in _fresh(step):
+        counted = [
+            [board.attackers_mask(side, target).bit_count() for side in (step.mover, not step.mover)]
+            for board in (step.after, step.before)
+        ]
+        (now, guards), (then, guarded) = counted
+        if now > guards >= 1 and then <= guarded:
+            yield {"target": target, "order": now if 2 <= now <= 4 else None, "times": now, "guards": guards}
+
+
+def _adds_attacker(
+    scene: Scene, target: int, order: int | None = None, times: int | None = None, guards: int = 0
+) -> bool:
+    hitting, guarding = sight.attackers(scene.board, target), sight.defenders(scene.board, target)
+    counted = times is None or (len(hitting), len(guarding)) == (times, guards)
+    enough = times is not None or len(hitting) >= 2
+    return scene.to in hitting and enough and order in (None, len(hitting)) and counted
+
+
+deed(
+    "adds an attacker",
+    "~(bring||add) a {order:ordinal} attacker against {target}",
+    "~attack {target} (a {order:ordinal} time|once more)",
+    "~put pressure on {target}, which is attacked {times} and defended {guards:times}",
+    detect=_outnumbers,
+    holds=_adds_attacker,
+    weight=3.6,
+)
+
+
+def _targets_pawn(step: Step) -> Iterator[Values]:
+    board = step.after
+    if step.arrived == chess.PAWN:
+        return
+    own = board.pieces_mask(chess.PAWN, not step.mover)
+    for target in _fresh(step):
+        if not own & chess.BB_SQUARES[target]:
+            continue
+        flaw = "undefended" if undefended(board, target) else None
+        if flaw is None and not own & neighbours(target):
+            flaw = "isolated"
+        if flaw:
+            yield {"pawn": target, "flaw": flaw}
+            return
+
+
+def _is_flawed(scene: Scene, pawn: int, flaw: str) -> bool:
+    truths = {"isolated": sight.is_isolated, "backward": sight.is_backward}
+    truths["undefended"] = lambda board, square: not sight.defenders(board, square)
+    right = flaw in truths and truths[flaw](scene.board, pawn)
+    return right and sight.is_pawn(scene.board, pawn) and _hits(scene, [pawn])
+
+
+deed(
+    "targets a weak pawn",
+    "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}",
+    detect=_targets_pawn,
+    holds=_is_flawed,
+    weight=2.4,
+)
+
+
+def _offers_trade(step: Step) -> Iterator[Values]:
+    board = step.after
+    if step.arrived in (chess.PAWN, chess.KING) or step.castles or undefended(board, step.target):
+        return
+    same = board.pieces_mask(step.arrived, not step.mover) & board.attacks_mask(step.target)
+    for target in chess.scan_forward(same):
+        if not undefended(board, target):
+            yield {"target": target, "kind": step.arrived}
+            return
+
+
+def _trade_offered(scene: Scene, kind: int | None = None, target: int | None = None) -> bool:
+    board, own = scene.board, scene.to
+    prey = [s for s in board.attacks(own) if board.color_at(s) == board.turn] if target is None else [target]
+    return any(
+        sight.name_at(board, s) == sight.name_at(board, own)
+        and kind in (None, board.piece_type_at(own))
+        and sight.attacks(board, own, s)
+        and sight.attacks(board, s, own)
+        and bool(sight.defenders(board, s))
+        and bool(sight.defenders(board, own))
+        for s in prey
+    )
+
+
+deed(
+    "offers a trade",
+    "~(offer|propose) (an exchange|a trade) of (the )?{kind}s",
+    "~offer to (exchange||trade|swap) (the )?{kind}s",
+    "~oppose {target}",
+    detect=_offers_trade,
+    holds=_trade_offered,
+    weight=3.0,
+)
+
+# -- lines ---------------------------------------------------------------------------------------
+
+
+def _uncovers(step: Step) -> Iterator[Values]:
+    board = step.after
+    sliders = (board.bishops | board.rooks | board.queens) & step.own(board)
+    prey = step.enemy(board) & ~board.pawns & ~chess.BB_SQUARES[step.target]
+    for slider in chess.scan_forward(sliders & ~chess.BB_SQUARES[step.target]):
+        fresh = board.attacks_mask(slider) & ~step.before.attacks_mask(slider) & prey
+        for target in chess.scan_forward(fresh & ~board.kings):
+            if worth(board, target) > worth(board, slider) or undefended(board, target):
+                yield {"slider": slider, "target": target}
+
+
+def _uncovered(scene: Scene, slider: int, target: int | None = None) -> bool:
+    if slider == scene.to or scene.board.color_at(slider) != scene.before.turn:
+        return False
+    prey = list(scene.board.attacks(slider)) if target is None else [target]
+    return any(sight.attacks(scene.board, slider, s) and s not in scene.before.attacks(slider) for s in prey)
+
+
+deed(
+    "uncovers an attack",
+    "~(uncover|unmask) an attack by {slider} on {target}",
+    "~open the line for {slider} to hit {target}",
+    "~uncover {slider}, which hits {target}",
+    "||~uncover {slider}",
+    detect=_uncovers,
+    holds=_uncovered,
+    weight=5.0,
+)
+
+
+def _pins(step: Step) -> Iterator[Values]:
+    if step.arrived not in (chess.BISHOP, chess.ROOK, chess.QUEEN):
+        return
+    for pin in pins(step.after):
+        line = chess.ray(pin["pinned"], pin["behind"])
+        on_line = line & chess.BB_SQUARES[step.origin] and step.victim is None
+        if pin["pinner"] == step.target and not (on_line and _attacked_before(step, pin["pinned"])):
+            yield {"pinned": pin["pinned"], "behind": pin["behind"]}
+
+
+def _is_pinning(scene: Scene, pinned: int, behind: int | None = None) -> bool:
+    prizes = set(scene.board.piece_map()) - {pinned} if behind is None else {behind}
+    return any(sight.pins(scene.board, scene.to, pinned, prize) for prize in prizes)
+
+
+deed(
+    "pins",
+    "~(pin|tie||nail) {pinned}( down)? (to||against) {behind}",
+    "~put {pinned} in a pin( against {behind})?",
+    "~pin {pinned}",
+    detect=_pins,
+    holds=_is_pinning,
+    weight=lambda board, values: 4.5 if board.piece_type_at(values["pinned"]) != chess.PAWN else 1.4,
+)
+
+
+def _unpins(step: Step) -> Iterator[Values]:
+    freed = {pin["pinned"] for pin in pins(step.before) if pin["side"] == step.mover} - {step.origin}
+    still = {pin["pinned"] for pin in pins(step.after)} if freed else set()
+    for square in sorted(freed - still):
+        if step.before.piece_type_at(square) != chess.PAWN:
+            yield {"piece": square}
+
+
+def _unpinned(scene: Scene, piece: int) -> bool:
+    own = scene.board.color_at(piece) == scene.before.turn == scene.before.color_at(piece)
+    return own and sight.is_pinned(scene.before, piece) and not sight.is_pinned(scene.board, piece)
+
+
+deed(
+    "unpins",
+    "~unpin {piece}",
+    "~break the pin on {piece}",
+    "~(free {piece} from|get {piece} out of||release {piece} from) the pin",
+    detect=_unpins,
+    holds=_unpinned,
+    weight=3.3,
+)

@@ -1,0 +1,150 @@
+"""What a move does about squares: outposts, the centre, squares covered or denied, lines opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import chess
+
+from commentary import sight
+from commentary.concept import Values, deed
+from commentary.concepts.pawns import steps
+from commentary.concepts.pieces import is_outpost, pawns_can_attack
+from commentary.scene import Scene
+from commentary.step import Step
+
+_BIG_CENTRE = (chess.BB_FILE_C | chess.BB_FILE_D | chess.BB_FILE_E | chess.BB_FILE_F) & (
+    chess.BB_RANK_3 | chess.BB_RANK_4 | chess.BB_RANK_5 | chess.BB_RANK_6
+)
+_MIDDLE = chess.BB_D4 | chess.BB_E4 | chess.BB_D5 | chess.BB_E5
+_EARLY_PLIES = 40
+_MORE_SQUARES = 3
+"""Squares a piece must gain to be called freed."""
+
+# -- squares -------------------------------------------------------------------------------------
+
+
+def _takes_outpost(step: Step) -> Iterator[Values]:
+    if step.kind not in (chess.KNIGHT, chess.BISHOP):
+        return
+    rest = steps(step.target, step.mover)
+    guarded = step.after.attackers_mask(step.mover, step.target) & step.after.pawns
+    if 2 <= rest <= 4 and guarded and not pawns_can_attack(step.after, step.target, not step.mover):
+        yield {}
+
+
+deed(
+    "takes an outpost",
+    "~(settle on|occupy||land on|claim|take) an outpost",
+    "~take an outpost on {here:square}",
+    "~(plant|put||post|install) {moved} on an outpost",
+    detect=_takes_outpost,
+    holds=lambda scene: is_outpost(scene.board, scene.to),
+    weight=3.2,
+)
+
+
+def _centralises(step: Step) -> Iterator[Values]:
+    enters = _BIG_CENTRE & chess.BB_SQUARES[step.target] and not _BIG_CENTRE & chess.BB_SQUARES[step.origin]
+    pieces = step.after.occupied & ~step.after.pawns & ~step.after.kings
+    late = pieces.bit_count() <= 4 and not step.after.queens
+    if enters and (step.kind == chess.KNIGHT or (step.kind == chess.KING and late)):
+        knight = step.kind == chess.KNIGHT
+        yield {"kind": step.kind if knight else None}
+
+
+def _is_central_now(scene: Scene, kind: int | None = None) -> bool:
+    inside = [
+        2 <= chess.square_file(s) <= 5 and 2 <= chess.square_rank(s) <= 5
+        for s in (scene.move.from_square, scene.to)
+    ]
+    return kind in (None, scene.board.piece_type_at(scene.to)) and inside == [False, True]
+
+
+deed(
+    "centralises",
+    "~centralise (a {kind}|{moved})",
+    "~bring (a {kind}|{moved}) (towards||into|to) the centre",
+    detect=_centralises,
+    holds=_is_central_now,
+    weight=1.8,
+)
+
+
+def _covers(step: Step) -> Iterator[Values]:
+    fresh = step.after.attacks_mask(step.target) & ~step.before.attacks_mask(step.origin)
+    theirs = chess.BB_RANK_5 | chess.BB_RANK_6 if step.mover else chess.BB_RANK_4 | chess.BB_RANK_3
+    squares = fresh & (theirs & _BIG_CENTRE | _MIDDLE) & ~step.after.occupied
+    if squares and step.kind != chess.KING and not step.castles:
+        ranked = sorted(chess.scan_forward(squares), key=lambda s: not _MIDDLE & chess.BB_SQUARES[s])
+        yield {"fields": sorted(ranked[:2])}
+
+
+deed(
+    "covers squares",
+    "~(control|cover|watch|eye||take control of) {fields:squares}",
+    "~take {fields:squares} under control",
+    detect=_covers,
+    holds=lambda scene, fields: set(fields) <= set(scene.board.attacks(scene.to)),
+    weight=0.8,
+)
+
+
+def _denies(step: Step) -> Iterator[Values]:
+    if step.kind != chess.PAWN or step.move.promotion:
+        return
+    board = step.after
+    half = sum(chess.BB_RANKS[r] for r in ((2, 3, 4) if step.mover else (5, 4, 3)))
+    fresh = board.attacks_mask(step.target) & ~step.before.attacks_mask(step.origin)
+    minors = (board.knights | board.bishops) & step.enemy(board)
+    for square in chess.scan_forward(fresh & half & ~board.occupied):
+        for piece in chess.scan_forward(board.attackers_mask(not step.mover, square) & minors):
+            yield {"square": square, "piece": piece}
+            return
+
+
+def _is_denying(scene: Scene, square: int, piece: int) -> bool:
+    reached = square in scene.board.attacks(piece) and scene.board.color_at(piece) == scene.board.turn
+    return square in scene.board.attacks(scene.to) and reached
+
+
+deed(
+    "denies a square",
+    "~take {square} away from {piece}",
+    "~deny {piece} the square {square}",
+    "~keep {piece} out of {square}",
+    detect=_denies,
+    holds=_is_denying,
+    weight=1.7,
+)
+
+
+def _frees(step: Step) -> Iterator[Values]:
+    board = step.after
+    sliders = (board.bishops | board.rooks | board.queens) & board.occupied_co[step.mover]
+    best, most = None, _MORE_SQUARES - 1
+    for square in chess.scan_forward(sliders & ~chess.BB_SQUARES[step.target]):
+        more = board.attacks_mask(square).bit_count() - step.before.attacks_mask(square).bit_count()
+        if more > most:
+            best, most = square, more
+    if best is not None and not step.castles:
+        yield {"piece": best}
+
+
+def _is_freeing(scene: Scene, piece: int) -> bool:
+    own = scene.board.color_at(piece) == scene.before.turn and piece != scene.to
+    slider = sight.name_at(scene.board, piece) in ("bishop", "rook", "queen")
+    now, then = (len(board.attacks(piece)) for board in (scene.board, scene.before))
+    return own and slider and now >= then + _MORE_SQUARES
+
+
+deed(
+    "frees a piece",
+    "~(free|activate|make room for||release|open up|wake up|give more scope to) {piece}",
+    "~open lines for {piece}",
+    "~give {piece} more (scope|room||air|squares)",
+    "||~open (a |the )?(line|diagonal|path) for {piece}",
+    detect=_frees,
+    holds=_is_freeing,
+    weight=2.0,
+)

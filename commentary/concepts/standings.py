@@ -1,0 +1,147 @@
+"""Who stands better: the engine's score for what is spoken of decides."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from commentary import concept as registry
+from commentary.scene import Scene
+from commentary.sight import mating_moves
+from commentary.study import Score
+
+concept = partial(registry.concept, topic="standing")
+
+BOUNDS_CP = (45, 110, 230, 450)
+"""Where each degree of an advantage begins: slight, clear, large, decisive. Half open at the upper end."""
+
+DEGREES = ("equal", "slightly better", "better", "much better", "winning")
+_SLIGHT = "(slightly|a little||a shade|a touch|marginally|a bit)"
+_MUCH = "(much||far|a lot|considerably)"
+_WORDS = {
+    "slight": 1,
+    "small": 1,
+    "modest": 1,
+    "clear": 2,
+    "comfortable": 2,
+    "definite": 2,
+    "big": 3,
+    "large": 3,
+    "serious": 3,
+    "decisive": 4,
+    "winning": 4,
+}
+
+
+def degree(score: Score) -> int:
+    """How much better the side stands that a score is for: -4 to 4.
+
+    >>> [degree(Score(cp=cp)) for cp in (60, -300, 44)]
+    [1, -3, 0]
+    """
+    found = sum(abs(score.value) >= bound for bound in BOUNDS_CP)
+    return found if score.value > 0 else -found
+
+
+def word_for(found: int, number: int) -> str:
+    """One of the words for a degree of advantage."""
+    words = [word for word, degree_ in _WORDS.items() if degree_ == abs(found)]
+    return words[number % len(words)]
+
+
+def _is(wanted: int, scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+    colour = bool(side if side is not None else not other)
+    value = scene.score_for(colour)
+    low = BOUNDS_CP[wanted - 1]
+    high = BOUNDS_CP[wanted] if wanted < len(BOUNDS_CP) else None
+    return value >= low and (high is None or value < high)
+
+
+def _is_equal(scene: Scene) -> bool:
+    return abs(scene.score_for(scene.mover)) < BOUNDS_CP[0]
+
+
+concept(
+    "slightly better",
+    "{side} ~(be||stand|remain|look|stay|keep) (still |just |only )?"
+    + _SLIGHT
+    + " better( off| placed)?( again)?",
+    "{side} ~have a (small|slight|modest||tiny|minimal|little) (edge|plus|advantage||pull)",
+    "{other:side} ~(be||stand|remain|look) (still |just |only )?slightly worse( off)?",
+    "||{side} ~(keep|hold|retain|get|claim) (a|the) (slight|small|tiny|minimal|modest|little|slightest) (edge|plus|advantage|pull|initiative)",
+    "||{other:side} ~(be|stand|remain|look) (a little|a shade|a touch|a bit) worse( off)?",
+    holds=partial(_is, 1),
+)
+concept(
+    "better",
+    "{side} ~(be||stand|remain|look|stay) (clearly|comfortably||definitely) better( off| placed)?",
+    "{side} ~have (a clear advantage|the upper hand|the better game|a definite plus|a healthy advantage)",
+    "{other:side} ~be (clearly worse||worse|on the defensive|on the back foot)",
+    "||{side} ~(be|stand|remain|look|stay) (still |simply |just )?better( off| placed)?",
+    "||{side} ~(have|keep|hold|retain|get|claim) (a|the) (clear|comfortable|pleasant|definite|real|solid|healthy) (edge|plus|advantage|pull)",
+    "||{side} ~(have|hold|keep) the (upper hand|better (game|position|chances|side of it))",
+    "||{other:side} ~(be|stand|remain|look) (still |clearly |simply |just )?worse( off)?",
+    holds=partial(_is, 2),
+)
+concept(
+    "much better",
+    "{side} ~(be||stand|remain|look|stay) (still |simply |just )?" + _MUCH + " better( off)?",
+    "{side} ~have a (big|large||great|serious|major|huge) (advantage||edge|plus)",
+    "{side} ~be (close to|not far from||on the way to|nearly|almost|practically) winning",
+    "{other:side} ~be in (serious|real||deep|big|grave) (trouble||difficulties)",
+    "{other:side} ~(be||stand|remain|look) much worse( off)?",
+    "||{side} ~(keep|hold|retain|get) (a|the) (big|large|great|serious|major|huge) (edge|plus|advantage)",
+    holds=partial(_is, 3),
+)
+concept(
+    "winning",
+    "{side} ~be (|completely |simply ||still |just |already |clearly |objectively )winning",
+    "{side} ~have a (winning position|decisive advantage||won position|winning advantage|won game|winning game)",
+    "{other:side} ~be (lost|beyond saving||losing|beyond help|completely lost|hopelessly lost|simply lost)",
+    "{other:side} ~have a lost (position||game|ending|endgame)",
+    "||{side} ~(keep|hold|retain|get|reach|have) (a|the) (completely |clearly |technically )?(winning|won|decisive) (position|game|advantage|ending|endgame)",
+    holds=partial(_is, 4),
+)
+concept(
+    "equal",
+    "(the position|the game) ~be (equal|level|balanced||even|in balance|roughly equal|about equal)",
+    "the chances are (even||equal|balanced)",
+    "(neither side ~have an edge|nobody ~stand better||neither side ~be better|nobody ~be better)",
+    "there is (not much in it|little in it||nothing in it)",
+    "it ~be about equal",
+    "chances are (roughly||about) equal",
+    "the position (stays|remains) (level|balanced||equal)",
+    "||(the |this )?(position|game|balance|chances|assessment|ending|endgame|struggle|fight) ~(be|remain|stay|look|seem) (still |about |roughly |more or less |approximately |dynamically )?(equal|level|balanced|even|in balance)",
+    "||it ~(be|remain|stay|look|seem) (still |about |roughly |more or less |approximately )?(equal|level|balanced|even)",
+    holds=_is_equal,
+)
+concept(
+    "with equality",
+    "with (equal chances|equality|balanced play|roughly equal play||even chances|roughly equal chances|an equal game)",
+    holds=_is_equal,
+)
+concept(
+    "advantage for",
+    "with a {word} (edge|advantage|plus) for {side:object}",
+    "||(a|an) {word} (edge|advantage|plus) for {side:object}",
+    holds=lambda scene, word, side: word in _WORDS and _is(_WORDS[word], scene, side),
+)
+
+
+def _mates_in(scene: Scene, count: int, side: bool | None = None) -> bool:
+    """A mate in one is on the board; a longer one is the engine's word."""
+    colour = scene.start.turn if side is None else side
+    if count == 1:
+        return colour == scene.board.turn and bool(mating_moves(scene.board))
+    mate = scene.evidence().score.mate
+    sign = 1 if colour == scene.start.turn else -1
+    return mate is not None and mate * sign == count
+
+
+concept(
+    "mate in",
+    "it ~be (|a forced )mate in {count}",
+    "||(there|it) ~be (a )?(forced )?mate in {count}( here)?",
+    "||{side} ~(have|force|see) (a )?(forced )?mate in {count}",
+    holds=_mates_in,
+    weight=3.0,
+)

@@ -1,0 +1,237 @@
+"""The blows a move strikes: mate, check, captures, promotion, threats of mate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import chess
+
+from commentary import sight
+from commentary.concept import Values, deed
+from commentary.concepts.mates import Foe, mating_moves
+from commentary.concepts.tactics import undefended
+from commentary.exchange import VALUES, passed_turn
+from commentary.names import bare
+from commentary.scene import Scene
+from commentary.sight import other_turn
+from commentary.step import Step
+
+# -- blows ---------------------------------------------------------------------------------------
+
+
+def _if(condition: bool, **values: object) -> Iterator[Values]:
+    if condition:
+        yield values
+
+
+deed(
+    "mates",
+    "~be (mate|checkmate)( at once| on the spot| straight away)?",
+    "~mate on the spot",
+    "~end the game at once",
+    "||~mate( at once| straight away)?",
+    "||~end the game( on the spot)?",
+    detect=lambda step: _if(step.after.is_checkmate()),
+    holds=lambda scene: scene.board.is_checkmate(),
+    weight=100.0,
+)
+deed(
+    "stalemates",
+    "~be (stalemate||a stalemate)",
+    "~stalemate {them:object}",
+    "~leave {them:object} without a legal move",
+    "||~leave {them:object} stalemated",
+    detect=lambda step: _if(step.after.is_stalemate(), them=not step.mover),
+    holds=lambda scene, them=None: scene.board.is_stalemate() and them in (None, scene.board.turn),
+    weight=-100.0,
+)
+
+
+def _promotes(step: Step) -> Iterator[Values]:
+    if step.move.promotion:
+        queen = step.move.promotion == chess.QUEEN
+        yield {"kind": step.move.promotion, "pawn": step.origin, "queen": step.target if queen else None}
+
+
+deed(
+    "promotes",
+    "~promote to a {kind}",
+    "~make a new {kind}",
+    "~turn {pawn:before} into a {kind}",
+    "~(promote|queen) on {queen:square}",
+    "||~(promote|queen)( on {queen:square})?",
+    detect=_promotes,
+    holds=lambda scene, kind=None, queen=None, pawn=None: (
+        scene.move.promotion is not None
+        and pawn in (None, scene.move.from_square)
+        and kind in (None, scene.move.promotion)
+        and queen in (None, scene.to)
+    ),
+    weight=9.0,
+)
+
+
+def _captures(step: Step) -> Iterator[Values]:
+    if step.victim is None:
+        return
+    kind = step.before.piece_type_at(step.victim)
+    passing = step.before.is_en_passant(step.move)
+    loose = undefended(step.before, step.victim) and not passing
+    trade = not loose and kind == step.kind and kind != chess.PAWN
+    last = step.before.peek().to_square if step.before.move_stack else None
+    yield {
+        "victim": step.victim,
+        "passing": step.victim if passing else None,
+        "loose": step.victim if loose else None,
+        "free": step.victim if loose else None,
+        "plain": None if passing or loose else step.victim,
+        "own": step.origin if trade else None,
+        "back": last == step.target,
+        "kind": kind,
+    }
+
+
+def _takes(
+    scene: Scene,
+    victim: int | None = None,
+    passing: int | None = None,
+    loose: int | None = None,
+    free: int | None = None,
+    plain: int | None = None,
+    own: int | None = None,
+) -> bool:
+    square = next(s for s in (victim, passing, loose, free, plain) if s is not None)
+    right_own = own is None or own == scene.move.from_square
+    unguarded = loose is None or not sight.defenders(scene.before, square)
+    en_passant = passing is None or scene.before.is_en_passant(scene.move)
+    return scene.victim == square and right_own and unguarded and en_passant
+
+
+deed(
+    "captures",
+    "~take {passing:before} en passant",
+    "~capture {passing:before} en passant",
+    "~(take|capture) {loose:before}, which nothing (defends||protects|guards)",
+    "~(pick up|collect|grab||win) {free:before}",
+    "~(take|capture|remove||eliminate|eat) {plain:before}",
+    "~(exchange|trade||give up|part with) {own:before} for {victim:before}",
+    "||(simply |just )?~(take|capture|remove|grab|collect|snatch|pocket|eat|eliminate|pick up) {victim:before}( en passant)?( with check)?",
+    detect=_captures,
+    holds=_takes,
+    weight=lambda board, values: 8.0 + VALUES[values["kind"]] / 2,
+)
+
+
+def _checks(step: Step) -> Iterator[Values]:
+    if not step.after.is_check():
+        return
+    checkers = set(chess.scan_forward(step.after.checkers_mask()))
+    moved = {step.target}
+    if step.castles:
+        moved.add(chess.square(5 if step.target > step.origin else 3, chess.square_rank(step.origin)))
+    hidden = sorted(checkers - moved)
+    replies = step.after.legal_moves.count()
+    single, found = len(checkers) == 1, bool(hidden)
+    yield {
+        "double": True if not single else None,
+        "checker": hidden[0] if found and single else None,
+        "king": step.after.king(not step.mover) if single and not found else None,
+        "plain": None if found or not single else step.target,
+        "one": replies if replies == 1 and single and not found else None,
+        "few": replies if replies == 2 and single and not found else None,
+    }
+
+
+def _gives_check(
+    scene: Scene,
+    checker: int | None = None,
+    king: int | None = None,
+    few: int | None = None,
+    one: int | None = None,
+    plain: int | None = None,
+) -> bool:
+    checkers = set(scene.board.checkers())
+    hidden = checkers - {scene.to}
+    right_king = king is None or king == scene.board.king(scene.board.turn)
+    wanted = few if few is not None else one
+    counted = wanted is None or scene.board.legal_moves.count() == wanted
+    return bool(checkers) and (checker is None or checker in hidden) and right_king and counted
+
+
+deed(
+    "checks",
+    "~give check( from {plain:square})?",
+    "~come with check",
+    "~check {king}( from {plain:square})?",
+    "~give check and ~leave only {one:count} legal reply",
+    "~be check and ~leave only {few:count} legal replies",
+    "||~(give|be|come with|arrive with) (a )?check",
+    "||~leave (just |only )?{few:count} legal (reply|replies|answers?)",
+    detect=lambda step: (v for v in _checks(step) if v["checker"] is None and v["double"] is None),
+    holds=_gives_check,
+    weight=5.0,
+)
+deed(
+    "discovers check",
+    "~give (|a )discovered check from {checker}",
+    "~uncover a check by {checker}",
+    "||~give (a )?discovered check",
+    detect=lambda step: (v for v in _checks(step) if v["checker"] is not None),
+    holds=lambda scene, checker=None: (
+        bool(set(scene.board.checkers()) - {scene.to})
+        and (checker is None or checker in set(scene.board.checkers()) - {scene.to})
+    ),
+    weight=5.5,
+)
+deed(
+    "double check",
+    "~(give||be) (|a )double check",
+    detect=lambda step: (v for v in _checks(step) if v["double"]),
+    holds=lambda scene: len(scene.board.checkers()) == 2,
+    weight=6.0,
+)
+
+
+def _threatens_mate(step: Step) -> Iterator[Values]:
+    passed = passed_turn(step.after)
+    if passed is not None and not step.after.is_game_over() and (moves := mating_moves(passed)):
+        yield {"foe": bare(passed, moves[0])}
+
+
+def _would_mate(scene: Scene, foe: Foe) -> bool:
+    board = other_turn(scene.board)
+    return board is not None and foe(board) in sight.mating_moves(board)
+
+
+deed(
+    "threatens mate",
+    "~threaten mate with {foe}( next)?",
+    "~(threaten|carry the threat of|prepare mate with) {foe}",
+    detect=_threatens_mate,
+    holds=_would_mate,
+    weight=8.0,
+)
+
+
+deed(
+    "quiet move",
+    "~(be|look) (quiet||calm|a quiet move|a calm move)",
+    holds=lambda scene: not _noisy(scene),
+    weight=0.3,
+)
+deed(
+    "forcing move",
+    "~be forcing",
+    "~be a forcing (move||try|line)",
+    holds=lambda scene: _noisy(scene),
+    weight=0.3,
+)
+deed(
+    "only move",
+    "~be (the only legal move|forced||the sole legal reply|the only legal reply)",
+    holds=lambda scene: scene.before.legal_moves.count() == 1,
+)
+
+
+def _noisy(scene: Scene) -> bool:
+    return scene.victim is not None or scene.board.is_check() or bool(scene.move.promotion)

@@ -1,0 +1,258 @@
+"""From sentences to clauses: openers taken off, sentences split at their joints, subjects handed on.
+
+A sentence is understood when it falls into clauses that all fit a template. What is left over is reported,
+never guessed at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from commentary import wording
+from commentary.concept import Concept
+from commentary.slots import Subject
+from commentary.template import Template
+from commentary.token import Lexed, Token, lex, marks
+
+_RELATIVES = ("which ", "who ", "where ")
+_KINDS: dict[str, tuple[Subject, ...]] = {
+    "p": ("piece",),
+    "g": ("pieces",),
+    "s": ("side",),
+    "m": ("move",),
+    "q": ("move",),
+    "l": ("line",),
+    "f": ("file",),
+}
+_ONE_PIECE = re.compile(r"«[pi]\d+» (?!and )")
+_NAMED = ("piece", "pieces", "before")
+_MOST_STEPS = 3000
+"""Parts of a sentence that are looked at before it is given up: none that was written here needs 1,000."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause that was read; `start` and `end` are its place in the sentence."""
+
+    concept: Concept
+    template: Template
+    words: str
+    start: int
+    end: int
+    slots: tuple[tuple[str, Any], ...]
+    subject: Token | None
+
+    @property
+    def topic(self) -> Token | None:
+        """What `it` means afterwards: the subject, the move that was brought up, the piece that is about."""
+        types = {name: self.template.slots[name].name for name, _ in self.slots}
+        moves = [found[-1] for name, found in self.slots if types[name] in ("move", "candidates")]
+        if moves or self.subject is not None:
+            return moves[-1] if moves else None if self.template.about == "line" else self.subject
+        single = {name: found[0] for name, found in self.slots if types[name] in _NAMED and len(found) == 1}
+        return single.get("piece") or next(iter(single.values()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A stretch of the lexed sentence; `place` is where it begins, or None after words were changed."""
+
+    text: str
+    start: int
+    end: int
+    exact: bool = True
+
+    def cut(self, begin: int, end: int | None = None) -> _Part:
+        """A shorter stretch, without blanks around it."""
+        piece = self.text[begin:end]
+        begin += len(piece) - len(piece.lstrip())
+        piece = piece.strip()
+        if not self.exact:
+            return _Part(piece, self.start, self.end, exact=False)
+        return _Part(piece, self.start + begin, self.start + begin + len(piece))
+
+
+Said = tuple[Concept, Template]
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """All templates: those matched with a whole clause, and those about something by its kind.
+
+    What the writer writes comes before what is only read.
+    """
+
+    bare: tuple[Said, ...]
+    about: Mapping[Subject, tuple[Said, ...]]
+
+    @classmethod
+    def of(cls, concepts: Iterable[Concept]) -> Grammar:
+        """Sorts the templates of some concepts."""
+        bare: list[Said] = []
+        about: dict[Subject, list[Said]] = {}
+        every = [(concept, template) for concept in concepts for template in concept.templates]
+        for said in sorted(every, key=lambda said: not said[1].written):
+            kind = said[1].about
+            if kind in (None, "pieces"):
+                bare.append(said)
+            for subject in ("piece", "pieces") if kind == "pieces" else (kind,):
+                if subject is not None:
+                    about.setdefault(subject, []).append(said)
+        return cls(tuple(bare), {kind: tuple(found) for kind, found in about.items()})
+
+
+@dataclass(slots=True)
+class Parser:
+    """Parses one sentence after another; remembers what the last ones were about."""
+
+    grammar: Grammar
+    _lexed: Lexed = field(default_factory=lambda: lex(""))
+    _failed: set[tuple[str, int]] = field(default_factory=set)
+    _subjects: list[Token] = field(default_factory=list)
+    _steps: int = 0
+
+    def forget(self) -> None:
+        """A new paragraph: nothing has been spoken of."""
+        self._subjects.clear()
+
+    def clauses(self, sentence: Lexed) -> list[Clause] | None:
+        """The clauses of a sentence, or None when some part of it fits no template."""
+        self._lexed, text = sentence, sentence.text
+        begin = len(text) - len(text.lstrip(' "“”(*-'))
+        end = len(text.rstrip(' .!?;:"“”)*'))
+        part = _Part(text[begin:end], begin, max(begin, end))
+        self._failed.clear()
+        self._steps = 0
+        for subject in (None, *self._recent()):
+            if found := self._parse(part, subject):
+                self._subjects += [topic for clause in found if (topic := clause.topic)]
+                return found
+        return None
+
+    def place(self, clause: Clause) -> tuple[int, int]:
+        """Where a clause stands in the sentence that was parsed last."""
+        origins = self._lexed.origins
+        return origins[clause.start], origins[clause.end]
+
+    def _recent(self) -> list[Token]:
+        """The last subject of each kind, the latest first: what `it` may stand for."""
+        latest: dict[str, Token] = {}
+        for token in reversed(self._subjects):
+            latest.setdefault(token.kind, token)
+        return list(latest.values())
+
+    def _parse(self, part: _Part, inherited: Token | None) -> list[Clause] | None:
+        key = part.text, id(inherited)
+        self._steps += 1
+        if key in self._failed or not part.text or self._steps > _MOST_STEPS:
+            return None
+        found = self._read(part, inherited)
+        if found is None:
+            self._failed.add(key)
+        return found
+
+    def _read(self, part: _Part, inherited: Token | None) -> list[Clause] | None:
+        for clause in self._single(part, inherited):
+            return [clause]
+        for shorter in self._changed(part):
+            if found := self._parse(shorter, inherited):
+                return found
+        return self._split(part, inherited)
+
+    @staticmethod
+    def _changed(part: _Part) -> Iterator[_Part]:
+        """The part without its opener, without its closer, and with a shortened clause written out."""
+        if match := wording.OPENERS.match(part.text):
+            yield part.cut(match.end())
+        if match := wording.CLOSERS.search(part.text):
+            yield part.cut(0, match.start())
+        for pattern, replacement in wording.REWRITES:
+            changed = pattern.sub(replacement, part.text, count=1)
+            if changed != part.text:
+                yield _Part(changed, part.start, part.end, exact=False)
+
+    def _split(self, part: _Part, inherited: Token | None) -> list[Clause] | None:
+        for joint in wording.JOINTS:
+            for match in joint.finditer(part.text):
+                rest = part.cut(match.end())
+                before = part.cut(0, match.start())
+                left = None if rest.text.startswith(_RELATIVES) else self._parse(before, inherited)
+                for heir in self._heirs(match[0], before.text, left) if left else ():
+                    if right := self._parse(rest, heir):
+                        return [*left, *right] if left else right
+        return None
+
+    def _heirs(self, joint: str, left_text: str, left: list[Clause]) -> list[Token | None]:
+        """What the clause after a joint may be about if it does not say so; `which` looks back."""
+        if any(word in joint for word in _RELATIVES):
+            named = [self._lexed.tokens[n] for kind, n in marks(left_text) if kind in "pgmlf"]
+            return [*named[-1:]]
+        topics: list[Token | None] = []
+        for clause in reversed(left):
+            if not any(clause.topic is topic for topic in topics):
+                topics.append(clause.topic)
+        return topics
+
+    def _single(self, part: _Part, inherited: Token | None) -> Iterator[Clause]:
+        text = part.text
+        for concept, template in self.grammar.bare:
+            # One piece alone is a subject like any other.
+            single = template.about is not None and _ONE_PIECE.match(text)
+            if template.keyword in text and not single and (match := template.clause.fullmatch(text)):
+                yield self._clause(concept, template, part, match, None)
+        for kind, pattern in wording.INTRODUCTIONS:
+            if match := pattern.match(text):
+                subject = self._subject(match[0], inherited)
+                rest = text[match.end() :]
+                yield from self._predicate(kind, part, rest, subject)
+                without = wording.ADVERBS.sub("", rest, count=1)
+                if without != rest:
+                    yield from self._predicate(kind, part, without, subject)
+        for kind in self._kinds(inherited):
+            yield from self._predicate(kind, part, text, inherited)
+
+    def _subject(self, introduction: str, inherited: Token | None) -> Token | None:
+        found = marks(introduction)
+        return self._lexed.tokens[found[-1][1]] if found and found[-1][0] != "i" else inherited
+
+    def _predicate(self, kind: Subject, part: _Part, text: str, subject: Token | None) -> Iterator[Clause]:
+        if subject is None or kind not in self._kinds(subject):
+            return
+        for concept, template in self.grammar.about.get(kind, ()):
+            pattern = template.predicate if template.keyword in text else None
+            if pattern and (match := pattern.fullmatch(text)):
+                yield self._clause(concept, template, part, match, subject)
+
+    def _clause(
+        self,
+        concept: Concept,
+        template: Template,
+        part: _Part,
+        match: re.Match[str],
+        subject: Token | None,
+    ) -> Clause:
+        slots: list[tuple[str, Any]] = []
+        groups = match.groupdict()
+        if subject is not None and template.subject:
+            slots.append((template.subject.name, [subject]))
+        for group in sorted((g for g, text in groups.items() if text is not None), key=match.start):
+            name = group.rsplit("__", 1)[0]
+            words = groups[group] or ""
+            if template.slots[name].plain:
+                slots.append((name, words))
+            else:
+                slots.append((name, [self._lexed.tokens[n] for _, n in marks(words)]))
+        if subject is None and template.subject:
+            subject = dict(slots)[template.subject.name][-1]
+        return Clause(concept, template, part.text, part.start, part.end, tuple(slots), subject)
+
+    @staticmethod
+    def _kinds(subject: Token | None) -> tuple[Subject, ...]:
+        if subject is None:
+            return ()
+        if subject.kind == "l" and len(subject.moves) == 1:
+            return ("move", "line")
+        return _KINDS.get(subject.kind, ())

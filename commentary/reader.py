@@ -1,0 +1,132 @@
+"""Reads a text about a position and holds every claim in it against the board."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import chess
+
+from commentary.concept import CONCEPTS
+from commentary.parser import Clause, Grammar, Parser
+from commentary.reading import Claim, Reading, Sentence
+from commentary.scene import Scene, Unknown, Unresolved
+from commentary.study import Study, sound_board
+from commentary.token import lex, marks
+from commentary.wording import IN_PASSING, SAYS_NOTHING
+
+_BOX = re.compile(r"\\boxed\{([^{}]*)\}")
+_TAGS = re.compile(r"</?\w{1,20}>|\\boxed\{[^{}]*\}")
+_PARAGRAPHS = re.compile(r"\n\s*\n|</?\w{1,20}>")
+_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9.])|\n")
+_WORD = re.compile(r"[A-Za-z][a-z]+|[KQRBNa-h][a-h]?x?[a-h][1-8]")
+"""A line without it, such as a row of a board, is no sentence."""
+
+_LONGEST_SENTENCE = 600
+_LONGEST_TEXT = 20_000
+
+
+def read(position: str | Study, text: str) -> Reading:
+    """Reads a text about a position: every sentence, understood or not, with its claims and their truth.
+
+    `position` is a FEN, or a `Study` with an engine's lines and scores. Without them claims about scores,
+    and lines of play, are neither true nor false. The move in the last `\\boxed{}` is the one that the text
+    chooses. Any text can be read. Nothing is guessed: a sentence counts as read only when all of it
+    is understood. Beyond 20,000 characters of text, and in sentences of more than 600, nothing is read.
+
+    Raises:
+        ValueError: the position is broken.
+    """
+    study = Study(position) if isinstance(position, str) else position
+    root = sound_board(study.fen)
+    chosen = _chosen(root, text)
+    found: list[Sentence] = []
+    parser = Parser(_grammar())
+    for start, end in _paragraphs(text):
+        scene = Scene(study, root, chosen)
+        parser.forget()
+        for begin, stop in _sentences(text, start, end):
+            found.append(_sentence(text, begin, stop, parser, scene))
+    return Reading(tuple(found))
+
+
+@cache
+def _grammar() -> Grammar:
+    return Grammar.of(CONCEPTS.values())
+
+
+def _chosen(board: chess.Board, text: str) -> chess.Move | None:
+    boxes = _BOX.findall(text)
+    try:
+        return board.parse_san(boxes[-1].strip()) if boxes else None
+    except ValueError:
+        try:
+            return board.parse_uci(boxes[-1].strip())
+        except ValueError:
+            return None
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    for gap in _PARAGRAPHS.finditer(text):
+        yield start, gap.start()
+        start = gap.end()
+    yield start, len(text)
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Places of sentences; the dots of move numbers, which no space follows, end none."""
+    cuts = [match.span() for match in _ENDS.finditer(text, start, end)]
+    for begin, stop in zip([start, *(b for _, b in cuts)], [*(a for a, _ in cuts), end], strict=True):
+        whole = text[begin:stop]
+        if _WORD.search(_TAGS.sub("", whole)):
+            begin += len(whole) - len(whole.lstrip())
+            yield begin, begin + len(whole.strip())
+
+
+def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> Sentence:
+    # Tags become blanks, so that places stay what they are.
+    words = _TAGS.sub(lambda match: " " * len(match[0]), text[start:end])
+    if len(words) > _LONGEST_SENTENCE or start > _LONGEST_TEXT:
+        return Sentence(text[start:end], start, end, "unread")
+    lexed = lex(words)
+    if _says_nothing(lexed.text):
+        return Sentence(text[start:end], start, end, "talk")
+    clauses = parser.clauses(lexed)
+    asks = words.rstrip().endswith("?")
+    if clauses is None or (asks and any(clause.concept.name != "candidates" for clause in clauses)):
+        return Sentence(text[start:end], start, end, "unread")
+    claims = []
+    scene.begin_sentence()
+    for clause in clauses:
+        begin, stop = (start + place for place in parser.place(clause))
+        claims.append(_claim(clause, scene, text, begin, stop))
+    return Sentence(text[start:end], start, end, "claims", tuple(claims))
+
+
+def _says_nothing(text: str) -> bool:
+    text = text.strip(" .!?;:")
+    named = any(kind in "lgpfmq" for kind, _ in marks(text))
+    return text in SAYS_NOTHING or (not named and bool(IN_PASSING.fullmatch(text)))
+
+
+def _claim(clause: Clause, scene: Scene, text: str, start: int, end: int) -> Claim:
+    concept = clause.concept
+    scene.meet(clause.topic)
+    values: dict[str, object] = {}
+    true: bool | None
+    try:
+        for name, found in clause.slots:
+            values[name] = clause.template.slots[name].read(scene, found)
+        fits = all(values[name] == right for name, right in scene.roles.items() if name in values)
+        known = {*scene.roles, "move"} if concept.about_moves else scene.roles
+        true = fits and concept.holds(scene, **{n: value for n, value in values.items() if n not in known})
+    except Unresolved:
+        true = False
+    except Unknown:
+        true = None
+    said = sorted(f"{name}={value}" for name, value in values.items() if not callable(value))
+    key = f"{concept.name} {said} {scene.board.board_fen()}"
+    weight = concept.weight if isinstance(concept.weight, int | float) else 2.0
+    return Claim(concept.name, text[start:end], start, end, true, abs(weight), key)

@@ -1,0 +1,78 @@
+"""What was read in a text: sentences with their places, and the claims in them with their truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing that a text says about the board. `text[start:end]` are its words.
+
+    `true` is None where nobody can tell: a score or a line for which the study has no evidence.
+    `key` is the same for two claims of a text that say the same thing about the same position.
+    """
+
+    concept: str
+    words: str
+    start: int
+    end: int
+    true: bool | None
+    weight: float
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence, `text[start:end]`. `talk` is read and claims nothing; `unread` was not understood."""
+
+    words: str
+    start: int
+    end: int
+    status: Literal["claims", "talk", "unread"]
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A whole text, sentence by sentence."""
+
+    sentences: tuple[Sentence, ...]
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """All claims, in the order of the text."""
+        return tuple(claim for sentence in self.sentences for claim in sentence.claims)
+
+    @property
+    def false(self) -> tuple[Claim, ...]:
+        """Claims that are not so."""
+        return tuple(claim for claim in self.claims if claim.true is False)
+
+    @property
+    def open(self) -> tuple[Claim, ...]:
+        """Claims that nobody can decide with the evidence given."""
+        return tuple(claim for claim in self.claims if claim.true is None)
+
+    @property
+    def unread(self) -> tuple[Sentence, ...]:
+        """Sentences that were not understood."""
+        return tuple(sentence for sentence in self.sentences if sentence.status == "unread")
+
+    @property
+    def share_read(self) -> float:
+        """The share of the text's sentences, by their length, that was understood; 1 for an empty text."""
+        total = sum(len(sentence.words) for sentence in self.sentences)
+        return 1 - sum(len(sentence.words) for sentence in self.unread) / total if total else 1.0
+
+    @property
+    def sound(self) -> bool:
+        """Whether every sentence was read and every claim is known to be true."""
+        return not self.unread and all(claim.true for claim in self.claims)
+
+    @property
+    def concepts(self) -> Counter[str]:
+        """How often each concept was claimed."""
+        return Counter(claim.concept for claim in self.claims)

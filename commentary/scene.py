@@ -1,0 +1,291 @@
+"""Where a reader stands in a text: which board is spoken of, which line was last played, what `it` is.
+
+Names become squares, sides and moves here, with python-chess alone. A name that fits nothing on the board, or
+several things, means nothing, and the claim that uses it is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import chess
+
+from commentary import sight
+from commentary.notation import parse_move, replayed
+from commentary.study import Line, Study
+from commentary.token import NAMES, Token
+
+_OURS = ("my", "our", "i", "we", "me", "us")
+_THEIRS = ("my opponent", "the opponent", "the other side")
+_PIECE_IS: dict[str, Callable[[chess.Board, chess.Square], bool]] = {
+    "": lambda board, square: True,
+    "pinned": sight.is_pinned,
+    "undefended": lambda board, square: not sight.defenders(board, square),
+    "loose": lambda board, square: not sight.defenders(board, square),
+    "hanging": sight.hangs,
+    "isolated": sight.is_isolated,
+    "backward": sight.is_backward,
+    "passed": sight.is_passed,
+    "doubled": sight.is_doubled,
+}
+_FILE_IS: dict[str, Callable[[chess.Board, int], bool]] = {
+    "": lambda board, file: True,
+    "open": sight.is_open,
+    "half-open": lambda board, file: any(sight.is_half_open(board, file, side) for side in chess.COLORS),
+}
+
+
+class Unresolved(LookupError):
+    """A name that fits nothing on the board, or several things: what is said with it is false."""
+
+
+class Unknown(LookupError):
+    """Nobody can tell whether it is so: the study has no such line, or no score."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """`board` is the position spoken of; `start` and `moves` say how the text came to it.
+
+    While a claim about a move is decided, `before` is the board before it and `move` the move itself.
+    """
+
+    study: Study
+    root: chess.Board
+    chosen: chess.Move | None = None
+    board: chess.Board = field(init=False)
+    start: chess.Board = field(init=False)
+    moves: list[chess.Move] = field(init=False, default_factory=list)
+    before: chess.Board = field(init=False)
+    move: chess.Move = field(init=False, default_factory=chess.Move.null)
+    named: list[chess.Square] = field(init=False, default_factory=list)
+    moved: list[chess.Square] = field(init=False, default_factory=list)
+    named_files: list[int] = field(init=False, default_factory=list)
+    subject: Token | None = field(init=False, default=None)
+    antecedent: Token | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.go(self.root)
+        self.before = self.root
+
+    def go(self, start: chess.Board) -> None:
+        """Stands on another board; nothing has been played from it."""
+        self.start = self.board = start
+        self.moves = []
+
+    def begin_sentence(self) -> None:
+        """The piece that moves is to be named again by its move."""
+        self.moved = []
+
+    def meet(self, topic: Token | None) -> None:
+        """A clause begins; an `it` in it that is not its subject means what the text was about before."""
+        self.antecedent = self.subject
+        self.subject = topic or self.subject
+
+    @property
+    def mover(self) -> chess.Color:
+        """Who is to move in the position that the text is about."""
+        return self.root.turn
+
+    @property
+    def is_threat(self) -> bool:
+        """Whether the text follows what happens if the mover passes."""
+        return self.start.turn != self.mover
+
+    def pass_turn(self) -> None:
+        """Goes to the position with the other side to move."""
+        board = sight.other_turn(self.root)
+        if board is None:
+            raise Unresolved("a threat while in check")
+        self.go(board)
+
+    # -- sides, files, squares -------------------------------------------------------------------
+
+    def side(self, token: Token) -> chess.Color:
+        """The colour of a side or owner."""
+        name = token.owner
+        if name in ("white", "black"):
+            return name == "white"
+        if name in _OURS:
+            return self.mover
+        if name in _THEIRS:
+            return not self.mover
+        raise Unresolved(token.words)
+
+    def files(self, token: Token) -> list[int]:
+        """The files of a name, its adjective being right."""
+        if token.kind == "i":
+            return self.named_files
+        found = [chess.FILE_NAMES.index(name) for name in token.files]
+        if not all(_FILE_IS[token.adjective](self.board, file) for file in found):
+            raise Unresolved(token.words)
+        self.named_files = found
+        return found
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def piece(self, token: Token, board: chess.Board | None = None) -> chess.Square:
+        """The square of the one piece that a name fits: of several the one that was named last."""
+        board = board or self.board
+        if token.kind == "i":
+            return self._it(token, board)
+        fitting = self.fitting(token, board)
+        if len(fitting) > 1:
+            fitting = [square for square in reversed(self.named) if square in fitting][:1]
+        if not fitting:
+            raise Unresolved(token.words)
+        self.named.append(fitting[0])
+        return fitting[0]
+
+    def pieces(self, tokens: Iterable[Token]) -> list[chess.Square]:
+        """The squares of several pieces or groups, each named once."""
+        found: list[chess.Square] = []
+        for token in tokens:
+            found += self._group(token) if token.kind == "g" else [self.piece(token)]
+        if len(set(found)) < len(found):
+            raise Unresolved("the same piece twice")
+        return found
+
+    def _group(self, token: Token) -> list[chess.Square]:
+        """Every square named holds such a piece; without squares all that fit."""
+        fitting = self.fitting(token, self.board)
+        found = [chess.parse_square(name) for name in token.squares] or fitting
+        if set(found) - set(fitting) or len(found) < 2 or len({self.board.color_at(s) for s in found}) != 1:
+            raise Unresolved(token.words)
+        self.named += found
+        return found
+
+    def owner(self, *squares: chess.Square) -> chess.Color:
+        """The side that everything on the squares belongs to."""
+        sides = {self.board.color_at(square) for square in squares}
+        if len(sides) != 1 or (side := sides.pop()) is None:
+            raise Unresolved("pieces of one side")
+        return side
+
+    def _it(self, token: Token, board: chess.Board) -> chess.Square:
+        if self.antecedent is not None and self.antecedent.kind == "p":
+            found = self.piece(self.antecedent, board)
+            self.named.pop()  # a pronoun names nothing anew
+            return found
+        if self.antecedent is not None and self.antecedent.kind in "mlq" and self.moves:
+            return self.moves[-1].to_square
+        if not self.named:
+            raise Unresolved(token.words)
+        return self.named[-1]
+
+    def fitting(self, token: Token, board: chess.Board | None = None) -> list[chess.Square]:
+        """Every piece on the board spoken of, or on another, that a name fits."""
+        board = board or self.board
+        owner = self.side(token) if token.owner else None
+        if token.shade in ("white", "black"):
+            owner = token.shade == "white"
+        sides = chess.COLORS if owner is None else (owner,)
+        mask = sum(board.pieces_mask(NAMES[token.name], side) for side in sides)
+        if token.shade.endswith("-squared"):
+            mask &= chess.BB_LIGHT_SQUARES if token.shade.startswith("light") else chess.BB_DARK_SQUARES
+        for file in token.files:
+            mask &= chess.BB_FILES[chess.FILE_NAMES.index(file)]
+        if token.kind == "p" and token.squares:
+            mask &= chess.BB_SQUARES[chess.parse_square(token.squares[0])]
+        return [square for square in chess.scan_forward(mask) if _PIECE_IS[token.adjective](board, square)]
+
+    # -- moves -----------------------------------------------------------------------------------
+
+    def candidate(self, token: Token) -> chess.Move:
+        """The legal move of the root position that a name stands for, its number and dots being right."""
+        if token.kind == "q" and len(token.squares) == 1:
+            token = replace(token, kind="m", moves=token.squares)
+        return self.move_on(self.root, token)
+
+    def move_on(self, board: chess.Board, token: Token) -> chess.Move:
+        """The move that a name stands for on some board, its number and dots being right there."""
+        number = board.fullmove_number, board.turn == chess.BLACK
+        wrong_number = token.kind == "l" and (token.number, token.black) != number
+        wrong_dots = token.kind == "m" and token.black and board.turn == chess.WHITE
+        move = parse_move(board, token.moves[0]) if len(token.moves) == 1 else None
+        if move is None or wrong_number or wrong_dots:
+            raise Unresolved(token.words)
+        return move
+
+    def play(self, token: Token) -> list[chess.Move]:
+        """Plays a numbered line; its number says where it joins what was played before."""
+        ply = 2 * token.number - 1 + token.black
+        for start, moves in ((self.start, self.moves), (self.root, [])):
+            joins = ply - (2 * start.fullmove_number - 1 + (start.turn == chess.BLACK))
+            if 0 <= joins <= len(moves):
+                played = replayed(start, moves[:joins], token.moves)
+                if played is not None:
+                    self.start, self.moves, self.board = start, played[0], played[1]
+                    return played[0]
+        raise Unresolved(token.words)
+
+    def step(self, token: Token) -> chess.Move:
+        """Plays the move that a clause is about; `before`, `move` and `board` say what it did."""
+        if token.kind == "l" and len(token.moves) == 1:
+            self.move = self.play(token)[-1]
+        else:
+            self.move = self.candidate(token)
+            self.go(self.root)
+            self.board = self.root.copy(stack=False)
+            self.board.push(self.move)
+            self.moves = [self.move]
+        self.before = self.start.copy(stack=False)
+        for earlier in self.moves[:-1]:
+            self.before.push(earlier)
+        # The piece that moves is what is meant by its name, unless another is named nearer by.
+        ends = [self.move.from_square, self.move.to_square]
+        self.named += [] if ends == self.moved else ends
+        self.moved = ends
+        return self.move
+
+    @property
+    def to(self) -> chess.Square:
+        """Where the move of the clause goes."""
+        return self.move.to_square
+
+    @property
+    def roles(self) -> dict[str, int]:
+        """What slots of these names must hold: the side to move, the other one, where the moved piece is."""
+        return {"us": self.mover, "them": not self.mover, "moved": self.to, "here": self.to}
+
+    @property
+    def victim(self) -> chess.Square | None:
+        """Where the piece stood that the move of the clause takes."""
+        return sight.captured(self.before, self.move)
+
+    # -- evidence --------------------------------------------------------------------------------
+
+    def evidence(self) -> Line:
+        """The engine's line that the moves played so far are the beginning of.
+
+        Raises:
+            Unknown: there is none.
+        """
+        ucis = tuple(move.uci() for move in self.moves)
+        if self.is_threat:
+            line = self.study.threat
+        else:
+            line = self.study.line_of(ucis[0]) if ucis else self.study.best
+        if line is None or line.moves[: len(ucis)] != ucis:
+            raise Unknown(" ".join(ucis))
+        return line
+
+    def score_for(self, side: chess.Color) -> int:
+        """The engine's score of what is spoken of in centipawns, as `side` sees it."""
+        value = self.evidence().score.value
+        return value if side == self.start.turn else -value
+
+    def value(self, move: chess.Move) -> int:
+        """The capped score of a move of the root position, for its mover."""
+        line = self.study.line_of(move.uci())
+        if line is None:
+            raise Unknown(move.uci())
+        return line.score.capped
+
+    @property
+    def best_value(self) -> int:
+        """The same of the best move."""
+        if self.study.best is None:
+            raise Unknown("no best move")
+        return self.study.best.score.capped

@@ -1,0 +1,299 @@
+"""Templates: written once, they render a claim and read it.
+
+`{pawn} ~be isolated` has a slot and a verb. A slot's type follows a colon where it is not `piece` or its
+own name: `{pawns:squares}`. `~be` is put into form: after its subject, in -ing, or bare; it is read in every
+form. `(a|b)` is a choice; what follows `||` in it is read but not written, and `(a)?` is read but not
+written too; `~(win|pick up)` marks the verb of each choice. A slot without a value
+rules out what it stands in. `coach|...` is written by one voice only.
+
+Four names say what a slot must hold, so that no truth checks it: `us` and `them` are the side to move in
+the position and the other one; `moved` and `here` are the piece that a move has moved, and its square.
+
+A template that begins with a slot for a piece, side, move, line or file has that as its subject, which may
+also be said before, be a pronoun, or come from the clause before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from commentary.names import Names, gerund, plural, third
+from commentary.slots import TYPES, SlotType, Subject
+
+_VOICES = re.compile(r"^([a-z,]+)\|")
+_ITEM = re.compile(r"\{(\w+)(?::(\w+))?\}|~([a-z]+)|(~?\()|(\|\|?)|(\)\??)")
+_IRREGULAR = {
+    "be": "is|are|am|was|be|being",
+    "have": "has|have|had|having",
+    "win": "win|wins|winning|won",
+    "lose": "lose|loses|losing|lost",
+    "take": "take|takes|taking|took|taken",
+    "give": "give|gives|giving|gave|given",
+    "leave": "leave|leaves|leaving|left",
+    "stand": "stand|stands|standing|stood",
+    "keep": "keep|keeps|keeping|kept",
+    "bring": "bring|brings|bringing|brought",
+    "hold": "hold|holds|holding|held",
+    "make": "make|makes|making|made",
+    "run": "run|runs|running|ran",
+    "go": "go|goes|going|went",
+    "come": "come|comes|coming|came",
+    "do": "do|does|doing|did",
+    "fall": "fall|falls|falling|fell",
+    "break": "break|breaks|breaking|broke",
+    "build": "build|builds|building|built",
+    "fight": "fight|fights|fighting|fought",
+    "lie": "lie|lies|lying|lay",
+    "sit": "sit|sits|sitting|sat",
+    "get": "get|gets|getting|got",
+    "meet": "meet|meets|meeting|met",
+}
+
+Form = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot and its type."""
+
+    name: str
+    type: SlotType
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb by its infinitive."""
+
+    infinitive: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Alternatives, the first `written` of which are used in writing."""
+
+    options: tuple[tuple[Any, ...], ...]
+    written: int
+
+
+@dataclass(frozen=True)
+class Template:
+    """A compiled template. `clause` reads the whole of it, `predicate` what follows the subject."""
+
+    source: str
+    items: tuple[Any, ...]
+    voices: tuple[str, ...]
+    subject: Slot | None
+    clause: re.Pattern[str]
+    predicate: re.Pattern[str] | None
+    keyword: str
+    slots: Mapping[str, SlotType] = field(repr=False)
+    written: bool
+
+    @classmethod
+    def of(cls, source: str) -> Template:
+        """Compiles a template; one that begins with `||` is read and never written."""
+        voices = _VOICES.match(source)
+        text = source[voices.end() :] if voices else source.removeprefix("||")
+        items = _parsed(text)
+        first = items[0]
+        subject = first if isinstance(first, Slot) and first.type.subject and items[1:] else None
+        rest = items[1:] if subject else items
+        predicate = _compiled(_trimmed(rest)) if subject else None
+        return cls(
+            source,
+            items,
+            tuple(voices[1].split(",")) if voices else (),
+            subject,
+            _compiled(items),
+            predicate,
+            _keyword(rest),
+            {slot.name: slot.type for slot in _slots(items)},
+            not source.startswith("||"),
+        )
+
+    @property
+    def about(self) -> Subject | None:
+        """What kind of thing its subject is."""
+        return self.subject.type.subject if self.subject else None
+
+    def fits(self, hand: Names, values: Mapping[str, Any]) -> bool:
+        """Whether the voice may write it with these values."""
+        mine = not self.voices or hand.voice in self.voices
+        return mine and self.written and _possible(self.items, values)
+
+    def write(self, hand: Names, values: Mapping[str, Any]) -> str:
+        """A clause, without capital and full stop."""
+        form: Form = third
+        if self.subject:
+            value = values[self.subject.name]
+            if self.subject.type.subject == "side":
+                form = hand.side(value).verb
+            elif isinstance(value, list | tuple) and self.about in ("pieces", "file") and len(value) > 1:
+                form = plural
+        return _written(self.items, hand, values, form)
+
+    def do(self, hand: Names, values: Mapping[str, Any]) -> str:
+        """What follows the subject, with its verbs still to be put into form: `~take the pawn`."""
+        items = _trimmed(self.items[1:]) if self.subject else self.items
+        return _written(items, hand, values, lambda infinitive: f"~{infinitive}")
+
+
+def finite(verb_phrase: str, form: Form = third) -> str:
+    """A verb phrase with its marked verbs in the present: `~take the pawn` becomes `takes the pawn`."""
+    return re.sub(r"~([a-z]+)", lambda match: form(match[1]), verb_phrase)
+
+
+def infinitive(verb_phrase: str) -> str:
+    """The same with bare verbs."""
+    return finite(verb_phrase, str)
+
+
+def participle(verb_phrase: str) -> str:
+    """The same in -ing.
+
+    >>> participle("~queen, ~take the pawn and ~give check")
+    'queening, taking the pawn and giving check'
+    """
+    return finite(verb_phrase, gerund)
+
+
+# -- compiling -----------------------------------------------------------------------------------
+
+
+def _parsed(text: str) -> tuple[Any, ...]:
+    """The items of a template, by recursive descent."""
+    if text.count("(") != text.count(")"):
+        raise ValueError(f"an unmatched parenthesis in template {text!r}")
+    return _sequence(text, 0)[0][0][0]
+
+
+def _sequence(text: str, start: int) -> tuple[tuple[list[tuple[Any, ...]], int], int]:
+    """Alternatives from `start` to a closing parenthesis, how many are written, and where they end."""
+    options: list[list[Any]] = [[]]
+    written, place = 0, start
+    while match := _ITEM.search(text, place):
+        options[-1] += [text[place : match.start()]] if match.start() > place else []
+        place = match.end()
+        if match[4]:
+            choice, place = _choice(text, place, verbs=match[4] == "~(")
+            options[-1].append(choice)
+        elif match[5]:
+            written = len(options) if match[5] == "||" else written
+            options.append([])
+        elif match[6]:
+            break
+        else:
+            options[-1].append(_leaf(match))
+    else:
+        options[-1] += [text[place:]] if text[place:] else []
+        place = len(text)
+    return ([tuple(option) for option in options], written or len(options)), place
+
+
+def _choice(text: str, start: int, *, verbs: bool) -> tuple[Choice, int]:
+    (options, written), end = _sequence(text, start)
+    if verbs:
+        options = [_with_verb(option) for option in options]
+    if text[end - 2 : end] == ")?":
+        options, written = [(), *options], 1
+    return Choice(tuple(options), written), end
+
+
+def _leaf(match: re.Match[str]) -> Slot | Verb:
+    if match[3]:
+        return Verb(match[3])
+    if match[2] and match[2] not in TYPES:
+        raise ValueError(f"no slot type {match[2]!r} in template {match.string!r}")
+    return Slot(match[1], TYPES.get(match[2] or match[1], TYPES["piece"]))
+
+
+def _with_verb(option: tuple[Any, ...]) -> tuple[Any, ...]:
+    word, space, rest = option[0].partition(" ")
+    return (Verb(word), *([space + rest] if space else []), *option[1:])
+
+
+def _trimmed(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    first = items[0].lstrip() if isinstance(items[0], str) else items[0]
+    return (first, *items[1:]) if first else items[1:]
+
+
+def _compiled(items: tuple[Any, ...]) -> re.Pattern[str]:
+    return re.compile(_pattern(items, count()))
+
+
+def _pattern(items: tuple[Any, ...], numbers: Iterator[int]) -> str:
+    parts = []
+    for item in items:
+        if isinstance(item, str):
+            parts.append(re.sub(r"\bit\b", r"«i\\d+»", re.escape(item.lower()).replace(r"\ ", " ")))
+        elif isinstance(item, Slot):
+            # A slot may stand in several choices; the groups of a pattern must differ.
+            parts.append(f"(?P<{item.name}__{next(numbers)}>{item.type.pattern})")
+        elif isinstance(item, Verb):
+            parts.append(_forms(item.infinitive))
+        else:
+            parts.append(f"(?:{'|'.join(_pattern(option, numbers) for option in item.options)})")
+    return "".join(parts)
+
+
+def _forms(verb: str) -> str:
+    if verb in _IRREGULAR:
+        return f"(?:{_IRREGULAR[verb]})"
+    stem = verb.removesuffix("e")
+    past = verb[:-1] + "ied" if third(verb).endswith("ies") else f"{stem}{verb[-1]}?ed"
+    return f"(?:{verb}|{third(verb)}|{gerund(verb)}|{past}|{stem}ed)"
+
+
+def _keyword(items: tuple[Any, ...]) -> str:
+    """The longest word that every match contains."""
+    words = [word for item in items if isinstance(item, str) for word in re.findall(r"[a-z-]+", item.lower())]
+    return max((word for word in words if word != "it"), key=len, default="")
+
+
+def _slots(items: tuple[Any, ...]) -> Iterator[Slot]:
+    for item in items:
+        if isinstance(item, Slot):
+            yield item
+        elif isinstance(item, Choice):
+            for option in item.options:
+                yield from _slots(option)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def _possible(items: tuple[Any, ...], values: Mapping[str, Any]) -> bool:
+    for item in items:
+        if isinstance(item, Slot) and values.get(item.name) is None:
+            return False
+        if isinstance(item, Choice) and not any(
+            _possible(option, values) for option in item.options[: item.written]
+        ):
+            return False
+    return True
+
+
+def _written(items: tuple[Any, ...], hand: Names, values: Mapping[str, Any], form: Form) -> str:
+    parts = []
+    for item in items:
+        if isinstance(item, str):
+            parts.append(item)
+        elif isinstance(item, Slot):
+            parts.append(item.type.render(hand, values[item.name]))
+            # Later verbs go with what was named last.
+            if item.type.name == "side" and form is third:
+                form = hand.side(values[item.name]).verb
+            elif item.type.name == "pieces" and form in (third, plural):
+                form = plural if len(values[item.name]) > 1 else third
+        elif isinstance(item, Verb):
+            parts.append(form(item.infinitive))
+        else:
+            open_to = [n for n in range(item.written) if _possible(item.options[n], values)]
+            keys = [f"{id(item)} {n}" for n in open_to]
+            chosen = open_to[hand.least_used(keys) if len(keys) > 1 else 0]
+            parts.append(_written(item.options[chosen], hand, values, form))
+    return "".join(parts)

@@ -1,0 +1,235 @@
+"""The words of a text that mean something on a board: pieces, squares, files, sides, moves, lines.
+
+`lex` replaces each by a mark such as `«p3»`, so that templates deal with sentences and not with squares.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import chess
+
+Kind = Literal["l", "g", "p", "f", "o", "m", "q", "s", "i"]
+"""Line, group of pieces, piece, files, owner, move, squares, side, pronoun."""
+
+NAMES = {
+    "king": chess.KING,
+    "queen": chess.QUEEN,
+    "rook": chess.ROOK,
+    "bishop": chess.BISHOP,
+    "knight": chess.KNIGHT,
+    "pawn": chess.PAWN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One of them. `words` is what stood in the text; the rest is what could be read from it."""
+
+    kind: Kind
+    words: str
+    owner: str = ""
+    shade: str = ""
+    adjective: str = ""
+    name: str = ""
+    squares: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    moves: tuple[str, ...] = ()
+    number: int = 0
+    black: bool = False
+    place: int = 0
+
+
+_SQUARE = r"[a-h][1-8]"
+_SQUARES = rf"{_SQUARE}(?:, {_SQUARE})*(?:,? (?:and|or) {_SQUARE})?"
+_PIECE = r"[Kk]ing|[Qq]ueen|[Rr]ook|[Bb]ishop|[Kk]night|[Pp]awn"
+_OWNER = r"White's|Black's|[Mm]y opponent's|[Tt]he opponent's|[Mm]y|[Oo]ur"
+_COMPOUNDS = r"(?:pair|ending|endgame|move|structure|cover|majority|shield|push|sacrifice|trade)\b"
+_THAT = r"[Tt]hat|[Tt]his|[Tt]hose|[Tt]hese"
+_ADJECTIVE = r"pinned|undefended|loose|isolated|backward|passed|doubled|hanging"
+_SHADE = r"light-squared|dark-squared|[Ww]hite|[Bb]lack"
+_PLAIN = rf"(?:(?:{_SHADE}) )?(?:{_PIECE}) on {_SQUARE}"
+_PLACED_GROUP = rf"(?:(?:{_ADJECTIVE}) )?(?:(?:{_SHADE}) )?(?:{_PIECE})s on {_SQUARE}"
+_MOVE = (
+    r"(?:O-O-O|O-O|[a-h][1-8][a-h][1-8][qrbn]?|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8](?:=[QRBN])?|[a-h][18]=[QRBN])[+#]?|"
+    rf"{_SQUARE}[+#]"
+)
+_ANY_MOVE = rf"(?:{_MOVE}|{_SQUARE})"
+_NUMBERED = rf"\d+\.(?:\.\.)? ?{_ANY_MOVE}"
+
+_WORDS = re.compile(
+    "|".join(
+        (
+            rf"(?P<l>(?<![\w.]){_NUMBERED}(?: (?:{_NUMBERED}|{_ANY_MOVE}(?![\w-])))*)",
+            # Two pawns, or a pawn, are no pieces on the board unless it is said where.
+            rf"(?P<g>(?<![\w-])(?:(?P<gowner>{_OWNER})|[Bb]oth|"
+            rf"(?:[Tt]hose|[Tt]hese|[Tt]he)(?= {_PLACED_GROUP}| [a-h]-)) "
+            rf"(?:(?P<gadj>{_ADJECTIVE}) )?(?:(?P<gshade>{_SHADE}) )?"
+            rf"(?:(?P<gfile>[a-h])-)?(?P<gname>(?:{_PIECE})s)(?: on (?P<gsquares>{_SQUARES}))?)(?![\w-])",
+            rf"(?P<p>(?<![\w-])(?:(?P<powner>{_OWNER})|(?P<pthat>{_THAT})|[Tt]he|[Aa](?= {_PLAIN})) "
+            rf"(?:(?P<padj>{_ADJECTIVE}) )?(?:(?P<pshade>{_SHADE}) )?"
+            rf"(?:(?P<pat>{_SQUARE}|[a-h])-)?(?P<pname>{_PIECE})(?: on (?P<psquare>{_SQUARE}))?)"
+            rf"(?![\w-]| {_COMPOUNDS})",
+            r"(?P<f>[Tt]he (?:(?P<fadj>open|half-open) )?"
+            r"(?P<files>[a-h](?:-?, [a-h])*(?:- (?:and|or) [a-h])?)-files?)",
+            rf"(?P<m>\.\.\.{_ANY_MOVE}|(?<![\w-])(?:{_MOVE})(?!\w))",
+            rf"(?P<q>\b{_SQUARES}\b)",
+            r"(?P<s>\b(?:White|Black|I|[Ww]e|me|us|[Tt]he other side|(?:[Mm]y|[Tt]he) opponent)\b(?!'))",
+            rf"(?P<o>\b(?:{_OWNER})(?= ))",
+            r"(?P<i>\b[Ii]t\b)",
+        )
+    )
+)
+_MARK = re.compile(r"«([lgpfomqsi])(\d+)»")
+_STEP = re.compile(rf"(?:(\d+)\.(\.\.)? ?)?({_ANY_MOVE})(?=[, ]|$)")
+_SAN_AHEAD = r"O-O|[KQRBN][a-h]?[1-8]?x?[a-h][1-8]|[a-h][1-8x](?![a-h1-8])"
+_TIDIED = (
+    # Emphasis, quotation marks, brackets, list marks, blanks: a text need not be laid out as prose.
+    (re.compile(r"[*_`#\"“”\[\]]+|'(?=[a-h][1-8])|(?<=[a-h][1-8])'"), ""),
+    (re.compile(rf"^\s*(?:[-•+]|\d{{1,2}}[.)](?= (?!{_SAN_AHEAD})))\s+"), ""),
+    (re.compile(r"\s+"), " "),
+)
+_SHORT_FORMS = (
+    (re.compile(r"\b(let)['\u2019]s\b", re.IGNORECASE), r"\1 us"),
+    (re.compile(r"\b(it|that|there|what|here|who)['\u2019]s\b", re.IGNORECASE), r"\1 is"),
+    (re.compile(r"\b(I)['\u2019]m\b"), r"\1 am"),
+    (re.compile(r"\b(we|they|you)['\u2019]re\b", re.IGNORECASE), r"\1 are"),
+    (re.compile(r"\b(I|we|they|you)['\u2019]ve\b", re.IGNORECASE), r"\1 have"),
+    (re.compile(r"\b(I|we|they|it|that)['\u2019]ll\b", re.IGNORECASE), r"\1 will"),
+    (re.compile(r"\b(I|we|they|it)['\u2019]d\b", re.IGNORECASE), r"\1 would"),
+    (re.compile(r"\b(can)['\u2019]t\b"), r"\1not"),
+    (re.compile(r"\bwon['\u2019]t\b"), "will not"),
+    (re.compile(r"\b(is|are|does|do|has|have|would|did)n['\u2019]t\b", re.IGNORECASE), r"\1 not"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lexed:
+    """A sentence in lower case with marks for tokens; `origins[i]` is where its i-th character came from."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    origins: tuple[int, ...]
+
+
+def lex(sentence: str) -> Lexed:
+    """The sentence with short forms written out and marks for its tokens.
+
+    >>> lex("White's knight on f6 attacks e8.").text
+    '«p0» attacks «q1».'
+    """
+    text, origins = sentence.replace("«", "<").replace("»", ">"), list(range(len(sentence) + 1))
+    for pattern, written_out in (*_TIDIED, *_SHORT_FORMS):
+        text, origins = _replaced(pattern, text, origins, lambda match: match.expand(written_out))  # noqa: B023
+    tokens: list[Token] = []
+
+    def mark(match: re.Match[str]) -> str:
+        tokens.append(_token(match))
+        return f"«{tokens[-1].kind}{len(tokens) - 1}»"
+
+    text, origins = _replaced(_WORDS, text, origins, mark)
+    # One character for one: some letters have two in lower case.
+    return Lexed("".join(c.lower()[0] for c in text), tuple(tokens), tuple(origins))
+
+
+def _replaced(
+    pattern: re.Pattern[str], text: str, origins: list[int], replacement: Callable[[re.Match[str]], str]
+) -> tuple[str, list[int]]:
+    parts: list[str] = []
+    places: list[int] = []
+    last = 0
+    for match in pattern.finditer(text):
+        put = replacement(match)
+        parts += [text[last : match.start()], put]
+        places += [*origins[last : match.start()], *[origins[match.start()]] * len(put)]
+        last = match.end()
+    return "".join(parts) + text[last:], places + origins[last:]
+
+
+def _token(match: re.Match[str]) -> Token:
+    kind = next(kind for kind in _READERS if match[kind] is not None)
+    return replace(_READERS[kind](match), place=match.start())
+
+
+def _line(match: re.Match[str]) -> Token:
+    steps = _STEP.findall(match["l"])
+    number, dots, _ = steps[0]
+    return Token("l", match[0], moves=tuple(san for _, _, san in steps), number=int(number), black=bool(dots))
+
+
+def _group(match: re.Match[str]) -> Token:
+    return Token(
+        "g",
+        match[0],
+        owner=_clean(match["gowner"]),
+        shade=(match["gshade"] or "").lower(),
+        adjective=match["gadj"] or "",
+        name=match["gname"][:-1].lower(),
+        squares=tuple(re.findall(_SQUARE, match["gsquares"] or "")),
+        files=(match["gfile"],) if match["gfile"] else (),
+    )
+
+
+def _piece(match: re.Match[str]) -> Token:
+    at = match["pat"] or ""
+    square = match["psquare"] or (at if len(at) == 2 else "")
+    return Token(
+        "p",
+        match[0],
+        owner=_clean(match["powner"]),
+        shade=(match["pshade"] or "").lower(),
+        adjective=match["padj"] or "",
+        name=match["pname"].lower(),
+        squares=(square,) if square else (),
+        files=(at,) if len(at) == 1 else (),
+    )
+
+
+def _files(match: re.Match[str]) -> Token:
+    return Token(
+        "f", match[0], adjective=match["fadj"] or "", files=tuple(re.findall(r"\b[a-h]\b", match["files"]))
+    )
+
+
+def _move(match: re.Match[str]) -> Token:
+    san = match["m"].removeprefix("...")
+    return Token("m", match[0], moves=(san,), black=match["m"].startswith("..."))
+
+
+def _squares(match: re.Match[str]) -> Token:
+    return Token("q", match[0], squares=tuple(re.findall(_SQUARE, match["q"])))
+
+
+def _owner(match: re.Match[str]) -> Token:
+    return Token("o", match[0], owner=_clean(match["o"]))
+
+
+def _side(match: re.Match[str]) -> Token:
+    return Token("s", match[0], owner=match["s"].lower())
+
+
+def _pronoun(match: re.Match[str]) -> Token:
+    return Token("i", match[0])
+
+
+def _clean(owner: str | None) -> str:
+    return (owner or "").lower().removesuffix("'s")
+
+
+_READERS = {
+    "l": _line,
+    "g": _group,
+    "p": _piece,
+    "f": _files,
+    "m": _move,
+    "q": _squares,
+    "o": _owner,
+    "s": _side,
+    "i": _pronoun,
+}
+
+
+def marks(text: str) -> list[tuple[str, int]]:
+    """Kind and number of each mark in a lexed text, in order."""
+    return [(kind, int(number)) for kind, number in _MARK.findall(text)]

@@ -1,0 +1,216 @@
+"""Joints, openers and sentences without a claim: what the reader passes over, in lexed, lower-cased text."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from commentary.slots import Subject
+from commentary.token import lex
+
+_OPENERS = (
+    "so|still|however|but|and|also|besides|moreover|meanwhile|here|now|then|again|yet|first|next|finally|"
+    "secondly|first of all|"
+    "on top of that|what is more|on the other hand|against that|then again|in return|at the same time|"
+    "of course|indeed|clearly|in fact|after all|to sum up|in short|for now|at the moment|right now|"
+    "as it stands|true|granted|"
+    "to begin with|to start with|for a start|for one thing|for another|more to the point|more important|"
+    "above all|most of all|in addition|as for the rest|beyond that|that said|even so|all the same|"
+    "nevertheless|"
+    "instead|by contrast|in contrast|otherwise|apart from that|"
+    "unfortunately|luckily|fortunately|naturally|objectively|"
+    "since|because|as|although|though|even though|while|whereas|when|where|once|given that|now that|"
+    "the point is that|the problem is that|the trouble is that|the snag is that|the drawback is that|"
+    "the catch is that|the fact is that|"
+    "the downside is that|the drawback|the catch|the snag|the downside|the point|the problem|the trouble|"
+    "«s\\d+» (?:can |also )?(?:see|note|notice|observe)(?: that)?|the first thing to notice is that|"
+    "what strikes «s\\d+» is that|what stands out is that|note that|notice that|"
+    "«i\\d+» helps to see that|«i\\d+» matters that|"
+    "and so|and then|and here|and now|and there|and yet|but then|but now|but here|which means that|"
+    "this means that|that means|so that|"
+    "in (?:the|that|this) (?:end|case|line|position)|at the end|at the end of it|at the end of the line|"
+    "by then|there|in the final position|"
+    "the result|the upshot|conclusion|verdict|the verdict|result|the good news|the bad news|"
+    "worse|better|even better|even worse|best of all|one plus|one minus|a plus|a minus|on the plus side|"
+    "on the minus side|"
+    "as for|not only that|not just that|a detail|"
+    "not bad|fine|good|well|yes|no|right|sure"
+)
+_REFERENCE = (
+    "it|this|that|which|this move|that move|the move|the capture|the check|the advance|the push|the exchange|"
+    "the retreat|the recapture|this capture|castling|the pawn move|the king move"
+)
+
+ADVERBS = re.compile(
+    r"^(?:(?:also|now|still|then|already|even|simply|really|at least|clearly|just|both|all|certainly|"
+    r"indeed|again|therefore|only|"
+    r"merely|actually|does|do|did|will|would|can|could|might|immediately|at once|first) )+"
+)
+
+OPENERS = re.compile(rf"^(?:{_OPENERS})[,:]? ")
+
+CLOSERS = re.compile(
+    r",? (?:too|as well|here|now|there|then|already|at the moment|for now|for the moment|again|"
+    r"instead|either|anyway|"
+    r"after all|in return|at once|as a result|at the end|in the end|to boot|on top|next|first|though|"
+    r"however|"
+    r"in this position|in the final position|by then|at the end of it|so far|of course|indeed|"
+    r"with it|from there|on this square|on that square)$"
+)
+
+JOINTS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"; ",
+        r": ",
+        r", (?:but|while|whereas|although|though|yet|so|so that|and so|because|since|as) ",
+        r", (?:and|or) ",
+        r", (?:when|after which|whereupon|and then|and now|leaving|with) ",
+        r", to ",
+        r", ",
+        r" (?:but|while|whereas|although|though|because|since|as|so) ",
+        r" and ",
+        r" when ",
+        r" with ",
+        r", (?:which|who|where) ",
+    )
+)
+"""In the order in which sentences are split at them."""
+
+REWRITES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"^(«[mlq]\d+»)(?::| [-\u2013\u2014])? (?:this|it|which) "), r"\1 "),
+    (re.compile(r"^(«[mlq]\d+»)(?::| [-\u2013\u2014]) "), r"\1 "),
+    (re.compile(r"^(«[ml]\d+»), (?=\w+ing )"), r"\1 "),
+    (
+        re.compile(r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack) "),
+        r"is \1 ",
+    ),
+    (re.compile(r"^((?:still )?(?:unclaimed|unoccupied|up for grabs))$"), r"is \1"),
+    (re.compile(r"^((?:only|just) \w+ (?:steps?|moves?|squares?) )"), r"is \1"),
+    (
+        re.compile(r"^(attacked|undefended|defended|pinned|isolated|doubled|passed|hanging|under attack)$"),
+        r"is \1",
+    ),
+    (re.compile(r"^with («[mlq]\d+»),? («s\d+») "), r"\2 could play \1, \1 "),
+    (re.compile(r"^(«l\d+»),? ~?(?:leaves|leaving|leave) («s\d+») with "), r"\1, \2 has "),
+    (re.compile(r"^(«l\d+»),? (?:leaves|leaving|leave) («s\d+») "), r"\1, \2 is "),
+    (re.compile(r"^(?:leaving|and leaves|leaves|leave) («s\d+») with "), r"\1 has "),
+    (re.compile(r"^(?:leaving|and leaves|leaves|leave) («s\d+») "), r"\1 is "),
+    (re.compile(r"^with («s\d+») "), r"\1 is "),
+    (re.compile(r"^with («[pg]\d+») "), r"\1 is "),
+    (
+        re.compile(r"^(?:thanks to|because of|given|in view of|despite|for all) («s\d+») (?:having|being) "),
+        r"\1 has ",
+    ),
+    (re.compile(r"^(?:there is|there's|here is|we have|i have) («[pg]\d+»), which "), r"\1 "),
+)
+"""Shortened clauses in full."""
+
+INTRODUCTIONS: tuple[tuple[Subject, re.Pattern[str]], ...] = (
+    (
+        "move",
+        re.compile(
+            r"^(?:(?:the )?(?:idea|point|purpose|aim|merit|strength) (?:of|behind) )?«[mlq]\d+»,? "
+            r"(?:~?(?:is|was) (?:to|that it) |(?:is|was) meant to |(?:aims|serves|wants|helps|"
+            r"is designed|is there) to )?"
+        ),
+    ),
+    (
+        "move",
+        re.compile(rf"^(?:«i\d+»|this|that|which|{_REFERENCE}) (?:(?:aims|serves|helps|wants) to )?"),
+    ),
+    ("line", re.compile(r"^«l\d+»,? ")),
+    ("piece", re.compile(r"^«[p]\d+»,? ")),
+    ("piece", re.compile(r"^(?:«i\d+»|which|that) ")),
+    ("pieces", re.compile(r"^«g\d+»,? ")),
+    ("pieces", re.compile(r"^(?:which|they|these|those) ")),
+    ("side", re.compile(r"^«s\d+»,? ")),
+    ("side", re.compile(r"^(?:who|which) ")),
+    ("line", re.compile(r"^(?:which|this|that|it|«i\d+») ")),
+    ("file", re.compile(r"^«f\d+»,? ")),
+    ("file", re.compile(r"^(?:which) ")),
+)
+"""Ways to name a subject, by its kind."""
+
+TALK: Mapping[str, Sequence[str]] = {
+    "threat?": (
+        "notebook|threat?",
+        "notebook,calculator|what is the threat?",
+        "coach|what does the other side want?",
+        "coach|is there a threat?",
+        "coach|what would happen if we did nothing?",
+        "calculator|what am I up against?",
+        "calculator|what happens if I do nothing?",
+    ),
+    "moves": (
+        "notebook|moves",
+        "notebook|candidates",
+        "annotator|what can be done?",
+        "coach|so what are our options?",
+        "coach|now for the moves",
+        "coach|let us look at the moves",
+        "calculator|so, moves",
+        "calculator|what are my options?",
+        "calculator|now the moves",
+        "calculator|let me look at concrete moves",
+    ),
+    "dropped": (
+        "not good enough",
+        "notebook|rejected",
+        "notebook,calculator|no",
+        "notebook|off the list",
+        "notebook,coach,calculator|not this one",
+        "notebook,annotator,coach|that rules it out",
+        "annotator,calculator|that will not do",
+        "annotator,coach|so that is out",
+        "coach|we can cross it off",
+        "coach,calculator|that is not it",
+        "calculator|I drop it",
+        "calculator|so no",
+    ),
+    "pin": ("a pinned piece is a poor defender", "pins are there to be used"),
+    "loose piece": ("loose pieces drop off", "loose pieces invite tactics"),
+    "overloaded piece": ("nobody can be in two places at once",),
+    "hidden attack": ("always look at what stands behind",),
+    "passed pawn": (
+        "passed pawns must be pushed",
+        "a passed pawn is a criminal to be kept under lock and key",
+    ),
+    "isolated pawn": ("weak pawns are weak for the whole game",),
+    "held open file": ("rooks belong on open files",),
+    "rook on the seventh": ("rooks love the seventh rank",),
+    "king in the centre": ("castle early is good advice",),
+    "active king": ("in the endgame the king is a fighting piece",),
+    "weak back rank": ("keep an eye on the back rank",),
+    "bishop pair": ("two bishops like open positions",),
+    "opposite bishops": ("such bishops never meet",),
+    "undeveloped pieces": ("development first",),
+    "outpost": ("a knight on an outpost is worth a lot",),
+    "threat of mate": ("safety first",),
+}
+"""Sentences that say nothing about the board: questions, verdicts in a word, a coach's sayings by concept."""
+
+_ANALYSE = (
+    "(?:anal[yi][sz]|examin|assess|evaluat|consider|look(?: closely)? at|check|review|go(?: through)?|think"
+    "|begin|start|explor|summari[sz]|understand|verif)(?:e|y|ying|ing)?"
+)
+_PLAINLY = (
+    rf"(?:let (?:us|me|«s\d+»)|«s\d+» (?:will|should|need to|can|must)) (?:first |now )?{_ANALYSE}\b.*",
+    r"to (?:determine|find|decide(?: on)?|choose) (?:the|«o\d+») (?:best|next|right) move\b.*",
+    r"(?:after|upon|by|on) (?:closer |detailed |careful |further )?"
+    r"(?:inspection|examination|review|reflection|analysis)",
+    rf"(?:(?:after|upon|by) )?{_ANALYSE}\b.*",
+    r"looking (?:closely|at the board|again)",
+    r"(?:the )?(?:current |given )?(?:position|state|state of the board|board(?: state)?) is(?: described)?",
+    r"the first step is to .*",
+    r"(?:amongst |given )?(?:the )?(?:given|available|possible)? ?(?:moves|options|choices)(?: analysis)?",
+    r"(?:«o\d+» |[a-z]+ )?(?:(?:piece )?development|safety|structure|activity|count|balance|position)",
+    r"(?:therefore|hence|thus|however|yes|no|wait|hmm|okay|pros|cons|conclusion|for instance|here is why)",
+    r"(?:still, |and )?(?:«i\d+»|this|which) keeps? (?:«o\d+» )?options open",
+)
+IN_PASSING = re.compile(
+    rf"(?:[a-z ]{{1,30}}: )?(?:(?:so|now|next|first|okay|well|then|finally),? )?(?:{'|'.join(_PLAINLY)}),?"
+)
+"""What models say without a claim, in lexed text; none of it names a piece, a square, a file or a move."""
+
+SAYS_NOTHING = frozenset(
+    lex(talk.split("|")[-1]).text.strip(" .!?;:") for sentences in TALK.values() for talk in sentences
+)

@@ -1,0 +1,1 @@
+"""From a study to a text: what is worth saying, in which order, in which words."""

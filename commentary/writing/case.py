@@ -1,0 +1,176 @@
+"""All that a writer needs to know of a position: findings, candidates with their lines, the threat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import chess
+
+from commentary.concept import CONCEPTS, Finding, deeds_of, survey
+from commentary.concepts.defence import stopped
+from commentary.concepts.standings import degree
+from commentary.exchange import gain, passed_turn
+from commentary.step import Step
+from commentary.study import Line, Score, Study, sound_board
+from commentary.writing.play import Play
+
+_LONGEST = 14
+_CLEARLY_WORSE_CP = 40
+"""A natural move is only worth refuting if a smaller search already finds it this much worse."""
+
+_NOISE_CP = 20
+"""A second line scored higher than the first by more than this was searched less deeply: left out."""
+
+_AS_GOOD_CP = 25
+_A_PIECE = 2
+_RETAKING = 6.0
+"""The weight of taking back."""
+
+_ABSURD = -4
+"""In pawns: a move that simply gives so much away is no candidate, unless it is the best."""
+
+WINNING, LOST = 4, -4
+
+
+class Loss(IntEnum):
+    """How much of the best move's win probability a move gives away."""
+
+    NOTHING, LITTLE, SOME, MUCH, EVERYTHING = range(5)
+
+    @classmethod
+    def of(cls, best: Score, played: Score) -> Loss:
+        """The degree of a loss: up to 0.06, 0.15, 0.30, or more."""
+        if best.capped - played.capped <= _AS_GOOD_CP:
+            return cls.NOTHING
+        return cls(1 + sum(best.win - played.win >= bound for bound in (0.06, 0.15, 0.30)))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A move worth a word: what it does, how the game goes on, what it gives away."""
+
+    move: chess.Move
+    score: Score
+    step: Step
+    full: Play
+    loss: Loss
+    is_best: bool
+    threat: chess.Move | None = None
+    retakes: bool = False
+    """Whether it takes back on the square where the other side has just taken."""
+
+    @cached_property
+    def deeds(self) -> list[Finding]:
+        """What the move does, the weightiest first; with an eye on what the other side threatens."""
+        found = deeds_of(self.step)
+        if self.threat is not None:
+            found += stopped(self.step, self.threat)
+        if self.retakes:
+            found = [deed for deed in found if deed.concept.name != "captures"]
+            found.append(Finding(CONCEPTS["recaptures"], {"here": self.move.to_square}, _RETAKING))
+        return sorted(found, key=lambda finding: -finding.weight)
+
+    @property
+    def degree(self) -> int:
+        """How the mover stands after it, -4 to 4."""
+        return degree(self.score)
+
+    @property
+    def quiet(self) -> bool:
+        """No capture, no check, no promotion."""
+        return self.step.victim is None and not self.step.after.is_check() and not self.move.promotion
+
+
+@dataclass(frozen=True)
+class Case:
+    """A position with everything found out about it; candidates are in order of merit."""
+
+    board: chess.Board
+    study: Study
+    candidates: tuple[Candidate, ...]
+    threat: Play | None
+
+    @classmethod
+    def of(cls, study: Study) -> Case:
+        """Makes the case of a study.
+
+        Raises:
+            ValueError: a broken position, a study without lines, or a line that cannot be played.
+        """
+        board, best = sound_board(study.fen), study.best
+        if best is None:
+            raise ValueError(f"no line to write about in {study.fen!r}")
+        others = [line for line in study.lines[1:] if line.score.value <= best.score.value + _NOISE_CP]
+        worse = [line for line in study.refuted if best.score.value - line.score.value >= _CLEARLY_WORSE_CP]
+        natural = [line for line in (*others, *worse) if not _is_absurd(board, line)]
+        rest = sorted(natural, key=lambda line: -line.score.value)
+        threat = _threat(board, study)
+        feared = threat.moves[0] if threat else None
+        taken = _taken_on(board, study.last)
+        found = (_candidate(board, line, best, feared, taken) for line in (best, *rest))
+        return cls(board, study, tuple(found), threat)
+
+    @property
+    def best(self) -> Candidate:
+        """The move to choose."""
+        return self.candidates[0]
+
+    @property
+    def mover(self) -> chess.Color:
+        """The side to move."""
+        return self.board.turn
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """Every finding about the position."""
+        return survey(self.board)
+
+    @cached_property
+    def only_move(self) -> bool:
+        """Whether there is nothing to choose."""
+        return self.board.legal_moves.count() == 1
+
+
+def _is_absurd(board: chess.Board, line: Line) -> bool:
+    """Nobody looks at a move that only gives a piece away; a check or capture may be a sacrifice."""
+    move = chess.Move.from_uci(line.moves[0])
+    least = _ABSURD if board.is_capture(move) or board.gives_check(move) else _ABSURD // 2
+    return gain(board, move) <= least
+
+
+def _taken_on(board: chess.Board, last: str | None) -> chess.Square | None:
+    """Where the last move has taken something, as far as the position shows it."""
+    if last is None:
+        return None
+    move = chess.Move.from_uci(last)
+    pawn = board.piece_type_at(move.to_square) == chess.PAWN
+    straight = chess.square_file(move.from_square) == chess.square_file(move.to_square)
+    took = board.halfmove_clock == 0 and not (pawn and straight) and move.promotion is None
+    return move.to_square if took and board.color_at(move.to_square) == (not board.turn) else None
+
+
+def _candidate(
+    board: chess.Board, line: Line, best: Line, feared: chess.Move | None, taken: chess.Square | None
+) -> Candidate:
+    play = Play.of(board, line.moves, longest=_LONGEST)
+    step = Step.of(board, play.moves[0])
+    loss = Loss.NOTHING if line is best else Loss.of(best.score, line.score)
+    back = taken is not None and step.victim == taken
+    return Candidate(step.move, line.score, step, play, loss, line is best, threat=feared, retakes=back)
+
+
+def _threat(board: chess.Board, study: Study) -> Play | None:
+    """The engine's line for the other side, as far as it gains something that lasts: pieces or mate."""
+    passed = passed_turn(board) if study.threat else None
+    if passed is None or study.threat is None:
+        return None
+    side = passed.turn
+    play = Play.of(passed, study.threat.moves, longest=_LONGEST).rest(least=1, most=5)
+    gained = play.swing(side).points
+    if play.end.is_checkmate() or gained <= 0:
+        return play if play.end.is_checkmate() else None
+    # How the other side would go on after a pass is of no interest.
+    cuts = (play.cut(ply) for ply in range(1, len(play.moves) + 1))
+    return next(cut for cut in cuts if cut.swing(side).points >= min(_A_PIECE, gained))

@@ -1,0 +1,180 @@
+"""The writer's hand in one text: says concepts, joins clauses into sentences."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import chess
+
+from commentary.concept import CONCEPTS, Finding
+from commentary.concepts.standings import DEGREES, degree, word_for
+from commentary.names import Names, bare, numbered
+from commentary.step import Step
+from commentary.study import Score
+from commentary.template import finite
+from commentary.wording import TALK
+from commentary.writing.case import Case
+from commentary.writing.voices import Length, Voice
+
+_SHORT_FORMS = (
+    (re.compile(r"\b(it|there|that) is(?= \w)", re.IGNORECASE), r"\1's"),
+    (re.compile(r"\bI am(?= \w)"), "I'm"),
+    (re.compile(r"\bI have (?=lost|won|the right)"), "I've "),
+    (re.compile(r"\bcannot\b"), "can't"),
+    (re.compile(r"\b(does|do) not\b"), r"\1n't"),
+)
+_CONTRACTS = 0.6
+_ALIKE = ("and", "and", ";")
+_AGAINST = ("but", "while", "but")
+_ALIKE_OPENERS = "also besides moreover|what is more|on top of that|in addition|at the same time"
+_AGAINST_OPENERS = "but still|on the other hand|then again|against that|in return|that said|even so"
+_TRIES = 6
+
+
+@dataclass(slots=True)
+class Pen:
+    """Writes about one case in one voice. `topic` is the move that `it` would be taken for."""
+
+    case: Case
+    voice: Voice
+    length: Length
+    rng: random.Random
+    numbers: bool = False
+    """Whether candidates are written with their move number."""
+    topic: str = ""
+    hand: Names = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hand = Names(self.case.board, self.voice.name, self.voice.person, self.rng, self.voice.owns)
+
+    def chance(self, probability: float) -> bool:
+        """Whether it happens this time."""
+        return self.rng.random() < probability
+
+    # -- words -----------------------------------------------------------------------------------
+
+    def say(self, concept: str, **values: Any) -> str:
+        """A clause that states a concept."""
+        return CONCEPTS[concept].write(self.hand, values)
+
+    def state(self, board: chess.Board, finding: Finding) -> str:
+        """A clause that states what was found on a board."""
+        self.hand.look(board)
+        return finding.concept.write(self.hand, finding.values)
+
+    def does(self, concept: str, **values: Any) -> str:
+        """What a move does, in the present, its subject left out."""
+        return finite(CONCEPTS[concept].do(self.hand, values))
+
+    def pick(self, options: Sequence[str], **slots: object) -> str:
+        """One of some wordings without a claim of their own."""
+        return self.hand.pick(options).format(**slots)
+
+    def talk(self, about: str) -> list[str]:
+        """A sentence that claims nothing, if this voice has one about it."""
+        mine = [
+            text
+            for text in TALK[about]
+            if "|" not in text or self.voice.name in text.split("|")[0].split(",")
+        ]
+        return [sentence(self.hand.pick(mine))] if mine else []
+
+    def verdict(self, score: Score, starter: chess.Color) -> str:
+        """Who stands better, the score being for the side that begins the line."""
+        found = degree(score)
+        if not found:
+            return self.say("equal")
+        side = starter if found > 0 else not starter
+        return self.say(DEGREES[abs(found)], side=side, other=not side)
+
+    def ending(self, score: Score, starter: chess.Color) -> str:
+        """The same as a phrase that ends a sentence."""
+        found = degree(score)
+        if not found:
+            return self.say("with equality")
+        word = word_for(found, self.hand.rng.randrange(6))
+        return self.say("advantage for", word=word, side=starter if found > 0 else not starter)
+
+    def phrase(self, step: Step, deeds: Sequence[Finding]) -> str:
+        """Several deeds of a move as one verb phrase with marked verbs."""
+        self.hand.look_at_move(step.before, step.after, step.target)
+        parts = [self._part(finding, last=finding is deeds[-1]) for finding in deeds]
+        if len(parts) > 1 and any(" and ~" in part for part in parts):
+            return f"{', '.join(parts[:-1])}, and {parts[-1]}"
+        return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+
+    def _part(self, finding: Finding, *, last: bool) -> str:
+        """One deed. What has a clause of its own stands last, where nothing seems to continue it."""
+        part = ""
+        for _ in range(_TRIES):
+            back = self.hand.trying()
+            part = finding.concept.do(self.hand, finding.values)
+            if last or "," not in part:
+                break
+            back()
+        return part
+
+    def name(self, move: chess.Move) -> str:
+        """A candidate: with its number where the text has numbers, or as briefly as can be read."""
+        return numbered(self.case.board, [move]) if self.numbers else bare(self.case.board, move)
+
+    # -- sentences -------------------------------------------------------------------------------
+
+    def join(self, first: str, second: str, *, against: bool) -> str:
+        """Two clauses in one sentence."""
+        conditional = first.startswith(("if ", "given ", "once "))  # "while if ..." is no English
+        if against and not conditional and self.chance(0.3):
+            return f"{self.rng.choice(('while', 'although', 'though'))} {first}, {second}"
+        if not against and (shorter := self.without_subject(first, second)):
+            return f"{first} and {shorter}"
+        word = self.rng.choice(_AGAINST if against else _ALIKE)
+        return f"{first}; {second}" if word == ";" else f"{first}, {word} {second}"
+
+    def together(self, clauses: Sequence[str]) -> str:
+        """Clauses of a kind in one sentence; a subject that stays the same is said once."""
+        text = clauses[0]
+        for before, clause in pairwise(clauses):
+            shorter = self.without_subject(before, clause)
+            text += f" and {shorter}" if shorter else f", and {clause}"
+        return text
+
+    def without_subject(self, before: str, clause: str) -> str | None:
+        """The second clause without its subject, if that is the first one's too."""
+        for party in (self.hand.us, self.hand.them):
+            subject = f"{party.word} "
+            if before.startswith(subject) and clause.startswith(subject):
+                return clause.removeprefix(subject)
+        return None
+
+    def linked(self, clause: str, *, against: bool) -> str:
+        """A clause that begins with a connective to the sentence before."""
+        groups = (_AGAINST_OPENERS if against else _ALIKE_OPENERS).split("|")
+        key = self.hand.least_used([f"opener {word}" for word in (*groups[0].split(), *groups[1:])])
+        opener = (*groups[0].split(), *groups[1:])[key]
+        return f"{opener} {clause}" if opener in ("but", "also") else f"{opener}, {clause}"
+
+    def contracted(self, text: str) -> str:
+        """The text with some of its words drawn together, if the voice talks like that."""
+        if self.voice.person == "third":
+            return text
+
+        def draw_together(match: re.Match[str]) -> str:
+            short = next(short for pattern, short in _SHORT_FORMS if pattern is match.re)
+            return match.expand(short) if self.chance(_CONTRACTS) else match[0]
+
+        for pattern, _ in _SHORT_FORMS:
+            text = pattern.sub(draw_together, text)
+        return text
+
+
+def sentence(text: str) -> str:
+    """A sentence: capital first unless it begins with a move, and a stop."""
+    text = text.strip()
+    if text and not re.match(r"[a-h][1-8x]", text):
+        text = text[0].upper() + text[1:]
+    return text + ("" if text.endswith((".", "?", "!", ":")) else ".")

@@ -1,0 +1,211 @@
+"""What the position is about: the findings worth saying, in an order that leads from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from commentary.concept import Finding
+from commentary.wording import TALK
+from commentary.writing.case import Case
+from commentary.writing.pen import Pen, sentence
+
+_LEAST_WEIGHT = 1.0
+_MOST_OF_A_KIND = 2
+_SAYS = 0.12
+"""How often a coach comes up with a saying."""
+
+_TOLD_MATES = 0.3
+"""How often a mate in one is announced before it is found among the candidates."""
+
+_TOUCHED, _TARGETED = 1.4, 2.0
+"""What a finding gains when the best line runs over its squares, and when the best move goes there."""
+
+_LINE_PLIES = 5
+_SAME_TOPIC, _SAME_PIECES = 1.2, 1.0
+_PREAMBLE = 3
+"""Remarks from which on a text may begin with the verdict or the side to move."""
+
+_LONG_CLAUSE = 70
+"""Characters beyond which two clauses do not share a sentence."""
+
+_NOTICE = (
+    "coach|the first thing to notice is that {}",
+    "coach|note that {}",
+    "coach|it helps to see that {}",
+    "calculator|I see that {}",
+    "calculator|I notice that {}",
+    "calculator|what strikes me is that {}",
+    "annotator|it matters that {}",
+    "annotator|what stands out is that {}",
+)
+_SUBSUMED = {
+    frozenset(pair)
+    for pair in (
+        ("pressed piece", "pin"),
+        ("pressed piece", "fork"),
+        ("loose piece", "fork"),
+        ("loose piece",),
+        ("pressed piece", "overloaded piece"),
+        ("king without pawns", "king in the centre"),
+        ("king shelter", "weak back rank"),
+        ("file towards the king", "king without pawns"),
+        ("passed pawn", "connected passed pawns"),
+        ("protected passed pawn", "connected passed pawns"),
+        ("passed pawn", "protected passed pawn"),
+        ("passed pawn", "passed pawn near promotion"),
+        ("passed pawn", "steps to promotion"),
+        ("passed pawn", "blockaded passed pawn"),
+        ("protected passed pawn", "passed pawn near promotion"),
+        ("protected passed pawn", "steps to promotion"),
+        ("protected passed pawn", "blockaded passed pawn"),
+        ("passed pawn near promotion", "steps to promotion"),
+        ("passed pawn near promotion", "blockaded passed pawn"),
+        ("steps to promotion", "blockaded passed pawn"),
+        ("doubled pawns", "isolated pawn"),
+        ("fork", "skewer"),
+        ("pressed piece",),
+        ("isolated pawn", "passed pawn"),
+    )
+}
+"""Of two findings about the same pieces one says most of what the other does."""
+
+_FILES = ("open file", "only open file", "free file", "held open file", "shared open file")
+
+
+def position(pen: Pen) -> list[str]:
+    """Sentences about the position as it stands."""
+    chosen = _ordered(_chosen(pen))
+    clauses = []
+    for finding in chosen:
+        pen.hand.next_remark()
+        clauses.append((pen.state(pen.case.board, finding), finding))
+    return [*_preamble(pen), *_flow(pen, clauses)]
+
+
+def _preamble(pen: Pen) -> list[str]:
+    """Now and then the verdict or the side to move comes before all else."""
+    if pen.length.remarks < _PREAMBLE or not pen.chance(0.22):
+        return []
+    if pen.chance(0.4) and pen.voice.person == "third":
+        return [sentence(pen.say("side to move", side=pen.case.mover))]
+    return [sentence(pen.verdict(pen.case.best.score, pen.case.mover))]
+
+
+# -- what to say ---------------------------------------------------------------------------------
+
+
+def _chosen(pen: Pen) -> list[Finding]:
+    ranked = [
+        (_weight(finding, pen.case) * pen.rng.uniform(0.8, 1.2), finding) for finding in pen.case.findings
+    ]
+    told = pen.chance(_TOLD_MATES)
+    ranked = [(w, f) for w, f in ranked if told or f.concept.name != "mate in one"]
+    ranked.sort(key=lambda pair: -pair[0])
+    chosen: list[Finding] = []
+    for weight, finding in ranked:
+        same = sum(other.concept is finding.concept for other in chosen)
+        repeats = any(_repeats(finding, other) for other in chosen)
+        if weight >= _LEAST_WEIGHT and same < _MOST_OF_A_KIND and not repeats:
+            chosen.append(finding)
+        if len(chosen) == pen.length.remarks:
+            break
+    return _with_staples(chosen, [finding for _, finding in ranked], pen.length.remarks)
+
+
+def _weight(finding: Finding, case: Case) -> float:
+    best = case.best
+    touched = {s for move in best.full.moves[:_LINE_PLIES] for s in (move.from_square, move.to_square)}
+    aimed = {best.move.to_square} if best.step.victim is None else {best.step.victim}
+    squares = set(finding.squares)
+    contact = finding.concept.topic == "contacts"
+    return (
+        finding.weight + _TOUCHED * bool(squares & touched) + _TARGETED * (contact and bool(squares & aimed))
+    )
+
+
+def _with_staples(chosen: list[Finding], ranked: list[Finding], count: int) -> list[Finding]:
+    """An analysis of some length speaks of the material, a king and the pawns, whatever else there is."""
+    for wanted, least in (("material", 2), ("kings", 4), ("pawns", 6)):
+        missing = not any(finding.concept.topic == wanted for finding in chosen)
+        spare = next((f for f in ranked if f.concept.topic == wanted), None)
+        if missing and spare and count >= least:
+            if len(chosen) >= count:
+                chosen.pop(-1)
+            chosen.insert(min(2, len(chosen)), spare)
+    return chosen
+
+
+def _repeats(finding: Finding, other: Finding) -> bool:
+    """Whether one of two findings says most of what the other does."""
+    names = {finding.concept.name, other.concept.name}
+    if names <= {*_FILES, "file towards the king", "pressure on a file", "half-open file"}:
+        return bool(_files(finding) & _files(other))
+    if names == {"undeveloped pieces"}:
+        return finding.favours is None and other.favours is None
+    if "level material" in names and names & {"same pieces", "one for another"}:
+        return True
+    one, two = set(finding.squares), set(other.squares)
+    related = frozenset(names) in _SUBSUMED
+    return related and bool(set(finding.squares[:1]) & two or set(other.squares[:1]) & one)
+
+
+def _files(finding: Finding) -> set[int]:
+    values = finding.values
+    named = [values.get(name) for name in ("file", "beside", "front", "only")]
+    return {file for file in (*named, *(values.get("files") or ())) if file is not None}
+
+
+# -- in which order ------------------------------------------------------------------------------
+
+
+def _ordered(findings: Sequence[Finding]) -> list[Finding]:
+    """Begins with what matters most, then goes to what is near: the same subject, the same pieces."""
+    left = list(findings)
+    ordered = [left.pop(0)] if left else []
+    while left:
+        nearest = max(range(len(left)), key=lambda place: _pull(ordered[-1], left[place]))
+        ordered.append(left.pop(nearest))
+    return ordered
+
+
+def _pull(last: Finding, finding: Finding) -> float:
+    same_topic = last.concept.topic == finding.concept.topic
+    shared = bool(set(last.squares) & set(finding.squares))
+    return finding.weight + _SAME_TOPIC * same_topic + _SAME_PIECES * shared
+
+
+# -- in which words ------------------------------------------------------------------------------
+
+
+def _flow(pen: Pen, clauses: list[tuple[str, Finding]]) -> list[str]:
+    """Clauses into sentences: neighbours that go together share one, contrasts are marked."""
+    sentences: list[str] = []
+    index, last = 0, None
+    while index < len(clauses):
+        text, finding = clauses[index]
+        following = clauses[index + 1] if index + 1 < len(clauses) else None
+        if following and _may_share(text, following[0]) and pen.chance(pen.voice.joins):
+            text = pen.join(text, following[0], against=_opposed(finding, following[1]))
+            index += 1
+        elif last is not None and pen.chance(pen.voice.links) and _sided(last, finding):
+            text = pen.linked(text, against=_opposed(last, finding))
+        elif not sentences and pen.chance(0.2) and pen.voice.name != "notebook":
+            text = pen.hand.pick(_NOTICE).format(text)
+        last = clauses[index][1]
+        sentences.append(sentence(text))
+        if pen.voice.name == "coach" and last.concept.name in TALK and pen.chance(_SAYS):
+            sentences += pen.talk(last.concept.name)
+        index += 1
+    return list(dict.fromkeys(sentences))
+
+
+def _may_share(first: str, second: str) -> bool:
+    return len(first) < _LONG_CLAUSE and len(second) < _LONG_CLAUSE and not {":", ";"} & set(first + second)
+
+
+def _sided(one: Finding, other: Finding) -> bool:
+    return one.favours is not None and other.favours is not None
+
+
+def _opposed(one: Finding, other: Finding) -> bool:
+    return _sided(one, other) and one.favours != other.favours

@@ -1,0 +1,274 @@
+"""`rookery check`: reads a text about a position, or the comments of a game, and marks what is false."""
+
+import argparse
+import io
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+import chess
+import chess.pgn
+from rich.console import Console
+from rich.text import Text
+
+from commentary import Claim, Reading, Sentence, read
+from commentary.concept import CONCEPTS
+from rookery.errors import InvalidInput
+
+_EXAMPLES = """
+examples:
+  rookery check "White has a passed pawn on d5." --fen "4k3/8/8/3P4/8/8/8/4K3 w - - 0 1"
+  rookery check - --fen FEN < text.txt
+  rookery check annotated.pgn
+  rookery check annotated.pgn --json | jq 'select(.false > 0)'
+
+A line break ends a sentence, except in comments of a PGN. There, each sentence is read in the position after
+the move and in the one before it, and is false only if it is false in both. What is said of play, such as
+"Black has won a pawn", is never false there. Claims about scores need an engine and are not judged.
+Exit status: 0, 1 if something is false, 2 if there is no text or position.
+"""
+
+PLAY = ("choice", "lines")
+"""Topics of claims about play, not about one position or one move."""
+
+_STYLES = {True: "green", False: "bold red underline", None: "yellow"}
+_MARKS = {True: "{+%s+}", False: "{-%s-}", None: "{~%s~}"}
+_WORDS = {True: "true", False: "false", None: "open"}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A text, where it stands, and what was read in it."""
+
+    place: str
+    fen: str
+    text: str
+    reading: Reading
+
+    def count(self) -> Counter[str]:
+        """How many sentences, unread ones among them, and true, false and open claims it has."""
+        claims = Counter(_WORDS[claim.true] for claim in self.reading.claims)
+        counts = {"sentences": len(self.reading.sentences), "unread": len(self.reading.unread)}
+        return Counter(counts) + claims
+
+    def json(self) -> str:
+        """All of it as one line."""
+        counts = self.count()
+        return json.dumps(
+            {
+                "place": self.place,
+                "fen": self.fen,
+                "text": self.text,
+                **{name: counts[name] for name in ("sentences", "unread", "true", "false", "open")},
+                "share_read": self.reading.share_read,
+                "claims": [
+                    {
+                        "concept": claim.concept,
+                        "start": claim.start,
+                        "end": claim.end,
+                        "words": claim.words,
+                        "true": claim.true,
+                    }
+                    for claim in self.reading.claims
+                ],
+                "unread_sentences": [[sentence.start, sentence.end] for sentence in self.reading.unread],
+            }
+        )
+
+
+def check(argv: Sequence[str]) -> int:
+    """Runs the command and returns its exit status."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if (options.text is None) == (options.file is None):
+        parser.error("give TEXT, a PGN file, or --file")
+    if options.text and options.text.lower().endswith(".pgn") and not options.fen:
+        options.file, options.text = Path(options.text), None
+    is_pgn = options.file is not None and options.file.suffix.lower() == ".pgn"
+    if is_pgn == bool(options.fen):
+        parser.error(
+            "a PGN file has its own positions: drop --fen" if is_pgn else "say which position: --fen"
+        )
+    try:
+        found = _comments(_opened(options.file)) if is_pgn else _one(options)
+        return _print(found, as_json=options.json, all_texts=options.all or not is_pgn)
+    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python can flush at exit
+        return 0
+    except InvalidInput as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rookery check",
+        description="Checks every claim about the board that a text makes, and marks it as true or false.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("text", nargs="?", help="the text, or a PGN file with comments; -: from stdin")
+    parser.add_argument("--fen", help="the position that the text is about")
+    parser.add_argument("--file", type=Path, help="a file with the text, or a PGN file")
+    parser.add_argument("--all", action="store_true", help="of a PGN, also print comments without mistakes")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each text")
+    return parser
+
+
+def _one(options: argparse.Namespace) -> Iterator[Checked]:
+    text = sys.stdin.read() if options.text == "-" else options.text
+    if text is None:
+        text = _opened(options.file).read()
+    try:
+        yield Checked("", options.fen, text, read(options.fen, text))
+    except ValueError as error:
+        raise InvalidInput(str(error)) from error
+
+
+def _opened(path: Path) -> TextIO:
+    """The text of a file, which is UTF-8 or, as in older PGN files, Latin-1."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror}") from error
+    try:
+        return io.StringIO(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return io.StringIO(content.decode("latin-1"))
+
+
+# -- comments of games ---------------------------------------------------------------------------
+
+
+def _comments(file: TextIO) -> Iterator[Checked]:
+    number = 0
+    while (game := chess.pgn.read_game(file)) is not None:
+        number += 1
+        players = " - ".join(game.headers.get(side, "?") for side in ("White", "Black"))
+        for error in game.errors:
+            sys.stderr.write(f"game {number}, {players}: not all of it was read: {error}\n")
+        for node, comment in _nodes(game):
+            place = f"game {number}, {players}, {_move(node)}"
+            try:
+                yield _checked(place, node, comment)
+            except ValueError as error:
+                sys.stderr.write(f"{place}: skipped: {error}\n")
+    if not number:
+        raise InvalidInput("there is no game in the file")
+
+
+def _nodes(node: chess.pgn.GameNode) -> Iterator[tuple[chess.pgn.GameNode, str]]:
+    """Every comment with its node, in the order of the file: variations follow the move they replace."""
+    yield from _of(node)
+    while node.variations:
+        main, *others = node.variations
+        yield from _of(main)
+        for other in others:
+            yield from _nodes(other)
+        node = main
+
+
+def _of(node: chess.pgn.GameNode) -> Iterator[tuple[chess.pgn.GameNode, str]]:
+    if node.parent is not None and node.starting_comment.strip():
+        yield node.parent, node.starting_comment
+    if node.comment.strip():
+        yield node, node.comment
+
+
+def _move(node: chess.pgn.GameNode) -> str:
+    if not isinstance(node, chess.pgn.ChildNode):
+        return "before the first move"
+    board = node.parent.board()
+    return f"{board.fullmove_number}{'.' if board.turn else '...'}{node.san()}"
+
+
+def _checked(place: str, node: chess.pgn.GameNode, comment: str) -> Checked:
+    # Clocks and evaluations become blanks, so that places stay what they are.
+    text = re.sub(r"\[%[^\]]*\]", lambda match: " " * len(match[0]), comment)
+    text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+    fen = node.board().fen()
+    reading = read(fen, text)
+    if node.parent is not None and reading.false:
+        before = read(node.parent.board().fen(), text)
+        pairs = zip(reading.sentences, before.sentences, strict=True)
+        reading = Reading(tuple(_better(*pair) for pair in pairs))
+    return Checked(place, fen, text, Reading(tuple(map(_of_play_open, reading.sentences))))
+
+
+def _of_play_open(sentence: Sentence) -> Sentence:
+    """Leaves open what is said of play: "Black has won a pawn" may be about moves of a page ago."""
+    claims = tuple(
+        replace(claim, true=None) if claim.true is False and CONCEPTS[claim.concept].topic in PLAY else claim
+        for claim in sentence.claims
+    )
+    return replace(sentence, claims=claims)
+
+
+def _better(after: Sentence, before: Sentence) -> Sentence:
+    """The reading of a sentence without a falsehood, if there is one."""
+    return before if _has_false(after.claims) and not _has_false(before.claims) else after
+
+
+def _has_false(claims: Iterable[Claim]) -> bool:
+    return any(claim.true is False for claim in claims)
+
+
+# -- printing ------------------------------------------------------------------------------------
+
+
+def _print(found: Iterable[Checked], *, as_json: bool, all_texts: bool) -> int:
+    console = Console(highlight=False, soft_wrap=True)
+    total: Counter[str] = Counter()
+    for checked in found:
+        counts = checked.count()
+        total += counts + Counter(texts=1)
+        if as_json:
+            sys.stdout.write(checked.json() + "\n")
+        elif all_texts or counts["false"]:
+            console.print(_marked(checked, colours=console.is_terminal))
+    if not as_json:
+        console.print(_summary(total))
+    return 1 if total["false"] else 0
+
+
+def _summary(total: Counter[str]) -> str:
+    texts = f"{total['texts']} comments, " if total["texts"] > 1 else ""
+    return (
+        f"{texts}{total['sentences']} sentences, {total['unread']} of them not read; "
+        f"claims: {total['true']} true, {total['false']} false, {total['open']} open"
+    )
+
+
+def _marked(checked: Checked, *, colours: bool) -> Text:
+    """The text with its claims in colour, or in brackets as wdiff has them, and the false ones listed."""
+    shown, end = Text(), 0
+    if checked.place:
+        shown.append(f"{checked.place}\n{checked.fen}\n", style="bold" if colours else "")
+    for start, stop, style, mark in _stretches(checked.reading):
+        words = checked.text[start:stop]
+        shown.append(checked.text[end:start])
+        shown.append(words, style=style) if colours else shown.append(mark % words)
+        end = stop
+    shown.append(checked.text[end:].rstrip() + "\n")
+    for claim in checked.reading.false:
+        shown.append(f"  false: {claim.words} ({claim.concept})\n", style="red" if colours else "")
+    return shown
+
+
+def _stretches(reading: Reading) -> Iterator[tuple[int, int, str, str]]:
+    """Places to be marked, without overlaps, with their styles and marks."""
+    for sentence in reading.sentences:
+        end = sentence.start
+        if sentence.status == "unread":
+            yield sentence.start, sentence.end, "dim", "{?%s?}"
+        for claim in sorted(sentence.claims, key=lambda claim: claim.start):
+            start = max(claim.start, end)
+            if start < claim.end:
+                yield start, claim.end, _STYLES[claim.true], _MARKS[claim.true]
+                end = claim.end

@@ -1,1 +1,0 @@
-"""Reads an analysis back and checks it: independent of what wrote it."""

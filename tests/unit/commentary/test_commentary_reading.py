@@ -1,0 +1,212 @@
+"""What the reader believes, what it does not, and that no text breaks it."""
+
+import random
+import time
+
+import chess
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commentary import Line, Score, Study, read
+from tests.unit.commentary.boards import random_board
+
+# White: Ng5, Qh5, Bc4 at f7; the pawn e5 hangs to Nc6; Black's Ra8 and Bc8 are at home.
+ATTACK = "r1bqk2r/pppp1ppp/2n2n2/4p1NQ/2B1P3/8/PPPP1PPP/RNB1K2R w KQkq - 0 5"
+# A rook ending: White has the c-file, Black a weak pawn on d5.
+ENDING = "6k1/pp3ppp/8/3p4/3P4/8/PP3PPP/2R3K1 w - - 0 25"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "White's queen on h5 attacks the pawn on f7.",
+        "The pawn on f7 is attacked by the queen on h5, the knight on g5 and the bishop on c4.",
+        "Only Black's king defends the pawn on f7.",
+        "The knight on f6 attacks White's queen.",
+        "White is a piece up, and Black has yet to develop the bishop on c8.",
+        "Black's king is still in the centre, but Black can still castle on either side.",
+        "Qxf7# captures the pawn on f7 and is checkmate.",
+        "White's queen on h5 hangs to Black's knight on f6.",
+        "It's clear that nothing happens to the knight on g5, which nothing defends.",
+    ],
+)
+def test_true_sentences_are_read_and_believed(text: str) -> None:
+    reading = read(ATTACK, text)
+    if "clear that" in text:
+        assert reading.unread
+        return
+    assert reading.sound
+    assert reading.share_read == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "White's queen on h5 attacks the pawn on g7.",
+        "White's queen on h4 attacks the pawn on f7.",
+        "Black's queen on h5 attacks the pawn on f7.",
+        "White's rook on h5 attacks the pawn on f7.",
+        "The pawn on f7 is attacked by the queen on h5, the knight on g5 and the bishop on b3.",
+        "Only Black's queen defends the pawn on f7.",
+        "The bishop on f6 attacks the queen.",
+        "White is a pawn up.",
+        "Material is level.",
+        "The knight on e4 is undefended.",
+        "Black has yet to develop the knight on c6.",
+        "Black can no longer castle.",
+        "Qxf7+ captures the pawn on f7.",
+        "Qxf7# captures the knight on f7.",
+        "Bxf7+ is checkmate.",
+        "The material is even; White's pawn on e4 is passed.",
+    ],
+)
+def test_false_sentences_are_caught(text: str) -> None:
+    reading = read(ATTACK, text)
+    assert not reading.unread
+    assert reading.false
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("This is a rook ending.", False),
+        ("White's rook on c1 holds the open c-file.", True),
+        ("White's rook on c1 holds the open d-file.", False),
+        ("The c- and e-files are open.", True),
+        ("The c- and d-files are open.", False),
+        ("Black has an isolated pawn on d5.", True),
+        ("White has an isolated pawn on d4.", True),
+        ("The pawns on a7, b7 and d5 are isolated.", False),
+        ("The pawn on d4 and the pawn on d5 block each other.", True),
+        ("White is a rook up.", True),
+        ("White is the exchange up.", False),
+        ("White to move.", True),
+        ("Black to move.", False),
+    ],
+)
+def test_an_ending(text: str, holds: bool) -> None:
+    reading = read(ENDING, text)
+    assert not reading.unread
+    assert bool(reading.false) != holds
+
+
+def test_claims_have_their_place() -> None:
+    text = "The game is young. It's a rook ending, and White's rook on c1 holds the open c-file!"
+    reading = read(ENDING, text)
+    assert [sentence.status for sentence in reading.sentences] == ["unread", "claims"]
+    ending, file = reading.claims
+    assert (text[ending.start : ending.end], ending.true) == ("It's a rook ending", False)
+    assert text[file.start : file.end] == file.words == "White's rook on c1 holds the open c-file"
+    assert 0 < reading.share_read < 1
+
+
+def test_the_same_claim_has_the_same_key() -> None:
+    claims = read(
+        ENDING, "The pawn on d5 is isolated. Black's pawn on d5 is isolated. The pawn on d4 is."
+    ).claims
+    other = read(ENDING, "The pawn on d4 is isolated.").claims
+    assert claims[0].key == claims[1].key != other[0].key
+
+
+def test_what_cannot_be_read_is_reported_not_guessed() -> None:
+    reading = read(ATTACK, "The position smells of danger. White is a pawn up? Candidates.")
+    assert [sentence.status for sentence in reading.sentences] == ["unread", "unread", "talk"]
+    assert not reading.claims
+
+
+def test_a_broken_position_is_refused() -> None:
+    with pytest.raises(ValueError, match="no position"):
+        read("8/8/8 w", "White is better.")
+
+
+def test_a_study_with_scores_decides_who_is_better() -> None:
+    assert Study(ENDING, (Line(Score(cp=500), ("c1c7",)),)).best is not None
+    assert Score(mate=3).capped == 1000
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=150, deadline=None)
+def test_any_text_can_be_read(text: str) -> None:
+    for sentence in read(ATTACK, text).sentences:
+        assert text[sentence.start : sentence.end] == sentence.words
+        for claim in sentence.claims:
+            assert text[claim.start : claim.end] == claim.words
+
+
+_WORDS = (
+    *("White", "Black", "is", "are", "has", "the", "a", "pawn", "knight", "rook", "king", "queen", "bishop"),
+    *("on", "e4", "f7", "d5", "attacks", "pins", "defends", "and", "but", "which", ",", "it", "that", "to"),
+    *("after", "1.e4", "Nf6", "Qxf7#", "5...Kf8", "better", "winning", "isolated", "passed", "open", "mate"),
+)
+
+
+@given(st.integers(0, 1 << 40))
+@settings(max_examples=150, deadline=None)
+def test_chess_words_in_any_order_can_be_read(seed: int) -> None:
+    rng = random.Random(seed)
+    text = " ".join(rng.choices(_WORDS, k=rng.randint(1, 60))) + rng.choice([".", "!", "?"])
+    reading = read(random_board(seed % 50).fen(), text)
+    for claim in reading.claims:
+        assert text[claim.start : claim.end] == claim.words
+
+
+def test_reading_is_bounded() -> None:
+    """Long sentences full of joints are given up; so is what is beyond the longest text."""
+    sentence = "the rook on e1, and " * 25 + "so it goes."
+    start = time.process_time()
+    assert read(chess.STARTING_FEN, sentence).unread
+    assert read(chess.STARTING_FEN, "White to move. " * 3000).share_read < 0.6
+    assert read(chess.STARTING_FEN, "the knight on g1 and 1.e4 e5 " * 10_000).unread
+    assert time.process_time() - start < 30
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("- **White Queen**: h5", True),
+        ("- **White Queen**: h4", False),
+        ("The white knight is on g5.", True),
+        ("The white knight is on g4.", False),
+        ("It's White's turn to move.", True),
+        ("It's Black's turn to move.", False),
+        ("We are white, and it's our turn.", True),
+        ("There are no castling rights available for either side.", False),
+        ("1. **h5f7**: This involves moving the queen from h5 to f7.", True),
+        ("1. `h5f7`: This involves moving the rook from h5 to f7.", False),
+        ("2. e1g1 - This involves moving the king to f1.", False),
+        ("There is a white knight on g5.", True),
+        ("There's a black knight on g5.", False),
+        ("'c4f7': This involves capturing the pawn on f7 with the bishop on c4.", True),
+        ("White has several possible moves: c4f7, h5f7 and g5f7.", True),
+        ("White has several possible moves: c4f7 and h5f8.", False),
+        ("White has castled.", False),
+    ],
+)
+def test_what_models_say(text: str, holds: bool) -> None:
+    reading = read(ATTACK, text)
+    assert not reading.unread
+    assert reading.claims
+    assert bool(reading.false) != holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "To determine the best move for White, let's first analyze the position:",
+        "Upon closer inspection...",
+        "1.",
+    ],
+)
+def test_what_models_say_in_passing_is_talk(text: str) -> None:
+    assert all(sentence.status == "talk" for sentence in read(ATTACK, text).sentences)
+
+
+def test_a_name_is_never_passed_over() -> None:
+    """What speaks of a piece, a square or a move is read or unread, never talk."""
+    for text in ("Let's consider the knight on g5.", "Analyzing Qxf7#.", "Let me look at f7."):
+        assert [sentence.status for sentence in read(ATTACK, text).sentences] != ["talk"]
+
+
+def test_a_board_is_no_sentence() -> None:
+    assert read(ATTACK, "8| r . b q k . . r\n7| p p p p . p p p\n  A B C D\n").sentences == ()

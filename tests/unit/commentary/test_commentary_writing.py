@@ -1,0 +1,204 @@
+"""The texts: true whatever the lines, varied, the same for the same seed, as long as was asked for."""
+
+import random
+import re
+from collections import Counter
+
+import chess
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commentary import LENGTHS, VOICES, Line, Score, Study, read, write
+from commentary.names import numbered
+from commentary.wording import SAYS_NOTHING, TALK
+from commentary.writing.case import Case, Loss
+from commentary.writing.pen import Pen
+from commentary.writing.play import Play, Swing, at_rest
+from commentary.writing.text import Text, draft
+from commentary.writing.voices import Length
+from services.data.annotate.planting import plant
+from tests.unit.commentary.studies import random_study
+
+NAMES = sorted(VOICES)
+MATE = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
+
+
+def drafted(seed: int, **changes: str) -> Text:
+    style = {"voice": NAMES[seed % 4], "length": list(LENGTHS)[seed % 3], **changes}
+    return draft(random_study(seed), **style, seed=str(seed))
+
+
+@given(st.integers(0, 1 << 40))
+@settings(max_examples=40, deadline=None)
+def test_every_text_is_read_back_whole_and_true(seed: int) -> None:
+    text = drafted(seed)
+    assert not text.reading.unread
+    assert all(claim.true for claim in text.reading.claims)
+    assert len(text.reading.claims) >= 3
+    assert str(text).count("\\boxed{") == 1
+
+
+def test_planted_falsehoods_are_found() -> None:
+    planted = caught = 0
+    for seed in range(30):
+        text = drafted(seed, length="long")
+        for lie in plant(str(text), random.Random(seed)):
+            planted += 1
+            caught += not read(random_study(seed), lie.text).sound
+    assert planted > 100
+    # Some changed words are true by chance: another square may be attacked as well.
+    assert caught / planted > 0.97
+
+
+def test_the_same_seed_gives_the_same_text_and_another_seed_another() -> None:
+    study = random_study(3)
+    one, again, other = (write(study, voice="coach", seed=seed) for seed in ("1", "1", "2"))
+    assert one == again != other
+
+
+@pytest.mark.parametrize(("voice", "word"), [("calculator", r"\b(I|my)\b"), ("coach", r"\b([Ww]e|our)\b")])
+def test_a_voice_has_its_person(voice: str, word: str) -> None:
+    texts = [drafted(seed, voice=voice).thinking for seed in range(8)]
+    assert sum(bool(re.search(word, text)) for text in texts) >= 6
+    assert not any(re.search(word, drafted(seed, voice="annotator").thinking) for seed in range(8))
+
+
+def test_lengths_are_kept() -> None:
+    words: Counter[str] = Counter()
+    for seed in range(30):
+        for length in LENGTHS:
+            words[length] += len(drafted(seed, length=length).thinking.split())
+    assert words["short"] * 1.3 < words["medium"] < words["long"] / 1.1
+    assert Length.of(330) == Length.of("330") == Length.of("medium")
+    for wrong in ("huge", 12, 5000):
+        with pytest.raises(ValueError, match="no length"):
+            Length.of(wrong)
+
+
+def test_no_opening_is_fixed() -> None:
+    starts = Counter(" ".join(drafted(seed).thinking.split()[:3]) for seed in range(80))
+    assert starts.most_common(1)[0][1] < 8
+
+
+def test_a_study_must_have_a_line_and_a_voice_must_exist() -> None:
+    with pytest.raises(ValueError, match="no line"):
+        write(Study(chess.STARTING_FEN))
+    with pytest.raises(ValueError, match="poet"):
+        write(random_study(1), voice="poet")
+
+
+def test_a_mate_is_called_mate() -> None:
+    study = Study(MATE, (Line(Score(mate=1), ("d1d8",)),))
+    texts = [draft(study, voice=NAMES[seed % 4], length="short", seed=str(seed)) for seed in range(8)]
+    assert all(text.reading.sound and "mate" in str(text) for text in texts)
+
+
+def test_an_only_move_is_named_as_such() -> None:
+    study = Study("7k/8/8/8/8/8/6rr/K7 w - - 0 1", (Line(Score(mate=-1), ("a1b1", "h2h1")),))
+    texts = [draft(study, voice=NAMES[seed % 4], length="medium", seed=str(seed)) for seed in range(6)]
+    assert all(text.reading.sound for text in texts)
+    assert all("only legal move" in str(text) or "forced" in str(text) for text in texts)
+
+
+def test_a_winning_move_is_not_passed_over_without_a_reason() -> None:
+    lines = (Line(Score(mate=2), ("d1d8",)), Line(Score(cp=700), ("g2g3", "g8f8")))
+    study = Study("6k1/1q3ppp/8/8/8/8/5PPP/3RR1K1 w - - 0 1", lines)
+    texts = [str(draft(study, voice="notebook", length="long", seed=str(seed))) for seed in range(20)]
+    judged = [text for text in texts if re.search(r"g3 .{0,40}wins?\b|It (also|still)? ?wins", text)]
+    assert any(re.search(r"weaker than (1\.)?Rd8|stronger than", text) for text in judged)
+
+
+def test_what_nobody_would_consider_is_no_candidate() -> None:
+    board = "r3k2r/ppp2ppp/2n5/3q4/3P4/5N2/PPP2PPP/R2QK2R w KQkq - 0 9"
+    quiet = Line(Score(cp=-900), ("d1d3", "d5d4"))
+    gift = Line(Score(cp=-900), ("f3g5", "d5g5"))
+    case = Case.of(Study(board, (Line(Score(cp=20), ("e1g1",)),), (quiet, gift)))
+    assert [candidate.move.uci() for candidate in case.candidates] == ["e1g1", "d1d3"]
+
+
+def test_taking_back_is_no_gain() -> None:
+    fen = "r1bqkb1r/pppp1ppp/2B2n2/4p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 0 4"
+    lines = (Line(Score(cp=-20), ("d7c6", "d2d3")), Line(Score(cp=-40), ("b7c6", "d2d3")))
+    for last, back in (("b5c6", True), ("a5b4", False), (None, False)):
+        study = Study(fen, lines, last=last)
+        texts = [draft(study, voice="annotator", length="long", seed=str(seed)) for seed in range(12)]
+        assert all(text.reading.sound for text in texts)
+        assert not any(re.search("wins? a|won a|lost a", str(text)) for text in texts)
+        assert any(re.search("recaptur|take[sn]? back|taking back", str(text)) for text in texts) == back
+
+
+@pytest.mark.parametrize(
+    ("best", "played", "loss"),
+    [
+        (Score(cp=30), Score(cp=20), Loss.NOTHING),
+        (Score(cp=100), Score(cp=60), Loss.LITTLE),
+        (Score(cp=100), Score(cp=0), Loss.SOME),
+        (Score(cp=100), Score(cp=-150), Loss.MUCH),
+        (Score(mate=2), Score(cp=0), Loss.EVERYTHING),
+        (Score(mate=2), Score(cp=1400), Loss.NOTHING),
+    ],
+)
+def test_what_a_move_gives_away(best: Score, played: Score, loss: Loss) -> None:
+    assert Loss.of(best, played) == loss
+
+
+def test_lines_are_numbered_from_either_side() -> None:
+    board = chess.Board("4k3/8/8/8/8/8/4P3/4K3 b - - 0 7")
+    moves = [chess.Move.from_uci(uci) for uci in ("e8e7", "e2e4", "e7e6")]
+    assert numbered(board, moves) == "7...Ke7 8.e4 Ke6"
+
+
+def test_a_line_is_cut_where_it_has_come_to_rest() -> None:
+    board = chess.Board("3rk3/8/8/3p4/8/8/8/3RK3 w - - 0 1")
+    rested = Play.of(board, ("d1d5", "d8d5", "e1e2"), longest=9).rest(least=1, most=3)
+    assert [move.uci() for move in rested.moves] == ["d1d5", "d8d5"]
+    assert rested.swing(chess.WHITE) == Swing(won=(1, 0, 0, 0, 0), lost=(0, 0, 0, 1, 0))
+    assert rested.swing(chess.WHITE).points == -4
+
+
+def test_of_a_line_that_ends_amid_captures_no_material_is_told() -> None:
+    board = chess.Board("r1bq1rk1/1p1pnpb1/p1n1p2p/2p1P2Q/4NP2/2NP4/PPP3PP/R1B2RK1 b - - 0 13")
+    amid = Play.of(board, ("f7f6", "e5f6", "g7f6", "e4f6"), longest=9)  # and a rook takes back
+    assert not any(amid.swing(chess.WHITE).won)
+    settled = Play.of(board, ("f7f6", "e5f6", "g7f6", "e4f6", "f8f6", "g1h1"), longest=9)
+    assert len(settled.rest(least=2, most=4).moves) > 4
+
+
+def test_a_piece_that_hangs_is_no_rest() -> None:
+    for side in "wb":
+        assert not at_rest(chess.Board(f"6k1/5ppp/8/8/3n4/8/5PPP/3R2K1 {side} - - 0 1"))
+        assert at_rest(chess.Board(f"6k1/5ppp/4n3/8/8/8/5PPP/3R2K1 {side} - - 0 1"))
+        assert at_rest(chess.Board(f"6k1/5ppp/8/8/3p4/8/5PPP/4R1K1 {side} - - 0 1"))
+
+
+def test_a_threat_ends_where_it_has_won_a_piece() -> None:
+    fen = "6k1/5ppp/8/3b4/8/5B2/5PPP/3R2K1 b - - 0 1"
+    threat = Line(Score(cp=300), ("f3d5", "g8f8", "d5b7", "f8e8", "d1d8"))
+    found = Case.of(Study(fen, (Line(Score(cp=0), ("d5f3",)),), (), threat)).threat
+    assert found is not None
+    assert [move.uci() for move in found.moves] == ["f3d5"]
+
+
+def test_a_drawback_is_not_followed_by_another_problem() -> None:
+    for seed in range(60):
+        for warning in re.finditer(
+            r"(drawback is|the catch|owever|nfortunately)[^.]*\. ([^.]*)", str(drafted(seed))
+        ):
+            assert not re.match("But |It runs into|The (snag|problem|trouble)", warning[2]), warning[0]
+
+
+def test_a_condition_is_not_conceded() -> None:
+    study = Study(MATE, (Line(Score(mate=1), ("d1d8",)),))
+    pen = Pen(Case.of(study), VOICES["annotator"], Length.of("long"), random.Random(1))
+    for first in ("if it were White's turn, Qh7# would be mate", "given another tempo, White would mate"):
+        joined = {pen.join(first, "material is level", against=True) for _ in range(50)}
+        assert joined == {f"{first}, but material is level", f"{first}, while material is level"}
+
+
+def test_sayings_are_read_as_talk() -> None:
+    for sentences in TALK.values():
+        for said in sentences:
+            reading = read(MATE, said.split("|")[-1])
+            assert [sentence.status for sentence in reading.sentences] == ["talk"]
+    assert SAYS_NOTHING

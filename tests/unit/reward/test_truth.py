@@ -1,0 +1,123 @@
+"""What reasoning earns by the truth of its claims, and what earns nothing."""
+
+import random
+import time
+
+import chess
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commentary.concept import CONCEPTS
+from rookery.errors import InvalidInput
+from services.reward.truth import GIVEN, READ_CHARS, read_reasoning, reader_id, sentences_of, truth_of
+
+FEN = "rnb1kbnr/pppp1ppp/8/4p1q1/3PP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 0 4"
+TRUE = (  # in falling order of their weights in the reward
+    "Material is level.",
+    "The knight on f3 attacks the queen on g5.",
+    "The knight on f3 attacks the pawn on e5.",
+    "The pawn on d4 attacks the pawn on e5.",
+)
+FALSE = (
+    "White is a rook up.",
+    "Black is a rook up.",
+    "White has a passed pawn on e4.",
+    "Black's king is in check.",
+)
+UNREAD = ("I like it!", "The position smells of tactics somehow.")
+
+
+def earned(*sentences: str, fen: str = FEN, box: str = "f3g5") -> float:
+    response = f"<think>{' '.join(sentences)}</think> \\boxed{{{box}}}"
+    return truth_of(read_reasoning(fen, response, box))
+
+
+def test_the_formula() -> None:
+    assert earned(TRUE[0]) == pytest.approx(1 / 4)
+    assert earned(TRUE[1]) == pytest.approx(0.8 / 3.8)
+    assert earned(*TRUE) == pytest.approx((1 + 0.8 * 1.75) / (4 + 0.8 * 1.75))
+    assert earned(FALSE[0]) == pytest.approx(-1 / 4)
+    assert earned(TRUE[0], FALSE[0]) == 0.0
+
+
+@pytest.mark.parametrize("said", [(), UNREAD, ("White is winning.",), ("White is to move.",)])
+def test_what_claims_nothing_new_earns_nothing(said: tuple[str, ...]) -> None:
+    assert earned(*said) == 0.0
+    assert earned(TRUE[0], *said) == earned(TRUE[0])
+
+
+def test_what_the_prompt_says_earns_nothing_but_costs_if_it_is_false() -> None:
+    fen = "r3k2r/8/8/8/8/8/8/R3K2R w Qk - 0 1"
+    true = "White has the right to castle queenside. White is to move. White has a rook on a1."
+    false = "White has the right to castle kingside."
+    assert earned(true, fen=fen, box="a1a2") == 0.0
+    assert earned(false, fen=fen, box="a1a2") == -0.25
+    assert set(CONCEPTS) >= GIVEN
+
+
+@given(st.lists(st.sampled_from(TRUE + FALSE + UNREAD), max_size=12), st.randoms())
+def test_order_and_repetition_change_nothing(said: list[str], rng: random.Random) -> None:
+    shuffled = [*said, *said]
+    rng.shuffle(shuffled)
+    assert earned(*shuffled) == pytest.approx(earned(*said))
+
+
+@given(st.sets(st.sampled_from(TRUE)), st.sampled_from(TRUE), st.sampled_from(FALSE))
+def test_a_new_truth_adds_and_a_falsehood_takes(said: set[str], truth: str, falsehood: str) -> None:
+    before = earned(*said)
+    assert earned(*said, truth) > before or truth in said
+    assert earned(*said, falsehood) < before
+
+
+def test_four_falsehoods_are_worth_less_than_silence_beside_any_truths() -> None:
+    every = [earned(*TRUE, *FALSE[:count]) for count in range(len(FALSE) + 1)]
+    assert every == sorted(every, reverse=True)
+    assert every[-1] < 0
+    assert earned(*FALSE, "Black has the bishop pair.", "Black's queen on g5 is pinned to the king.") == -1.0
+
+
+def test_only_the_text_before_the_box_is_read_and_of_a_long_one_the_beginning() -> None:
+    after = rf"<think>{UNREAD[0]}</think> \boxed{{f3g5}} {TRUE[0]}"
+    assert truth_of(read_reasoning(FEN, after, "f3g5")) == 0.0
+    late = f"<think>{' ' * READ_CHARS}{TRUE[0]}</think> \\boxed{{f3g5}}"
+    assert read_reasoning(FEN, late, "f3g5").sentences == ()
+
+
+def test_places_are_those_of_the_response() -> None:
+    response = rf"<think>♞ {TRUE[1]} {UNREAD[0]}</think> {FALSE[0]} \boxed{{f3g5}}"
+    sentences = sentences_of(read_reasoning(FEN, response, "f3g5"))
+    assert [response[s.start : s.end] for s in sentences][-2:] == [UNREAD[0], FALSE[0]]
+    assert [s.read for s in sentences] == [False, False, True]
+    (claim,) = sentences[-1].claims
+    assert (response[claim.start : claim.end], claim.true) == ("White is a rook up", False)
+
+
+def test_chess960_is_refused_by_name() -> None:
+    fen = "bqnbrkrn/pppppppp/8/8/8/8/PPPPPPPP/BQNBRKRN w GEge - 0 1"
+    with pytest.raises(InvalidInput, match="scheme truth cannot read about 'bqnbrkrn/"):
+        read_reasoning(fen, r"\boxed{e4}", "e2e4")
+
+
+@given(st.text(max_size=300), st.sampled_from([chess.STARTING_FEN, FEN]))
+def test_any_text_has_a_value_within_bounds(text: str, fen: str) -> None:
+    reading = read_reasoning(fen, text + r"\boxed{e4}", "e2e4")
+    assert -1.0 <= truth_of(reading) < 1.0
+    assert all(0 <= s.start < s.end <= len(text) for s in sentences_of(reading))
+
+
+@pytest.mark.parametrize(
+    "part", ["the knight on c6 attacks the pawn on e5, ", "White is winning, ", "1.e4 e5 "]
+)
+def test_a_long_text_takes_no_longer_than_its_beginning(part: str) -> None:
+    def seconds(size: int) -> float:
+        begin = time.process_time()
+        read_reasoning(FEN, (part * size)[: size * 50] + r"\boxed{f3g5}", "f3g5")
+        return time.process_time() - begin
+
+    assert seconds(100_000) < 20 * max(seconds(80), 0.05)
+
+
+def test_the_id_names_the_library() -> None:
+    assert reader_id().startswith("commentary-")
+    assert reader_id() == reader_id()
