@@ -43,8 +43,6 @@ LEARNING = {
 }
 """Statistics shown in the learning table, if the trainer's records have them, with their titles."""
 
-_IN_A_LINE = ("reward", "legal_rate", "box_rate", "loss", "grad_norm", "step_s", "rollout_wait_s")
-
 LINE_EVERY_S = 5.0
 """Minimum seconds between two step lines of the plain display."""
 
@@ -176,7 +174,8 @@ def screen(title: str, members: Sequence[Member], snapshot: Snapshot) -> Group:
 
 def step_line(step: Mapping[str, Any]) -> str:
     """One training step as one line of text, for output that cannot be redrawn."""
-    shown = [f"{key} {_figure(key, [float(step[key])])}" for key in _IN_A_LINE if key in step]
+    keys = ("reward", "legal_rate", "box_rate", "loss", "grad_norm", "step_s", "rollout_wait_s")
+    shown = [f"{key} {_figure(key, [float(step[key])])}" for key in keys if key in step]
     return f"step {step.get('step', '?')}: " + ", ".join(shown)
 
 

@@ -283,8 +283,7 @@ def _trainable(group: TraceGroup) -> TraceGroup:
     """Returns the group if it was sampled from the whole distribution and has one reward version and a board.
 
     Raises:
-        WireError: it was sampled greedily or with top_p or top_k, has several reward versions, or its FEN is
-            not one.
+        WireError: it was sampled greedily or with top_p or top_k, has several reward versions, or no board.
     """
     drawn = group.sampling
     if not drawn.temperature > 0.0 or drawn.top_p != 1.0 or drawn.top_k > 0:

@@ -1,6 +1,7 @@
 """Whether the policy still explores: how much its answers differ, and which pieces it moves.
 
 A policy that collapses repeats one answer, one candidate or one kind of move. Its reward may still rise.
+Also the figures over new positions alone, if the feed repeats others.
 """
 
 import statistics
@@ -10,7 +11,8 @@ from collections.abc import Sequence
 import chess
 
 from rookery.candidates import candidates_of, distinct
-from rookery.trace import Move, TraceGroup
+from rookery.trace import Move, Outcome, TraceGroup
+from services.trainer.batches.advantages import zero_variance
 
 MOVES, BEST_MOVES = "moves_", "best_moves_"
 
@@ -43,6 +45,26 @@ def exploration(groups: Sequence[TraceGroup]) -> dict[str, float]:
         "identical_answers": repeated / total,
         **({"distinct_candidates": statistics.fmean(candidates)} if candidates else {}),
         **(_pieces(moved, best) if moved else {}),
+    }
+
+
+def of_new_positions(groups: Sequence[TraceGroup]) -> dict[str, float]:
+    """Returns means over the groups whose position is not repeated; empty if the feed repeats none.
+
+    Repeated positions are chosen by their rewards, so only these means estimate those of all positions.
+    """
+    if not any(group.draw for group in groups):
+        return {}
+    new = [group for group in groups if not (group.draw and group.draw.repeated)]
+    share = {"repeated_share": 1 - len(new) / len(groups)}
+    if not new:
+        return share
+    verdicts = [trace.verdict for group in new for trace in group.traces]
+    return {
+        **share,
+        "reward_new": statistics.fmean(verdict.reward for verdict in verdicts),
+        "legal_rate_new": statistics.fmean(verdict.outcome is Outcome.LEGAL for verdict in verdicts),
+        "zero_variance_new": statistics.fmean(zero_variance(group.rewards) for group in new),
     }
 
 

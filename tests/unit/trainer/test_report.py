@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 from services.trainer.distributed.process_group import World  # noqa: E402
 from services.trainer.model.policy import Policy  # noqa: E402
+from services.trainer.records.exploration import of_new_positions  # noqa: E402
 from services.trainer.records.flops import SpeedMeter  # noqa: E402
 from services.trainer.records.report import (  # noqa: E402
     StepReporter,
@@ -27,7 +28,6 @@ from services.trainer.records.report import (  # noqa: E402
     describe_step,
     json_row,
     lengths,
-    of_new_positions,
 )
 from services.trainer.records.tracking import Tracker  # noqa: E402
 from services.trainer.settings import TrainerSettings  # noqa: E402
