@@ -30,9 +30,10 @@ _MATE_CP, _MIN_MATE_CP = 100_000, 90_000  # mate in 8 is written 999.92
 
 _UCI = r"[a-h][1-8][a-h][1-8][qrbn]?"
 _PAWNS = r"[+-]?\d{1,4}(?:\.\d{1,4})?"
+_BETWEEN = r"(?:\s*,\s*|\s+)"  # the data set has spaces, the mini implementation's example commas
 _FIELDS = re.compile(
-    rf"M:\s*({_UCI}(?:\s+{_UCI}){{0,{CANDIDATES - 1}}})\s*"
-    rf"E:\s*({_PAWNS}(?:\s+{_PAWNS}){{0,{CANDIDATES - 1}}})\s*"
+    rf"M:\s*({_UCI}(?:{_BETWEEN}{_UCI}){{0,{CANDIDATES - 1}}})\s*"
+    rf"E:\s*({_PAWNS}(?:{_BETWEEN}{_PAWNS}){{0,{CANDIDATES - 1}}})\s*"
     rf"B:\s*({_UCI})",
     re.ASCII,
 )
@@ -171,11 +172,13 @@ def read_policy_answer(text: str) -> PolicyAnswer | None:
 
     >>> read_policy_answer("   M: e2e4 d2d4 E: 0.3 0.2 B: e2e4<|endoftext|>")
     PolicyAnswer(moves=('e2e4', 'd2d4'), evals=(0.3, 0.2), best='e2e4')
+    >>> read_policy_answer("M: e2e4,d2d4 E: 0.3,0.2 B: e2e4") == _
+    True
     """
     match = _FIELDS.fullmatch(_completion(text))
     if match is None:
         return None
-    moves, evals = match[1].split(), match[2].split()
+    moves, evals = _MOVE.findall(match[1]), _NUMBER.findall(match[2])
     if len(moves) != len(evals):
         return None
     return PolicyAnswer(tuple(moves), tuple(map(float, evals)), match[3])

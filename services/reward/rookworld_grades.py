@@ -35,7 +35,7 @@ from rookery import rookworld, rookworld_env
 from rookery.answers import after_reasoning
 from rookery.trace import Evaluation, Outcome
 
-VERSION = 1
+VERSION = 2
 """Increased whenever a grade changes."""
 
 TASKS = ("P", "A")

@@ -91,7 +91,6 @@ def test_reads_an_answer_whatever_its_padding(text: str) -> None:
         "",
         "/",
         FEN,
-        "M: e2e4,d2d4 E: 0.3,0.2 B: e2e4",  # a separator that only a wrong description of the data has
         "M: e2e4 d2d4 E: 0.3 B: e2e4",
         "M: e2e4 E: 0.3 0.2 B: e2e4",
         "M: E: B: e2e4",
