@@ -31,7 +31,7 @@ def test_the_engines_own_answer_earns_nearly_all(scorer: LocalScorer) -> None:
     verdict = policy(scorer, engine_answer(scorer, FEN))
     assert verdict.outcome is Outcome.LEGAL and verdict.reward >= 0.8
     assert verdict.move is not None and verdict.move.san == "Nxg5"
-    assert verdict.reward_version.startswith("graded-1/lichess-")
+    assert verdict.reward_version.startswith("graded-2/lichess-")
     assert verdict.engine is not None and verdict.engine.nodes > 1000
 
 
