@@ -13,7 +13,7 @@ import chess
 from commentary import Reading
 from rookery.answers import reasoning_of
 from rookery.engines import RequestQueue
-from rookery.errors import EngineFault, PeerFault, RookeryError
+from rookery.errors import EngineFault, InvalidInput, PeerFault, RookeryError
 from rookery.notation import named_moves, read_move
 from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from rookery.uci import Analysis, Line, Query
@@ -22,7 +22,7 @@ from services.reward.cache import AnalysisCache
 from services.reward.position import LegalMove, Position
 from services.reward.reward_model import ModelScores, RewardModel
 from services.reward.schemes import Scheme, TermInput
-from services.reward.truth import sentences_of
+from services.reward.truth import read_reasoning, sentences_of, truth_of
 
 Result = Verdict | RookeryError
 
@@ -54,6 +54,14 @@ def candidates_of(response: str, board: chess.Board, *, most: int) -> tuple[ches
     named = islice(named_moves(reasoning_of(response)[:REASONING_CHARS], board), most)
     moves = [read_move(text, board).move for text in named]
     return tuple(dict.fromkeys(move for move in moves if move is not None))
+
+
+def with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:
+    """The answer with its reasoning read, which may take a second: not for the event loop."""
+    try:
+        return replace(answer, reading=read_reasoning(fen, answer.response, answer.move.uci()))
+    except InvalidInput as error:
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +231,9 @@ class MoveJudge:
         if isinstance(model_score, PeerFault):
             return model_score
         wins_named = tuple(known[move].win for move in answer.candidates)
+        truth = truth_of(answer.reading) if answer.reading else None
         inputs = TermInput(
-            top.win, own.win, answer.response, worst, model_score, wins_named, legal_moves, answer.reading
+            top.win, own.win, answer.response, worst, model_score, wins_named, legal_moves, truth
         )
         components = answer.scheme.components(inputs)
         return Verdict(

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from commentary import Reading
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
-from services.reward.truth import truth_of
 
 DEFAULT = "delta"
 
@@ -59,8 +57,8 @@ class TermInput:
 
     `win_worst` is that of the worst legal move, `model` the reward model's opinion of the move, in [0, 1].
     `wins_named` are those of the different legal moves among the first that the reasoning names, and
-    `legal_moves` is the number of all legal moves. `reading` is what the reasoning says about the board. They
-    are set only for terms that need them.
+    `legal_moves` is the number of all legal moves. `truth` is the value of what the reasoning says about the
+    board, in [-1, 1]. They are set only for terms that need them.
     """
 
     win_best: float
@@ -70,7 +68,7 @@ class TermInput:
     model: float | None = None
     wins_named: tuple[float, ...] = ()
     legal_moves: int = 0
-    reading: Reading | None = None
+    truth: float | None = None
 
     @property
     def regret(self) -> float:
@@ -204,9 +202,9 @@ def _format(inputs: TermInput) -> float:
 
 def _truth(inputs: TermInput) -> float:
     """True claims of the reasoning against false ones."""
-    if inputs.reading is None:
+    if inputs.truth is None:
         raise ValueError("the reasoning was not read")
-    return truth_of(inputs.reading)
+    return inputs.truth
 
 
 def _length(allowed: int) -> Term:

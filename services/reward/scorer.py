@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rookery import metrics, notation
@@ -20,13 +20,13 @@ from rookery.notation import read_move
 from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
-from services.reward.move_judge import CloseGroups, MoveAnswer, MoveJudge, Result, candidates_of
+from services.reward.move_judge import CloseGroups, MoveAnswer, MoveJudge, Result, candidates_of, with_reading
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
 from services.reward.rookworld_judge import SCHEME_ID, RookworldJudge, check_scheme
 from services.reward.schemes import Scheme, find_scheme
-from services.reward.truth import read_reasoning, reader_id
+from services.reward.truth import reader_id
 
 if TYPE_CHECKING:
     from rookery.shared_cache import SharedCache
@@ -207,7 +207,7 @@ class Scorer:
         for number in numbers:
             read = self._parse_or_error(items[number])
             if isinstance(read, MoveAnswer) and read.scheme.needs_reading:
-                read = await asyncio.to_thread(_with_reading, read, items[number].fen)
+                read = await asyncio.to_thread(with_reading, read, items[number].fen)
             if isinstance(read, MoveAnswer | str):
                 to_judge[number] = read
             else:
@@ -278,14 +278,6 @@ class Scorer:
             components={"penalty": penalty},
             engine=EngineStamp(self.pool.engine_id, 0),
         )
-
-
-def _with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:
-    """The answer with its reasoning read, which may take a second: not on the event loop."""
-    try:
-        return replace(answer, reading=read_reasoning(fen, answer.response, answer.move.uci()))
-    except InvalidInput as error:
-        return error
 
 
 _NOT_JUDGED = EngineFault("not judged")

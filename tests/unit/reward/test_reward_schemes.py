@@ -12,6 +12,7 @@ from commentary import read
 from rookery.errors import InvalidInput
 from rookery.trace import Outcome
 from services.reward.schemes import TERMS, TermInput, find_scheme
+from services.reward.truth import truth_of
 
 REFUSED = sorted(set(Outcome) - {Outcome.LEGAL})
 TIDY = r"<think>The rook hangs.</think> I take it: \boxed{Rxa8}"
@@ -36,7 +37,7 @@ def evidence(best: float, played: float, response: str = "", worst: float = 0.0)
         model=played,
         wins_named=(worst, played),
         legal_moves=20,
-        reading=read(chess.STARTING_FEN, response),
+        truth=truth_of(read(chess.STARTING_FEN, response)),
     )
 
 
