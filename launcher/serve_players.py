@@ -41,9 +41,8 @@ _ADAPTER = "adapter_config.json"
 _RANKS = (8, 16, 32, 64, 128, 256)
 _VERSION = re.compile(r"policy-v(\d{6,})")
 
-_FIRST_PORT = 8100
+_FIRST_PORT, _GPU_SHARE = 8100, 0.9
 _START_S, _RELOAD_S = 900.0, 300.0
-_GPU_SHARE = 0.9
 
 
 class PlayersSettings(Settings):
@@ -138,6 +137,8 @@ class _Player:
     folder: Path
     version: _Version | None
     options: Mapping[str, str]
+    thinking: str = ""
+    """`on`, `off`, or empty for what the chat template has."""
 
     def at(self, url: str, model: str) -> str:
         """The spec of the player at an endpoint that serves it as `model`."""
@@ -153,17 +154,20 @@ def _read(spec: str) -> _Player:
         head, *parts = spec.split(",")
         given = {key: value for key, _, value in (part.partition("=") for part in parts)}
         kind, _, place = head.partition(":")
+        thinking = given.pop("thinking", "")  # the server needs it, and the arena does not know it
+        if thinking not in ("", "on", "off"):
+            raise SetupError(f"thinking={thinking}: choose on or off")
         if f"{kind}:" == _MODEL:
             folder = model_folder(place)
             digest = (weights_digest(folder) or "").removeprefix(DIGEST)
             known = {"name": Path(place).name, "source": f"{head}:{digest[:12]}"}
-            return _Player(spec, folder.resolve(), None, {**known, **given})
-        return _read_run(spec, Path(place), given)
+            return _Player(spec, folder.resolve(), None, {**known, **given}, thinking)
+        return _read_run(spec, Path(place), given, thinking)
     except SetupError as error:
         raise SetupError(f"player {spec!r}: {error}") from error
 
 
-def _read_run(spec: str, place: Path, given: Mapping[str, str]) -> _Player:
+def _read_run(spec: str, place: Path, given: Mapping[str, str], thinking: str) -> _Player:
     name, at, number = place.name.rpartition("@")
     run = place.with_name(name) if at else place
     version = _version(run, number if at else "")
@@ -173,11 +177,14 @@ def _read_run(spec: str, place: Path, given: Mapping[str, str]) -> _Player:
     }
     if (run / SETTINGS_FILE).is_file():
         settings = _object(run / SETTINGS_FILE)
+        chosen = dict(text.split("=", 1) for text in settings.get("set") or ())
+        trained = chosen.get("inference.thinking", "").lower()
+        thinking = thinking or {"true": "on", "false": "off"}.get(trained, "")
         style = "rookworld" if settings.get("task") == "rookworld" else settings.get("style")
         asked = {"style": style, "max-tokens": settings.get("max_tokens")}
         known |= {key: str(value) for key, value in asked.items() if value}
     folder = model_folder(version.base.partition(f"@{DIGEST}")[0])
-    return _Player(spec, folder.resolve(), version, {**known, **given})
+    return _Player(spec, folder.resolve(), version, {**known, **given}, thinking)
 
 
 def _version(run: Path, number: str) -> _Version:
@@ -200,20 +207,17 @@ def _version(run: Path, number: str) -> _Version:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        return dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
         raise SetupError(f"{path}: {error}") from error
-    if not isinstance(value, dict):
-        raise SetupError(f"{path} is no JSON object")
-    return value
 
 
 def _groups(specs: Iterable[str]) -> list[list[_Player]]:
     """The players that need a server, by server. A base model joins its LoRA versions."""
-    groups: dict[tuple[Path, Path | None], list[_Player]] = {}
+    groups: dict[tuple[Path, Path | None, str], list[_Player]] = {}
     for player in (_read(spec) for spec in specs if _is_served(spec)):
         alone = player.version.folder if player.version and player.version.whole else None
-        groups.setdefault((player.folder, alone), []).append(player)
+        groups.setdefault((player.folder, alone, player.thinking), []).append(player)
     return list(groups.values())
 
 
@@ -239,6 +243,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
     values = [part for key, value in flags.items() for part in (f"--{key}", str(value))]
     # A model without adapters is served faster without LoRA, and a GPT-2 not at all with it.
     switches = ["--no-follow", *([] if lora else ["--full-weights"])]
+    switches += {"": [], "on": ["--thinking"], "off": ["--no-thinking"]}[group[0].thinking]
     return Command(
         "inference server",
         (sys.executable, "-m", MODULES["inference"], *values, *switches),

@@ -1,11 +1,20 @@
 """The MLflow run that belongs to a run's folder. mlflow is imported only where it is used."""
 
 import os
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import rookery
+
 ID_FILE = "mlflow.json"
 """The trainer writes it to the run's folder; `run_id` is the id of the MLflow run."""
+EXPERIMENT = "rookery"
+"""The experiment of all runs, unless MLFLOW_EXPERIMENT_NAME names another."""
+PARENT_VARIABLE = "ROOKERY_MLFLOW_PARENT"
+"""The id of the MLflow run of which new runs are children: of a pipeline's step."""
+_ROOT = Path(rookery.__file__).parents[1]
 
 
 def connect(folder: Path) -> Any:
@@ -18,3 +27,32 @@ def connect(folder: Path) -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=uri)
+
+
+def experiment_id(client: Any) -> str:
+    """The id of the experiment of Rookery's runs, which is created if there is none."""
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+    known = client.get_experiment_by_name(name)
+    return str(known.experiment_id if known else client.create_experiment(name))
+
+
+def source_tags() -> Mapping[str, str]:
+    """Returns tags for MLflow. Those that begin with `mlflow.` are names that MLflow itself uses."""
+    commit, parent = _git_commit(), os.environ.get(PARENT_VARIABLE)
+    return {
+        "rookery.version": rookery.__version__,
+        **({"mlflow.source.git.commit": commit} if commit else {}),
+        **({"mlflow.parentRunId": parent} if parent else {}),
+    }
+
+
+def _git_commit() -> str:
+    """Returns the commit, with `-dirty` if files have changed since; empty outside Rookery's repository."""
+    if not (_ROOT / ".git").exists():
+        return ""
+    command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.stdout.strip()

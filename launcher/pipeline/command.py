@@ -1,12 +1,13 @@
 """`rookery pipeline`: runs the steps of a pipeline file one after the other, and skips those up to date."""
 
 import json
+import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
 from launcher.pipeline.state import PipelineState, Record, digest_of
 from launcher.pipeline.step_functions import state_machine
 from launcher.pipeline.store import Store
+from launcher.pipeline.tracking import PipelineRun
 from launcher.serve_players import serve
 from rookery import __version__
 from rookery.errors import RookeryError, SetupError
@@ -31,7 +33,13 @@ from rookery.settings import Settings
 
 
 def run(
-    pipeline: Pipeline, steps: Sequence[Step], console: Console, *, force: bool = False, store: str = ""
+    pipeline: Pipeline,
+    steps: Sequence[Step],
+    console: Console,
+    *,
+    tracked: PipelineRun,
+    force: bool = False,
+    store: str = "",
 ) -> None:
     """Runs those of `steps` that are not up to date, in order. A step that was interrupted goes on.
 
@@ -58,11 +66,13 @@ def run(
         if step.folder.exists() and (previous is None or not _continues(step, previous)):
             _put_aside(step.folder, console)
         try:
-            record = _run(step, state)
+            record = _run(step, state, environment=tracked.begin(step, shlex.join(step.argv)))
         except BaseException:
             if copies:
                 copies.keep(step.folder)  # the next attempt goes on from there
             raise
+        finally:
+            tracked.end(state.records[step.name])
         if copies:
             copies.keep(*step.outputs)
         console.print(f"{title}: {record.status} after {record.seconds:.0f} s", highlight=False)
@@ -85,7 +95,7 @@ def _put_aside(folder: Path, console: Console) -> None:
     console.print(f"  what it wrote before is in {aside}", highlight=False, soft_wrap=True)
 
 
-def _run(step: Step, state: PipelineState) -> Record:
+def _run(step: Step, state: PipelineState, *, environment: Mapping[str, str]) -> Record:
     for path in step.reads:
         if "/" in path and "://" not in path and Path(path).parent.exists() and not Path(path).exists():
             raise SetupError(f"step {step.name!r} reads {path!r}, which does not exist")
@@ -95,7 +105,7 @@ def _run(step: Step, state: PipelineState) -> Record:
         shlex.join(step.argv), __version__, "running", started.isoformat(timespec="seconds"), inputs=inputs
     )
     state.keep(step, record)
-    status = _command(step)
+    status = _command(step, environment)
     ended = datetime.now(UTC)
     outputs = {str(path): digest_of(path) for path in step.outputs}
     missing = [path for path, digest in outputs.items() if not digest.sha256]
@@ -115,7 +125,7 @@ def _run(step: Step, state: PipelineState) -> Record:
     return record
 
 
-def _command(step: Step) -> int:
+def _command(step: Step, environment: Mapping[str, str]) -> int:
     """Runs the step's command in this terminal, and serves its model meanwhile.
 
     Raises:
@@ -131,7 +141,8 @@ def _command(step: Step) -> int:
             served = {"{url}": url, "{served}": model}
         argv = [REFERENCE.sub(lambda match: served.get(match[0], match[0]), word) for word in step.argv]
         # A process group of its own: Ctrl-C reaches the command once, and the watchdog can end all of it.
-        child = subprocess.Popen([sys.executable, "-m", "launcher", *argv], process_group=0)
+        command = [sys.executable, "-m", "launcher", *argv]
+        child = subprocess.Popen(command, env={**os.environ, **environment}, process_group=0)
         watchdog.guard(child.pid)
 
         def pass_on(number: int, frame: FrameType | None) -> None:
@@ -170,6 +181,8 @@ class PipelineSettings(Settings):
     """Folder of the outputs. Default: runs/pipelines/NAME."""
     store: str = ""
     """URL of a copy of that folder, such as s3://bucket/prefix, for steps that run on several machines."""
+    mlflow: bool = False
+    """Record the pipeline in MLflow: a run, a child for each step, and the trainings below them."""
     timeout_h: PositiveInt = 72
     """export: hours that a step may take."""
 
@@ -192,7 +205,8 @@ def main(settings: PipelineSettings, console: Console) -> int:
         _show(pipeline, steps, console)
         return 0
     try:
-        run(pipeline, steps, console, force=settings.force, store=settings.store)
+        with PipelineRun(pipeline, enabled=settings.mlflow) as tracked:
+            run(pipeline, steps, console, tracked=tracked, force=settings.force, store=settings.store)
     except KeyboardInterrupt:
         console.print("interrupted: the same command goes on from here")
         return 130

@@ -85,6 +85,7 @@ class Pipeline:
     name: str
     description: str
     out: Path
+    settings: Mapping[str, str]
     steps: tuple[Step, ...]
 
     @classmethod
@@ -108,11 +109,11 @@ class Pipeline:
             raise SetupError(f"{path}: a name is used twice among the settings and steps")
         folder = out or Path("runs/pipelines") / path.stem
         values = {name: str(value) for name, value in table.settings.items()} | dict(settings)
-        steps = []
+        chosen, steps = dict(values), []
         for number, step in enumerate(table.steps, start=1):
             values[step.name] = str(folder / f"{number}-{step.name}")
             steps.append(_resolved(step, number, values, {*names[: number - 1]}, path))
-        return cls(path.stem, table.description, folder, tuple(steps))
+        return cls(path.stem, table.description, folder, chosen, tuple(steps))
 
 
 def _resolved(

@@ -4,7 +4,6 @@ Under every rule for illegal moves, the game records whether the first try of ea
 and quality of play can be measured separately.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ import chess
 import chess.engine
 
 from rookery.errors import Unavailable
+from rookery.retries import retry
 from rookery.trace import Outcome
 from services.arena.matches.openings import Opening
 from services.arena.players.player import Player, Reply
@@ -187,12 +187,8 @@ async def _turn(board: chess.Board, player: Player, rules: Rules, *, seed: int, 
 
 async def _ask(player: Player, board: chess.Board, *, seed: int, backoff_s: float) -> Reply:
     """The player's reply; a player that does not answer is asked again."""
-    for attempt in range(1, FAULT_TRIES):
-        try:
-            return await player.play(board, seed=seed)
-        except Unavailable:
-            await asyncio.sleep(backoff_s * attempt)
-    return await player.play(board, seed=seed)
+    pauses_s = [backoff_s * attempt for attempt in range(1, FAULT_TRIES)]
+    return await retry(lambda: player.play(board, seed=seed), on=Unavailable, pauses_s=pauses_s)
 
 
 def derived_seed(*numbers: int) -> int:

@@ -1,6 +1,5 @@
 """A policy behind an OpenAI-compatible endpoint as a player."""
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -14,14 +13,14 @@ from rookery.errors import PeerFault
 from rookery.masking import mask_setting
 from rookery.notation import Reading, read_move
 from rookery.prompt import LINES, render
+from rookery.retries import retry
 from rookery.rookworld import from_pawns, read_policy_answer
 from rookery.trace import Completion, Outcome, Phase, Position, Prompt, Sampling
 from services.arena.players.player import Reply
 
-TRIES = 3
-"""How often a question is asked if the endpoint does not answer it."""
+_PAUSES_S = (0.5, 1.0)
+"""Pauses before a question that the endpoint has not answered is asked again."""
 
-_BACKOFF_S = 0.5
 _LAST_MOVES = 10
 """As many as a `Position` of the data service has."""
 
@@ -57,7 +56,7 @@ class ModelPlayer:
         """The model's answer to the position of `board`. See `Player.play`.
 
         Raises:
-            PeerFault: the endpoint did not answer, `TRIES` times.
+            PeerFault: the endpoint did not answer, even after retries.
             InvalidInput: it refuses the request, for example because the prompt is too long.
             NotFound: it does not serve the model.
             SetupError: it refuses the key.
@@ -77,12 +76,9 @@ class ModelPlayer:
 
     async def complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
         """`count` completions of `prompt`; number i has seed `seed + i`. Raises as `play` does."""
-        for attempt in range(1, TRIES):
-            try:
-                return await self._complete(prompt, count=count, seed=seed)
-            except PeerFault:
-                await asyncio.sleep(_BACKOFF_S * attempt)
-        return await self._complete(prompt, count=count, seed=seed)
+        return await retry(
+            lambda: self._complete(prompt, count=count, seed=seed), on=PeerFault, pauses_s=_PAUSES_S
+        )
 
     async def _complete(self, prompt: Prompt, *, count: int, seed: int) -> tuple[Completion, ...]:
         generation = await self.client.complete(

@@ -5,7 +5,7 @@ Only arithmetic: `loop` starts the work.
 
 from dataclasses import dataclass
 
-WINDOW = 16
+WINDOW = 8
 """Steps without a wait of the trainer after which fewer groups are started ahead."""
 
 

@@ -60,6 +60,9 @@ class ServerSettings(RunSettings):
     """Largest rank accepted. On CPU every request costs as much as this rank, whatever its adapter's rank."""
     sampling: SamplingName = "qwen3-thinking"
     """Sampling parameters for requests that set none."""
+    thinking: bool | None = None
+    """Whether a model that can think, such as Qwen3, does: enable_thinking of its chat template. Default: as
+    the template has it. Requests may choose for themselves with chat_template_kwargs."""
     max_model_len: PositiveInt | None = None
     """Longest prompt and completion together, in tokens. Default: the model's limit, on CPU at most 8192."""
     max_num_seqs: PositiveInt = 256

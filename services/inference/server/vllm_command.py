@@ -86,6 +86,8 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         arguments["max-model-len"] = settings.max_model_len
     elif cpu:
         arguments["max-model-len"] = min(_model_limit(settings), CPU_BATCH_TOKENS)
+    if settings.thinking is not None:
+        arguments["default-chat-template-kwargs"] = json.dumps({"enable_thinking": settings.thinking})
     folder = local or cached(settings.model)
     if folder and not _knows_chat(folder):
         arguments["chat-template"] = PLAIN_TEMPLATE

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Self
 
+import chess
+
 from rookery.codec import decode_group
 from rookery.errors import SetupError, Unavailable, WireError
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
@@ -278,10 +280,11 @@ def ledger_entry(group: TraceGroup) -> str:
 
 
 def _trainable(group: TraceGroup) -> TraceGroup:
-    """Returns the group if it was sampled from the whole distribution and has one reward version.
+    """Returns the group if it was sampled from the whole distribution and has one reward version and a board.
 
     Raises:
-        WireError: it was sampled greedily or with top_p or top_k, or has several reward versions.
+        WireError: it was sampled greedily or with top_p or top_k, has several reward versions, or its FEN is
+            not one.
     """
     drawn = group.sampling
     if not drawn.temperature > 0.0 or drawn.top_p != 1.0 or drawn.top_k > 0:
@@ -291,4 +294,8 @@ def _trainable(group: TraceGroup) -> TraceGroup:
         )
     if len(group.reward_versions) > 1:
         raise WireError(f"group {group.id!r} has reward versions {', '.join(group.reward_versions)}")
+    try:
+        chess.Board(group.prompt.fen)
+    except ValueError as error:
+        raise WireError(f"group {group.id!r}: {error}") from error
     return group

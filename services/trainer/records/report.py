@@ -203,6 +203,12 @@ _BY_PREFIX: dict[str, Callable[[str], Gauge]] = {
 _SPEED = {"tokens_per_s": "trained", "generated_tokens_per_s": "generated"}
 
 
+_MANY_CUT = 0.25
+"""A warning says so if at least this share of a batch was cut at the token limit ..."""
+_CUT_WARNING_STEPS = 25
+"""... at every so many steps."""
+
+
 class StepReporter:
     """Appends to `metrics.jsonl` of a run folder. Use it as a context manager."""
 
@@ -231,6 +237,14 @@ class StepReporter:
         row["step_s"] = sum(phases_s.values())
         row["generated_tokens_per_s"] = row["completions"] * row["completion_length"] / row["step_s"]
         self._write(row)
+        cut = row["truncated"] / row["completions"]
+        if cut >= _MANY_CUT and row["step"] % _CUT_WARNING_STEPS == 1:
+            logger.warning(
+                "step %d: %.0f%% of the answers were cut at the token limit, and cut answers teach nothing: "
+                "raise --max-tokens of the rollouts, or switch off the model's thinking (--no-thinking of "
+                "the inference server)",
+                row["step"], 100 * cut,
+            )  # fmt: skip
         export(row, ages=ages, phases_s=phases_s)
         self._tracker.log(row)
         logger.info(

@@ -8,9 +8,7 @@ import contextlib
 import importlib.util
 import json
 import logging
-import os
 import queue
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-import rookery
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from rookery.mlflow_run import ID_FILE, connect
+from rookery.mlflow_run import ID_FILE, connect, experiment_id, source_tags
 from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
@@ -32,15 +29,12 @@ from services.trainer.versions.files import read_object
 
 logger = logging.getLogger(__name__)
 
-EXPERIMENT = "rookery"
-
 _QUEUE_SIZE = 4096
 """The most steps that wait for MLflow. When the queue is full, new steps are dropped and counted."""
 _RETRY_S = 15.0
 _CLOSE_S = 30.0
 _LONGEST_VALUE = 500
 """MLflow's limit for the length of a parameter."""
-_ROOT = Path(rookery.__file__).parents[1]
 _FIGURES = (METRICS_FILE, CURVES_FILE, "report.json", "calibration.png")
 _FOR_RESUMING = {commits.OPTIMIZER, commits.STATE, commits.SUMS}
 
@@ -157,11 +151,9 @@ class MlflowTracker(Tracker):
         return run_id
 
     def _new_run(self, client: _Client) -> str:
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
-        experiment = client.get_experiment_by_name(name)
-        experiment_id = experiment.experiment_id if experiment else client.create_experiment(name)
-        run_id = str(client.create_run(experiment_id, run_name=self._folder.name).info.run_id)
-        (self._folder / ID_FILE).write_text(json.dumps({"run_id": run_id, "experiment": name}) + "\n")
+        run = client.create_run(experiment_id(client), run_name=self._folder.name)
+        run_id = str(run.info.run_id)
+        (self._folder / ID_FILE).write_text(json.dumps({"run_id": run_id}) + "\n")
         return run_id
 
 
@@ -233,24 +225,3 @@ def _boundary(purpose: str) -> Iterator[None]:
         yield
     except Exception as error:
         logger.warning("could not %s: %s", purpose, error)
-
-
-def source_tags() -> Mapping[str, str]:
-    """Returns tags for MLflow. `mlflow.source.git.commit` is a name that MLflow itself uses."""
-    commit = _git_commit()
-    return {
-        "rookery.version": rookery.__version__,
-        **({"mlflow.source.git.commit": commit} if commit else {}),
-    }
-
-
-def _git_commit() -> str:
-    """Returns the commit, with `-dirty` if files have changed since; empty outside Rookery's repository."""
-    if not (_ROOT / ".git").exists():
-        return ""
-    command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return found.stdout.strip()

@@ -128,7 +128,7 @@ def test_the_policy_s_own_moves_are_rejected(tmp_path: Path) -> None:
 def test_a_policy_that_stays_away_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.data.pairs.dataset._BACKOFF_S", (0.01,))
+    monkeypatch.setattr("services.data.pairs.dataset._PAUSES_S", (0.01,))
     url = f"http://127.0.0.1:{free_port()}"
     assert main(["pairs", "--count", "5", "--out", str(tmp_path), *FAST, "--inference", url]) == 1
     assert f"error: POST {url}/v1/chat/completions: ConnectError" in capsys.readouterr().err

@@ -177,3 +177,41 @@ def test_steps_on_several_machines_share_a_store(tmp_path: Path) -> None:
     assert tables[0].read_bytes() == tables[1].read_bytes()
     assert "1/2 positions: its command has changed" in run(machines[0], "--set", "count=21", "--only", "1")
     assert "1-positions, which it reads, has changed" in run(machines[2], "--set", "count=21", "--only", "2")
+
+
+def test_mlflow_has_the_steps_and_their_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow")
+    from rookery.mlflow_run import connect
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    text = """
+    [[steps]]
+    name = "examples"
+    run = "data moves --count 40 --out {examples}"
+    [[steps]]
+    name = "sft"
+    run = "sft --model models/rook-tiny --data {examples}/moves.jsonl --steps 2 --batch-size 2 --out {sft}"
+    outputs = ["model"]
+    """
+    runner = Runner(tmp_path, text)
+    runner("--mlflow")
+    client = connect(runner.out)
+    (experiment,) = [found for found in client.search_experiments() if found.name == "rookery"]
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    parents = {name: run.data.tags.get("mlflow.parentRunId") for name, run in runs.items()}
+    ids = {name: run.info.run_id for name, run in runs.items()}
+    assert parents == {
+        "pipeline pipeline": None,
+        "1 examples": ids["pipeline pipeline"],
+        "2 sft": ids["pipeline pipeline"],
+        "2-sft": ids["2 sft"],
+    }
+    assert runs["2 sft"].data.params["command"].startswith("sft --model models/rook-tiny")
+    assert (
+        runs["2 sft"].data.tags["output model"]
+        == runner.records()["sft"]["outputs"][  # type: ignore[index]
+            str(runner.out / "2-sft" / "model")
+        ]["sha256"]
+    )
+    assert "loss" in runs["2-sft"].data.metrics
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}

@@ -323,6 +323,14 @@ def test_groups_without_importance_ratios_are_dead_lettered(cut: dict[str, Any],
     assert run.streams.counts().dead == {"traces": 1}
 
 
+def test_a_group_without_a_board_is_dead_lettered(run: Run) -> None:
+    group = make_group(99, vocabulary=90)
+    run.add([replace(group, prompt=replace(group.prompt, fen="no board")), *_groups(BATCH)])
+    run.train(1)
+    assert run.streams.counts().dead == {"traces": 1}
+    assert run.streams.counts().trained == BATCH
+
+
 def test_a_group_that_can_never_be_trained_on_is_dead_lettered_at_once(run: Run) -> None:
     """One longer than the model's 384 positions, and numbers that are none."""
     long, rewarded, sampled = (make_group(90 + n, vocabulary=90, prompt_length=9) for n in range(3))

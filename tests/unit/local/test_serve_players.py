@@ -62,7 +62,21 @@ def flags(runs: Path, *specs: str, device: str = "cpu", share: float = 0.9) -> d
     (group,) = serve_players._groups(specs)
     command = serve_players._command(group, port=1, device=device, share=share, log=runs / "log")
     words = iter(command.argv[3:])
-    return {word: "" if word in ("--no-follow", "--full-weights") else next(words) for word in words}
+    alone = ("--no-follow", "--full-weights", "--thinking", "--no-thinking")
+    return {word: "" if word in alone else next(words) for word in words}
+
+
+def test_thinking_is_switched_by_player_and_kept_by_runs(runs: Path) -> None:
+    on, off = f"model:{TINY},thinking=on", f"model:{TINY},thinking=off"
+    assert batches([on, off, f"model:{TINY}"]) == [[on], [off], [f"model:{TINY}"]]
+    assert "--thinking" in flags(runs, on)
+    assert "--no-thinking" in flags(runs, off)
+    settings = {"task": "move", "set": ["trainer.lr=1e-4", "inference.thinking=false"]}
+    (runs / "other" / "settings.json").write_text(json.dumps(settings))
+    assert "--no-thinking" in flags(runs, f"run:{runs}/other")
+    assert "--thinking" in flags(runs, f"run:{runs}/other,thinking=on")
+    with pytest.raises(SetupError, match="thinking=maybe: choose on or off"):
+        batches([f"model:{TINY},thinking=maybe"])
 
 
 def test_the_server_has_room_for_the_versions(runs: Path) -> None:

@@ -89,6 +89,17 @@ def test_prometheus_has_the_step(written: dict[str, float]) -> None:
     assert sample("rookery_trainer_memory_bytes", kind="resident") == written["resident_mib"] * 2**20
 
 
+def test_a_warning_says_that_answers_are_cut(
+    written: dict[str, float], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with StepReporter(tmp_path) as report:
+        for step, cut in enumerate((0.25, 1.0, 0.0), start=1):
+            row = {**written, "step": step, "truncated": cut * written["completions"]}
+            report.report(row, phases_s=PHASES, ages=[0])
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "step 1: 25% of the answers were cut at the token limit" in said
+
+
 def test_prometheus_has_the_moves_by_piece(written: dict[str, float], tmp_path: Path) -> None:
     row = {**written, "moves_rook": 0.75, "best_moves_rook": 0.25, "piece_distance": 0.5}
     with StepReporter(tmp_path) as report:

@@ -51,6 +51,14 @@ def test_on_gpu_the_type_is_bfloat16_and_the_card_is_the_one_asked_for(model: Pa
     assert "--enforce-eager" not in vllm_command.command(chosen, port=1, cpu=False)
 
 
+def test_thinking_is_left_to_the_template_unless_chosen(model: Path) -> None:
+    name = "--default-chat-template-kwargs"
+    assert name not in vllm_command.command(settings("--model", str(model)), port=1, cpu=True)
+    for flag, expected in (("--thinking", True), ("--no-thinking", False)):
+        command = vllm_command.command(settings("--model", str(model), flag), port=1, cpu=True)
+        assert json.loads(option(command, name)) == {"enable_thinking": expected}
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
