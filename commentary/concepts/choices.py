@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import chess
@@ -26,6 +27,13 @@ def _chosen(scene: Scene, move: chess.Move) -> bool:
 
 def _is_best(scene: Scene) -> bool:
     return scene.value(scene.move) == scene.best_value and scene.chosen in (None, scene.move)
+
+
+def _are_candidates(scene: Scene, moves: Sequence[chess.Move]) -> bool:
+    """Legal moves; of those that a study does not look at nobody can say whether they are candidates."""
+    if scene.study.lines and any(scene.study.line_of(move.uci()) is None for move in moves):
+        raise Unknown("a move without a line")
+    return bool(moves)
 
 
 deed(
@@ -71,7 +79,7 @@ concept(
     "||(and )?(what|how) about {moves:candidates}",
     "||(and|first) {moves:candidates}",
     "||{moves:candidates} next",
-    holds=lambda scene, moves: bool(moves),
+    holds=_are_candidates,
     weight=0.1,
 )
 deed(

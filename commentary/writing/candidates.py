@@ -25,6 +25,7 @@ _OF_A_SIDE = (
 _INTRODUCTIONS = (
     "{m} {does}",
     "{m} {does} ",
+    "{m} {does}  ",
     "annotator,coach,calculator|the idea of {m} is to {do}",
     "coach,calculator|{m} comes to mind: it {does}",
     "annotator,coach|the point of {m} is to {do}",

@@ -61,7 +61,9 @@ def follow(pen: Pen, topic: Topic, *, warned: bool) -> list[str]:
 
 def _line(pen: Pen, line: tuple[chess.Board, Sequence[chess.Move]]) -> str:
     """A clause that plays the line."""
-    kind = pen.hand.least_used(["line", "line again", "side", "expected"])
+    kind = pen.hand.least_used(["line", "bare", "side", "expected"])
+    if kind == 1:
+        return numbered(*line)
     if kind == 2:
         return pen.say("line of a side", side=line[0].turn, line=line)
     if kind == 3 and pen.voice.person != "third":

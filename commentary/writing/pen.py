@@ -31,8 +31,14 @@ _SHORT_FORMS = (
 _CONTRACTS = 0.6
 _ALIKE = ("and", "and", ";")
 _AGAINST = ("but", "while", "but")
-_ALIKE_OPENERS = "also besides moreover|what is more|on top of that|in addition|at the same time"
-_AGAINST_OPENERS = "but still|on the other hand|then again|against that|in return|that said|even so"
+_ALIKE_OPENERS = (
+    "also besides moreover|what is more|on top of that|in addition|at the same time|beyond that"
+    "|apart from that|for one thing"
+)
+_AGAINST_OPENERS = (
+    "but still nevertheless granted|on the other hand|then again|against that|in return|that said|even so"
+    "|all the same|by contrast"
+)
 _TRIES = 6
 
 

@@ -20,6 +20,12 @@ _TOLD_MATES = 0.3
 _TOUCHED, _TARGETED = 1.4, 2.0
 """What a finding gains when the best line runs over its squares, and when the best move goes there."""
 
+_URGENT = 30
+"""A check or a threat of mate comes first."""
+
+_BEGINS_WITH = (0.5, 0.3, 0.2)
+"""How often a text begins with the weightiest remark, the second and the third."""
+
 _LINE_PLIES = 5
 _SAME_TOPIC, _SAME_PIECES = 1.2, 1.0
 _PREAMBLE = 3
@@ -74,7 +80,7 @@ _FILES = ("open file", "only open file", "free file", "held open file", "shared 
 
 def position(pen: Pen) -> list[str]:
     """Sentences about the position as it stands."""
-    chosen = _ordered(_chosen(pen))
+    chosen = _ordered(pen, _chosen(pen))
     clauses = []
     for finding in chosen:
         pen.hand.next_remark()
@@ -158,10 +164,14 @@ def _files(finding: Finding) -> set[int]:
 # -- in which order ------------------------------------------------------------------------------
 
 
-def _ordered(findings: Sequence[Finding]) -> list[Finding]:
-    """Begins with what matters most, then goes to what is near: the same subject, the same pieces."""
+def _ordered(pen: Pen, findings: Sequence[Finding]) -> list[Finding]:
+    """Begins with what matters much, then goes to what is near: the same subject, the same pieces."""
     left = list(findings)
-    ordered = [left.pop(0)] if left else []
+    if not left:
+        return []
+    urgent = left[0].weight >= _URGENT
+    first = 0 if urgent else min(len(left) - 1, pen.rng.choices(range(3), _BEGINS_WITH)[0])
+    ordered = [left.pop(first)]
     while left:
         nearest = max(range(len(left)), key=lambda place: _pull(ordered[-1], left[place]))
         ordered.append(left.pop(nearest))

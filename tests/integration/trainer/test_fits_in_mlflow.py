@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.trainer.records import tracking
+from rookery.mlflow_run import source_tags
 from services.trainer.settings import DpoSettings, RewardModelSettings, SftSettings
 from tests.unit.trainer.preferences import write_pairs
 
@@ -68,7 +68,7 @@ def test_the_model_and_its_figures_are_kept(
     run = client.get_run(run_id)
     assert run.info.status == "FINISHED"
     assert len(client.get_metric_history(run_id, "loss")) == 2
-    assert tracking.source_tags().items() <= run.data.tags.items()
+    assert source_tags().items() <= run.data.tags.items()
 
     def kept(folder: str) -> dict[str, str]:
         found = client.list_artifacts(run_id, folder)
