@@ -94,7 +94,7 @@ concept(
     "the threat is {line:threat}",
     "left alone, {them:side} ~play {line:threat}",
     "with a free move, {them:side} would play {line:threat}",
-    "if {us:side} (passes|passed|pass|does nothing|do nothing|waits|wait), {line:threat}( (comes|follows|would follow))?",
+    "if {us:side} (passes|does nothing|waits||passed|pass|do nothing|wait), {line:threat}( (comes|follows|would follow))?",
     "there is a threat: {line:threat}",
     "||given a free move, {them:side} (would )?~play {line:threat}",
     "||{them:side} ~(want|intend|plan|mean) (to play )?{line:threat}",
