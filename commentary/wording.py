@@ -42,7 +42,7 @@ _REFERENCE = (
 ADVERBS = re.compile(
     r"^(?:(?:also|now|still|then|already|even|simply|really|at least|clearly|just|both|all|certainly|"
     r"indeed|again|therefore|only|"
-    r"merely|actually|does|do|did|will|would|can|could|might|immediately|at once|first) )+"
+    r"merely|actually|does|do|did|will|can|immediately|at once|first) )+"
 )
 
 OPENERS = re.compile(rf"^(?:{_OPENERS})[,:]? ")

@@ -111,10 +111,3 @@ deed(
     holds=lambda scene: True,
     weight=0.1,
 )
-deed(
-    "illegal move",
-    "||~be (illegal|not legal|an illegal move|not a legal move)",
-    topic="prose",
-    holds=lambda scene: False,
-    weight=0.1,
-)
