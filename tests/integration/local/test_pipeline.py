@@ -246,7 +246,7 @@ def test_what_is_missing_is_said_before_anything_is_run(tmp_path: Path) -> None:
     text = PIPELINE + 'reads = ["samples/none.pgn"]\n'
     runner = Runner(tmp_path, text)
     assert "error: step 'questions' reads 'samples/none.pgn', which does not exist" in runner(status=2)
-    assert not runner.out.exists()
+    assert not (runner.out / "pipeline.json").exists()
     runner = Runner(tmp_path)
     said = runner("--only", "questions", status=2)
     assert "step 'questions' reads what step 'positions' writes: run that first" in said
