@@ -111,6 +111,8 @@ def _continues(step: Step, previous: Record, inputs: Mapping[str, Digest]) -> bo
 def _put_aside(folder: Path, console: Console) -> None:
     """Keeps what a step wrote with other settings, because its command would refuse to go on from there."""
     aside = folder.with_name(f"{folder.name}.previous")
+    if aside.is_symlink():  # it went where the step's folder was linked to
+        aside.unlink()
     shutil.rmtree(aside, ignore_errors=True)
     folder.rename(aside)
     console.print(f"  what it wrote before is in {aside}")
@@ -228,6 +230,8 @@ def main(settings: PipelineSettings, console: Console) -> int:
     except KeyboardInterrupt:
         console.print("interrupted: the same command goes on from here")
         return 130
+    except OSError as error:  # for example a full disk, or a file that vanished while it was read
+        raise RookeryError(str(error)) from error
     return 0
 
 

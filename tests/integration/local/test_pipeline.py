@@ -257,6 +257,22 @@ def test_what_is_missing_is_said_before_anything_is_run(tmp_path: Path) -> None:
     assert "pipeline.json: steps: Input should be" in runner(status=2)
 
 
+def test_a_step_folder_can_be_a_link(tmp_path: Path) -> None:
+    """For example to a larger disk. What was there is kept."""
+    runner = Runner(tmp_path)
+    runner("--only", "1")
+    folder, elsewhere = runner.out / "1-positions", tmp_path / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert runner("--only", "1") == "1/2 positions: up to date\n"
+    for count in ("21", "22"):
+        runner("--only", "1", "--set", f"count={count}")
+    assert (elsewhere / "positions.parquet").exists()
+    (runner.out / "pipeline.json").unlink()
+    (runner.out / "pipeline.json").mkdir()
+    assert "error: [Errno 21] Is a directory" in runner(status=1)
+
+
 def test_a_step_is_run_again_if_what_it_serves_has_changed(tmp_path: Path) -> None:
     runner = Runner(tmp_path, PIPELINE + 'serve = "model:models/none-{count}"\n')
     assert "  # while serving model:models/none-20" in runner(status=2)
