@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.pipeline.pipeline import Pipeline
 from launcher.pipeline.state import digest_of
 from tests.conftest import ROOT
 
@@ -309,3 +310,13 @@ def test_a_store_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setenv(f"AWS_{name}", value)
     runner = Runner(tmp_path)
     assert "error: --store 's3://none/x': Could not connect" in runner("--store", "s3://none/x", status=1)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "pipelines").glob("*.toml")), ids=lambda path: path.stem)
+def test_models_are_compared_at_the_token_limit_of_the_run(file: Path) -> None:
+    """A run has its own; a model without one would be cut at that of the arena."""
+    *_, rl, evaluation = Pipeline.read(file, settings={}, out=None).steps
+    limit = rl.argv[rl.argv.index("--max-tokens") + 1]
+    players = [word for word in evaluation.argv if word.startswith("model:")]
+    assert players
+    assert all(f"max-tokens={limit}" in player.split(",") for player in players)
