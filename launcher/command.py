@@ -227,7 +227,7 @@ def _pipeline(rest: list[str]) -> int:
     settings = PipelineSettings.parse(rest, prog="rookery pipeline")
     from rich.console import Console
 
-    return main(settings, Console())
+    return main(settings, Console(highlight=False, markup=False, soft_wrap=True))
 
 
 def _fit(command: str) -> Callable[[list[str]], int]:

@@ -69,18 +69,21 @@ def _kept(given: UpSettings) -> dict[str, Any]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Locks the run's folder, so that no other process can run it.
+def locked(folder: Path, *, command: str = "rookery up") -> Iterator[None]:
+    """Locks a folder of outputs, so that no other process writes to it.
+
+    Children inherit the lock if they inherit file descriptors at all.
 
     Raises:
-        SetupError: another process holds the lock.
+        SetupError: another `command` holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK_FILE).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise SetupError(f"run {folder.name!r} is in use by another `rookery up`") from error
+            raise SetupError(f"{str(folder)!r} is in use by another `{command}`") from error
+        os.set_inheritable(lock.fileno(), True)
         yield
 
 

@@ -13,7 +13,7 @@ from pydantic_settings import SettingsConfigDict
 
 from launcher.services import MODULES
 from rookery.prompt import STYLES
-from rookery.settings import PresetSettings, RedisUrl
+from rookery.settings import Assignments, PresetSettings, RedisUrl
 
 _OVERRIDE = re.compile(rf"({'|'.join(MODULES)})\.[a-z][a-z0-9_]*=.*")
 
@@ -76,7 +76,7 @@ class UpSettings(PresetSettings):
     """`cpu`, or the index of the GPU for inference. auto: the first GPU, or the CPU if there is none."""
     trainer_device: str = "auto"
     """`cpu`, or the index of the GPU for training. auto: the second GPU, else the first, else the CPU."""
-    set: tuple[str, ...] = ()
+    set: Assignments = ()
     """SERVICE.SETTING=VALUE, repeatable; for example trainer.lr=5e-4 or reward.port=8081."""
 
     @property

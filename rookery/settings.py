@@ -23,6 +23,7 @@ from pydantic_settings import (
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
 
 from rookery.errors import RookeryError, SetupError, validation_message
@@ -114,6 +115,8 @@ class Settings(BaseSettings):
             details = error.errors(include_url=False)
             message = validation_message(details, quote=lambda value: repr(mask_setting(value)))
             raise SetupError(f"{prog}: {message}") from error
+        except SettingsError as error:
+            raise SetupError(f"{prog}: {error.__cause__ or error}") from error
         if isinstance(settings, PresetSettings) and settings.dry_run:
             if show is None:
                 settings.print_resolved(last_origins())
@@ -132,6 +135,8 @@ class Settings(BaseSettings):
         group = next((group for group in parser._action_groups[2:] if group.title == title), None)
         if group is None and title:
             group = parser.add_argument_group(title)
+        if options.get("dest") == "set":  # of type `Assignments`
+            options["type"] = lambda text: text.translate(_INTACT)
         (group or parser).add_argument(*flags, **options)
 
 
@@ -267,6 +272,19 @@ def _rejoined(parts: Any) -> Any:
             specs.append(part)
     return tuple(specs)
 
+
+# pydantic-settings splits lists at commas and reads quotes and backslashes as JSON's. Characters of Unicode's
+# private use area stand for them until it is done.
+_INTACT = str.maketrans(',"\\', "\ue000\ue001\ue002")
+_RESTORED = {new: old for old, new in _INTACT.items()}
+
+
+def _restored(parts: Any) -> Any:
+    return tuple(part.translate(_RESTORED) if isinstance(part, str) else part for part in parts)
+
+
+Assignments = Annotated[tuple[str, ...], BeforeValidator(_restored)]
+"""The values of a repeatable `--set NAME=VALUE`, in which all characters are allowed."""
 
 Specs = Annotated[tuple[str, ...], BeforeValidator(_rejoined)]
 """Players, each as the spec that `services.arena.players.spec` reads."""

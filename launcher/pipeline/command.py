@@ -2,11 +2,11 @@
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,15 +21,16 @@ from rich.console import Console
 from rich.table import Table
 
 from launcher.pipeline.pipeline import REFERENCE, Pipeline, Step
-from launcher.pipeline.state import PipelineState, Record, digest_of
+from launcher.pipeline.state import Digest, PipelineState, Record, digest_of
 from launcher.pipeline.step_functions import state_machine
 from launcher.pipeline.store import Store
 from launcher.pipeline.tracking import PipelineRun
+from launcher.runs import locked
 from launcher.serve_players import serve
 from rookery import __version__
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Watchdog
-from rookery.settings import Settings
+from rookery.settings import Assignments, Settings
 
 
 def run(
@@ -49,24 +50,23 @@ def run(
         SetupError: a file that a step reads is missing.
         RookeryError: a step failed; the message has its command.
     """
+    written = {str(output): step.name for step in pipeline.steps for output in step.outputs}
+    for step in steps:
+        _check_reads(step, [path for path in step.reads if path not in written])
     copies = Store(store, pipeline.out) if store else None
     state = PipelineState(pipeline.out)
     for step in steps:
         if copies:
-            copies.fetch(step, state.records.get(step.name))
+            copies.fetch(step, state.records)
         reason = "--force" if force else state.reason(step)
         title = f"{step.number}/{len(pipeline.steps)} {step.name}"
         if not reason:
-            console.print(f"{title}: up to date", highlight=False)
+            console.print(f"{title}: up to date")
             continue
-        console.print(
-            f"{title}: {reason}\n  $ rookery {shlex.join(step.argv)}", highlight=False, soft_wrap=True
-        )
-        previous = state.records.get(step.name)
-        if step.folder.exists() and (previous is None or not _continues(step, previous)):
-            _put_aside(step.folder, console)
+        console.print(f"{title}: {reason}\n  $ rookery {step.command}")
+        _start(step, state, written, console)
         try:
-            record = _run(step, state, environment=tracked.begin(step, shlex.join(step.argv)))
+            record = _run(step, state, environment=tracked.begin(step, step.command))
         except BaseException:
             if copies:
                 copies.keep(step.folder)  # the next attempt goes on from there
@@ -75,46 +75,61 @@ def run(
             tracked.end(state.records[step.name])
         if copies:
             copies.keep(*step.outputs)
-        console.print(f"{title}: {record.status} after {record.seconds:.0f} s", highlight=False)
+        console.print(f"{title}: {record.status} after {record.seconds:.0f} s")
 
 
-def _continues(step: Step, previous: Record) -> bool:
+def _check_reads(step: Step, paths: Sequence[str]) -> None:
+    for path in paths:  # some are URLs or ids of the Hugging Face Hub
+        if "/" in path and "://" not in path and Path(path).parent.exists() and not Path(path).exists():
+            raise SetupError(f"step {step.name!r} reads {path!r}, which does not exist")
+
+
+def _start(step: Step, state: PipelineState, written: Mapping[str, str], console: Console) -> None:
+    """Records the start of a step. `written` names the step that writes a path."""
+    for path in step.reads:
+        earlier = state.records.get(written.get(path, ""))
+        if path in written and (earlier is None or earlier.status != "done"):
+            raise SetupError(f"step {step.name!r} reads what step {written[path]!r} writes: run that first")
+    inputs = {path: digest_of(path) for path in step.reads}
+    previous = state.records.get(step.name)
+    if step.folder.exists() and (previous is None or not _continues(step, previous, inputs)):
+        _put_aside(step.folder, console)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    state.keep(step, Record(step.command, __version__, "running", started, inputs=inputs))
+
+
+def _continues(step: Step, previous: Record, inputs: Mapping[str, Digest]) -> bool:
     """Whether a step can go on where it stopped: same command, same inputs."""
     return (
         previous.status != "done"
-        and previous.command == shlex.join(step.argv)
-        and all(digest_of(path).sha256 == digest.sha256 for path, digest in previous.inputs.items())
+        and previous.command == step.command
+        and {path: digest.sha256 for path, digest in previous.inputs.items()}
+        == {path: digest.sha256 for path, digest in inputs.items()}
     )
 
 
 def _put_aside(folder: Path, console: Console) -> None:
     """Keeps what a step wrote with other settings, because its command would refuse to go on from there."""
     aside = folder.with_name(f"{folder.name}.previous")
+    if aside.is_symlink():  # it went where the step's folder was linked to
+        aside.unlink()
     shutil.rmtree(aside, ignore_errors=True)
     folder.rename(aside)
-    console.print(f"  what it wrote before is in {aside}", highlight=False, soft_wrap=True)
+    console.print(f"  what it wrote before is in {aside}")
 
 
 def _run(step: Step, state: PipelineState, *, environment: Mapping[str, str]) -> Record:
-    for path in step.reads:
-        if "/" in path and "://" not in path and Path(path).parent.exists() and not Path(path).exists():
-            raise SetupError(f"step {step.name!r} reads {path!r}, which does not exist")
-    inputs = {path: digest_of(path) for path in step.reads}
-    started = datetime.now(UTC)
-    record = Record(
-        shlex.join(step.argv), __version__, "running", started.isoformat(timespec="seconds"), inputs=inputs
-    )
-    state.keep(step, record)
+    record = state.records[step.name]
+    begin = time.monotonic()
     status = _command(step, environment)
-    ended = datetime.now(UTC)
     outputs = {str(path): digest_of(path) for path in step.outputs}
     missing = [path for path, digest in outputs.items() if not digest.sha256]
     done = status == 0 and not missing
     record = replace(
         record,
         status="done" if done else "failed",
-        ended=ended.isoformat(timespec="seconds"),
-        seconds=round((ended - started).total_seconds(), 1),
+        ended=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - begin, 1),
         outputs=outputs if done else {},
     )
     state.keep(step, record)
@@ -142,7 +157,8 @@ def _command(step: Step, environment: Mapping[str, str]) -> int:
         argv = [REFERENCE.sub(lambda match: served.get(match[0], match[0]), word) for word in step.argv]
         # A process group of its own: Ctrl-C reaches the command once, and the watchdog can end all of it.
         command = [sys.executable, "-m", "launcher", *argv]
-        child = subprocess.Popen(command, env={**os.environ, **environment}, process_group=0)
+        # It inherits the lock: if this process is killed, no other starts before the command has ended.
+        child = subprocess.Popen(command, env={**os.environ, **environment}, process_group=0, close_fds=False)
         watchdog.guard(child.pid)
 
         def pass_on(number: int, frame: FrameType | None) -> None:
@@ -171,7 +187,7 @@ class PipelineSettings(Settings):
     """run, status or export."""
     file: CliPositionalArg[Path]
     """The pipeline file, such as pipelines/pychess.toml."""
-    set: tuple[str, ...] = ()
+    set: Assignments = ()
     """SETTING=VALUE, repeatable: a setting of the file."""
     only: tuple[str, ...] = ()
     """Run this step only, by number or name. Repeatable."""
@@ -204,12 +220,18 @@ def main(settings: PipelineSettings, console: Console) -> int:
     if settings.action == "status":
         _show(pipeline, steps, console)
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with PipelineRun(pipeline, enabled=settings.mlflow) as tracked:
+        with (
+            locked(pipeline.out, command="rookery pipeline"),
+            PipelineRun(pipeline, enabled=settings.mlflow) as tracked,
+        ):
             run(pipeline, steps, console, tracked=tracked, force=settings.force, store=settings.store)
     except KeyboardInterrupt:
         console.print("interrupted: the same command goes on from here")
         return 130
+    except OSError as error:  # for example a full disk, or a file that vanished while it was read
+        raise RookeryError(str(error)) from error
     return 0
 
 

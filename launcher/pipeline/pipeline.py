@@ -20,7 +20,7 @@ own, to which `{NAME}` refers in later steps:
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
@@ -77,6 +77,11 @@ class Step:
     serve: str = ""
     gpus: int = 0
 
+    @property
+    def command(self) -> str:
+        """The command as text, with what is served meanwhile."""
+        return shlex.join(self.argv) + (f"  # while serving {self.serve}" if self.serve else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
@@ -99,7 +104,7 @@ class Pipeline:
             table = _PipelineTable.model_validate(tomllib.loads(path.read_text()))
         except ValidationError as error:
             raise SetupError(f"{path}: {validation_message(error.errors())}") from error
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError) as error:  # not TOML, or not UTF-8
             raise SetupError(f"{path}: {error}") from error
         if unknown := settings.keys() - table.settings.keys():
             known = ", ".join(table.settings)
@@ -109,15 +114,15 @@ class Pipeline:
             raise SetupError(f"{path}: a name is used twice among the settings and steps")
         folder = out or Path("runs/pipelines") / path.stem
         values = {name: str(value) for name, value in table.settings.items()} | dict(settings)
-        chosen, steps = dict(values), []
+        chosen, steps = dict(values), list[Step]()
         for number, step in enumerate(table.steps, start=1):
             values[step.name] = str(folder / f"{number}-{step.name}")
-            steps.append(_resolved(step, number, values, {*names[: number - 1]}, path))
+            steps.append(_resolved(step, number, values, steps, path))
         return cls(path.stem, table.description, folder, chosen, tuple(steps))
 
 
 def _resolved(
-    step: _StepTable, number: int, values: Mapping[str, str], earlier: set[str], path: Path
+    step: _StepTable, number: int, values: Mapping[str, str], earlier: Sequence[Step], path: Path
 ) -> Step:
     served = {"url", "served"} if step.serve else set()
     used: list[str] = []
@@ -134,10 +139,13 @@ def _resolved(
     def fill(text: str) -> str:
         return REFERENCE.sub(value, text)
 
-    argv = tuple(fill(word) for word in shlex.split(step.run))
+    try:
+        argv = tuple(fill(word) for word in shlex.split(step.run))
+    except ValueError as error:
+        raise SetupError(f"{path}, step {step.name!r}: {error} in {step.run!r}") from error
     serve_spec = fill(step.serve)
     reads = [fill(name) for name in step.reads]
-    reads += [values[name] for name in dict.fromkeys(used) if name in earlier]
+    reads += [str(output) for known in earlier if known.name in used for output in known.outputs]
     folder = Path(values[step.name])
     outputs = tuple(folder / name for name in step.outputs) or (folder,)
     return Step(number, step.name, argv, tuple(dict.fromkeys(reads)), folder, outputs, serve_spec, step.gpus)

@@ -6,15 +6,17 @@ of those that it wrote.
 
 import hashlib
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from launcher.pipeline.pipeline import Step
 from launcher.runs import write_json
-from rookery.errors import SetupError
+from rookery.errors import SetupError, validation_message
 
 STATE_FILE = "pipeline.json"
 
@@ -25,8 +27,8 @@ class Digest:
 
     sha256: str
     size: int
-    mtime_ns: int
-    """The latest one. Files whose sizes and times are those of last time are not read again."""
+    times: str
+    """A digest of paths, sizes and times. Files for which it is that of last time are not read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,13 @@ class Record:
     outputs: Mapping[str, Digest] = field(default_factory=dict)
 
 
+class _File(TypedDict):
+    steps: dict[str, Record]
+
+
+_FILE = TypeAdapter(_File)
+
+
 class PipelineState:
     """The records of the steps by name, kept in `pipeline.json`."""
 
@@ -50,17 +59,12 @@ class PipelineState:
         self._path = out / STATE_FILE
         self.records: dict[str, Record] = {}
         try:
-            stored: dict[str, Any] = json.loads(self._path.read_bytes())["steps"]
-            for name, value in stored.items():
-                paths = {
-                    key: {place: Digest(**digest) for place, digest in value[key].items()}
-                    for key in ("inputs", "outputs")
-                }
-                self.records[name] = Record(**{**value, **paths})
+            self.records |= _FILE.validate_json(self._path.read_bytes())["steps"]
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SetupError(f"{self._path}: {error!r}; delete it to run all steps again") from error
+        except ValidationError as error:
+            said = validation_message(error.errors())
+            raise SetupError(f"{self._path}: {said}; delete it to run all steps again") from error
 
     def keep(self, step: Step, record: Record) -> None:
         """Writes a step's record."""
@@ -73,7 +77,7 @@ class PipelineState:
         record = self.records.get(step.name)
         if record is None:
             return "it has not been run"
-        if record.command != shlex.join(step.argv):
+        if record.command != step.command:
             return "its command has changed"
         if record.status != "done":
             return {"running": "it was interrupted", "failed": "it failed"}[record.status]
@@ -93,17 +97,18 @@ def digest_of(path: str | Path, *, known: Digest | None = None) -> Digest:
     """
     files = sorted(_files(Path(path)))
     if not files:
-        return Digest("", 0, 0)
-    stats = [file.stat() for file in files]
-    size, mtime_ns = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
-    if known and (known.size, known.mtime_ns) == (size, mtime_ns):
+        return Digest("", 0, "")
+    stats = [(str(file.relative_to(path)), file.stat()) for file in files]
+    listing = json.dumps([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+    times = hashlib.sha256(listing.encode()).hexdigest()
+    if known and known.times == times:
         return known
     total = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened:
             content = hashlib.file_digest(opened, "sha256").hexdigest()
         total.update(f"{file.relative_to(path)}\0{content}\n".encode())
-    return Digest(total.hexdigest(), size, mtime_ns)
+    return Digest(total.hexdigest(), sum(stat.st_size for _, stat in stats), times)
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -20,9 +20,9 @@ from launcher.pipeline.pipeline import Pipeline, Step
 
 _FAILED = "Failed"
 _RETRY = [
-    # Requests that AWS throttles, and hosts that are taken back: the step goes on from what its store has.
+    # Requests that AWS refuses for now. Then jobs that fail: they go on from what the store has.
     {
-        "ErrorEquals": ["Batch.ServerException", "Batch.TooManyRequestsException", "States.Timeout"],
+        "ErrorEquals": ["Batch.ServerException", "Batch.TooManyRequestsException"],
         "IntervalSeconds": 10,
         "BackoffRate": 2.0,
         "MaxAttempts": 5,

@@ -1,15 +1,20 @@
 """Carries the outputs of a pipeline's steps between machines, through a folder that all of them reach."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from launcher.pipeline.pipeline import Step
 from launcher.pipeline.state import STATE_FILE, Record, digest_of
-from rookery.errors import SetupError
+from rookery.errors import RookeryError, SetupError
 
 
 class Store:
-    """A copy of the pipeline's folder behind a URL (`s3://bucket/prefix`, or a path)."""
+    """A copy of the pipeline's folder behind a URL (`s3://bucket/prefix`, or a path).
+
+    All methods raise `RookeryError` if the store does not answer or refuses something.
+    """
 
     def __init__(self, url: str, out: Path) -> None:
         """Takes over the records of the steps.
@@ -24,39 +29,57 @@ class Store:
             self._files, self._root = url_to_fs(url)
         except (ImportError, ValueError) as error:
             raise SetupError(f"--store {url!r}: {error} (pip install 'rookery[s3]')") from error
-        self._out = out
-        self._get(out / STATE_FILE)
+        self._url, self._out = url, out
+        with self._named():
+            self._get(out / STATE_FILE)
 
-    def fetch(self, step: Step, record: Record | None) -> None:
+    def fetch(self, step: Step, records: Mapping[str, Record]) -> None:
         """Gets what the step reads of other steps, and what it wrote before, unless this machine has it."""
-        for read in map(Path, step.reads):
-            if read.is_relative_to(self._out):
-                self._get(read)
-        if record is None:
-            return
-        for path in (step.folder,) if record.status != "done" else step.outputs:
-            known = record.outputs.get(str(path))
-            if known is None or digest_of(path).sha256 != known.sha256:
-                self._get(path)
+        known = {path: digest for record in records.values() for path, digest in record.outputs.items()}
+        record = records.get(step.name)
+        own = () if record is None else step.outputs if record.status == "done" else (step.folder,)
+        reads = [path for path in map(Path, step.reads) if path.is_relative_to(self._out)]
+        with self._named():
+            for path in (*reads, *own):
+                digest = known.get(str(path))
+                if digest is None or digest_of(path).sha256 != digest.sha256:
+                    self._get(path)
 
     def keep(self, *paths: Path) -> None:
         """Replaces the copies of files and folders, and of the records."""
-        for path in (*paths, self._out / STATE_FILE):
-            copies = set(self._files.find(self._place(path)))
-            files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-            for file in files:
-                self._files.makedirs(self._place(file.parent), exist_ok=True)
-                self._files.put_file(str(file), self._place(file))
-            for gone in copies - {self._place(file) for file in files}:
-                self._files.rm_file(gone)
+        with self._named():
+            for path in (*paths, self._out / STATE_FILE):
+                self._put(path)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # each file system has its own
+            raise RookeryError(f"--store {self._url!r}: {error}") from error
+
+    def _put(self, path: Path) -> None:
+        copies = set(self._files.find(self._place(path)))
+        files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+        for file in files:
+            self._files.makedirs(self._place(file.parent), exist_ok=True)
+            self._files.put_file(str(file), self._place(file))
+        for gone in copies - {self._place(file) for file in files}:
+            self._files.rm_file(gone)
 
     def _get(self, path: Path) -> None:
+        """Replaces a file or folder by its copy, if there is one."""
         self._files.invalidate_cache()
         place = self._place(path)
-        for copy in self._files.find(place):
-            local = path / copy[len(place) + 1 :] if copy != place else path
+        copies = {
+            path / copy[len(place) + 1 :] if copy != place else path: copy for copy in self._files.find(place)
+        }
+        for local, copy in copies.items():
             local.parent.mkdir(parents=True, exist_ok=True)
             self._files.get_file(copy, str(local))
+        for local in path.rglob("*") if copies else ():
+            if local not in copies and not local.is_dir():
+                local.unlink()
 
     def _place(self, path: Path) -> str:
         return f"{self._root}/{path.relative_to(self._out).as_posix()}".rstrip("/.")

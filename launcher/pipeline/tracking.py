@@ -29,6 +29,7 @@ class PipelineRun:
         self._client: Any = None
         self._id = self._step_id = ""
         self._try(self._begin)
+        self._enabled = bool(self._id)  # without the parent there are no children
 
     def begin(self, step: Step, command: str) -> dict[str, str]:
         """Records the start of a step. Returns what its command needs to nest its own runs below it."""

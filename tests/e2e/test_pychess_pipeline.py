@@ -59,6 +59,7 @@ def test_from_games_to_the_report(argv: list[str]) -> None:
     assert reward_model["files"]
     report = _json(out / "6-evaluation/report.json")
     assert list(report["players"]) == ["base", "sft", "rl"]
+    assert {player["max_tokens"] for player in report["players"].values()} == {SETTINGS["max-tokens"]}
     lines = run(argv).splitlines()
     assert lines == [f"{line.split(':')[0]}: up to date" for line in lines]
     assert len(lines) == 6

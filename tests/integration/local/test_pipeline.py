@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from launcher.pipeline.pipeline import Pipeline
+from launcher.pipeline.state import digest_of
 from tests.conftest import ROOT
 
 PIPELINE = """
@@ -215,3 +218,105 @@ def test_mlflow_has_the_steps_and_their_trainings(tmp_path: Path, monkeypatch: p
     )
     assert "loss" in runs["2-sft"].data.metrics
     assert {run.info.status for run in runs.values()} == {"FINISHED"}
+
+
+def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
+    """The lock outlives a runner that is killed until its command has ended."""
+    runner = Runner(tmp_path, PIPELINE.replace("count = 20\n", "count = 20000\n"))
+    with subprocess.Popen(runner.argv("run"), cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        _until(lambda: (runner.out / "pipeline.json").exists())
+        assert f"'{runner.out}' is in use by another `rookery pipeline`" in runner(status=2)
+        process.kill()
+    _until(lambda: "in use by another" not in _said(runner))
+    assert "up to date" in runner(action="status")
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _said(runner: Runner) -> str:
+    done = subprocess.run(runner.argv("run"), cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def test_what_is_missing_is_said_before_anything_is_run(tmp_path: Path) -> None:
+    text = PIPELINE + 'reads = ["samples/none.pgn"]\n'
+    runner = Runner(tmp_path, text)
+    assert "error: step 'questions' reads 'samples/none.pgn', which does not exist" in runner(status=2)
+    assert not (runner.out / "pipeline.json").exists()
+    runner = Runner(tmp_path)
+    said = runner("--only", "questions", status=2)
+    assert "step 'questions' reads what step 'positions' writes: run that first" in said
+    runner()
+    said = runner("--set", "games=samples/none.pgn", status=2)
+    assert "1/2 positions: up to date" in runner(), "nothing was put aside"
+    (runner.out / "pipeline.json").write_text('{"steps": []}')
+    assert "pipeline.json: steps: Input should be" in runner(status=2)
+
+
+def test_a_step_folder_can_be_a_link(tmp_path: Path) -> None:
+    """For example to a larger disk. What was there is kept."""
+    runner = Runner(tmp_path)
+    runner("--only", "1")
+    folder, elsewhere = runner.out / "1-positions", tmp_path / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert runner("--only", "1") == "1/2 positions: up to date\n"
+    for count in ("21", "22"):
+        runner("--only", "1", "--set", f"count={count}")
+    assert (elsewhere / "positions.parquet").exists()
+    (runner.out / "pipeline.json").unlink()
+    (runner.out / "pipeline.json").mkdir()
+    assert "error: [Errno 21] Is a directory" in runner(status=1)
+
+
+def test_a_step_is_run_again_if_what_it_serves_has_changed(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, PIPELINE + 'serve = "model:models/none-{count}"\n')
+    assert "  # while serving model:models/none-20" in runner(status=2)
+    assert "its command has changed" in runner("--set", "count=21", "--only", "1", "--only", "2", status=2)
+
+
+def test_files_that_change_places_are_noticed(tmp_path: Path) -> None:
+    """Sizes and times are the same then."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    before = digest_of(tmp_path)
+    (tmp_path / "a").rename(tmp_path / "c")
+    (tmp_path / "b").rename(tmp_path / "a")
+    (tmp_path / "c").rename(tmp_path / "b")
+    os.utime(tmp_path / "a", ns=(1, 1))
+    os.utime(tmp_path / "b", ns=(1, 1))
+    assert digest_of(tmp_path, known=before).sha256 != before.sha256
+
+
+@pytest.mark.parametrize("value", ["a,b=c", '{"a": [1, 2]}', "[1]", '"', "C:\\new", "ü, {count}", ""])
+def test_values_are_taken_as_they_are(tmp_path: Path, value: str) -> None:
+    machine = json.loads(Runner(tmp_path)("--set", f"games={value}", action="export"))
+    job = machine["States"]["1 positions"]["Parameters"]["ContainerOverrides"]
+    assert job["Command"][-2:] == ["--set", f"games={value}"]
+
+
+def test_a_store_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs")
+    for name, value in {
+        "ENDPOINT_URL": "http://127.0.0.1:9",
+        "ACCESS_KEY_ID": "a",
+        "SECRET_ACCESS_KEY": "b",
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    runner = Runner(tmp_path)
+    assert "error: --store 's3://none/x': Could not connect" in runner("--store", "s3://none/x", status=1)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "pipelines").glob("*.toml")), ids=lambda path: path.stem)
+def test_models_are_compared_at_the_token_limit_of_the_run(file: Path) -> None:
+    """A run has its own; a model without one would be cut at that of the arena."""
+    *_, rl, evaluation = Pipeline.read(file, settings={}, out=None).steps
+    limit = rl.argv[rl.argv.index("--max-tokens") + 1]
+    players = [word for word in evaluation.argv if word.startswith("model:")]
+    assert players
+    assert all(f"max-tokens={limit}" in player.split(",") for player in players)

@@ -100,7 +100,7 @@ def test_spoilt_settings_are_named(tmp_path: Path) -> None:
 
 
 def test_one_run_has_one_supervisor(tmp_path: Path) -> None:
-    with locked(tmp_path / "r"), pytest.raises(SetupError, match="'r' is in use"), locked(tmp_path / "r"):
+    with locked(tmp_path / "r"), pytest.raises(SetupError, match="r' is in use"), locked(tmp_path / "r"):
         pass
     with locked(tmp_path / "r"):
         pass
