@@ -12,7 +12,7 @@ from typing import Any
 
 import chess
 
-from commentary.names import Names
+from commentary.naming import Naming
 from commentary.step import Step
 from commentary.template import Template
 
@@ -22,7 +22,7 @@ Weight = float | Callable[[chess.Board, Values], float]
 
 @dataclass(frozen=True)
 class Concept:
-    """`holds(scene, **slots)` gets what the slots of the template were read as.
+    """`holds(context, **slots)` gets what the slots of the template were read as.
 
     `detect` yields slot values from a board, or with `about_moves` from a `Step`. The weight says how much it
     matters beside others; negative ones are drawbacks of a move. `favours` names the slot of the side that is
@@ -38,28 +38,28 @@ class Concept:
     favours: str = ""
     about_moves: bool = False
 
-    def options(self, hand: Names, values: Values) -> list[Template]:
+    def options(self, naming: Naming, values: Values) -> list[Template]:
         """The templates that may be written with some values."""
-        given = {"move": "" if self.about_moves else None, **_sides(hand), **values}
-        return [template for template in self.templates if template.fits(hand, given)]
+        given = {"move": "" if self.about_moves else None, **_sides(naming), **values}
+        return [template for template in self.templates if template.fits(naming, given)]
 
-    def write(self, hand: Names, values: Values) -> str:
+    def write(self, naming: Naming, values: Values) -> str:
         """A clause that states it."""
-        return self._template(hand, values).write(hand, {**_sides(hand), **values})
+        return self._template(naming, values).write(naming, {**_sides(naming), **values})
 
-    def do(self, hand: Names, values: Values) -> str:
+    def do(self, naming: Naming, values: Values) -> str:
         """A verb phrase with marked verbs, whose subject is the move."""
-        return self._template(hand, values).do(hand, {**_sides(hand), **values})
+        return self._template(naming, values).do(naming, {**_sides(naming), **values})
 
-    def _template(self, hand: Names, values: Values) -> Template:
-        options = self.options(hand, values)
+    def _template(self, naming: Naming, values: Values) -> Template:
+        options = self.options(naming, values)
         if not options:
             raise ValueError(f"no template of {self.name!r} fits {dict(values)!r}")
-        return options[hand.least_used([option.source for option in options])]
+        return options[naming.least_used([option.source for option in options])]
 
 
-def _sides(hand: Names) -> Values:
-    return {"us": hand.root.turn, "them": not hand.root.turn}
+def _sides(naming: Naming) -> Values:
+    return {"us": naming.root.turn, "them": not naming.root.turn}
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def concept(
     return CONCEPTS[name]
 
 
-def deed(
+def move_concept(
     name: str,
     *templates: str,
     topic: str = "moves",
@@ -134,7 +134,7 @@ def _with_subject(template: str) -> str:
     return f"{{move}} {template}"
 
 
-def survey(board: chess.Board) -> list[Finding]:
+def position_findings(board: chess.Board) -> list[Finding]:
     """Everything worth knowing about a board."""
     return [
         Finding(concept, values, _weight(concept, board, values))
@@ -144,7 +144,7 @@ def survey(board: chess.Board) -> list[Finding]:
     ]
 
 
-def deeds_of(step: Step) -> list[Finding]:
+def move_findings(step: Step) -> list[Finding]:
     """Everything that a move does, the weightiest first, drawbacks last."""
     ends = {"moved": step.target, "here": step.target}
     found = [

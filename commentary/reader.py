@@ -9,9 +9,9 @@ from functools import cache
 import chess
 
 from commentary.concept import CONCEPTS
+from commentary.context import Context, Unknown, Unresolved
 from commentary.parser import Clause, Grammar, Parser
 from commentary.reading import Claim, Reading, Sentence
-from commentary.scene import Scene, Unknown, Unresolved
 from commentary.study import Study, sound_board
 from commentary.token import lex, marks
 from commentary.wording import IN_PASSING, SAYS_NOTHING
@@ -44,10 +44,10 @@ def read(position: str | Study, text: str) -> Reading:
     found: list[Sentence] = []
     parser = Parser(_grammar())
     for start, end in _paragraphs(text):
-        scene = Scene(study, root, chosen)
+        context = Context(study, root, chosen)
         parser.forget()
         for begin, stop in _sentences(text, start, end):
-            found.append(_sentence(text, begin, stop, parser, scene))
+            found.append(_sentence(text, begin, stop, parser, context))
     return Reading(tuple(found))
 
 
@@ -85,7 +85,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             yield begin, begin + len(whole.strip())
 
 
-def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> Sentence:
+def _sentence(text: str, start: int, end: int, parser: Parser, context: Context) -> Sentence:
     # Tags become blanks, so that places stay what they are.
     words = _TAGS.sub(lambda match: " " * len(match[0]), text[start:end])
     if len(words) > _LONGEST_SENTENCE or start > _LONGEST_TEXT:
@@ -98,10 +98,10 @@ def _sentence(text: str, start: int, end: int, parser: Parser, scene: Scene) -> 
     if clauses is None or (asks and any(clause.concept.name != "candidates" for clause in clauses)):
         return Sentence(text[start:end], start, end, "unread")
     claims = []
-    scene.begin_sentence()
+    context.begin_sentence()
     for clause in clauses:
         begin, stop = (start + place for place in parser.place(clause))
-        claims.append(_claim(clause, scene, text, begin, stop))
+        claims.append(_claim(clause, context, text, begin, stop))
     return Sentence(text[start:end], start, end, "claims", tuple(claims))
 
 
@@ -111,22 +111,22 @@ def _says_nothing(text: str) -> bool:
     return text in SAYS_NOTHING or (not named and bool(IN_PASSING.fullmatch(text)))
 
 
-def _claim(clause: Clause, scene: Scene, text: str, start: int, end: int) -> Claim:
+def _claim(clause: Clause, context: Context, text: str, start: int, end: int) -> Claim:
     concept = clause.concept
-    scene.meet(clause.topic)
+    context.meet(clause.topic)
     values: dict[str, object] = {}
     true: bool | None
     try:
         for name, found in clause.slots:
-            values[name] = clause.template.slots[name].read(scene, found)
-        fits = all(values[name] == right for name, right in scene.roles.items() if name in values)
-        known = {*scene.roles, "move"} if concept.about_moves else scene.roles
-        true = fits and concept.holds(scene, **{n: value for n, value in values.items() if n not in known})
+            values[name] = clause.template.slots[name].read(context, found)
+        fits = all(values[name] == right for name, right in context.roles.items() if name in values)
+        known = {*context.roles, "move"} if concept.about_moves else context.roles
+        true = fits and concept.holds(context, **{n: value for n, value in values.items() if n not in known})
     except Unresolved:
         true = False
     except Unknown:
         true = None
     said = sorted(f"{name}={value}" for name, value in values.items() if not callable(value))
-    key = f"{concept.name} {said} {scene.board.board_fen()}"
+    key = f"{concept.name} {said} {context.board.board_fen()}"
     weight = concept.weight if isinstance(concept.weight, int | float) else 2.0
     return Claim(concept.name, text[start:end], start, end, true, abs(weight), key)

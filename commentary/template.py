@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from commentary.names import Names, gerund, plural, third
+from commentary.naming import Naming, gerund, plural, third
 from commentary.slots import TYPES, SlotType, Subject
 
 _VOICES = re.compile(r"^([a-z,]+)\|")
@@ -120,26 +120,26 @@ class Template:
         """What kind of thing its subject is."""
         return self.subject.type.subject if self.subject else None
 
-    def fits(self, hand: Names, values: Mapping[str, Any]) -> bool:
+    def fits(self, naming: Naming, values: Mapping[str, Any]) -> bool:
         """Whether the voice may write it with these values."""
-        mine = not self.voices or hand.voice in self.voices
+        mine = not self.voices or naming.voice in self.voices
         return mine and self.written and _possible(self.items, values)
 
-    def write(self, hand: Names, values: Mapping[str, Any]) -> str:
+    def write(self, naming: Naming, values: Mapping[str, Any]) -> str:
         """A clause, without capital and full stop."""
         form: Form = third
         if self.subject:
             value = values[self.subject.name]
             if self.subject.type.subject == "side":
-                form = hand.side(value).verb
+                form = naming.side(value).verb
             elif isinstance(value, list | tuple) and self.about in ("pieces", "file") and len(value) > 1:
                 form = plural
-        return _written(self.items, hand, values, form)
+        return _written(self.items, naming, values, form)
 
-    def do(self, hand: Names, values: Mapping[str, Any]) -> str:
+    def do(self, naming: Naming, values: Mapping[str, Any]) -> str:
         """What follows the subject, with its verbs still to be put into form: `~take the pawn`."""
         items = _trimmed(self.items[1:]) if self.subject else self.items
-        return _written(items, hand, values, lambda infinitive: f"~{infinitive}")
+        return _written(items, naming, values, lambda infinitive: f"~{infinitive}")
 
 
 def finite(verb_phrase: str, form: Form = third) -> str:
@@ -277,16 +277,16 @@ def _possible(items: tuple[Any, ...], values: Mapping[str, Any]) -> bool:
     return True
 
 
-def _written(items: tuple[Any, ...], hand: Names, values: Mapping[str, Any], form: Form) -> str:
+def _written(items: tuple[Any, ...], naming: Naming, values: Mapping[str, Any], form: Form) -> str:
     parts = []
     for item in items:
         if isinstance(item, str):
             parts.append(item)
         elif isinstance(item, Slot):
-            parts.append(item.type.render(hand, values[item.name]))
+            parts.append(item.type.render(naming, values[item.name]))
             # Later verbs go with what was named last.
             if item.type.name == "side" and form is third:
-                form = hand.side(values[item.name]).verb
+                form = naming.side(values[item.name]).verb
             elif item.type.name == "pieces" and form in (third, plural):
                 form = plural if len(values[item.name]) > 1 else third
         elif isinstance(item, Verb):
@@ -294,6 +294,6 @@ def _written(items: tuple[Any, ...], hand: Names, values: Mapping[str, Any], for
         else:
             open_to = [n for n in range(item.written) if _possible(item.options[n], values)]
             keys = [f"{id(item)} {n}" for n in open_to]
-            chosen = open_to[hand.least_used(keys) if len(keys) > 1 else 0]
-            parts.append(_written(item.options[chosen], hand, values, form))
+            chosen = open_to[naming.least_used(keys) if len(keys) > 1 else 0]
+            parts.append(_written(item.options[chosen], naming, values, form))
     return "".join(parts)

@@ -20,8 +20,8 @@ from rich.table import Table
 
 from bench.reward.usage import measure
 from bench.reward.workload import positions
-from commentary.concept import survey
-from commentary.names import Names
+from commentary.concept import position_findings
+from commentary.naming import Naming
 from rookery.trace import Verdict
 from services.reward import LocalScorer
 from services.reward.scorer import Item
@@ -68,8 +68,8 @@ def written(fen: str, seed: int) -> str:
     """About `CHARS` characters of sentences that are true of a position, in the words of the library."""
     rng = random.Random(seed)
     board = chess.Board(fen)
-    names = Names(board, "annotator", "third", rng)
-    findings = [found for found in survey(board) if found.concept.options(names, found.values)]
+    names = Naming(board, "annotator", "third", rng)
+    findings = [found for found in position_findings(board) if found.concept.options(names, found.values)]
     sentences: list[str] = []
     while sum(map(len, sentences)) < CHARS and findings:
         finding = rng.choice(findings)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import chess
 
-from commentary import sight
-from commentary.concept import Values, deed
+from commentary import predicates
+from commentary.concept import Values, move_concept
 from commentary.concepts.pawns import ahead, is_passed, steps, stop_of
-from commentary.scene import Scene
+from commentary.context import Context
 from commentary.step import Step
 
 # -- passed pawns --------------------------------------------------------------------------------
@@ -29,19 +29,19 @@ def _pushes(step: Step) -> Iterator[Values]:
 
 
 def _is_pushing(
-    scene: Scene,
+    context: Context,
     pawn: int,
     near: int | None = None,
     next: int | None = None,
 ) -> bool:
-    right = next in (None, scene.to)
-    left = sight.steps_to_go(scene.to, scene.before.turn)
+    right = next in (None, context.to)
+    left = predicates.steps_to_go(context.to, context.before.turn)
     counted = near in (None, left) and (next is None or left == 1)
-    right = right and pawn == scene.move.from_square
-    return right and counted and sight.is_passed(scene.before, pawn)
+    right = right and pawn == context.move.from_square
+    return right and counted and predicates.is_passed(context.before, pawn)
 
 
-deed(
+move_concept(
     "pushes a passed pawn",
     "~(push|advance) {pawn:passer} to {here:square}",
     "~(push|advance) {pawn:passer}",
@@ -63,14 +63,14 @@ def _makes_passer(step: Step) -> Iterator[Values]:
         yield {"side": step.mover}
 
 
-def _is_new_passer(scene: Scene, side: bool | None = None) -> bool:
-    fresh = sight.is_passed(scene.board, scene.to) and not sight.is_passed(
-        scene.before, scene.move.from_square
+def _is_new_passer(context: Context, side: bool | None = None) -> bool:
+    fresh = predicates.is_passed(context.board, context.to) and not predicates.is_passed(
+        context.before, context.move.from_square
     )
-    return fresh and side in (None, scene.before.turn)
+    return fresh and side in (None, context.before.turn)
 
 
-deed(
+move_concept(
     "makes a passed pawn",
     "~(create|make||produce|obtain) a passed pawn on {here:square}",
     "~give {side:object} a passed pawn on {here:square}",
@@ -91,13 +91,13 @@ def _blockades(step: Step) -> Iterator[Values]:
         yield {"pawn": stop}
 
 
-def _is_blockading(scene: Scene, pawn: int) -> bool:
-    board, side = scene.board, scene.board.color_at(pawn)
-    enemy = side == board.turn and sight.is_passed(board, pawn)
-    return enemy and sight.ahead_of(pawn, board.turn)[0] == scene.to
+def _is_blockading(context: Context, pawn: int) -> bool:
+    board, side = context.board, context.board.color_at(pawn)
+    enemy = side == board.turn and predicates.is_passed(board, pawn)
+    return enemy and predicates.ahead_of(pawn, board.turn)[0] == context.to
 
 
-deed(
+move_concept(
     "blockades",
     "~(blockade|stand in the way of||block|halt|stop) {pawn}( for now)?",
     detect=_blockades,
@@ -115,15 +115,15 @@ def _backs(step: Step) -> Iterator[Values]:
             yield {"pawn": pawn}
 
 
-def _is_behind(scene: Scene, pawn: int) -> bool:
-    board, rook = scene.board, scene.to
-    own = board.color_at(pawn) == scene.before.turn and sight.is_passed(board, pawn)
+def _is_behind(context: Context, pawn: int) -> bool:
+    board, rook = context.board, context.to
+    own = board.color_at(pawn) == context.before.turn and predicates.is_passed(board, pawn)
     file = chess.square_file(rook) == chess.square_file(pawn)
-    behind = file and rook not in sight.ahead_of(pawn, scene.before.turn)
-    return own and behind and sight.name_at(board, rook) == "rook" and pawn in board.attacks(rook)
+    behind = file and rook not in predicates.ahead_of(pawn, context.before.turn)
+    return own and behind and predicates.name_at(board, rook) == "rook" and pawn in board.attacks(rook)
 
 
-deed(
+move_concept(
     "backs a passed pawn",
     "~get behind {pawn}",
     "~support {pawn} from behind",
@@ -134,10 +134,10 @@ deed(
 )
 
 
-deed(
+move_concept(
     "recaptures",
     "~(recapture|take back)",
     "~(recapture|take back) on {here:square}",
-    holds=lambda scene: scene.victim is not None,
+    holds=lambda context: context.victim is not None,
     weight=3.0,
 )

@@ -8,11 +8,11 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary import sight
+from commentary import predicates
 from commentary.concept import Values
 from commentary.concepts.files import heavy
 from commentary.concepts.kings import CENTRAL, home_rank, middlegame_kings, side_of_king
-from commentary.scene import Scene
+from commentary.context import Context
 
 concept = partial(registry.concept, topic="kings")
 
@@ -39,7 +39,7 @@ def _central(board: chess.Board) -> Iterator[Values]:
 
 
 def _is_central(
-    scene: Scene,
+    context: Context,
     king: int | None = None,
     stuck: int | None = None,
     barred: bool | None = None,
@@ -48,17 +48,19 @@ def _is_central(
 ) -> bool:
     named = king if king is not None else stuck
     if named is not None:
-        colour = side_of_king(scene, named)
+        colour = side_of_king(context, named)
         place = chess.square_file(named) in (3, 4) and chess.square_rank(named) == (0 if colour else 7)
         if not place or any(other not in (None, colour) for other in (barred, side)):
             return False
-    no_longer = barred is None or not scene.board.has_castling_rights(barred)
-    return no_longer and (not wing or (side is not None and _may_castle(scene, side, wing)))
+    no_longer = barred is None or not context.board.has_castling_rights(barred)
+    return no_longer and (not wing or (side is not None and _may_castle(context, side, wing)))
 
 
-def _may_castle(scene: Scene, side: bool | None = None, wing: str = "", wings: bool | None = None) -> bool:
+def _may_castle(
+    context: Context, side: bool | None = None, wing: str = "", wings: bool | None = None
+) -> bool:
     colour = bool(side if side is not None else wings)
-    rights = [sight.has_castling_right(scene.board, colour, kingside=one) for one in (True, False)]
+    rights = [predicates.has_castling_right(context.board, colour, kingside=one) for one in (True, False)]
     if wing not in ("kingside", "queenside", ""):
         return False
     return {"kingside": rights[0], "queenside": rights[1], "": all(rights)}[wing]
@@ -94,7 +96,7 @@ concept(
     "{side} can no longer castle",
     "{side} ~have lost the right to castle",
     "||{side} (cannot castle any more|may no longer castle)",
-    holds=lambda scene, side: not scene.board.has_castling_rights(side),
+    holds=lambda context, side: not context.board.has_castling_rights(side),
     favours="-side",
 )
 
@@ -132,7 +134,7 @@ def _line_weight(board: chess.Board, values: Values) -> float:
 
 
 def _file_at_king(
-    scene: Scene,
+    context: Context,
     king: int,
     beside: int | None = None,
     front: int | None = None,
@@ -142,10 +144,13 @@ def _file_at_king(
     piece: int | None = None,
 ) -> bool:
     file = next(f for f in (beside, front, open, half) if f is not None)
-    side = side_of_king(scene, king)
+    side = side_of_king(context, king)
     if word not in ("open", "half-open", "") or not 0 <= file <= 7:
         return False
-    is_open, is_half = sight.is_open(scene.board, file), sight.is_half_open(scene.board, file, not side)
+    is_open, is_half = (
+        predicates.is_open(context.board, file),
+        predicates.is_half_open(context.board, file, not side),
+    )
     right = {"open": is_open, "half-open": is_half, "": True}[word]
     there = piece is None or chess.square_file(piece) == file
     return _near(file, king) and right and there
@@ -161,8 +166,8 @@ concept(
     "||{beside:file} ~be {word} (right )?(next to|beside|in front of|by|around) {king}",
     "||{beside:file} ~(run|lead) (right |straight )?(past|beside|by|to|towards|alongside) {king}",
     detect=_lines,
-    holds=lambda scene, king, free=None, **others: _file_at_king(
-        scene, king, **({"beside": free} if free is not None else {}), **others
+    holds=lambda context, king, free=None, **others: _file_at_king(
+        context, king, **({"beside": free} if free is not None else {}), **others
     ),
     weight=_line_weight,
     favours="-side",
@@ -187,11 +192,11 @@ def _besieged(board: chess.Board) -> Iterator[Values]:
 
 
 def _bear_on(
-    scene: Scene, king: int, pieces: Sequence[int] | None = None, number: int = 0, colour: str = ""
+    context: Context, king: int, pieces: Sequence[int] | None = None, number: int = 0, colour: str = ""
 ) -> bool:
-    board, side = scene.board, side_of_king(scene, king)
+    board, side = context.board, side_of_king(context, king)
     zone = {square for square in chess.SQUARES if chess.square_distance(square, king) == 1}
-    enemies = sight.all_of(board, not side, "knight", "bishop", "rook", "queen")
+    enemies = predicates.all_of(board, not side, "knight", "bishop", "rook", "queen")
     near = [piece for piece in enemies if zone & set(board.attacks(piece))]
     if pieces is not None:
         return set(pieces) <= set(near)

@@ -9,7 +9,7 @@ import chess
 
 from commentary import concept as registry
 from commentary.concept import Values
-from commentary.scene import Scene
+from commentary.context import Context
 
 concept = partial(registry.concept, topic="kings")
 _FEW = 6
@@ -35,7 +35,7 @@ def _checked(board: chess.Board) -> Iterator[Values]:
 
 
 def _gives_check(
-    scene: Scene,
+    context: Context,
     side: bool | None = None,
     checker: int | None = None,
     checkers: Sequence[int] = (),
@@ -44,12 +44,12 @@ def _gives_check(
     one: int | None = None,
     king: int | None = None,
 ) -> bool:
-    found = set(scene.board.checkers())
+    found = set(context.board.checkers())
     named = {s for s in (checker, one) if s is not None} | set(checkers) | set(double)
-    right_side = side is None or scene.board.turn == side
-    right_king = king is None or king == scene.board.king(scene.board.turn)
+    right_side = side is None or context.board.turn == side
+    right_king = king is None or king == context.board.king(context.board.turn)
     replies = few if few is not None else 1 if one is not None else None
-    counted = replies is None or scene.board.legal_moves.count() == replies
+    counted = replies is None or context.board.legal_moves.count() == replies
     return (
         bool(found)
         and named <= found
@@ -81,13 +81,13 @@ concept(
 concept(
     "legal replies",
     "||there ~be (just |only |exactly )?{n:count} legal (moves?|reply|replies|answers?)( here)?",
-    holds=lambda scene, n: scene.board.legal_moves.count() == n,
+    holds=lambda context, n: context.board.legal_moves.count() == n,
 )
 concept(
     "side to move",
     "{side} to move",
     "||{side} ~be to move",
     "||it ~be {side} who must (give way|move|step aside)",
-    holds=lambda scene, side: scene.board.turn == side,
+    holds=lambda context, side: context.board.turn == side,
     weight=0.2,
 )

@@ -8,9 +8,9 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary.concept import deed
+from commentary.concept import move_concept
 from commentary.concepts.standings import BOUNDS_CP
-from commentary.scene import Scene, Unknown
+from commentary.context import Context, Unknown
 
 concept = partial(registry.concept, topic="choice")
 AS_GOOD_CP = 30
@@ -19,24 +19,24 @@ AS_GOOD_CP = 30
 _SLIGHT, _CLEAR, _LARGE, _DECISIVE = BOUNDS_CP
 
 
-def _chosen(scene: Scene, move: chess.Move) -> bool:
-    if scene.chosen is None:
+def _chosen(context: Context, move: chess.Move) -> bool:
+    if context.chosen is None:
         raise Unknown("no move is chosen")
-    return move == scene.chosen
+    return move == context.chosen
 
 
-def _is_best(scene: Scene) -> bool:
-    return scene.value(scene.move) == scene.best_value and scene.chosen in (None, scene.move)
+def _is_best(context: Context) -> bool:
+    return context.value(context.move) == context.best_value and context.chosen in (None, context.move)
 
 
-def _are_candidates(scene: Scene, moves: Sequence[chess.Move]) -> bool:
+def _are_candidates(context: Context, moves: Sequence[chess.Move]) -> bool:
     """Legal moves; of those that a study does not look at nobody can say whether they are candidates."""
-    if scene.study.lines and any(scene.study.line_of(move.uci()) is None for move in moves):
+    if context.study.lines and any(context.study.line_of(move.uci()) is None for move in moves):
         raise Unknown("a move without a line")
     return bool(moves)
 
 
-deed(
+move_concept(
     "best move",
     "~be (the|{us:owner}|clearly the|simply the) (best|right|strongest) (move|choice|continuation)",
     "~be (best|strongest|clearly best||right|simply best)",
@@ -82,40 +82,40 @@ concept(
     holds=_are_candidates,
     weight=0.1,
 )
-deed(
+move_concept(
     "candidate",
     "~(come to mind|be an option|be possible|deserve a look)",
     "~(be tempting|look tempting|catch the eye)",
     "||~(be worth a look|make sense|have a point|suggest itself|look natural)",
     topic="choice",
-    holds=lambda scene: True,
+    holds=lambda context: True,
     weight=0.1,
 )
 
 # -- comparisons ---------------------------------------------------------------------------------
 
 
-def _weaker(scene: Scene, other: chess.Move | None = None) -> bool:
-    than = scene.best_value if other is None else scene.value(other)
-    return scene.value(scene.move) < than
+def _weaker(context: Context, other: chess.Move | None = None) -> bool:
+    than = context.best_value if other is None else context.value(other)
+    return context.value(context.move) < than
 
 
-def _as_good(scene: Scene, other: chess.Move | None = None) -> bool:
-    than = scene.best_value if other is None else scene.value(other)
-    return abs(scene.value(scene.move) - than) <= AS_GOOD_CP
+def _as_good(context: Context, other: chess.Move | None = None) -> bool:
+    than = context.best_value if other is None else context.value(other)
+    return abs(context.value(context.move) - than) <= AS_GOOD_CP
 
 
-def _within(low: int | None, high: int | None, scene: Scene) -> bool:
+def _within(low: int | None, high: int | None, context: Context) -> bool:
     """Whether the move's score lies in a range, and is not the best one's."""
-    value = scene.value(scene.move)
+    value = context.value(context.move)
     return (low is None or value >= low) and (high is None or value < high)
 
 
-def _worse(scene: Scene) -> bool:
-    return scene.value(scene.move) < scene.best_value
+def _worse(context: Context) -> bool:
+    return context.value(context.move) < context.best_value
 
 
-deed(
+move_concept(
     "weaker",
     "~be (weaker|a little weaker|slightly weaker|less precise||worse|less good|inferior|less accurate) than {other:candidate}",
     "~be not (quite |)as (good||strong|precise) as {other:candidate}",
@@ -127,7 +127,7 @@ deed(
     topic="choice",
     holds=_weaker,
 )
-deed(
+move_concept(
     "as good",
     "~be (just as good|every bit as good|equally good|fully playable||just as playable|perfectly playable)( too| as well)?",
     "~be a close second",
@@ -140,111 +140,113 @@ deed(
 concept(
     "equal moves",
     "there is (little||nothing) to choose between {one:candidate} and {other:candidate}",
-    holds=lambda scene, one, other: abs(scene.value(one) - scene.value(other)) <= AS_GOOD_CP,
+    holds=lambda context, one, other: abs(context.value(one) - context.value(other)) <= AS_GOOD_CP,
 )
-deed(
+move_concept(
     "stronger",
     "~be (better|stronger||more precise|more convincing|clearly better|clearly stronger) than {other:candidate}",
     "||~(promise|offer|bring) more than {other:candidate}",
     topic="choice",
-    holds=lambda scene, other: scene.value(scene.move) > scene.value(other),
+    holds=lambda context, other: context.value(context.move) > context.value(other),
 )
-deed(
+move_concept(
     "gives up part of the advantage",
     "~(give away|let slip||hand back|surrender|squander|give up|spoil) part of (the||{us:owner}) advantage",
     "~hand back some of (the||{us:owner}) advantage",
     "||~(give away|give up|let slip|squander|spoil|hand back|surrender|waste) (part|some|much|most) of (the|{us:owner}) (advantage|edge|plus)",
     topic="choice",
-    holds=lambda scene: scene.best_value >= _SLIGHT and _worse(scene) and _within(-_SLIGHT, None, scene),
+    holds=lambda context: (
+        context.best_value >= _SLIGHT and _worse(context) and _within(-_SLIGHT, None, context)
+    ),
 )
-deed(
+move_concept(
     "gives up the advantage",
     "~(give away|throw away all of||give up|squander|throw away|spoil) the advantage",
     "~let the advantage slip",
     "~(let {them:object} equalise|allow {them:object} to equalise)",
     "||~(give away|give up|let slip|squander|spoil|throw away|surrender|waste) (all of |all |the whole of )?(the|{us:owner}) (advantage|edge|plus)",
     topic="choice",
-    holds=lambda scene: scene.best_value >= _SLIGHT and _within(None, _SLIGHT, scene),
+    holds=lambda context: context.best_value >= _SLIGHT and _within(None, _SLIGHT, context),
 )
-deed(
+move_concept(
     "hands over the advantage",
     "~(hand|give) {them:object} the (advantage|upper hand||initiative|edge|better game)",
     "~hand the advantage to {them:object}",
     "~(turn the tables|let {them:object} take over|play into {them:owner} hands)",
     "~leave {them:object} with the better game",
     topic="choice",
-    holds=lambda scene: _worse(scene) and _within(None, -_SLIGHT + 1, scene),
+    holds=lambda context: _worse(context) and _within(None, -_SLIGHT + 1, context),
 )
-deed(
+move_concept(
     "loses the game",
     "~(lose|lose outright)",
     "~be a (blunder||losing move)",
     "||~(lose on the spot)",
     "||simply ~lose",
     topic="choice",
-    holds=lambda scene: _worse(scene) and _within(None, -_DECISIVE + 1, scene),
+    holds=lambda context: _worse(context) and _within(None, -_DECISIVE + 1, context),
     weight=2.0,
 )
-deed(
+move_concept(
     "makes it worse",
     "~make (matters|things) worse",
     "||~only make (matters|things) worse",
     "||~(deepen|add to) the trouble",
     topic="choice",
-    holds=lambda scene: scene.best_value <= -_SLIGHT and _worse(scene),
+    holds=lambda context: context.best_value <= -_SLIGHT and _worse(context),
 )
-deed(
+move_concept(
     "wins the game",
     "~(win as well|win too||win|be winning)",
     "(also|still) ~win",
     "~keep the win in hand",
     topic="choice",
-    holds=lambda scene: _within(_DECISIVE, None, scene),
+    holds=lambda context: _within(_DECISIVE, None, context),
 )
-deed(
+move_concept(
     "keeps the advantage",
     "~(keep|maintain||hold) the advantage",
     "~(keep|leave) {us:object} better",
     "||~(keep|hold|maintain) (the|{us:owner}) (advantage|edge|plus)",
     topic="choice",
-    holds=lambda scene: _within(_SLIGHT, None, scene),
+    holds=lambda context: _within(_SLIGHT, None, context),
 )
-deed(
+move_concept(
     "keeps the balance",
     "~(keep|hold||maintain) the balance",
     "~keep equality",
     "||~(keep|hold|maintain) (the |{us:owner} )?(balance|equality)",
     topic="choice",
-    holds=lambda scene: _within(-_SLIGHT, _SLIGHT, scene),
+    holds=lambda context: _within(-_SLIGHT, _SLIGHT, context),
 )
-deed(
+move_concept(
     "resists best",
     "~put up the (best|stiffest||most) resistance",
     "~limit the damage( best)?",
     "~be the most stubborn (defence||move)",
     "~(hold out|last) (the )?longest",
     topic="choice",
-    holds=lambda scene: scene.best_value <= -_LARGE and scene.value(scene.move) == scene.best_value,
+    holds=lambda context: context.best_value <= -_LARGE and context.value(context.move) == context.best_value,
 )
-deed(
+move_concept(
     "mates by force",
     "~(win|mate) by force",
     topic="choice",
-    holds=lambda scene: _mate_of(scene) > 0,
+    holds=lambda context: _mate_of(context) > 0,
     weight=3.0,
 )
-deed(
+move_concept(
     "allows mate",
     "~(allow|run into||permit) mate",
     "||~be (mated|refuted by mate)",
     topic="choice",
-    holds=lambda scene: _mate_of(scene) < 0,
+    holds=lambda context: _mate_of(context) < 0,
     weight=3.0,
 )
 
 
-def _mate_of(scene: Scene) -> int:
-    line = scene.study.line_of(scene.move.uci())
+def _mate_of(context: Context) -> int:
+    line = context.study.line_of(context.move.uci())
     if line is None:
-        raise Unknown(scene.move.uci())
+        raise Unknown(context.move.uci())
     return line.score.mate or 0

@@ -8,11 +8,11 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary import sight
+from commentary import predicates
 from commentary.concept import Values
 from commentary.concepts.tactics import men
+from commentary.context import Context
 from commentary.exchange import gain, worth
-from commentary.scene import Scene
 
 concept = partial(registry.concept, topic="contacts")
 _NO_GUARD = "(undefended||unprotected|loose|without a defender|without protection|unguarded)"
@@ -43,10 +43,12 @@ def _loose(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "piece": square, "attacker": one, "attackers": attackers}
 
 
-def _is_loose(scene: Scene, piece: int, attacker: int | None = None, attackers: Sequence[int] = ()) -> bool:
+def _is_loose(
+    context: Context, piece: int, attacker: int | None = None, attackers: Sequence[int] = ()
+) -> bool:
     named = {*attackers, *([] if attacker is None else [attacker])}
-    found = sight.attackers(scene.board, piece)
-    return bool(found) and named <= found and not sight.defenders(scene.board, piece)
+    found = predicates.attackers(context.board, piece)
+    return bool(found) and named <= found and not predicates.defenders(context.board, piece)
 
 
 def _loose_weight(board: chess.Board, values: Values) -> float:
@@ -75,7 +77,7 @@ concept(
 concept(
     "hanging pieces",
     "||{pieces} ~be (both |all )?(hanging|en prise)",
-    holds=lambda scene, pieces: all(sight.hangs(scene.board, square) for square in pieces),
+    holds=lambda context, pieces: all(predicates.hangs(context.board, square) for square in pieces),
 )
 concept(
     "undefended",
@@ -84,15 +86,15 @@ concept(
     "||nothing ~(defend|protect|guard) {pieces}",
     "||(nobody|no piece) ~(defend|protect|guard) {pieces}",
     "||{pieces} (nothing|nobody|no piece) ~(defend|protect|guard)",
-    holds=lambda scene, pieces: not any(sight.defenders(scene.board, square) for square in pieces),
+    holds=lambda context, pieces: not any(predicates.defenders(context.board, square) for square in pieces),
 )
 concept(
     "attack",
     "||{pieces} (both |all )?~(attack|hit|eye|target) {targets:pieces}( again| there)?",
     "||{targets:pieces} ~be (also |now |already )?(attacked|hit|under attack|under fire)( by {pieces}| from {pieces})?",
-    holds=lambda scene, targets, pieces=(): all(
-        sight.attackers(scene.board, target)
-        and all(sight.attacks(scene.board, piece, target) for piece in pieces)
+    holds=lambda context, targets, pieces=(): all(
+        predicates.attackers(context.board, target)
+        and all(predicates.attacks(context.board, piece, target) for piece in pieces)
         for target in targets
     ),
     weight=0.8,
@@ -101,8 +103,8 @@ concept(
     "defence",
     "||{pieces} ~(defend|protect|guard|hold|cover) {wards:pieces}",
     "||{wards:pieces} ~be (defended|protected|guarded|held) by {pieces}",
-    holds=lambda scene, wards, pieces: all(
-        sight.defends(scene.board, piece, ward) for piece in pieces for ward in wards
+    holds=lambda context, wards, pieces: all(
+        predicates.defends(context.board, piece, ward) for piece in pieces for ward in wards
     ),
     weight=0.8,
 )
@@ -128,14 +130,14 @@ def _pressed(board: chess.Board) -> Iterator[Values]:
 
 
 def _is_pressed(
-    scene: Scene,
+    context: Context,
     piece: int,
     attackers: Sequence[int] | None = None,
     defender: int | None = None,
     times: int | None = None,
     guards: int = 0,
 ) -> bool:
-    hitting, guarding = sight.attackers(scene.board, piece), sight.defenders(scene.board, piece)
+    hitting, guarding = predicates.attackers(context.board, piece), predicates.defenders(context.board, piece)
     named = set(attackers or ()) <= hitting and bool(hitting)
     only = defender is None or guarding == {defender}
     return named and only and (times is None or (len(hitting), len(guarding)) == (times, guards))
@@ -165,7 +167,7 @@ concept(
     "||{piece} ~rely on {defender}( alone)?( for protection)?",
     "||only {defender} ~(defend|protect|guard|hold) {piece}",
     "||{defender} alone ~(defend|protect|guard|hold) {piece}",
-    holds=lambda scene, piece, defender: sight.defenders(scene.board, piece) == {defender},
+    holds=lambda context, piece, defender: predicates.defenders(context.board, piece) == {defender},
 )
 
 
@@ -182,13 +184,13 @@ def _overloaded(board: chess.Board) -> Iterator[Values]:
                 yield {"side": side, "guard": guard, "wards": squares[:2]}
 
 
-def _is_overloaded(scene: Scene, guard: int, wards: Sequence[int] | None = None) -> bool:
+def _is_overloaded(context: Context, guard: int, wards: Sequence[int] | None = None) -> bool:
     found = [
         square
-        for square, piece in scene.board.piece_map().items()
+        for square, piece in context.board.piece_map().items()
         if piece.piece_type != chess.KING
-        and sight.attackers(scene.board, square)
-        and sight.defenders(scene.board, square) == {guard}
+        and predicates.attackers(context.board, square)
+        and predicates.defenders(context.board, square) == {guard}
     ]
     return len(found) >= 2 and set(wards or ()) <= set(found)
 

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 
 import chess
 
-from commentary import sight
-from commentary.concept import Finding, Values, deed
+from commentary import predicates
+from commentary.concept import Finding, Values, move_concept
 from commentary.concepts.mates import Foe, mating_moves
 from commentary.concepts.tactics import undefended
+from commentary.context import Context, Unresolved
 from commentary.exchange import passed_turn, worth
-from commentary.names import bare
-from commentary.scene import Scene, Unresolved
+from commentary.naming import bare
 from commentary.step import Step
 
 # -- threats met ---------------------------------------------------------------------------------
 
 
-def _passed(scene: Scene) -> chess.Board:
-    board = sight.other_turn(scene.before)
+def _passed(context: Context) -> chess.Board:
+    board = predicates.other_turn(context.before)
     if board is None:
         raise Unresolved("a threat while in check")
     return board
@@ -33,24 +33,24 @@ def _parries(step: Step) -> Iterator[Values]:
         yield {"foe": bare(passed, threats[0])}
 
 
-def _stops(scene: Scene, foe: Foe) -> bool:
+def _stops(context: Context, foe: Foe) -> bool:
     """A mate in one that was threatened is none now, or what could be played cannot be played any more."""
-    board = _passed(scene)
+    board = _passed(context)
     feared = foe(board)
-    parried = feared in sight.mating_moves(board) and not sight.mating_moves(scene.board)
-    return parried or not scene.board.is_legal(feared)
+    parried = feared in predicates.mating_moves(board) and not predicates.mating_moves(context.board)
+    return parried or not context.board.is_legal(feared)
 
 
-def _no_check(scene: Scene, foe: Foe) -> bool:
+def _no_check(context: Context, foe: Foe) -> bool:
     """What would have been check can be check no more."""
-    board = _passed(scene)
+    board = _passed(context)
     feared = foe(board)
     if not board.gives_check(feared):
         return False
-    return not scene.board.is_legal(feared) or not scene.board.gives_check(feared)
+    return not context.board.is_legal(feared) or not context.board.gives_check(feared)
 
 
-deed(
+move_concept(
     "parries mate",
     "~(parry the threat of|take care of|deal with the threat of) {foe}",
     "~(stop|rule out||prevent|parry) {foe}",
@@ -59,8 +59,8 @@ deed(
     holds=_stops,
     weight=9.0,
 )
-STOPS = deed("stops a threat", "~(prevent|stop|rule out) {foe}", holds=_stops, weight=4.6)
-AVOIDS = deed("avoids a check", "~(sidestep|avoid|step out of) {foe}", holds=_no_check, weight=4.6)
+STOPS = move_concept("stops a threat", "~(prevent|stop|rule out) {foe}", holds=_stops, weight=4.6)
+AVOIDS = move_concept("avoids a check", "~(sidestep|avoid|step out of) {foe}", holds=_no_check, weight=4.6)
 
 
 def stopped(step: Step, threat: chess.Move) -> Iterator[Finding]:
@@ -82,14 +82,14 @@ def _check_met(step: Step) -> Iterator[Values]:
         yield {"checker": chess.lsb(step.before.checkers_mask())}
 
 
-def _blocks_check(scene: Scene, checker: int | None = None) -> bool:
-    king, checkers = scene.before.king(scene.before.turn), list(scene.before.checkers())
+def _blocks_check(context: Context, checker: int | None = None) -> bool:
+    king, checkers = context.before.king(context.before.turn), list(context.before.checkers())
     if king is None or len(checkers) != 1 or checker not in (None, checkers[0]):
         return False
-    return scene.to in chess.SquareSet(chess.between(king, checkers[0]))
+    return context.to in chess.SquareSet(chess.between(king, checkers[0]))
 
 
-deed(
+move_concept(
     "blocks a check",
     "~(block||interrupt|stop) the check",
     "~interpose against {checker:before}",
@@ -99,15 +99,15 @@ deed(
     holds=_blocks_check,
     weight=2.0,
 )
-deed(
+move_concept(
     "leaves check",
     "~(step||walk|get) out of (|the )check",
     "~move out of the check",
     "~step aside",
     "||~(step|move|walk|get) the king out of (the )?check",
     detect=lambda step: (v for v in _check_met(step) if step.kind == chess.KING),
-    holds=lambda scene: (
-        scene.before.is_check() and sight.name_at(scene.before, scene.move.from_square) == "king"
+    holds=lambda context: (
+        context.before.is_check() and predicates.name_at(context.before, context.move.from_square) == "king"
     ),
     weight=1.0,
 )
@@ -124,13 +124,13 @@ def _escapes(step: Step) -> Iterator[Values]:
         yield {"piece": step.origin, "attacker": cheapest}
 
 
-def _is_safe_now(scene: Scene, piece: int | None = None, attacker: int | None = None) -> bool:
-    hit = sight.attackers(scene.before, scene.move.from_square)
-    right = piece in (None, scene.move.from_square) and (attacker is None or attacker in hit)
-    return right and bool(hit) and not sight.attackers(scene.board, scene.to)
+def _is_safe_now(context: Context, piece: int | None = None, attacker: int | None = None) -> bool:
+    hit = predicates.attackers(context.before, context.move.from_square)
+    right = piece in (None, context.move.from_square) and (attacker is None or attacker in hit)
+    return right and bool(hit) and not predicates.attackers(context.board, context.to)
 
 
-deed(
+move_concept(
     "escapes",
     "~(move||take|get) {piece:before} out of reach of {attacker:before}",
     "~(rescue||save) {piece:before} from {attacker:before}",
@@ -176,11 +176,11 @@ def _reinforces(step: Step) -> Iterator[Values]:
             yield {"wards": [square]}
 
 
-def _is_guarding(scene: Scene, wards: Sequence[int]) -> bool:
-    return all(sight.defends(scene.board, scene.to, ward) for ward in wards)
+def _is_guarding(context: Context, wards: Sequence[int]) -> bool:
+    return all(predicates.defends(context.board, context.to, ward) for ward in wards)
 
 
-deed(
+move_concept(
     "defends",
     "~(defend|protect|guard||cover) {wards:pieces}",
     "~(look after|come to the aid of||come to the rescue of|come to the help of) {wards:pieces}",
@@ -189,7 +189,7 @@ deed(
     holds=_is_guarding,
     weight=3.5,
 )
-deed(
+move_concept(
     "reinforces",
     "~(defend|cover||protect|guard|support) {wards:pieces} (once more||again|a second time)",
     "~(shore up|support|add a defender to) {wards:pieces}",
@@ -214,19 +214,23 @@ def _exits(board: chess.Board, king: chess.Square, side: chess.Color) -> bool:
     return any(not board.attackers_mask(not side, square) for square in chess.scan_forward(free))
 
 
-def _has_air_now(scene: Scene, king: int) -> bool:
-    side = scene.before.turn
-    if sight.name_at(scene.board, king) != "king" or scene.board.color_at(king) != side or scene.to == king:
+def _has_air_now(context: Context, king: int) -> bool:
+    side = context.before.turn
+    if (
+        predicates.name_at(context.board, king) != "king"
+        or context.board.color_at(king) != side
+        or context.to == king
+    ):
         return False
     near = [square for square in chess.SQUARES if chess.square_distance(square, king) == 1]
     before, after = (
         any(board.color_at(s) != side and not board.attackers(not side, s) for s in near)
-        for board in (scene.before, scene.board)
+        for board in (context.before, context.board)
     )
     return after and not before
 
 
-deed(
+move_concept(
     "gives the king air",
     "~give {king} (some air|an escape square||luft|room|a little air)",
     "~make luft for {king}",

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import chess
 
-from commentary import sight
-from commentary.concept import Values, deed
+from commentary import predicates
+from commentary.concept import Values, move_concept
 from commentary.concepts.files import heavy
 from commentary.concepts.pieces import at_home, home_count
-from commentary.scene import Scene
+from commentary.context import Context
 from commentary.step import Step
 
 _EARLY_PLIES = 40
@@ -26,15 +26,15 @@ def _castles(step: Step) -> Iterator[Values]:
         yield {"wing": wing, "short": word, "king": step.target}
 
 
-def _is_castling(scene: Scene, wing: str = "", short: str = "", king: int | None = None) -> bool:
-    if not scene.before.is_castling(scene.move):
+def _is_castling(context: Context, wing: str = "", short: str = "", king: int | None = None) -> bool:
+    if not context.before.is_castling(context.move):
         return False
-    names = ("kingside", "short") if scene.to > scene.move.from_square else ("queenside", "long")
-    own = sight.all_of(scene.board, scene.before.turn, "king")[0]
+    names = ("kingside", "short") if context.to > context.move.from_square else ("queenside", "long")
+    own = predicates.all_of(context.board, context.before.turn, "king")[0]
     return all(word in ("", *names) for word in (wing, short)) and king in (None, own)
 
 
-deed(
+move_concept(
     "castles",
     "~castle ({wing:word}|{short:word})",
     "~(get|tuck||bring) {king} (out of||away from) the centre",
@@ -56,13 +56,13 @@ def _develops(step: Step) -> Iterator[Values]:
         }
 
 
-def _is_developing(scene: Scene, kind: int | None = None, last: int | None = None) -> bool:
-    before, after = (home_count(board, scene.before.turn) for board in (scene.before, scene.board))
-    right = kind in (None, scene.board.piece_type_at(scene.to)) and last in (None, scene.to)
+def _is_developing(context: Context, kind: int | None = None, last: int | None = None) -> bool:
+    before, after = (home_count(board, context.before.turn) for board in (context.before, context.board))
+    right = kind in (None, context.board.piece_type_at(context.to)) and last in (None, context.to)
     return after < before and right and (last is None or after == 0)
 
 
-deed(
+move_concept(
     "develops",
     "~(develop||bring out) a {kind}",
     "~bring out a {kind}",
@@ -86,12 +86,14 @@ def _opens_file(step: Step) -> Iterator[Values]:
         yield {"file": file}
 
 
-deed(
+move_concept(
     "opens a file",
     "~open {file}( up)?",
     "~clear {file}",
     detect=_opens_file,
-    holds=lambda scene, file: sight.is_open(scene.board, file) and not sight.is_open(scene.before, file),
+    holds=lambda context, file: (
+        predicates.is_open(context.board, file) and not predicates.is_open(context.before, file)
+    ),
     weight=2.0,
 )
 
@@ -113,20 +115,20 @@ def _takes_file(step: Step) -> Iterator[Values]:
 
 
 def _is_on_file(
-    scene: Scene,
+    context: Context,
     open: int | None = None,
     half: int | None = None,
     file: int | None = None,
     rook: int | None = None,
 ) -> bool:
     named = next(f for f in (open, half, file, rook) if f is not None)
-    name = sight.name_at(scene.board, scene.to)
-    right = chess.square_file(scene.to) == named
-    clear = not sight.pawns_on(scene.board, named, scene.before.turn)
+    name = predicates.name_at(context.board, context.to)
+    right = chess.square_file(context.to) == named
+    clear = not predicates.pawns_on(context.board, named, context.before.turn)
     return right and name in ("rook", "queen") and (rook is None or name == "rook") and clear
 
 
-deed(
+move_concept(
     "takes a file",
     "~(occupy|take|claim|seize||use) ({open:open_file}|{half:half_file})",
     "~(put {moved} on|bring {moved} to||post {moved} on|swing {moved} to) ({open:open_file}|{half:half_file})",
@@ -147,15 +149,15 @@ def _takes_seventh(step: Step) -> Iterator[Values]:
         yield {}
 
 
-deed(
+move_concept(
     "takes the seventh",
     "~(invade|reach|seize||enter|penetrate to) the seventh rank",
     "~penetrate to the seventh",
     "||~(invade|reach|seize|enter) the seventh",
     detect=_takes_seventh,
-    holds=lambda scene: (
-        sight.name_at(scene.board, scene.to) == "rook"
-        and chess.square_rank(scene.to) == (6 if scene.before.turn else 1)
+    holds=lambda context: (
+        predicates.name_at(context.board, context.to) == "rook"
+        and chess.square_rank(context.to) == (6 if context.before.turn else 1)
     ),
     weight=3.0,
 )
@@ -174,17 +176,17 @@ def _doubles(step: Step) -> Iterator[Values]:
         yield {"file": file, "rooks": file if both else None}
 
 
-def _is_doubling(scene: Scene, file: int | None = None, rooks: int | None = None) -> bool:
-    board, place = scene.board, scene.to
+def _is_doubling(context: Context, file: int | None = None, rooks: int | None = None) -> bool:
+    board, place = context.board, context.to
     names = ("rook",) if rooks is not None else ("rook", "queen")
     named = file if file is not None else rooks
-    if named != chess.square_file(place) or sight.name_at(board, place) not in names:
+    if named != chess.square_file(place) or predicates.name_at(board, place) not in names:
         return False
-    own = sight.all_of(board, scene.before.turn, *names)
+    own = predicates.all_of(board, context.before.turn, *names)
     return any(chess.square_file(s) == named and s in board.attacks(place) for s in own)
 
 
-deed(
+move_concept(
     "doubles on a file",
     "~(double|stack||double up) the heavy pieces on {file}",
     "~double (the |)rooks on {rooks:file}",

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import chess
 
-from commentary import sight
-from commentary.concept import Values, deed
+from commentary import predicates
+from commentary.concept import Values, move_concept
 from commentary.concepts.pawns import neighbours
 from commentary.concepts.tactics import undefended
+from commentary.context import Context
 from commentary.exchange import gain, worth
-from commentary.scene import Scene
 from commentary.step import Step
 
 # -- drawbacks -----------------------------------------------------------------------------------
@@ -29,13 +29,14 @@ def _leaves_loose(step: Step) -> Iterator[Values]:
         yield {"pieces": sorted(loose, key=lambda square: -worth(step.after, square))[:2]}
 
 
-def _is_left_loose(scene: Scene, pieces: Sequence[int]) -> bool:
+def _is_left_loose(context: Context, pieces: Sequence[int]) -> bool:
     return all(
-        sight.hangs(scene.board, square) and bool(sight.defenders(scene.before, square)) for square in pieces
+        predicates.hangs(context.board, square) and bool(predicates.defenders(context.before, square))
+        for square in pieces
     )
 
 
-deed(
+move_concept(
     "leaves pieces loose",
     "~leave {pieces} (hanging|undefended|without a defender||unprotected|loose|en prise|unguarded)",
     "~(abandon||desert) {pieces}",
@@ -59,13 +60,13 @@ def _exposed(step: Step) -> Iterator[Values]:
         yield {"attacker": best.from_square}
 
 
-def _can_be_taken(scene: Scene, attacker: int | None = None) -> bool:
-    board, square = scene.board, scene.to
-    takers = {reply.from_square for reply in board.legal_moves if sight.captured(board, reply) == square}
+def _can_be_taken(context: Context, attacker: int | None = None) -> bool:
+    board, square = context.board, context.to
+    takers = {reply.from_square for reply in board.legal_moves if predicates.captured(board, reply) == square}
     return bool(takers) and (attacker is None or attacker in takers)
 
 
-deed(
+move_concept(
     "exposes the moved piece",
     "~put {moved} where {attacker} can take it",
     "~run into {attacker}",
@@ -84,16 +85,16 @@ def _forfeits(step: Step) -> Iterator[Values]:
         yield {}
 
 
-def _castling_lost(scene: Scene) -> bool:
-    side = scene.before.turn
+def _castling_lost(context: Context) -> bool:
+    side = context.before.turn
     had, has = (
-        any(sight.has_castling_right(board, side, kingside=one) for one in (True, False))
-        for board in (scene.before, scene.board)
+        any(predicates.has_castling_right(board, side, kingside=one) for one in (True, False))
+        for board in (context.before, context.board)
     )
-    return had and not has and not scene.before.is_castling(scene.move)
+    return had and not has and not context.before.is_castling(context.move)
 
 
-deed(
+move_concept(
     "forfeits castling",
     "~(give up||forfeit|lose) (the right to castle|castling)",
     "~forfeit the right to castle",
@@ -117,14 +118,14 @@ def _spoils(step: Step) -> Iterator[Values]:
             yield {"flaw": "doubled"}
 
 
-def _is_spoilt(scene: Scene, flaw: str, side: bool | None = None) -> bool:
-    truth = {"isolated": sight.is_isolated, "doubled": sight.is_doubled}.get(flaw)
-    if truth is None or side not in (None, scene.before.turn):
+def _is_spoilt(context: Context, flaw: str, side: bool | None = None) -> bool:
+    truth = {"isolated": predicates.is_isolated, "doubled": predicates.is_doubled}.get(flaw)
+    if truth is None or side not in (None, context.before.turn):
         return False
-    return truth(scene.board, scene.to) and not truth(scene.before, scene.move.from_square)
+    return truth(context.board, context.to) and not truth(context.before, context.move.from_square)
 
 
-deed(
+move_concept(
     "spoils the pawns",
     "~leave {moved} {flaw:word}",
     "~let {moved} become {flaw:word}",

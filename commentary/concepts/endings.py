@@ -9,8 +9,8 @@ import chess
 
 from commentary import concept as registry
 from commentary.concept import Values
-from commentary.scene import Scene
-from commentary.sight import all_of, count
+from commentary.context import Context
+from commentary.predicates import all_of, count
 
 concept = partial(registry.concept, topic="material")
 
@@ -21,16 +21,16 @@ def _both_shades(board: chess.Board, side: chess.Color) -> bool:
     )
 
 
-def _opposite(scene: Scene) -> bool:
-    bishops = [all_of(scene.board, side, "bishop") for side in chess.COLORS]
+def _opposite(context: Context) -> bool:
+    bishops = [all_of(context.board, side, "bishop") for side in chess.COLORS]
     if [len(squares) for squares in bishops] != [1, 1]:
         return False
     one, other = ((chess.square_file(s) + chess.square_rank(s)) % 2 for (s,) in bishops)
     return one != other
 
 
-def _is_ending(scene: Scene, kind: int) -> bool:
-    board = scene.board
+def _is_ending(context: Context, kind: int) -> bool:
+    board = context.board
     left = {chess.piece_name(piece.piece_type) for piece in board.piece_map().values()} - {"king", "pawn"}
     if kind in (chess.PAWN, chess.KING):
         return not left and any(count(board, side, "pawn") for side in chess.COLORS)
@@ -50,7 +50,9 @@ concept(
     "{side} ~(have|own) the (bishop pair|two bishops|pair of bishops)",
     "the (bishop pair||two bishops|pair of bishops) (~belong to||~favour) {side:object}",
     detect=_bishop_pair,
-    holds=lambda scene, side: _both_shades(scene.board, side) and not _both_shades(scene.board, not side),
+    holds=lambda context, side: (
+        _both_shades(context.board, side) and not _both_shades(context.board, not side)
+    ),
     weight=2.3,
     favours="side",
 )
@@ -92,7 +94,7 @@ concept(
     "||{side} ~have a (pure )?{kind} (ending|endgame)",
     "||only kings and {pure:kind}s ~be left",
     detect=_ending,
-    holds=lambda scene, kind=0, pure=0, others=0, side=None: _is_ending(scene, kind or pure or others),
+    holds=lambda context, kind=0, pure=0, others=0, side=None: _is_ending(context, kind or pure or others),
     weight=4.2,
 )
 
@@ -109,6 +111,6 @@ concept(
     "(the )?queens have been (exchanged||traded|swapped)( off)?",
     "there are no queens( left)? on the board",
     detect=_queens_off,
-    holds=lambda scene: not any(all_of(scene.board, side, "queen") for side in chess.COLORS),
+    holds=lambda context: not any(all_of(context.board, side, "queen") for side in chess.COLORS),
     weight=1.4,
 )

@@ -9,9 +9,9 @@ from itertools import pairwise
 import chess
 
 from commentary import concept as registry
-from commentary import sight
+from commentary import predicates
 from commentary.concept import Values
-from commentary.scene import Scene
+from commentary.context import Context
 
 concept = partial(registry.concept, topic="files")
 _HEAVY = ("rook", "queen")
@@ -32,7 +32,7 @@ def open_files(board: chess.Board) -> list[int]:
 
 def heavy_on(board: chess.Board, file: int, *names: str) -> list[chess.Square]:
     """The same of both sides, square by square."""
-    found = [s for side in chess.COLORS for s in sight.all_of(board, side, *(names or _HEAVY))]
+    found = [s for side in chess.COLORS for s in predicates.all_of(board, side, *(names or _HEAVY))]
     return [square for square in found if chess.square_file(square) == file]
 
 
@@ -48,8 +48,8 @@ def _free_files(board: chess.Board) -> Iterator[Values]:
         yield {"files": free, "file": free[0], "only": free[0] if len(found) == 1 else None}
 
 
-def _only_open(scene: Scene, only: int) -> bool:
-    return [file for file in range(8) if sight.is_open(scene.board, file)] == [only]
+def _only_open(context: Context, only: int) -> bool:
+    return [file for file in range(8) if predicates.is_open(context.board, file)] == [only]
 
 
 concept(
@@ -57,7 +57,7 @@ concept(
     "{files} ~be (|wide |completely ||fully )open( now)?",
     "||{files} ~come open",
     detect=_free_files,
-    holds=lambda scene, files: all(sight.is_open(scene.board, file) for file in files),
+    holds=lambda context, files: all(predicates.is_open(context.board, file) for file in files),
     weight=1.5,
 )
 concept(
@@ -77,7 +77,7 @@ concept(
     "neither side has a rook or queen on {file:open_file}( yet)?",
     "||neither side ~have a (rook or queen|heavy piece|rook) on {file}( yet)?",
     detect=lambda board: (values for values in _free_files(board) if "file" in values),
-    holds=lambda scene, file: sight.is_open(scene.board, file) and not heavy_on(scene.board, file),
+    holds=lambda context, file: predicates.is_open(context.board, file) and not heavy_on(context.board, file),
     weight=1.5,
 )
 
@@ -96,7 +96,9 @@ concept(
     "{file} ~be open, and {piece} (occupies||holds) it",
     "{piece} ~have (taken||occupied|claimed) {file:open_file}",
     detect=_held_files,
-    holds=lambda scene, file, piece: chess.square_file(piece) == file and sight.is_open(scene.board, file),
+    holds=lambda context, file, piece: (
+        chess.square_file(piece) == file and predicates.is_open(context.board, file)
+    ),
     weight=2.3,
     favours="side",
 )
@@ -104,7 +106,7 @@ concept(
     "piece on a file",
     "||{piece} ~(stand|sit|be|be placed|be posted) (already |well )?on {file}",
     "||{piece} ~(occupy|hold|use|command) {file}",
-    holds=lambda scene, file, piece: chess.square_file(piece) == file,
+    holds=lambda context, file, piece: chess.square_file(piece) == file,
     weight=0.5,
 )
 
@@ -117,10 +119,10 @@ def _shared_files(board: chess.Board) -> Iterator[Values]:
             yield {"file": file, "rooks": file if both else None}
 
 
-def _both_there(scene: Scene, file: int = -1, rooks: int | None = None) -> bool:
+def _both_there(context: Context, file: int = -1, rooks: int | None = None) -> bool:
     place, names = (file, _HEAVY) if rooks is None else (rooks, ("rook",))
-    found = heavy_on(scene.board, place, *names)
-    return {scene.board.color_at(square) for square in found} == {True, False}
+    found = heavy_on(context.board, place, *names)
+    return {context.board.color_at(square) for square in found} == {True, False}
 
 
 concept(
@@ -146,13 +148,13 @@ def _half_open(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "file": file, "target": target, "piece": press}
 
 
-def _half_open_for(scene: Scene, side: bool, file: int) -> bool:
-    return sight.is_half_open(scene.board, file, side)
+def _half_open_for(context: Context, side: bool, file: int) -> bool:
+    return predicates.is_half_open(context.board, file, side)
 
 
-def _presses(scene: Scene, piece: int, target: int, file: int) -> bool:
+def _presses(context: Context, piece: int, target: int, file: int) -> bool:
     same = chess.square_file(piece) == chess.square_file(target) == file
-    return same and sight.attacks(scene.board, piece, target)
+    return same and predicates.attacks(context.board, piece, target)
 
 
 concept(
@@ -188,10 +190,10 @@ def _seventh(board: chess.Board) -> Iterator[Values]:
                 yield {"side": side, "rook": square}
 
 
-def _is_on_seventh(scene: Scene, rook: int | None = None, side: bool | None = None) -> bool:
+def _is_on_seventh(context: Context, rook: int | None = None, side: bool | None = None) -> bool:
     if rook is not None:
-        return chess.square_rank(rook) == (6 if scene.owner(rook) else 1)
-    rooks = sight.all_of(scene.board, bool(side), "rook")
+        return chess.square_rank(rook) == (6 if context.owner(rook) else 1)
+    rooks = predicates.all_of(context.board, bool(side), "rook")
     return any(chess.square_rank(square) == (6 if side else 1) for square in rooks)
 
 
@@ -223,13 +225,13 @@ def _nothing_between(board: chess.Board, one: chess.Square, other: chess.Square)
     return not any(board.piece_at(square) for square in chess.SquareSet(chess.between(one, other)))
 
 
-def _are_doubled(scene: Scene, file: int, side: bool | None = None, pieces: Sequence[int] = ()) -> bool:
-    found = heavy_on(scene.board, file)
+def _are_doubled(context: Context, file: int, side: bool | None = None, pieces: Sequence[int] = ()) -> bool:
+    found = heavy_on(context.board, file)
     if side is not None:
-        own = sorted(square for square in found if scene.board.color_at(square) == side)
-        return any(_nothing_between(scene.board, a, b) for a, b in pairwise(own))
-    scene.owner(*pieces)
-    return len(pieces) == 2 and set(pieces) <= set(found) and _nothing_between(scene.board, *pieces)
+        own = sorted(square for square in found if context.board.color_at(square) == side)
+        return any(_nothing_between(context.board, a, b) for a, b in pairwise(own))
+    context.owner(*pieces)
+    return len(pieces) == 2 and set(pieces) <= set(found) and _nothing_between(context.board, *pieces)
 
 
 concept(

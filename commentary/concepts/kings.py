@@ -8,10 +8,10 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary import sight
+from commentary import predicates
 from commentary.concept import Values
 from commentary.concepts.pawns import beside
-from commentary.scene import Scene, Unresolved
+from commentary.context import Context, Unresolved
 
 concept = partial(registry.concept, topic="kings")
 _ENDGAME_PIECES = 6
@@ -62,11 +62,11 @@ def middlegame_kings(board: chess.Board) -> Iterator[tuple[chess.Color, chess.Sq
 # -- truths --------------------------------------------------------------------------------------
 
 
-def side_of_king(scene: Scene, king: chess.Square) -> chess.Color:
+def side_of_king(context: Context, king: chess.Square) -> chess.Color:
     """The side whose king it is."""
-    if sight.name_at(scene.board, king) != "king":
+    if predicates.name_at(context.board, king) != "king":
         raise Unresolved("a king")
-    return scene.owner(king)
+    return context.owner(king)
 
 
 def _before(king: chess.Square, side: chess.Color, ranks: int) -> set[chess.Square]:
@@ -76,10 +76,10 @@ def _before(king: chess.Square, side: chess.Color, ranks: int) -> set[chess.Squa
     return {chess.square(f, r) for f, r in reach if 0 <= f <= 7 and 0 <= r <= 7}
 
 
-def _cover(scene: Scene, king: chess.Square) -> set[chess.Square]:
-    side = side_of_king(scene, king)
+def _cover(context: Context, king: chess.Square) -> set[chess.Square]:
+    side = side_of_king(context, king)
     near = _before(king, side, 2)
-    return {s for s in near if sight.is_pawn(scene.board, s) and scene.board.color_at(s) == side}
+    return {s for s in near if predicates.is_pawn(context.board, s) and context.board.color_at(s) == side}
 
 
 # -- shelter -------------------------------------------------------------------------------------
@@ -93,8 +93,8 @@ def _sheltered(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "pawns": pawns}
 
 
-def _is_sheltered(scene: Scene, king: int, pawns: Sequence[int]) -> bool:
-    return len(pawns) >= 2 and set(pawns) <= _cover(scene, king)
+def _is_sheltered(context: Context, king: int, pawns: Sequence[int]) -> bool:
+    return len(pawns) >= 2 and set(pawns) <= _cover(context, king)
 
 
 concept(
@@ -125,7 +125,7 @@ concept(
     "no pawn (shelters||covers|shields) {king}",
     "there is no pawn in front of {king}",
     detect=_bare,
-    holds=lambda scene, king: not _cover(scene, king),
+    holds=lambda context, king: not _cover(context, king),
     weight=lambda board, v: (
         (3.4 if not chess.BB_SQUARES[v["king"]] & home_rank(v["side"]) & CENTRAL else 1.2)
         if board.pieces_mask(chess.QUEEN, not v["side"])
@@ -147,28 +147,30 @@ def _boxed_in(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "pawns": list(chess.scan_forward(pawns))}
 
 
-def _is_boxed_in(scene: Scene, king: int, pawns: Sequence[int] = ()) -> bool:
+def _is_boxed_in(context: Context, king: int, pawns: Sequence[int] = ()) -> bool:
     """The king is on its first rank and every square before it is filled by its own pawns."""
-    side, board = side_of_king(scene, king), scene.board
+    side, board = side_of_king(context, king), context.board
     front = _before(king, side, 1)
-    own = all(sight.is_pawn(board, s) and board.color_at(s) == side for s in front)
-    return chess.square_rank(king) == (0 if side else 7) and own and set(pawns) <= _cover(scene, king)
+    own = all(predicates.is_pawn(board, s) and board.color_at(s) == side for s in front)
+    return chess.square_rank(king) == (0 if side else 7) and own and set(pawns) <= _cover(context, king)
 
 
-def _back_rank_is_bare(scene: Scene, side: chess.Color) -> bool:
+def _back_rank_is_bare(context: Context, side: chess.Color) -> bool:
     home = 0 if side == chess.WHITE else 7
-    return not any(chess.square_rank(s) == home for s in sight.all_of(scene.board, side, "rook", "queen"))
+    return not any(
+        chess.square_rank(s) == home for s in predicates.all_of(context.board, side, "rook", "queen")
+    )
 
 
 def _is_weak(
-    scene: Scene, side: bool | None = None, king: int | None = None, pawns: Sequence[int] = ()
+    context: Context, side: bool | None = None, king: int | None = None, pawns: Sequence[int] = ()
 ) -> bool:
-    colour = side if side is not None else side_of_king(scene, king if king is not None else chess.A1)
-    own = sight.all_of(scene.board, colour, "king")[0]
+    colour = side if side is not None else side_of_king(context, king if king is not None else chess.A1)
+    own = predicates.all_of(context.board, colour, "king")[0]
     if king not in (None, own):
         return False
-    threat = sight.count(scene.board, not colour, "rook", "queen") > 0
-    return _is_boxed_in(scene, own, pawns) and threat and _back_rank_is_bare(scene, colour)
+    threat = predicates.count(context.board, not colour, "rook", "queen") > 0
+    return _is_boxed_in(context, own, pawns) and threat and _back_rank_is_bare(context, colour)
 
 
 concept(
@@ -194,7 +196,7 @@ concept(
     "bare back rank",
     "||no rook or queen ~(guard|stay on|stand on|be left on) {side:owner} back rank",
     "||{side:owner} back rank ~be (unguarded|bare)( by rook or queen)?",
-    holds=lambda scene, side: _back_rank_is_bare(scene, side),
+    holds=lambda context, side: _back_rank_is_bare(context, side),
 )
 
 
@@ -211,16 +213,16 @@ def _active(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "king": king, "other": other}
 
 
-def _is_active(scene: Scene, king: int, other: int | None = None) -> bool:
-    side = side_of_king(scene, king)
+def _is_active(context: Context, king: int, other: int | None = None) -> bool:
+    side = side_of_king(context, king)
     passive = other is None or (
-        side_of_king(scene, other) != side and chess.square_rank(other) in ((7, 6) if side else (0, 1))
+        side_of_king(context, other) != side and chess.square_rank(other) in ((7, 6) if side else (0, 1))
     )
     return 2 <= chess.square_rank(king) <= 5 and passive
 
 
-def _is_passive(scene: Scene, king: int) -> bool:
-    return chess.square_rank(king) in ((0, 1) if side_of_king(scene, king) else (7, 6))
+def _is_passive(context: Context, king: int) -> bool:
+    return chess.square_rank(king) in ((0, 1) if side_of_king(context, king) else (7, 6))
 
 
 concept(
@@ -249,11 +251,11 @@ def _opposition(board: chess.Board) -> Iterator[Values]:
         yield {"side": board.turn}
 
 
-def _kings_oppose(scene: Scene, side: bool | None = None) -> bool:
-    one, other = (sight.all_of(scene.board, colour, "king")[0] for colour in chess.COLORS)
+def _kings_oppose(context: Context, side: bool | None = None) -> bool:
+    one, other = (predicates.all_of(context.board, colour, "king")[0] for colour in chess.COLORS)
     files = abs(chess.square_file(one) - chess.square_file(other))
     ranks = abs(chess.square_rank(one) - chess.square_rank(other))
-    return sorted((files, ranks)) == [0, 2] and (side is None or scene.board.turn == side)
+    return sorted((files, ranks)) == [0, 2] and (side is None or context.board.turn == side)
 
 
 concept(

@@ -8,28 +8,28 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary.concept import deed
+from commentary.concept import move_concept
 from commentary.concepts.material import fits, minors_alike
-from commentary.scene import Scene, Unknown
-from commentary.sight import all_of, count
+from commentary.context import Context, Unknown
+from commentary.predicates import all_of, count
 from commentary.slots import KINDS
 
 concept = partial(registry.concept, topic="lines")
 _THEN = "(then |now |simply |just |at once |calmly )?"
 
 
-def is_evident(scene: Scene) -> bool:
+def is_evident(context: Context) -> bool:
     """The line that was just played is the beginning of one of the engine's; else nobody can tell."""
-    scene.evidence()
+    context.evidence()
     return True
 
 
-def _is_line(scene: Scene, line: bool) -> bool:
-    return is_evident(scene)
+def _is_line(context: Context, line: bool) -> bool:
+    return is_evident(context)
 
 
-def _side_plays(scene: Scene, line: bool, side: bool | None = None) -> bool:
-    return side in (None, line) and is_evident(scene)
+def _side_plays(context: Context, line: bool, side: bool | None = None) -> bool:
+    return side in (None, line) and is_evident(context)
 
 
 concept(
@@ -79,12 +79,12 @@ concept(
     holds=_is_line,
     weight=0.3,
 )
-deed(
+move_concept(
     "meets",
     "~(run into|allow||meet|invite|provoke|lead to|permit|be answered by|be refuted by|lose to|fall to) {line}",
     "~(fail to|be met by) {line}",
     topic="lines",
-    holds=lambda scene, line: is_evident(scene),
+    holds=lambda context, line: is_evident(context),
     weight=0.3,
 )
 concept(
@@ -105,17 +105,17 @@ concept(
 # -- what they bring -----------------------------------------------------------------------------
 
 
-def brings(scene: Scene, side: chess.Color, won: Counter[str], lost: Counter[str]) -> bool:
+def brings(context: Context, side: chess.Color, won: Counter[str], lost: Counter[str]) -> bool:
     """Whether the moves so far bring `side` just this for just that; a knight may count as a bishop."""
     change = {
-        name: (count(scene.board, side, name) - count(scene.start, side, name))
-        - (count(scene.board, not side, name) - count(scene.start, not side, name))
+        name: (count(context.board, side, name) - count(context.start, side, name))
+        - (count(context.board, not side, name) - count(context.start, not side, name))
         for name in KINDS
     }
     gained = Counter({name: n for name, n in change.items() if n > 0})
     paid = Counter({name: -n for name, n in change.items() if n < 0})
     readings = ((gained, paid), minors_alike(gained, paid))
-    return bool(scene.moves) and any(_is(won, got) and _is(lost, gave) for got, gave in readings)
+    return bool(context.moves) and any(_is(won, got) and _is(lost, gave) for got, gave in readings)
 
 
 def _is(units: Counter[str], actual: Counter[str]) -> bool:
@@ -123,7 +123,7 @@ def _is(units: Counter[str], actual: Counter[str]) -> bool:
 
 
 def _wins(
-    scene: Scene,
+    context: Context,
     won: Counter[str],
     lost: Counter[str] | None = None,
     side: bool | None = None,
@@ -131,14 +131,14 @@ def _wins(
     line: bool | None = None,
 ) -> bool:
     winner = side if side is not None else (not other) if other is not None else line
-    right = brings(scene, bool(winner), won, lost or Counter())
-    return right and (line is None or is_evident(scene))
+    right = brings(context, bool(winner), won, lost or Counter())
+    return right and (line is None or is_evident(context))
 
 
-def _exchange(scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+def _exchange(context: Context, side: bool | None = None, other: bool | None = None) -> bool:
     winner = bool(side if side is not None else not other)
     minors = (Counter({"knight": 1}), Counter({"bishop": 1}))
-    return any(brings(scene, winner, Counter({"rook": 1}), minor) for minor in minors)
+    return any(brings(context, winner, Counter({"rook": 1}), minor) for minor in minors)
 
 
 concept(
@@ -188,25 +188,25 @@ concept(
 
 
 def _costs(
-    scene: Scene,
+    context: Context,
     only: Counter[str] | None = None,
     won: Counter[str] | None = None,
     lost: Counter[str] | None = None,
 ) -> bool:
     """Whether the engine's line that begins with the move comes to a point where just this is lost."""
-    line = scene.study.line_of(scene.move.uci())
+    line = context.study.line_of(context.move.uci())
     if line is None:
-        raise Unknown(scene.move.uci())
-    board, found = scene.board, False
-    for uci in line.moves[len(scene.moves) :]:
-        scene.board = scene.board.copy(stack=False)
-        scene.board.push_uci(uci)
-        found = found or brings(scene, not scene.mover, only or won or Counter(), lost or Counter())
-    scene.board = board
+        raise Unknown(context.move.uci())
+    board, found = context.board, False
+    for uci in line.moves[len(context.moves) :]:
+        context.board = context.board.copy(stack=False)
+        context.board.push_uci(uci)
+        found = found or brings(context, not context.mover, only or won or Counter(), lost or Counter())
+    context.board = board
     return found
 
 
-deed(
+move_concept(
     "loses material",
     "~(lose|drop) {only:units}",
     "~(lose|drop) {won:units} for {lost:units}",
@@ -214,21 +214,21 @@ deed(
     holds=_costs,
     weight=2.0,
 )
-deed(
+move_concept(
     "loses the exchange",
     "~lose the exchange",
     "||~drop the exchange",
     topic="lines",
-    holds=lambda scene: any(
-        _costs(scene, None, Counter({"rook": 1}), Counter({minor: 1})) for minor in ("knight", "bishop")
+    holds=lambda context: any(
+        _costs(context, None, Counter({"rook": 1}), Counter({minor: 1})) for minor in ("knight", "bishop")
     ),
     weight=2.0,
 )
 
 
-def _queens_gone(scene: Scene) -> bool:
-    had = [all_of(scene.start, side, "queen") for side in chess.COLORS]
-    return all(had) and not any(all_of(scene.board, side, "queen") for side in chess.COLORS)
+def _queens_gone(context: Context) -> bool:
+    had = [all_of(context.start, side, "queen") for side in chess.COLORS]
+    return all(had) and not any(all_of(context.board, side, "queen") for side in chess.COLORS)
 
 
 concept(
@@ -244,10 +244,10 @@ concept(
     "||{mated:side} ~get mated",
     "||{side} ~(give|deliver) (checkmate|mate)",
     "||{side} ~(mate|win by mate|finish by mate)",
-    holds=lambda scene, mated=None, side=None: (
-        scene.board.is_checkmate()
-        and mated in (None, scene.board.turn)
-        and side in (None, not scene.board.turn)
+    holds=lambda context, mated=None, side=None: (
+        context.board.is_checkmate()
+        and mated in (None, context.board.turn)
+        and side in (None, not context.board.turn)
     ),
     weight=3.0,
 )
@@ -255,6 +255,6 @@ concept(
     "line mates",
     "{line} (is mate|ends in mate||mates|is checkmate)",
     "||{line} ~(be|end in|force) (checkmate|mate)",
-    holds=lambda scene, line: scene.board.is_checkmate() and is_evident(scene),
+    holds=lambda context, line: context.board.is_checkmate() and is_evident(context),
     weight=3.0,
 )

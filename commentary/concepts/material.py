@@ -10,9 +10,9 @@ import chess
 
 from commentary import concept as registry
 from commentary.concept import Values
+from commentary.context import Context
 from commentary.exchange import VALUES
-from commentary.scene import Scene
-from commentary.sight import count, total
+from commentary.predicates import count, total
 from commentary.slots import KINDS
 
 concept = partial(registry.concept, topic="material")
@@ -124,14 +124,14 @@ def fits(units: Counter[str], actual: Counter[str]) -> bool:
     return sum(rest.values()) == units["piece"] and all(name in ("knight", "bishop") for name in rest)
 
 
-def _has_for(scene: Scene, side: chess.Color, more: Counter[str], less: Counter[str]) -> bool:
-    ours, theirs = surplus(scene.board, side), surplus(scene.board, not side)
+def _has_for(context: Context, side: chess.Color, more: Counter[str], less: Counter[str]) -> bool:
+    ours, theirs = surplus(context.board, side), surplus(context.board, not side)
     readings = ((ours, theirs), minors_alike(ours, theirs))
     return any(fits(more, one) and fits(less, other) for one, other in readings)
 
 
 def _is_ahead(
-    scene: Scene,
+    context: Context,
     side: bool | None = None,
     other: bool | None = None,
     units: Counter[str] | None = None,
@@ -142,22 +142,22 @@ def _is_ahead(
     if not units and minor not in (*KINDS, "piece", ""):
         return False
     named = units or Counter({minor or chess.piece_name(extra): 1})
-    return _has_for(scene, bool(leader), named, Counter())
+    return _has_for(context, bool(leader), named, Counter())
 
 
-def _far_ahead(scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+def _far_ahead(context: Context, side: bool | None = None, other: bool | None = None) -> bool:
     leader = bool(side if side is not None else not other)
-    return total(scene.board, leader) - total(scene.board, not leader) >= _MUCH
+    return total(context.board, leader) - total(context.board, not leader) >= _MUCH
 
 
-def _exchange_up(scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+def _exchange_up(context: Context, side: bool | None = None, other: bool | None = None) -> bool:
     leader = side if side is not None else not other
-    ours, theirs = surplus(scene.board, bool(leader)), surplus(scene.board, not leader)
+    ours, theirs = surplus(context.board, bool(leader)), surplus(context.board, not leader)
     return ours == Counter({"rook": 1}) and theirs in (Counter({"knight": 1}), Counter({"bishop": 1}))
 
 
-def _is_level(scene: Scene) -> bool:
-    return total(scene.board, chess.WHITE) == total(scene.board, chess.BLACK)
+def _is_level(context: Context) -> bool:
+    return total(context.board, chess.WHITE) == total(context.board, chess.BLACK)
 
 
 # -- concepts ------------------------------------------------------------------------------------
@@ -179,20 +179,20 @@ concept(
     "same pieces",
     "||(both sides|each side) ~have (exactly )?the same (pieces|material|forces)( left)?",
     "||the (pieces|forces) ~be the same on both sides",
-    holds=lambda scene: not surplus(scene.board, True) and not surplus(scene.board, False),
+    holds=lambda context: not surplus(context.board, True) and not surplus(context.board, False),
 )
 concept(
     "unbalanced material",
     "||the material ~be (unbalanced|lopsided|imbalanced)",
-    holds=lambda scene: bool(surplus(scene.board, True)) and bool(surplus(scene.board, False)),
+    holds=lambda context: bool(surplus(context.board, True)) and bool(surplus(context.board, False)),
 )
 concept(
     "one for another",
     "{side} ~have {more:units} (for|against) {less:units}",
     "the material is unbalanced: {even:side} ~have {more:units} for {less:units}",
     detect=partial(_detect, "one for another"),
-    holds=lambda scene, more, less, side=None, even=None: _has_for(
-        scene, bool(side if side is not None else even), more, less
+    holds=lambda context, more, less, side=None, even=None: _has_for(
+        context, bool(side if side is not None else even), more, less
     ),
     weight=_lead_weight,
     favours="side",

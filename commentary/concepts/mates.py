@@ -9,11 +9,11 @@ import chess
 
 from commentary import concept as registry
 from commentary.concept import Values
+from commentary.context import Context, Unresolved
 from commentary.exchange import passed_turn
-from commentary.names import bare
-from commentary.scene import Scene, Unresolved
-from commentary.sight import mating_moves as mates_on
-from commentary.sight import other_turn
+from commentary.naming import bare
+from commentary.predicates import mating_moves as mates_on
+from commentary.predicates import other_turn
 
 concept = partial(registry.concept, topic="kings")
 Foe = Callable[[chess.Board], chess.Move]
@@ -43,21 +43,21 @@ def _mate_next(board: chess.Board) -> Iterator[Values]:
         yield {"side": passed.turn, "foe": bare(passed, moves[0]), "origin": origin, "target": target}
 
 
-def _then(scene: Scene) -> chess.Board:
-    board = other_turn(scene.board)
+def _then(context: Context) -> chess.Board:
+    board = other_turn(context.board)
     if board is None:
         raise Unresolved("a threat while in check")
     return board
 
 
-def _is_threatened(scene: Scene, foe: Foe, side: bool | None = None) -> bool:
-    board = _then(scene)
+def _is_threatened(context: Context, foe: Foe, side: bool | None = None) -> bool:
+    board = _then(context)
     return (side is None or board.turn == side) and foe(board) in mates_on(board)
 
 
-def _mates_now(scene: Scene, move: chess.Move | None = None, side: bool | None = None) -> bool:
-    found = mates_on(scene.board)
-    return bool(found) and (move is None or move in found) and side in (None, scene.board.turn)
+def _mates_now(context: Context, move: chess.Move | None = None, side: bool | None = None) -> bool:
+    found = mates_on(context.board)
+    return bool(found) and (move is None or move in found) and side in (None, context.board.turn)
 
 
 concept(

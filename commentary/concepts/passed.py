@@ -8,10 +8,10 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary import sight
+from commentary import predicates
 from commentary.concept import Values
 from commentary.concepts.pawns import all_are, is_passed, pawns_of, steps, stop_of
-from commentary.scene import Scene
+from commentary.context import Context
 
 concept = partial(registry.concept, topic="pawns")
 _NEAR = 3
@@ -57,37 +57,41 @@ def _passer_weight(board: chess.Board, values: Values) -> float:
 
 
 def _guarded(board: chess.Board, square: chess.Square) -> bool:
-    guard = any(sight.is_pawn(board, defender) for defender in sight.defenders(board, square))
-    return sight.is_passed(board, square) and guard
+    guard = any(predicates.is_pawn(board, defender) for defender in predicates.defenders(board, square))
+    return predicates.is_passed(board, square) and guard
 
 
 def _steps_left(
-    scene: Scene, pawn: int | None = None, one: int | None = None, steps: int = 1, side: bool = True
+    context: Context, pawn: int | None = None, one: int | None = None, steps: int = 1, side: bool = True
 ) -> bool:
     square = pawn if pawn is not None else one
-    colour = scene.board.color_at(square) if square is not None else None
-    if square is None or colour is None or not sight.is_pawn(scene.board, square):
+    colour = context.board.color_at(square) if square is not None else None
+    if square is None or colour is None or not predicates.is_pawn(context.board, square):
         return False
-    return sight.steps_to_go(square, colour) == steps
+    return predicates.steps_to_go(square, colour) == steps
 
 
-def _passed_and_near(scene: Scene, pawn: int | None = None, one: int | None = None, steps: int = 1) -> bool:
+def _passed_and_near(
+    context: Context, pawn: int | None = None, one: int | None = None, steps: int = 1
+) -> bool:
     square = pawn if pawn is not None else one
     return (
         square is not None
-        and sight.is_passed(scene.board, square)
-        and _steps_left(scene, square, None, steps)
+        and predicates.is_passed(context.board, square)
+        and _steps_left(context, square, None, steps)
     )
 
 
-def _blockades(scene: Scene, blocker: int, pawn: int) -> bool:
-    side = scene.owner(pawn)
-    enemies = scene.board.color_at(blocker) == (not side)
-    return enemies and sight.is_pawn(scene.board, pawn) and sight.ahead_of(pawn, side)[0] == blocker
+def _blockades(context: Context, blocker: int, pawn: int) -> bool:
+    side = context.owner(pawn)
+    enemies = context.board.color_at(blocker) == (not side)
+    return (
+        enemies and predicates.is_pawn(context.board, pawn) and predicates.ahead_of(pawn, side)[0] == blocker
+    )
 
 
-def _passed_but_blocked(scene: Scene, blocker: int, pawn: int) -> bool:
-    return sight.is_passed(scene.board, pawn) and _blockades(scene, blocker, pawn)
+def _passed_but_blocked(context: Context, blocker: int, pawn: int) -> bool:
+    return predicates.is_passed(context.board, pawn) and _blockades(context, blocker, pawn)
 
 
 concept(
@@ -99,7 +103,7 @@ concept(
     "||{side} ~(own|get) a (passed pawn|passer) on {pawn:square}",
     "||{side} ~(have|get) (passed pawns|passers) on {pawns:squares}",
     detect=_passers,
-    holds=partial(all_are, sight.is_passed),
+    holds=partial(all_are, predicates.is_passed),
     weight=_passer_weight,
     favours="side",
 )
@@ -161,15 +165,15 @@ def _connected(board: chess.Board) -> Iterator[Values]:
                     yield {"side": side, "pawns": [one, other]}
 
 
-def _are_connected(scene: Scene, pawns: Sequence[int], side: bool | None = None) -> bool:
-    if len(pawns) != 2 or not all_are(sight.is_passed, scene, pawns=pawns, side=side):
+def _are_connected(context: Context, pawns: Sequence[int], side: bool | None = None) -> bool:
+    if len(pawns) != 2 or not all_are(predicates.is_passed, context, pawns=pawns, side=side):
         return False
     one, other = pawns
     near = abs(chess.square_rank(other) - chess.square_rank(one)) <= 1
     return (
         near
-        and chess.square_file(other) in sight.files_beside(one)
-        and len({scene.board.color_at(s) for s in pawns}) == 1
+        and chess.square_file(other) in predicates.files_beside(one)
+        and len({context.board.color_at(s) for s in pawns}) == 1
     )
 
 

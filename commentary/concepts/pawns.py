@@ -8,9 +8,9 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary import sight
+from commentary import predicates
 from commentary.concept import Values
-from commentary.scene import Scene
+from commentary.context import Context
 
 concept = partial(registry.concept, topic="pawns")
 _WINGS = {"queenside": "abc", "kingside": "fgh"}
@@ -60,12 +60,16 @@ def pawns_of(board: chess.Board) -> Iterator[tuple[chess.Square, chess.Color]]:
 
 
 def all_are(
-    truth: Truth, scene: Scene, pawn: int | None = None, pawns: Sequence[int] = (), side: bool | None = None
+    truth: Truth,
+    context: Context,
+    pawn: int | None = None,
+    pawns: Sequence[int] = (),
+    side: bool | None = None,
 ) -> bool:
     """Whether all pawns named are of a kind, and of the side named."""
     squares = [*pawns, *([] if pawn is None else [pawn])]
-    right_side = side is None or all(scene.board.color_at(square) == side for square in squares)
-    return bool(squares) and right_side and all(truth(scene.board, square) for square in squares)
+    right_side = side is None or all(context.board.color_at(square) == side for square in squares)
+    return bool(squares) and right_side and all(truth(context.board, square) for square in squares)
 
 
 # -- weaknesses ----------------------------------------------------------------------------------
@@ -99,7 +103,7 @@ concept(
     "{pawns:pieces} ~be (isolated|all isolated||both isolated)",
     "{side} ~have isolated pawns on {pawns:squares}",
     detect=_isolated,
-    holds=partial(all_are, sight.is_isolated),
+    holds=partial(all_are, predicates.is_isolated),
     weight=_isolated_weight,
     favours="-side",
 )
@@ -114,11 +118,15 @@ def _doubled(board: chess.Board) -> Iterator[Values]:
 
 
 def _are_doubled(
-    scene: Scene, pawns: Sequence[int] = (), side: bool | None = None, file: int = -1, pawn: int | None = None
+    context: Context,
+    pawns: Sequence[int] = (),
+    side: bool | None = None,
+    file: int = -1,
+    pawn: int | None = None,
 ) -> bool:
     if file >= 0:
-        return side is not None and len(sight.pawns_on(scene.board, file, side)) > 1
-    return all_are(sight.is_doubled, scene, pawn, pawns, side)
+        return side is not None and len(predicates.pawns_on(context.board, file, side)) > 1
+    return all_are(predicates.is_doubled, context, pawn, pawns, side)
 
 
 concept(
@@ -151,7 +159,7 @@ concept(
     "{side} ~have a backward pawn on {pawn:square}",
     "{pawn} (~have been left behind by|~lag behind) its neighbours",
     detect=_backward,
-    holds=partial(all_are, sight.is_backward),
+    holds=partial(all_are, predicates.is_backward),
     weight=1.6,
     favours="-side",
 )
@@ -169,12 +177,12 @@ def _majorities(board: chess.Board) -> Iterator[Values]:
 
 
 def _has_majority(
-    scene: Scene, side: bool, wing: str, own: int | None = None, theirs: int | None = None
+    context: Context, side: bool, wing: str, own: int | None = None, theirs: int | None = None
 ) -> bool:
     pawns = {
         colour: sum(
             chess.FILE_NAMES[chess.square_file(pawn)] in _WINGS.get(wing, "")
-            for pawn in sight.all_of(scene.board, colour, "pawn")
+            for pawn in predicates.all_of(context.board, colour, "pawn")
         )
         for colour in chess.COLORS
     }
@@ -205,10 +213,10 @@ def _centre(board: chess.Board) -> Iterator[Values]:
             yield {"side": side, "pawns": pawns}
 
 
-def _holds_centre(scene: Scene, side: bool, pawns: Sequence[int]) -> bool:
-    central = [square for square in _CENTRE if sight.is_pawn(scene.board, square)]
-    theirs = sum(scene.board.color_at(square) != side for square in central)
-    return scene.owner(*pawns) == side and set(pawns) <= set(central) and theirs <= 1
+def _holds_centre(context: Context, side: bool, pawns: Sequence[int]) -> bool:
+    central = [square for square in _CENTRE if predicates.is_pawn(context.board, square)]
+    theirs = sum(context.board.color_at(square) != side for square in central)
+    return context.owner(*pawns) == side and set(pawns) <= set(central) and theirs <= 1
 
 
 concept(
@@ -232,11 +240,16 @@ def _rams(board: chess.Board) -> Iterator[Values]:
             return
 
 
-def _ram(scene: Scene, one: int, other: int) -> bool:
-    board = scene.board
+def _ram(context: Context, one: int, other: int) -> bool:
+    board = context.board
     white, black = (one, other) if board.color_at(one) == chess.WHITE else (other, one)
     colours = (board.color_at(white), board.color_at(black)) == (chess.WHITE, chess.BLACK)
-    return colours and sight.is_pawn(board, white) and sight.is_pawn(board, black) and black == white + 8
+    return (
+        colours
+        and predicates.is_pawn(board, white)
+        and predicates.is_pawn(board, black)
+        and black == white + 8
+    )
 
 
 concept(

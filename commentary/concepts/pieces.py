@@ -8,10 +8,10 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary import sight
+from commentary import predicates
 from commentary.concept import Values
 from commentary.concepts.pawns import ahead, beside
-from commentary.scene import Scene
+from commentary.context import Context
 
 concept = partial(registry.concept, topic="pieces")
 _HOME = {
@@ -43,19 +43,25 @@ def pawns_can_attack(board: chess.Board, square: chess.Square, side: chess.Color
 
 def home_count(board: chess.Board, side: chess.Color) -> int:
     """How many knights and bishops are where they start from, counted square by square."""
-    found = [(sight.name_at(board, s) == name, board.color_at(s) == side) for s, name in _HOME[side].items()]
+    found = [
+        (predicates.name_at(board, s) == name, board.color_at(s) == side) for s, name in _HOME[side].items()
+    ]
     return sum(all(pair) for pair in found)
 
 
 def is_outpost(board: chess.Board, square: chess.Square) -> bool:
     """A minor piece that a pawn defends and that no enemy pawn can ever chase away."""
     side = board.color_at(square)
-    if side is None or sight.name_at(board, square) not in ("knight", "bishop"):
+    if side is None or predicates.name_at(board, square) not in ("knight", "bishop"):
         return False
-    near = [pawn for file in sight.files_beside(square) for pawn in sight.pawns_on(board, file, not side)]
-    rest = sight.steps_to_go(square, side)
-    chasers = [pawn for pawn in near if sight.steps_to_go(pawn, side) < rest]
-    guarded = any(sight.is_pawn(board, defender) for defender in sight.defenders(board, square))
+    near = [
+        pawn
+        for file in predicates.files_beside(square)
+        for pawn in predicates.pawns_on(board, file, not side)
+    ]
+    rest = predicates.steps_to_go(square, side)
+    chasers = [pawn for pawn in near if predicates.steps_to_go(pawn, side) < rest]
+    guarded = any(predicates.is_pawn(board, defender) for defender in predicates.defenders(board, square))
     return 2 <= rest <= 4 and guarded and not chasers
 
 
@@ -77,7 +83,7 @@ concept(
     "{piece} ~be out of reach of (|the |any )(enemy )?pawns",
     "{piece} cannot be (driven away||chased away|kicked away) by pawns",
     detect=_outposts,
-    holds=lambda scene, piece: is_outpost(scene.board, piece),
+    holds=lambda context, piece: is_outpost(context.board, piece),
     weight=2.7,
     favours="side",
 )
@@ -104,7 +110,7 @@ def _undeveloped(board: chess.Board) -> Iterator[Values]:
 
 
 def _are_at_home(
-    scene: Scene,
+    context: Context,
     side: bool | None = None,
     pieces: Sequence[int] | None = None,
     single: int | None = None,
@@ -112,7 +118,7 @@ def _are_at_home(
     other: bool | None = None,
     late: bool | None = None,
 ) -> bool:
-    board = scene.board
+    board = context.board
     if late is not None or other is not None:
         slow = bool(late if late is not None else not other)
         return home_count(board, slow) > home_count(board, not slow)
@@ -120,8 +126,8 @@ def _are_at_home(
         return side is not None and home_count(board, side) == number
     found = [*(pieces or []), *([] if single is None else [single])]
     names = [_HOME[bool(board.color_at(s))].get(s) for s in found]
-    right = side is None or scene.owner(*found) == side
-    return right and all(sight.name_at(board, s) == name for s, name in zip(found, names, strict=True))
+    right = side is None or context.owner(*found) == side
+    return right and all(predicates.name_at(board, s) == name for s, name in zip(found, names, strict=True))
 
 
 concept(
@@ -159,18 +165,18 @@ def _bad_bishops(board: chess.Board) -> Iterator[Values]:
                 yield {"bishop": square, "side": side}
 
 
-def _is_hemmed_in(scene: Scene, bishop: int) -> bool:
+def _is_hemmed_in(context: Context, bishop: int) -> bool:
     """At most three squares to go to, and three own pawns of its colour that cannot step forward."""
-    board, side = scene.board, scene.owner(bishop)
+    board, side = context.board, context.owner(bishop)
     free = [target for target in board.attacks(bishop) if board.color_at(target) != side]
     shade = (chess.square_file(bishop) + chess.square_rank(bishop)) % 2
     fixed = [
         pawn
-        for pawn in sight.all_of(board, side, "pawn")
+        for pawn in predicates.all_of(board, side, "pawn")
         if (chess.square_file(pawn) + chess.square_rank(pawn)) % 2 == shade
-        and board.piece_at(sight.ahead_of(pawn, side)[0])
+        and board.piece_at(predicates.ahead_of(pawn, side)[0])
     ]
-    return sight.name_at(board, bishop) == "bishop" and len(free) <= _HEMMED_SQUARES and len(fixed) >= 3
+    return predicates.name_at(board, bishop) == "bishop" and len(free) <= _HEMMED_SQUARES and len(fixed) >= 3
 
 
 concept(
@@ -195,9 +201,9 @@ def _immobile(board: chess.Board) -> Iterator[Values]:
                 yield {"piece": square, "side": side}
 
 
-def _has_no_moves(scene: Scene, piece: int) -> bool:
-    side = scene.owner(piece)
-    return all(scene.board.color_at(target) == side for target in scene.board.attacks(piece))
+def _has_no_moves(context: Context, piece: int) -> bool:
+    side = context.owner(piece)
+    return all(context.board.color_at(target) == side for target in context.board.attacks(piece))
 
 
 concept(
@@ -214,8 +220,8 @@ concept(
     "own piece",
     "||{side} ~(have|own|get|hold) {piece}( there)?",
     "||{side} ~have {pieces}",
-    holds=lambda scene, side, piece=None, pieces=(): (
-        scene.owner(*([piece] if piece is not None else pieces)) == side
+    holds=lambda context, side, piece=None, pieces=(): (
+        context.owner(*([piece] if piece is not None else pieces)) == side
     ),
     weight=0.3,
 )

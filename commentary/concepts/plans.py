@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import chess
 
-from commentary import sight
-from commentary.concept import Values, deed
+from commentary import predicates
+from commentary.concept import Values, move_concept
 from commentary.concepts.kings import is_endgame
 from commentary.concepts.mates import Foe
-from commentary.scene import Scene
+from commentary.context import Context
 from commentary.step import Step
 
 _MORE_SQUARES = 3
@@ -27,15 +27,15 @@ def _keeps_defended(step: Step) -> Iterator[Values]:
         yield {"wards": wards[:2]}
 
 
-def _still_guards(scene: Scene, wards: Sequence[int]) -> bool:
+def _still_guards(context: Context, wards: Sequence[int]) -> bool:
     return all(
-        sight.defends(scene.board, scene.to, ward)
-        and sight.defends(scene.before, scene.move.from_square, ward)
+        predicates.defends(context.board, context.to, ward)
+        and predicates.defends(context.before, context.move.from_square, ward)
         for ward in wards
     )
 
 
-deed(
+move_concept(
     "keeps defended",
     "~keep {wards:pieces} (defended|protected||guarded)",
     "~keep an eye on {wards:pieces}",
@@ -54,12 +54,12 @@ def _activates(step: Step) -> Iterator[Values]:
         yield {}
 
 
-def _is_more_active(scene: Scene) -> bool:
-    now, then = len(scene.board.attacks(scene.to)), len(scene.before.attacks(scene.move.from_square))
+def _is_more_active(context: Context) -> bool:
+    now, then = len(context.board.attacks(context.to)), len(context.before.attacks(context.move.from_square))
     return now >= then + _MORE_SQUARES
 
 
-deed(
+move_concept(
     "activates the moved piece",
     "~put {moved} on a (more active|better||more useful) square",
     "~bring {moved} to a (more active|better) square",
@@ -85,17 +85,17 @@ def _connects(step: Step) -> Iterator[Values]:
 
 def _rooks_see_each_other(board: chess.Board, side: chess.Color) -> bool:
     home = 0 if side else 7
-    rooks = [s for s in sight.all_of(board, side, "rook") if chess.square_rank(s) == home]
-    return len(rooks) == 2 and sight.defends(board, *rooks)
+    rooks = [s for s in predicates.all_of(board, side, "rook") if chess.square_rank(s) == home]
+    return len(rooks) == 2 and predicates.defends(board, *rooks)
 
 
-deed(
+move_concept(
     "connects the rooks",
     "~connect the rooks",
     detect=_connects,
-    holds=lambda scene: (
-        _rooks_see_each_other(scene.board, scene.before.turn)
-        and not _rooks_see_each_other(scene.before, scene.before.turn)
+    holds=lambda context: (
+        _rooks_see_each_other(context.board, context.before.turn)
+        and not _rooks_see_each_other(context.before, context.before.turn)
     ),
     weight=2.0,
 )
@@ -117,13 +117,13 @@ def _approaches(step: Step) -> Iterator[Values]:
         }
 
 
-def _is_nearer(scene: Scene, pawn: int) -> bool:
-    moved = sight.name_at(scene.board, scene.to) == "king"
-    now, then = (chess.square_distance(square, pawn) for square in (scene.to, scene.move.from_square))
-    return moved and sight.is_pawn(scene.board, pawn) and now < then
+def _is_nearer(context: Context, pawn: int) -> bool:
+    moved = predicates.name_at(context.board, context.to) == "king"
+    now, then = (chess.square_distance(square, pawn) for square in (context.to, context.move.from_square))
+    return moved and predicates.is_pawn(context.board, pawn) and now < then
 
 
-deed(
+move_concept(
     "brings the king nearer",
     "~(approach|step towards|head for||walk towards) {pawn}",
     "~bring {moved} (nearer|closer) to {pawn}",
@@ -133,17 +133,17 @@ deed(
 )
 
 
-def _follows(scene: Scene, foe: Foe) -> bool:
+def _follows(context: Context, foe: Foe) -> bool:
     """The engine's line goes on with that move once the other side has replied."""
-    line, played = scene.evidence(), len(scene.moves)
+    line, played = context.evidence(), len(context.moves)
     if len(line.moves) < played + 2:
         return False
-    board = scene.board.copy(stack=False)
+    board = context.board.copy(stack=False)
     board.push_uci(line.moves[played])
     return foe(board).uci() == line.moves[played + 1]
 
 
-deed(
+move_concept(
     "prepares",
     "~(prepare|make ready for|get ready for|set up||plan) {foe}",
     holds=_follows,

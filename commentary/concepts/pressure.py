@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import chess
 
-from commentary import sight
-from commentary.concept import Values, deed
+from commentary import predicates
+from commentary.concept import Values, move_concept
 from commentary.concepts.pawns import neighbours
 from commentary.concepts.tactics import fork_targets, pins, undefended
+from commentary.context import Context
 from commentary.exchange import worth
-from commentary.scene import Scene
 from commentary.step import Step
 
 # -- pressure ------------------------------------------------------------------------------------
@@ -27,12 +27,12 @@ def _forks(step: Step) -> Iterator[Values]:
         yield {"targets": targets[:3]}
 
 
-deed(
+move_concept(
     "forks",
     "~fork {targets:pieces}",
     "~attack {targets:pieces} (at the same time|simultaneously||at once)",
     detect=_forks,
-    holds=lambda scene, targets: sight.forks(scene.board, scene.to, targets),
+    holds=lambda context, targets: predicates.forks(context.board, context.to, targets),
     weight=7.0,
 )
 
@@ -46,11 +46,11 @@ def _attacks(step: Step) -> Iterator[Values]:
         yield {"targets": sorted(fresh, key=lambda target: -worth(step.after, target))[:2]}
 
 
-def _hits(scene: Scene, targets: Sequence[int]) -> bool:
-    return all(sight.attacks(scene.board, scene.to, target) for target in targets)
+def _hits(context: Context, targets: Sequence[int]) -> bool:
+    return all(predicates.attacks(context.board, context.to, target) for target in targets)
 
 
-deed(
+move_concept(
     "attacks",
     "~(attack|hit||harass|bother|chase|question|kick|target) {targets:pieces}( at once| with tempo)?",
     "~(go after|take aim at||aim at|look at) {targets:pieces}",
@@ -68,12 +68,12 @@ def _levers(step: Step) -> Iterator[Values]:
         yield {"targets": list(chess.scan_forward(prey))}
 
 
-def _strikes(scene: Scene, targets: Sequence[int]) -> bool:
-    pawn = sight.is_pawn(scene.board, scene.to)
-    return pawn and _hits(scene, targets)
+def _strikes(context: Context, targets: Sequence[int]) -> bool:
+    pawn = predicates.is_pawn(context.board, context.to)
+    return pawn and _hits(context, targets)
 
 
-deed(
+move_concept(
     "pawn strikes",
     "~challenge {targets:pieces}",
     "~(strike at|chip away at|hit at) {targets:pieces}",
@@ -106,17 +106,17 @@ def _piles_up(step: Step) -> Iterator[Values]:
             yield {"target": target, "kind": step.after.piece_type_at(target)}
 
 
-deed(
+move_concept(
     "piles up",
     "~(pile up on|put more pressure on|turn on) {target}, which is pinned",
     detect=_piles_up,
-    holds=lambda scene, target: _hits(scene, [target]) and _pinned_if_said(scene, target),
+    holds=lambda context, target: _hits(context, [target]) and _pinned_if_said(context, target),
     weight=4.4,
 )
 
 
-def _pinned_if_said(scene: Scene, target: chess.Square) -> bool:
-    return sight.is_pinned(scene.board, target)
+def _pinned_if_said(context: Context, target: chess.Square) -> bool:
+    return predicates.is_pinned(context.board, target)
 
 
 def _outnumbers(step: Step) -> Iterator[Values]:
@@ -131,15 +131,18 @@ def _outnumbers(step: Step) -> Iterator[Values]:
 
 
 def _adds_attacker(
-    scene: Scene, target: int, order: int | None = None, times: int | None = None, guards: int = 0
+    context: Context, target: int, order: int | None = None, times: int | None = None, guards: int = 0
 ) -> bool:
-    hitting, guarding = sight.attackers(scene.board, target), sight.defenders(scene.board, target)
+    hitting, guarding = (
+        predicates.attackers(context.board, target),
+        predicates.defenders(context.board, target),
+    )
     counted = times is None or (len(hitting), len(guarding)) == (times, guards)
     enough = times is not None or len(hitting) >= 2
-    return scene.to in hitting and enough and order in (None, len(hitting)) and counted
+    return context.to in hitting and enough and order in (None, len(hitting)) and counted
 
 
-deed(
+move_concept(
     "adds an attacker",
     "~(bring||add) a {order:ordinal} attacker against {target}",
     "~attack {target} (a {order:ordinal} time|once more)",
@@ -166,14 +169,14 @@ def _targets_pawn(step: Step) -> Iterator[Values]:
             return
 
 
-def _is_flawed(scene: Scene, pawn: int, flaw: str) -> bool:
-    truths = {"isolated": sight.is_isolated, "backward": sight.is_backward}
-    truths["undefended"] = lambda board, square: not sight.defenders(board, square)
-    right = flaw in truths and truths[flaw](scene.board, pawn)
-    return right and sight.is_pawn(scene.board, pawn) and _hits(scene, [pawn])
+def _is_flawed(context: Context, pawn: int, flaw: str) -> bool:
+    truths = {"isolated": predicates.is_isolated, "backward": predicates.is_backward}
+    truths["undefended"] = lambda board, square: not predicates.defenders(board, square)
+    right = flaw in truths and truths[flaw](context.board, pawn)
+    return right and predicates.is_pawn(context.board, pawn) and _hits(context, [pawn])
 
 
-deed(
+move_concept(
     "targets a weak pawn",
     "~(attack|take aim at|go after|put pressure on) {pawn}, which is {flaw:word}",
     detect=_targets_pawn,
@@ -193,21 +196,21 @@ def _offers_trade(step: Step) -> Iterator[Values]:
             return
 
 
-def _trade_offered(scene: Scene, kind: int | None = None, target: int | None = None) -> bool:
-    board, own = scene.board, scene.to
+def _trade_offered(context: Context, kind: int | None = None, target: int | None = None) -> bool:
+    board, own = context.board, context.to
     prey = [s for s in board.attacks(own) if board.color_at(s) == board.turn] if target is None else [target]
     return any(
-        sight.name_at(board, s) == sight.name_at(board, own)
+        predicates.name_at(board, s) == predicates.name_at(board, own)
         and kind in (None, board.piece_type_at(own))
-        and sight.attacks(board, own, s)
-        and sight.attacks(board, s, own)
-        and bool(sight.defenders(board, s))
-        and bool(sight.defenders(board, own))
+        and predicates.attacks(board, own, s)
+        and predicates.attacks(board, s, own)
+        and bool(predicates.defenders(board, s))
+        and bool(predicates.defenders(board, own))
         for s in prey
     )
 
 
-deed(
+move_concept(
     "offers a trade",
     "~(offer|propose) (an exchange|a trade) of (the )?{kind}s",
     "~offer to (exchange||trade|swap) (the )?{kind}s",
@@ -231,14 +234,16 @@ def _uncovers(step: Step) -> Iterator[Values]:
                 yield {"slider": slider, "target": target}
 
 
-def _uncovered(scene: Scene, slider: int, target: int | None = None) -> bool:
-    if slider == scene.to or scene.board.color_at(slider) != scene.before.turn:
+def _uncovered(context: Context, slider: int, target: int | None = None) -> bool:
+    if slider == context.to or context.board.color_at(slider) != context.before.turn:
         return False
-    prey = list(scene.board.attacks(slider)) if target is None else [target]
-    return any(sight.attacks(scene.board, slider, s) and s not in scene.before.attacks(slider) for s in prey)
+    prey = list(context.board.attacks(slider)) if target is None else [target]
+    return any(
+        predicates.attacks(context.board, slider, s) and s not in context.before.attacks(slider) for s in prey
+    )
 
 
-deed(
+move_concept(
     "uncovers an attack",
     "~(uncover|unmask) an attack by {slider} on {target}",
     "~open the line for {slider} to hit {target}",
@@ -260,12 +265,12 @@ def _pins(step: Step) -> Iterator[Values]:
             yield {"pinned": pin["pinned"], "behind": pin["behind"]}
 
 
-def _is_pinning(scene: Scene, pinned: int, behind: int | None = None) -> bool:
-    prizes = set(scene.board.piece_map()) - {pinned} if behind is None else {behind}
-    return any(sight.pins(scene.board, scene.to, pinned, prize) for prize in prizes)
+def _is_pinning(context: Context, pinned: int, behind: int | None = None) -> bool:
+    prizes = set(context.board.piece_map()) - {pinned} if behind is None else {behind}
+    return any(predicates.pins(context.board, context.to, pinned, prize) for prize in prizes)
 
 
-deed(
+move_concept(
     "pins",
     "~(pin|tie||nail) {pinned}( down)? (to||against) {behind}",
     "~put {pinned} in a pin( against {behind})?",
@@ -284,12 +289,14 @@ def _unpins(step: Step) -> Iterator[Values]:
             yield {"piece": square}
 
 
-def _unpinned(scene: Scene, piece: int) -> bool:
-    own = scene.board.color_at(piece) == scene.before.turn == scene.before.color_at(piece)
-    return own and sight.is_pinned(scene.before, piece) and not sight.is_pinned(scene.board, piece)
+def _unpinned(context: Context, piece: int) -> bool:
+    own = context.board.color_at(piece) == context.before.turn == context.before.color_at(piece)
+    return (
+        own and predicates.is_pinned(context.before, piece) and not predicates.is_pinned(context.board, piece)
+    )
 
 
-deed(
+move_concept(
     "unpins",
     "~unpin {piece}",
     "~break the pin on {piece}",

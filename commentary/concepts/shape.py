@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import chess
 
-from commentary import sight
-from commentary.concept import Values, deed
+from commentary import predicates
+from commentary.concept import Values, move_concept
 from commentary.concepts.pawns import steps
 from commentary.concepts.pieces import is_outpost, pawns_can_attack
-from commentary.scene import Scene
+from commentary.context import Context
 from commentary.step import Step
 
 _BIG_CENTRE = (chess.BB_FILE_C | chess.BB_FILE_D | chess.BB_FILE_E | chess.BB_FILE_F) & (
@@ -33,13 +33,13 @@ def _takes_outpost(step: Step) -> Iterator[Values]:
         yield {}
 
 
-deed(
+move_concept(
     "takes an outpost",
     "~(settle on|occupy||land on|claim|take) an outpost",
     "~take an outpost on {here:square}",
     "~(plant|put||post|install) {moved} on an outpost",
     detect=_takes_outpost,
-    holds=lambda scene: is_outpost(scene.board, scene.to),
+    holds=lambda context: is_outpost(context.board, context.to),
     weight=3.2,
 )
 
@@ -53,15 +53,15 @@ def _centralises(step: Step) -> Iterator[Values]:
         yield {"kind": step.kind if knight else None}
 
 
-def _is_central_now(scene: Scene, kind: int | None = None) -> bool:
+def _is_central_now(context: Context, kind: int | None = None) -> bool:
     inside = [
         2 <= chess.square_file(s) <= 5 and 2 <= chess.square_rank(s) <= 5
-        for s in (scene.move.from_square, scene.to)
+        for s in (context.move.from_square, context.to)
     ]
-    return kind in (None, scene.board.piece_type_at(scene.to)) and inside == [False, True]
+    return kind in (None, context.board.piece_type_at(context.to)) and inside == [False, True]
 
 
-deed(
+move_concept(
     "centralises",
     "~centralise (a {kind}|{moved})",
     "~bring (a {kind}|{moved}) (towards||into|to) the centre",
@@ -80,12 +80,12 @@ def _covers(step: Step) -> Iterator[Values]:
         yield {"fields": sorted(ranked[:2])}
 
 
-deed(
+move_concept(
     "covers squares",
     "~(control|cover|watch|eye||take control of) {fields:squares}",
     "~take {fields:squares} under control",
     detect=_covers,
-    holds=lambda scene, fields: set(fields) <= set(scene.board.attacks(scene.to)),
+    holds=lambda context, fields: set(fields) <= set(context.board.attacks(context.to)),
     weight=0.8,
 )
 
@@ -103,12 +103,12 @@ def _denies(step: Step) -> Iterator[Values]:
             return
 
 
-def _is_denying(scene: Scene, square: int, piece: int) -> bool:
-    reached = square in scene.board.attacks(piece) and scene.board.color_at(piece) == scene.board.turn
-    return square in scene.board.attacks(scene.to) and reached
+def _is_denying(context: Context, square: int, piece: int) -> bool:
+    reached = square in context.board.attacks(piece) and context.board.color_at(piece) == context.board.turn
+    return square in context.board.attacks(context.to) and reached
 
 
-deed(
+move_concept(
     "denies a square",
     "~take {square} away from {piece}",
     "~deny {piece} the square {square}",
@@ -131,14 +131,14 @@ def _frees(step: Step) -> Iterator[Values]:
         yield {"piece": best}
 
 
-def _is_freeing(scene: Scene, piece: int) -> bool:
-    own = scene.board.color_at(piece) == scene.before.turn and piece != scene.to
-    slider = sight.name_at(scene.board, piece) in ("bishop", "rook", "queen")
-    now, then = (len(board.attacks(piece)) for board in (scene.board, scene.before))
+def _is_freeing(context: Context, piece: int) -> bool:
+    own = context.board.color_at(piece) == context.before.turn and piece != context.to
+    slider = predicates.name_at(context.board, piece) in ("bishop", "rook", "queen")
+    now, then = (len(board.attacks(piece)) for board in (context.board, context.before))
     return own and slider and now >= then + _MORE_SQUARES
 
 
-deed(
+move_concept(
     "frees a piece",
     "~(free|activate|make room for||release|open up|wake up|give more scope to) {piece}",
     "~open lines for {piece}",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from commentary import concept as registry
-from commentary.scene import Scene
-from commentary.sight import mating_moves
+from commentary.context import Context
+from commentary.predicates import mating_moves
 from commentary.study import Score
 
 concept = partial(registry.concept, topic="standing")
@@ -48,16 +48,16 @@ def word_for(found: int, number: int) -> str:
     return words[number % len(words)]
 
 
-def _is(wanted: int, scene: Scene, side: bool | None = None, other: bool | None = None) -> bool:
+def _is(wanted: int, context: Context, side: bool | None = None, other: bool | None = None) -> bool:
     colour = bool(side if side is not None else not other)
-    value = scene.score_for(colour)
+    value = context.score_for(colour)
     low = BOUNDS_CP[wanted - 1]
     high = BOUNDS_CP[wanted] if wanted < len(BOUNDS_CP) else None
     return value >= low and (high is None or value < high)
 
 
-def _is_equal(scene: Scene) -> bool:
-    return abs(scene.score_for(scene.mover)) < BOUNDS_CP[0]
+def _is_equal(context: Context) -> bool:
+    return abs(context.score_for(context.mover)) < BOUNDS_CP[0]
 
 
 concept(
@@ -123,17 +123,17 @@ concept(
     "advantage for",
     "with a {word} (edge|advantage|plus) for {side:object}",
     "||(a|an) {word} (edge|advantage|plus) for {side:object}",
-    holds=lambda scene, word, side: word in _WORDS and _is(_WORDS[word], scene, side),
+    holds=lambda context, word, side: word in _WORDS and _is(_WORDS[word], context, side),
 )
 
 
-def _mates_in(scene: Scene, count: int, side: bool | None = None) -> bool:
+def _mates_in(context: Context, count: int, side: bool | None = None) -> bool:
     """A mate in one is on the board; a longer one is the engine's word."""
-    colour = scene.start.turn if side is None else side
+    colour = context.start.turn if side is None else side
     if count == 1:
-        return colour == scene.board.turn and bool(mating_moves(scene.board))
-    mate = scene.evidence().score.mate
-    sign = 1 if colour == scene.start.turn else -1
+        return colour == context.board.turn and bool(mating_moves(context.board))
+    mate = context.evidence().score.mate
+    sign = 1 if colour == context.start.turn else -1
     return mate is not None and mate * sign == count
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import chess
 
-from commentary import sight
-from commentary.concept import Values, deed
+from commentary import predicates
+from commentary.concept import Values, move_concept
 from commentary.concepts.mates import Foe, mating_moves
 from commentary.concepts.tactics import undefended
+from commentary.context import Context
 from commentary.exchange import VALUES, passed_turn
-from commentary.names import bare
-from commentary.scene import Scene
-from commentary.sight import other_turn
+from commentary.naming import bare
+from commentary.predicates import other_turn
 from commentary.step import Step
 
 # -- blows ---------------------------------------------------------------------------------------
@@ -24,7 +24,7 @@ def _if(condition: bool, **values: object) -> Iterator[Values]:
         yield values
 
 
-deed(
+move_concept(
     "mates",
     "~be (mate|checkmate)( at once| on the spot| straight away)?",
     "~mate on the spot",
@@ -32,17 +32,17 @@ deed(
     "||~mate( at once| straight away)?",
     "||~end the game( on the spot)?",
     detect=lambda step: _if(step.after.is_checkmate()),
-    holds=lambda scene: scene.board.is_checkmate(),
+    holds=lambda context: context.board.is_checkmate(),
     weight=100.0,
 )
-deed(
+move_concept(
     "stalemates",
     "~be (stalemate||a stalemate)",
     "~stalemate {them:object}",
     "~leave {them:object} without a legal move",
     "||~leave {them:object} stalemated",
     detect=lambda step: _if(step.after.is_stalemate(), them=not step.mover),
-    holds=lambda scene, them=None: scene.board.is_stalemate() and them in (None, scene.board.turn),
+    holds=lambda context, them=None: context.board.is_stalemate() and them in (None, context.board.turn),
     weight=-100.0,
 )
 
@@ -53,7 +53,7 @@ def _promotes(step: Step) -> Iterator[Values]:
         yield {"kind": step.move.promotion, "pawn": step.origin, "queen": step.target if queen else None}
 
 
-deed(
+move_concept(
     "promotes",
     "~promote to a {kind}",
     "~make a new {kind}",
@@ -61,11 +61,11 @@ deed(
     "~(promote|queen) on {queen:square}",
     "||~(promote|queen)( on {queen:square})?",
     detect=_promotes,
-    holds=lambda scene, kind=None, queen=None, pawn=None: (
-        scene.move.promotion is not None
-        and pawn in (None, scene.move.from_square)
-        and kind in (None, scene.move.promotion)
-        and queen in (None, scene.to)
+    holds=lambda context, kind=None, queen=None, pawn=None: (
+        context.move.promotion is not None
+        and pawn in (None, context.move.from_square)
+        and kind in (None, context.move.promotion)
+        and queen in (None, context.to)
     ),
     weight=9.0,
 )
@@ -92,7 +92,7 @@ def _captures(step: Step) -> Iterator[Values]:
 
 
 def _takes(
-    scene: Scene,
+    context: Context,
     victim: int | None = None,
     passing: int | None = None,
     loose: int | None = None,
@@ -101,13 +101,13 @@ def _takes(
     own: int | None = None,
 ) -> bool:
     square = next(s for s in (victim, passing, loose, free, plain) if s is not None)
-    right_own = own is None or own == scene.move.from_square
-    unguarded = loose is None or not sight.defenders(scene.before, square)
-    en_passant = passing is None or scene.before.is_en_passant(scene.move)
-    return scene.victim == square and right_own and unguarded and en_passant
+    right_own = own is None or own == context.move.from_square
+    unguarded = loose is None or not predicates.defenders(context.before, square)
+    en_passant = passing is None or context.before.is_en_passant(context.move)
+    return context.victim == square and right_own and unguarded and en_passant
 
 
-deed(
+move_concept(
     "captures",
     "~take {passing:before} en passant",
     "~capture {passing:before} en passant",
@@ -143,22 +143,22 @@ def _checks(step: Step) -> Iterator[Values]:
 
 
 def _gives_check(
-    scene: Scene,
+    context: Context,
     checker: int | None = None,
     king: int | None = None,
     few: int | None = None,
     one: int | None = None,
     plain: int | None = None,
 ) -> bool:
-    checkers = set(scene.board.checkers())
-    hidden = checkers - {scene.to}
-    right_king = king is None or king == scene.board.king(scene.board.turn)
+    checkers = set(context.board.checkers())
+    hidden = checkers - {context.to}
+    right_king = king is None or king == context.board.king(context.board.turn)
     wanted = few if few is not None else one
-    counted = wanted is None or scene.board.legal_moves.count() == wanted
+    counted = wanted is None or context.board.legal_moves.count() == wanted
     return bool(checkers) and (checker is None or checker in hidden) and right_king and counted
 
 
-deed(
+move_concept(
     "checks",
     "~give check( from {plain:square})?",
     "~come with check",
@@ -171,23 +171,23 @@ deed(
     holds=_gives_check,
     weight=5.0,
 )
-deed(
+move_concept(
     "discovers check",
     "~give (|a )discovered check from {checker}",
     "~uncover a check by {checker}",
     "||~give (a )?discovered check",
     detect=lambda step: (v for v in _checks(step) if v["checker"] is not None),
-    holds=lambda scene, checker=None: (
-        bool(set(scene.board.checkers()) - {scene.to})
-        and (checker is None or checker in set(scene.board.checkers()) - {scene.to})
+    holds=lambda context, checker=None: (
+        bool(set(context.board.checkers()) - {context.to})
+        and (checker is None or checker in set(context.board.checkers()) - {context.to})
     ),
     weight=5.5,
 )
-deed(
+move_concept(
     "double check",
     "~(give||be) (|a )double check",
     detect=lambda step: (v for v in _checks(step) if v["double"]),
-    holds=lambda scene: len(scene.board.checkers()) == 2,
+    holds=lambda context: len(context.board.checkers()) == 2,
     weight=6.0,
 )
 
@@ -198,12 +198,12 @@ def _threatens_mate(step: Step) -> Iterator[Values]:
         yield {"foe": bare(passed, moves[0])}
 
 
-def _would_mate(scene: Scene, foe: Foe) -> bool:
-    board = other_turn(scene.board)
-    return board is not None and foe(board) in sight.mating_moves(board)
+def _would_mate(context: Context, foe: Foe) -> bool:
+    board = other_turn(context.board)
+    return board is not None and foe(board) in predicates.mating_moves(board)
 
 
-deed(
+move_concept(
     "threatens mate",
     "~threaten mate with {foe}( next)?",
     "~(threaten|carry the threat of|prepare mate with) {foe}",
@@ -213,25 +213,25 @@ deed(
 )
 
 
-deed(
+move_concept(
     "quiet move",
     "~(be|look) (quiet||calm|a quiet move|a calm move)",
-    holds=lambda scene: not _noisy(scene),
+    holds=lambda context: not _noisy(context),
     weight=0.3,
 )
-deed(
+move_concept(
     "forcing move",
     "~be forcing",
     "~be a forcing (move||try|line)",
-    holds=lambda scene: _noisy(scene),
+    holds=lambda context: _noisy(context),
     weight=0.3,
 )
-deed(
+move_concept(
     "only move",
     "~be (the only legal move|forced||the sole legal reply|the only legal reply)",
-    holds=lambda scene: scene.before.legal_moves.count() == 1,
+    holds=lambda context: context.before.legal_moves.count() == 1,
 )
 
 
-def _noisy(scene: Scene) -> bool:
-    return scene.victim is not None or scene.board.is_check() or bool(scene.move.promotion)
+def _noisy(context: Context) -> bool:
+    return context.victim is not None or context.board.is_check() or bool(context.move.promotion)

@@ -12,10 +12,10 @@ from functools import partial
 import chess
 
 from commentary import concept as registry
-from commentary import sight
+from commentary import predicates
 from commentary.concept import Values
+from commentary.context import Context
 from commentary.exchange import VALUES, worth
-from commentary.scene import Scene
 
 concept = partial(registry.concept, topic="contacts")
 
@@ -55,7 +55,7 @@ concept(
     "{attacker} ~have {targets:pieces} in a fork",
     "{attacker} ~attack {targets:pieces} at once",
     detect=_forks,
-    holds=lambda scene, attacker, targets: sight.forks(scene.board, attacker, targets),
+    holds=lambda context, attacker, targets: predicates.forks(context.board, attacker, targets),
     weight=4.6,
     favours="-side",
 )
@@ -93,11 +93,11 @@ def pins(board: chess.Board) -> Iterator[Values]:
             yield {"side": board.color_at(first), "pinned": first, "pinner": slider, "behind": second}
 
 
-def _is_pin(scene: Scene, pinned: int, pinner: int | None = None, behind: int | None = None) -> bool:
-    board = scene.board
-    pinners = sight.attackers(board, pinned) if pinner is None else {pinner}
+def _is_pin(context: Context, pinned: int, pinner: int | None = None, behind: int | None = None) -> bool:
+    board = context.board
+    pinners = predicates.attackers(board, pinned) if pinner is None else {pinner}
     prizes = set(board.piece_map()) - {pinned} if behind is None else {behind}
-    return any(sight.pins(board, a, pinned, b) for a in pinners for b in prizes)
+    return any(predicates.pins(board, a, pinned, b) for a in pinners for b in prizes)
 
 
 def _pin_weight(board: chess.Board, values: Values) -> float:
@@ -135,12 +135,12 @@ def _skewers(board: chess.Board) -> Iterator[Values]:
             yield {"side": board.color_at(first), "attacker": slider, "front": first, "behind": second}
 
 
-def _is_skewer(scene: Scene, attacker: int, front: int, behind: int) -> bool:
-    board = scene.board
-    enemies = scene.owner(front, behind) != board.color_at(attacker)
-    own, first, prize = (sight.worth_at(board, square) for square in (attacker, front, behind))
-    won = prize >= 3 and (prize > own or not sight.defenders(board, behind))
-    line = sight.in_line(board, attacker, front, behind) and sight.attacks(board, attacker, front)
+def _is_skewer(context: Context, attacker: int, front: int, behind: int) -> bool:
+    board = context.board
+    enemies = context.owner(front, behind) != board.color_at(attacker)
+    own, first, prize = (predicates.worth_at(board, square) for square in (attacker, front, behind))
+    won = prize >= 3 and (prize > own or not predicates.defenders(board, behind))
+    line = predicates.in_line(board, attacker, front, behind) and predicates.attacks(board, attacker, front)
     return enemies and line and won and first > own and first >= prize
 
 
@@ -169,11 +169,15 @@ def _hidden(board: chess.Board) -> Iterator[Values]:
             yield {"side": board.color_at(slider), "slider": slider, "screen": first, "target": second}
 
 
-def _is_hidden(scene: Scene, slider: int, screen: int, target: int) -> bool:
-    board = scene.board
-    reaches = screen in board.attacks(slider) and sight.name_at(board, slider) in ("bishop", "rook", "queen")
+def _is_hidden(context: Context, slider: int, screen: int, target: int) -> bool:
+    board = context.board
+    reaches = screen in board.attacks(slider) and predicates.name_at(board, slider) in (
+        "bishop",
+        "rook",
+        "queen",
+    )
     enemies = board.color_at(slider) != board.color_at(target)
-    return reaches and enemies and sight.in_line(board, slider, screen, target)
+    return reaches and enemies and predicates.in_line(board, slider, screen, target)
 
 
 concept(

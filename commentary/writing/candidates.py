@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import chess
 
-from commentary.concept import Finding, deeds_of
+from commentary.concept import Finding, move_findings
 from commentary.exchange import gain
-from commentary.names import bare
+from commentary.naming import bare
 from commentary.step import Step
 from commentary.template import finite, infinitive, participle
 from commentary.writing.case import LOST, WINNING, Candidate, Loss
-from commentary.writing.deeds import STATES, STRONG, Topic, selected, telling
 from commentary.writing.follow import follow
-from commentary.writing.pen import Pen, sentence
+from commentary.writing.topic import STATES, STRONG, Topic, selected, telling
+from commentary.writing.writer import Writer, sentence
 
 _OF_A_SIDE = (
     *("captures", "attacks", "forks", "pins", "piles up", "pawn strikes", "defends", "reinforces"),
@@ -76,26 +76,26 @@ _DRAWBACKS = (
 )
 
 
-def consider(pen: Pen, topic: Topic, *, best: str | None) -> list[str]:
+def consider(writer: Writer, topic: Topic, *, best: str | None) -> list[str]:
     """All that is said of a candidate; with `best` it may be compared with the best move."""
-    pen.hand.forget()
-    pen.topic = topic.name
-    said, warning = introduce(pen, topic), _drawback(pen, topic)
-    said += warning + follow(pen, topic, warned=bool(warning))
-    return said if topic.candidate.is_best else said + _judge(pen, topic, best)
+    writer.naming.forget()
+    writer.topic = topic.name
+    said, warning = introduce(writer, topic), _drawback(writer, topic)
+    said += warning + follow(writer, topic, warned=bool(warning))
+    return said if topic.candidate.is_best else said + _judge(writer, topic, best)
 
 
 # -- what it does --------------------------------------------------------------------------------
 
 
-def verbs(pen: Pen, step: Step, deeds: Sequence[Finding]) -> dict[str, str]:
+def verbs(writer: Writer, step: Step, effects: Sequence[Finding]) -> dict[str, str]:
     """The forms of a verb phrase, by the names that wordings use."""
-    marked = pen.phrase(step, deeds)
+    marked = writer.phrase(step, effects)
     return {"does": finite(marked), "do": infinitive(marked), "doing": participle(marked)}
 
 
-def prepared(pen: Pen, candidate: Candidate) -> str | None:
-    """What a move without a deed of its own makes ready: the mover's next move, if that does something."""
+def prepared(writer: Writer, candidate: Candidate) -> str | None:
+    """What a move without an effect of its own makes ready: the mover's next move, if that does something."""
     moves, boards = candidate.full.moves, candidate.full.boards
     if len(moves) < 3 or candidate.step.after.is_check():
         return None
@@ -105,75 +105,75 @@ def prepared(pen: Pen, candidate: Candidate) -> str | None:
     # A move that could be played at once is only made ready if it gets a new supporter.
     supported = candidate.step.after.attacks_mask(candidate.step.target) & chess.BB_SQUARES[later.target]
     at_once = boards[0].is_legal(moves[2]) and gain(boards[0], moves[2]) >= 0
-    if (at_once and not supported) or not telling(later, deeds_of(later), STRONG):
+    if (at_once and not supported) or not telling(later, move_findings(later), STRONG):
         return None
-    return pen.does("prepares", foe=bare(boards[2], moves[2]))
+    return writer.does("prepares", foe=bare(boards[2], moves[2]))
 
 
-def introduce(pen: Pen, topic: Topic) -> list[str]:
+def introduce(writer: Writer, topic: Topic) -> list[str]:
     """Brings the move up and says what it does."""
     candidate = topic.candidate
-    deeds = selected(candidate, pen.length.deeds)
-    ready = prepared(pen, candidate) if not deeds or deeds[0].weight < STRONG else None
-    if not deeds or ready:
-        return [sentence(f"{topic.name} {ready or pen.does(_plain(candidate))}")]
-    if pen.chance(pen.voice.asks):
-        question = sentence(pen.pick(_QUESTIONS, m=topic.name))
-        return [question, sentence(pen.pick(_AFTER_QUESTION, **verbs(pen, candidate.step, deeds)))]
-    if all(deed.concept.name in _OF_A_SIDE for deed in deeds) and pen.chance(0.15):
-        acts = finite(pen.phrase(candidate.step, deeds), pen.hand.us.verb)
-        return [sentence(pen.pick(_WITH_SIDE, m=topic.name, us=pen.hand.us.word, acts=acts))]
-    states = any(deed.concept.name in STATES for deed in deeds)
+    effects = selected(candidate, writer.length.effects)
+    ready = prepared(writer, candidate) if not effects or effects[0].weight < STRONG else None
+    if not effects or ready:
+        return [sentence(f"{topic.name} {ready or writer.does(_plain(candidate))}")]
+    if writer.chance(writer.voice.asks):
+        question = sentence(writer.pick(_QUESTIONS, m=topic.name))
+        return [question, sentence(writer.pick(_AFTER_QUESTION, **verbs(writer, candidate.step, effects)))]
+    if all(effect.concept.name in _OF_A_SIDE for effect in effects) and writer.chance(0.15):
+        acts = finite(writer.phrase(candidate.step, effects), writer.naming.us.verb)
+        return [sentence(writer.pick(_WITH_SIDE, m=topic.name, us=writer.naming.us.word, acts=acts))]
+    states = any(effect.concept.name in STATES for effect in effects)
     options = (_FORCING[:2] if candidate.quiet else _FORCING) if states else _INTRODUCTIONS
-    forms = verbs(pen, candidate.step, deeds)
-    return [sentence(pen.pick(options, m=topic.name, us=pen.hand.us.word, **forms))]
+    forms = verbs(writer, candidate.step, effects)
+    return [sentence(writer.pick(options, m=topic.name, us=writer.naming.us.word, **forms))]
 
 
 def _plain(candidate: Candidate) -> str:
     return "quiet move" if candidate.quiet else "candidate"
 
 
-def _drawback(pen: Pen, topic: Topic) -> list[str]:
+def _drawback(writer: Writer, topic: Topic) -> list[str]:
     """What speaks against it on the board, for a move that will be dropped."""
-    found = [deed for deed in topic.candidate.deeds if -50 < deed.weight < 0]
+    found = [effect for effect in topic.candidate.effects if -50 < effect.weight < 0]
     wanted = 0.75 if topic.candidate.loss >= Loss.SOME else 0.2
-    if not found or topic.candidate.is_best or not pen.chance(wanted):
+    if not found or topic.candidate.is_best or not writer.chance(wanted):
         return []
-    worst = min(found, key=lambda deed: deed.weight)
-    return [sentence(pen.pick(_DRAWBACKS, **verbs(pen, topic.candidate.step, [worst])))]
+    worst = min(found, key=lambda effect: effect.weight)
+    return [sentence(writer.pick(_DRAWBACKS, **verbs(writer, topic.candidate.step, [worst])))]
 
 
 # -- why it is dropped ---------------------------------------------------------------------------
 
 
-def _judge(pen: Pen, topic: Topic, best: str | None) -> list[str]:
+def _judge(writer: Writer, topic: Topic, best: str | None) -> list[str]:
     candidate = topic.candidate
-    it = "it" if pen.topic == topic.name else topic.name
-    judged = _verdict(pen, candidate, best)
+    it = "it" if writer.topic == topic.name else topic.name
+    judged = _verdict(writer, candidate, best)
     parts = [sentence(f"{it} {judged}")] if judged else []
-    if candidate.loss >= Loss.SOME and pen.chance(0.45 if parts else 0.75):
-        parts += pen.talk("dropped")
+    if candidate.loss >= Loss.SOME and writer.chance(0.45 if parts else 0.75):
+        parts += writer.talk("dropped")
     return parts
 
 
-def _verdict(pen: Pen, candidate: Candidate, best: str | None) -> str | None:
+def _verdict(writer: Writer, candidate: Candidate, best: str | None) -> str | None:
     """Why it is not chosen, as far as the scores say it."""
-    top, own = pen.case.best, candidate
+    top, own = writer.case.best, candidate
     if own.loss == Loss.NOTHING:
-        return pen.does("as good") if pen.chance(0.7) else None
+        return writer.does("as good") if writer.chance(0.7) else None
     weaker = best is not None and own.score.capped < top.score.capped
     if own.degree == WINNING:
         # A move that wins is not dropped without a reason.
-        return pen.does("wins the game") + (f", but is weaker than {best}" if weaker else "")
-    if not pen.chance(0.8):
+        return writer.does("wins the game") + (f", but is weaker than {best}" if weaker else "")
+    if not writer.chance(0.8):
         return None
-    compared = pen.does("weaker", other=best) if weaker else None
+    compared = writer.does("weaker", other=best) if weaker else None
     same_side = top.degree > 0 < own.degree or top.degree < 0
-    if compared and same_side and own.degree > LOST and pen.chance(0.5):
+    if compared and same_side and own.degree > LOST and writer.chance(0.5):
         return compared
     if own.degree >= top.degree:
         return compared
-    return pen.does(_blame(top.degree, own.degree), them=not pen.case.mover)
+    return writer.does(_blame(top.degree, own.degree), them=not writer.case.mover)
 
 
 def _blame(best: int, own: int) -> str:

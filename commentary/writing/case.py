@@ -8,7 +8,7 @@ from functools import cached_property
 
 import chess
 
-from commentary.concept import CONCEPTS, Finding, deeds_of, survey
+from commentary.concept import CONCEPTS, Finding, move_findings, position_findings
 from commentary.concepts.defence import stopped
 from commentary.concepts.standings import degree
 from commentary.exchange import gain, passed_turn
@@ -62,13 +62,13 @@ class Candidate:
     """Whether it takes back on the square where the other side has just taken."""
 
     @cached_property
-    def deeds(self) -> list[Finding]:
+    def effects(self) -> list[Finding]:
         """What the move does, the weightiest first; with an eye on what the other side threatens."""
-        found = deeds_of(self.step)
+        found = move_findings(self.step)
         if self.threat is not None:
             found += stopped(self.step, self.threat)
         if self.retakes:
-            found = [deed for deed in found if deed.concept.name != "captures"]
+            found = [effect for effect in found if effect.concept.name != "captures"]
             found.append(Finding(CONCEPTS["recaptures"], {"here": self.move.to_square}, _RETAKING))
         return sorted(found, key=lambda finding: -finding.weight)
 
@@ -125,7 +125,7 @@ class Case:
     @cached_property
     def findings(self) -> list[Finding]:
         """Every finding about the position."""
-        return survey(self.board)
+        return position_findings(self.board)
 
     @cached_property
     def only_move(self) -> bool:

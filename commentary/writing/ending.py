@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from commentary.concept import deeds_of
+from commentary.concept import move_findings
 from commentary.concepts.material import is_exchange, plain
-from commentary.names import numbered
+from commentary.naming import numbered
 from commentary.step import Step
 from commentary.study import Score
 from commentary.template import finite
 from commentary.writing.candidates import prepared
 from commentary.writing.case import WINNING, Loss
-from commentary.writing.deeds import STRONG, Topic, selected, telling
 from commentary.writing.outcome import Outcome
-from commentary.writing.pen import Pen, sentence
+from commentary.writing.topic import STRONG, Topic, selected, telling
+from commentary.writing.writer import Writer, sentence
 
 _WORTH_A_WORD = 4.0
-"""The weight of a deed from which on a threat is explained by it."""
+"""The weight of an effect from which on a threat is explained by it."""
 
 _COUNTED_MATES = 8
 _MUCH_WORSE = -3
@@ -25,102 +25,102 @@ _MUCH_WORSE = -3
 # -- before the candidates -----------------------------------------------------------------------
 
 
-def threat(pen: Pen) -> list[str]:
+def threat(writer: Writer) -> list[str]:
     """The threat, if there is one that gains something and that has not been named as a mate in one."""
-    play, study = pen.case.threat, pen.case.study.threat
-    named = any(finding.concept.name == "threat of mate" for finding in pen.case.findings)
+    play, study = writer.case.threat, writer.case.study.threat
+    named = any(finding.concept.name == "threat of mate" for finding in writer.case.findings)
     if play is None or study is None or (named and len(play.moves) == 1):
         return []
-    asked = pen.talk("threat?") if pen.chance(pen.voice.asks + 0.2) else []
-    pen.hand.forget()
-    slots = {"them": not pen.case.mover, "us": pen.case.mover}
-    outcome = Outcome(pen, play, study.score, pen.case.mover)
+    asked = writer.talk("threat?") if writer.chance(writer.voice.asks + 0.2) else []
+    writer.naming.forget()
+    slots = {"them": not writer.case.mover, "us": writer.case.mover}
+    outcome = Outcome(writer, play, study.score, writer.case.mover)
     first = Step.of(play.boards[0], play.moves[0])
-    deeds = telling(first, deeds_of(first), _WORTH_A_WORD)
-    if deeds and not outcome.mates and pen.chance(0.45):
-        said = pen.say("threat", line=(play.boards[0], play.moves[:1]), **slots | {"us": None})
-        does = finite(pen.phrase(first, deeds[:1]))
+    effects = telling(first, move_findings(first), _WORTH_A_WORD)
+    if effects and not outcome.mates and writer.chance(0.45):
+        said = writer.say("threat", line=(play.boards[0], play.moves[:1]), **slots | {"us": None})
+        does = finite(writer.phrase(first, effects[:1]))
         rest = numbered(play.boards[1], play.moves[1:])
-        more = [sentence(f"after {rest}, {outcome.gain()}")] if rest and pen.chance(0.6) else []
+        more = [sentence(f"after {rest}, {outcome.gain()}")] if rest and writer.chance(0.6) else []
         return [*asked, sentence(f"{said}, which {does}"), *more]
-    said = pen.say("threat", line=(play.boards[0], play.moves), **slots)
-    joint = pen.hand.pick((", and {}", ", when {}")) if not said.startswith("if ") else " comes, and {}"
+    said = writer.say("threat", line=(play.boards[0], play.moves), **slots)
+    joint = writer.naming.pick((", and {}", ", when {}")) if not said.startswith("if ") else " comes, and {}"
     return [*asked, sentence(said + joint.format(outcome.gain()))]
 
 
-def listing(pen: Pen, names: Sequence[str]) -> list[str]:
+def listing(writer: Writer, names: Sequence[str]) -> list[str]:
     """A sentence that names the candidates, or one that only turns to them."""
-    if len(names) >= 2 and pen.chance(0.6):
-        return [sentence(pen.say("candidates", moves=names, side=pen.case.mover))]
-    return pen.talk("moves") if pen.chance(0.5) else []
+    if len(names) >= 2 and writer.chance(0.6):
+        return [sentence(writer.say("candidates", moves=names, side=writer.case.mover))]
+    return writer.talk("moves") if writer.chance(0.5) else []
 
 
 # -- the choice ----------------------------------------------------------------------------------
 
 
-def decide(pen: Pen, best: Topic, told: Sequence[Topic]) -> list[str]:
+def decide(writer: Writer, best: Topic, told: Sequence[Topic]) -> list[str]:
     """The paragraph that ends the thinking."""
-    pen.hand.forget()
-    if pen.case.only_move:
-        return [sentence(f"{best.name} {pen.does('only move')}")]
-    choice = sentence(_choice(pen, best))
+    writer.naming.forget()
+    if writer.case.only_move:
+        return [sentence(f"{best.name} {writer.does('only move')}")]
+    choice = sentence(_choice(writer, best))
     rivals = [topic for topic in told if not topic.candidate.is_best]
-    faults = [fault for topic in rivals if (fault := _fault(pen, topic))][:2]
-    if faults and pen.chance(0.5):
-        return [sentence(_summed(pen, faults)), choice]
+    faults = [fault for topic in rivals if (fault := _fault(writer, topic))][:2]
+    if faults and writer.chance(0.5):
+        return [sentence(_summed(writer, faults)), choice]
     if best.candidate.step.after.is_checkmate():
         return [choice]
-    if rivals and pen.chance(0.4):
-        return [choice, sentence(_comparison(pen, best, rivals[0]))]
-    return [choice, sentence(f"it {_keeps(pen, best)}")] if pen.chance(0.7) else [choice]
+    if rivals and writer.chance(0.4):
+        return [choice, sentence(_comparison(writer, best, rivals[0]))]
+    return [choice, sentence(f"it {_keeps(writer, best)}")] if writer.chance(0.7) else [choice]
 
 
-def _summed(pen: Pen, faults: Sequence[str]) -> str:
-    return pen.hand.pick(("{}", "so {}", "to sum up, {}", "in short, {}")).format(" and ".join(faults))
+def _summed(writer: Writer, faults: Sequence[str]) -> str:
+    return writer.naming.pick(("{}", "so {}", "to sum up, {}", "in short, {}")).format(" and ".join(faults))
 
 
-def _choice(pen: Pen, best: Topic) -> str:
-    if pen.chance(0.3):
-        return f"{best.name} {pen.does('best move', us=pen.case.mover)}"
-    return pen.say("choice", move=best.name, side=pen.case.mover, us=pen.case.mover)
+def _choice(writer: Writer, best: Topic) -> str:
+    if writer.chance(0.3):
+        return f"{best.name} {writer.does('best move', us=writer.case.mover)}"
+    return writer.say("choice", move=best.name, side=writer.case.mover, us=writer.case.mover)
 
 
-def _fault(pen: Pen, topic: Topic) -> str | None:
+def _fault(writer: Writer, topic: Topic) -> str | None:
     """What a dropped move costs, in a few words."""
     candidate = topic.candidate
-    change = topic.play.swing(pen.case.mover)
+    change = topic.play.swing(writer.case.mover)
     if candidate.loss != Loss.NOTHING and (candidate.score.mate or 0) < 0:
-        return f"{topic.name} {pen.does('allows mate')}"
+        return f"{topic.name} {writer.does('allows mate')}"
     if candidate.loss == Loss.NOTHING or change.points >= 0:
         return None
     if is_exchange(change.lost, change.won):
-        return f"{topic.name} {pen.does('loses the exchange')}"
+        return f"{topic.name} {writer.does('loses the exchange')}"
     won, lost = plain(change.lost, change.won)
     values = {"won": won, "lost": lost} if any(lost) else {"only": won}
-    return f"{topic.name} {pen.does('loses material', **values)}"
+    return f"{topic.name} {writer.does('loses material', **values)}"
 
 
-def _comparison(pen: Pen, best: Topic, rival: Topic) -> str:
+def _comparison(writer: Writer, best: Topic, rival: Topic) -> str:
     if rival.candidate.loss == Loss.NOTHING:
-        if pen.chance(0.3):
-            return pen.say("equal moves", one=best.name, other=rival.name)
-        return f"{rival.name} {pen.does('as good')}"
-    if pen.chance(0.5):
-        return f"{best.name} {pen.does('stronger', other=rival.name)}"
-    return f"{rival.name} {pen.does('weaker', other=best.name)}"
+        if writer.chance(0.3):
+            return writer.say("equal moves", one=best.name, other=rival.name)
+        return f"{rival.name} {writer.does('as good')}"
+    if writer.chance(0.5):
+        return f"{best.name} {writer.does('stronger', other=rival.name)}"
+    return f"{rival.name} {writer.does('weaker', other=best.name)}"
 
 
-def _keeps(pen: Pen, best: Topic) -> str:
-    mate, found, us = best.candidate.score.mate, best.candidate.degree, pen.case.mover
+def _keeps(writer: Writer, best: Topic) -> str:
+    mate, found, us = best.candidate.score.mate, best.candidate.degree, writer.case.mover
     if mate is not None and 1 < mate <= _COUNTED_MATES:
-        return pen.does("mates by force")
+        return writer.does("mates by force")
     if found == WINNING:
-        return pen.does("wins the game")
+        return writer.does("wins the game")
     if found > 0:
-        return pen.does("keeps the advantage", us=us)
+        return writer.does("keeps the advantage", us=us)
     if found == 0:
-        return pen.does("keeps the balance")
-    return pen.does("resists best") if found <= _MUCH_WORSE else pen.does("best move", us=us)
+        return writer.does("keeps the balance")
+    return writer.does("resists best") if found <= _MUCH_WORSE else writer.does("best move", us=us)
 
 
 # -- the answer ----------------------------------------------------------------------------------
@@ -163,36 +163,38 @@ _PLAIN = (
 _BARE = ("{m} is the best move, and {verdict}", "{m} is best, and {verdict}")
 
 
-def answer(pen: Pen, best: Topic) -> str:
+def answer(writer: Writer, best: Topic) -> str:
     """What is said after the thinking, before the box."""
-    pen.hand.forget()
+    writer.naming.forget()
     candidate, play = best.candidate, best.play
-    deeds = selected(candidate, 1)
-    slots: dict[str, str] = {"m": best.name, "us": pen.hand.us.word}
+    effects = selected(candidate, 1)
+    slots: dict[str, str] = {"m": best.name, "us": writer.naming.us.word}
     replies = play.moves[1:]
     if replies:
         slots["line"] = numbered(play.boards[1], replies)
-    ready = prepared(pen, candidate) if not deeds or deeds[0].weight < STRONG else None
-    if not deeds and not ready:
+    ready = prepared(writer, candidate) if not effects or effects[0].weight < STRONG else None
+    if not effects and not ready:
         ending = (
-            {"outcome": _end(pen, best)} if replies else {"verdict": _verdict(pen, candidate.score, best)}
+            {"outcome": _end(writer, best)}
+            if replies
+            else {"verdict": _verdict(writer, candidate.score, best)}
         )
-        return sentence(pen.pick(_PLAIN if replies else _BARE, **slots, **ending))
-    slots["does"] = ready or finite(pen.phrase(candidate.step, deeds))
-    if candidate.degree <= _MUCH_WORSE and not pen.case.only_move and pen.chance(0.6):
-        return sentence(pen.pick(_LOST, resists=pen.does("resists best"), **slots))
-    if not replies or (not play.end.is_checkmate() and pen.chance(0.3)):
-        return sentence(pen.pick(_SHORT, verdict=_verdict(pen, candidate.score, best), **slots))
-    return sentence(pen.pick(_ANSWERS, outcome=_end(pen, best), **slots))
+        return sentence(writer.pick(_PLAIN if replies else _BARE, **slots, **ending))
+    slots["does"] = ready or finite(writer.phrase(candidate.step, effects))
+    if candidate.degree <= _MUCH_WORSE and not writer.case.only_move and writer.chance(0.6):
+        return sentence(writer.pick(_LOST, resists=writer.does("resists best"), **slots))
+    if not replies or (not play.end.is_checkmate() and writer.chance(0.3)):
+        return sentence(writer.pick(_SHORT, verdict=_verdict(writer, candidate.score, best), **slots))
+    return sentence(writer.pick(_ANSWERS, outcome=_end(writer, best), **slots))
 
 
-def _end(pen: Pen, best: Topic) -> str:
-    return Outcome(pen, best.play, best.candidate.score, pen.case.mover, back=best.candidate.retakes).clauses(
-        brief=True
-    )
+def _end(writer: Writer, best: Topic) -> str:
+    return Outcome(
+        writer, best.play, best.candidate.score, writer.case.mover, back=best.candidate.retakes
+    ).clauses(brief=True)
 
 
-def _verdict(pen: Pen, score: Score, best: Topic) -> str:
+def _verdict(writer: Writer, score: Score, best: Topic) -> str:
     if best.candidate.step.after.is_checkmate():
         return "the game is over"
-    return pen.verdict(score, pen.case.mover)
+    return writer.verdict(score, writer.case.mover)

@@ -11,8 +11,8 @@ from commentary.concept import CONCEPTS, Finding
 from commentary.concepts.material import balance, is_exchange, plain, points, surpluses
 from commentary.concepts.standings import degree
 from commentary.study import Score
-from commentary.writing.pen import Pen
 from commentary.writing.play import Play, Swing
+from commentary.writing.writer import Writer
 
 _SPEAKING = ("passed pawn", "connected passed pawns", "rook on the seventh", "isolated pawn", "doubled pawns")
 """Concepts that may be worth a word when a line has brought them about."""
@@ -22,7 +22,7 @@ _SPEAKING = ("passed pawn", "connected passed pawns", "rook on the seventh", "is
 class Outcome:
     """The end of a line whose score is given for the side that begins it; `mover` plays the candidate."""
 
-    pen: Pen
+    writer: Writer
     play: Play
     score: Score
     mover: chess.Color
@@ -31,9 +31,9 @@ class Outcome:
     """Whether the line begins by taking back."""
 
     @classmethod
-    def of(cls, pen: Pen, play: Play, score: Score, *, good_for: chess.Color, back: bool) -> Outcome:
+    def of(cls, writer: Writer, play: Play, score: Score, *, good_for: chess.Color, back: bool) -> Outcome:
         """With something about pawns or files that the line has brought and that a side is happy about."""
-        return cls(pen, play, score, pen.case.mover, _feature(play, good_for), back)
+        return cls(writer, play, score, writer.case.mover, _feature(play, good_for), back)
 
     @property
     def mates(self) -> bool:
@@ -55,7 +55,7 @@ class Outcome:
 
     def verdict(self) -> str:
         """Who stands better."""
-        return self.pen.verdict(self.score, self.play.boards[0].turn)
+        return self.writer.verdict(self.score, self.play.boards[0].turn)
 
     def clauses(self, *, brief: bool) -> str:
         """The clauses worth saying, joined."""
@@ -65,23 +65,23 @@ class Outcome:
         parts = [part for part in (material, feature) if part]
         if material is not None and ", but " in material:
             return material
-        if not parts or (len(parts) < 2 and (not brief or self.pen.chance(0.35))):
+        if not parts or (len(parts) < 2 and (not brief or self.writer.chance(0.35))):
             parts.append(self.verdict())
-        return self.pen.together(parts)
+        return self.writer.together(parts)
 
     def of_line(self, line: tuple[chess.Board, Sequence[chess.Move]]) -> str | None:
         """A clause with the line as its subject, where that can be said."""
         if self.mates:
-            return self.pen.say("line mates", line=line)
+            return self.writer.say("line mates", line=line)
         change = self._swing
         winner = self.mover if change.points > 0 else not self.mover
         won, lost = plain(*_sorted(change))
         if not change.points or winner != self._leader or any(lost) or self._restores:
             return None
-        return self.pen.say("line wins", line=line, won=won, side=winner, other=not winner)
+        return self.writer.say("line wins", line=line, won=won, side=winner, other=not winner)
 
     def _mate(self) -> str:
-        return self.pen.say("it is mate", mated=self.play.end.turn)
+        return self.writer.say("it is mate", mated=self.play.end.turn)
 
     @property
     def _leader(self) -> chess.Color | None:
@@ -108,14 +108,14 @@ class Outcome:
         if self._restores:
             return self._balance() if ahead in (None, self._leader) else None
         if winner is None or winner == self._leader:
-            return self._balance() if winner is not None and self.pen.chance(0.3) else self._change(change)
+            return self._balance() if winner is not None and self.writer.chance(0.3) else self._change(change)
         if ahead is not None and ahead == self._leader:
             return self._balance()
-        return f"{self._change(change)}, but {self.verdict()}" if self.pen.chance(0.5) else None
+        return f"{self._change(change)}, but {self.verdict()}" if self.writer.chance(0.5) else None
 
     def _balance(self) -> str:
         concept, values = balance(self.play.end)
-        return CONCEPTS[concept].write(self.pen.hand, values)
+        return CONCEPTS[concept].write(self.writer.naming, values)
 
     def _change(self, change: Swing) -> str:
         """What was won by whom; a gain of the side to move is told as its gain."""
@@ -123,22 +123,22 @@ class Outcome:
         won, lost = _sorted(change)
         values = {"side": side, "other": None if side == self.mover else not side}
         if is_exchange(won, lost):
-            return self.pen.say("wins the exchange", **values)
+            return self.writer.say("wins the exchange", **values)
         if not change.points:
-            return self.pen.say("gives one for another", side=side, won=won, lost=lost)
+            return self.writer.say("gives one for another", side=side, won=won, lost=lost)
         won, lost = plain(won, lost)
         if any(lost):
-            return self.pen.say("wins one for another", won=won, lost=lost, **values)
-        return self.pen.say("wins material", won=won, **values)
+            return self.writer.say("wins one for another", won=won, lost=lost, **values)
+        return self.writer.say("wins material", won=won, **values)
 
     def _feature(self, brief: bool) -> str | None:
         if brief and self._swing.points:
             return None
         start, end = self.play.boards[0], self.play.end
         both = all(start.pieces_mask(chess.QUEEN, side) for side in chess.COLORS)
-        if both and not end.queens and self.pen.chance(0.6):
-            return self.pen.say("queens come off")
-        return self.pen.state(end, self.feature) if self.feature else None
+        if both and not end.queens and self.writer.chance(0.6):
+            return self.writer.say("queens come off")
+        return self.writer.state(end, self.feature) if self.feature else None
 
 
 def _sorted(change: Swing) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from commentary.concept import Finding
 from commentary.wording import TALK
 from commentary.writing.case import Case
-from commentary.writing.pen import Pen, sentence
+from commentary.writing.writer import Writer, sentence
 
 _LEAST_WEIGHT = 1.0
 _MOST_OF_A_KIND = 2
@@ -78,33 +78,34 @@ _SUBSUMED = {
 _FILES = ("open file", "only open file", "free file", "held open file", "shared open file")
 
 
-def position(pen: Pen) -> list[str]:
+def position(writer: Writer) -> list[str]:
     """Sentences about the position as it stands."""
-    chosen = _ordered(pen, _chosen(pen))
+    chosen = _ordered(writer, _chosen(writer))
     clauses = []
     for finding in chosen:
-        pen.hand.next_remark()
-        clauses.append((pen.state(pen.case.board, finding), finding))
-    return [*_preamble(pen), *_flow(pen, clauses)]
+        writer.naming.next_remark()
+        clauses.append((writer.state(writer.case.board, finding), finding))
+    return [*_preamble(writer), *_flow(writer, clauses)]
 
 
-def _preamble(pen: Pen) -> list[str]:
+def _preamble(writer: Writer) -> list[str]:
     """Now and then the verdict or the side to move comes before all else."""
-    if pen.length.remarks < _PREAMBLE or not pen.chance(0.22):
+    if writer.length.remarks < _PREAMBLE or not writer.chance(0.22):
         return []
-    if pen.chance(0.4) and pen.voice.person == "third":
-        return [sentence(pen.say("side to move", side=pen.case.mover))]
-    return [sentence(pen.verdict(pen.case.best.score, pen.case.mover))]
+    if writer.chance(0.4) and writer.voice.person == "third":
+        return [sentence(writer.say("side to move", side=writer.case.mover))]
+    return [sentence(writer.verdict(writer.case.best.score, writer.case.mover))]
 
 
 # -- what to say ---------------------------------------------------------------------------------
 
 
-def _chosen(pen: Pen) -> list[Finding]:
+def _chosen(writer: Writer) -> list[Finding]:
     ranked = [
-        (_weight(finding, pen.case) * pen.rng.uniform(0.8, 1.2), finding) for finding in pen.case.findings
+        (_weight(finding, writer.case) * writer.rng.uniform(0.8, 1.2), finding)
+        for finding in writer.case.findings
     ]
-    told = pen.chance(_TOLD_MATES)
+    told = writer.chance(_TOLD_MATES)
     ranked = [(w, f) for w, f in ranked if told or f.concept.name != "mate in one"]
     ranked.sort(key=lambda pair: -pair[0])
     chosen: list[Finding] = []
@@ -113,9 +114,9 @@ def _chosen(pen: Pen) -> list[Finding]:
         repeats = any(_repeats(finding, other) for other in chosen)
         if weight >= _LEAST_WEIGHT and same < _MOST_OF_A_KIND and not repeats:
             chosen.append(finding)
-        if len(chosen) == pen.length.remarks:
+        if len(chosen) == writer.length.remarks:
             break
-    return _with_staples(chosen, [finding for _, finding in ranked], pen.length.remarks)
+    return _with_staples(chosen, [finding for _, finding in ranked], writer.length.remarks)
 
 
 def _weight(finding: Finding, case: Case) -> float:
@@ -164,13 +165,13 @@ def _files(finding: Finding) -> set[int]:
 # -- in which order ------------------------------------------------------------------------------
 
 
-def _ordered(pen: Pen, findings: Sequence[Finding]) -> list[Finding]:
+def _ordered(writer: Writer, findings: Sequence[Finding]) -> list[Finding]:
     """Begins with what matters much, then goes to what is near: the same subject, the same pieces."""
     left = list(findings)
     if not left:
         return []
     urgent = left[0].weight >= _URGENT
-    first = 0 if urgent else min(len(left) - 1, pen.rng.choices(range(3), _BEGINS_WITH)[0])
+    first = 0 if urgent else min(len(left) - 1, writer.rng.choices(range(3), _BEGINS_WITH)[0])
     ordered = [left.pop(first)]
     while left:
         nearest = max(range(len(left)), key=lambda place: _pull(ordered[-1], left[place]))
@@ -187,24 +188,24 @@ def _pull(last: Finding, finding: Finding) -> float:
 # -- in which words ------------------------------------------------------------------------------
 
 
-def _flow(pen: Pen, clauses: list[tuple[str, Finding]]) -> list[str]:
+def _flow(writer: Writer, clauses: list[tuple[str, Finding]]) -> list[str]:
     """Clauses into sentences: neighbours that go together share one, contrasts are marked."""
     sentences: list[str] = []
     index, last = 0, None
     while index < len(clauses):
         text, finding = clauses[index]
         following = clauses[index + 1] if index + 1 < len(clauses) else None
-        if following and _may_share(text, following[0]) and pen.chance(pen.voice.joins):
-            text = pen.join(text, following[0], against=_opposed(finding, following[1]))
+        if following and _may_share(text, following[0]) and writer.chance(writer.voice.joins):
+            text = writer.join(text, following[0], against=_opposed(finding, following[1]))
             index += 1
-        elif last is not None and pen.chance(pen.voice.links) and _sided(last, finding):
-            text = pen.linked(text, against=_opposed(last, finding))
-        elif not sentences and pen.chance(0.2) and pen.voice.name != "notebook":
-            text = pen.hand.pick(_NOTICE).format(text)
+        elif last is not None and writer.chance(writer.voice.links) and _sided(last, finding):
+            text = writer.linked(text, against=_opposed(last, finding))
+        elif not sentences and writer.chance(0.2) and writer.voice.name != "notebook":
+            text = writer.naming.pick(_NOTICE).format(text)
         last = clauses[index][1]
         sentences.append(sentence(text))
-        if pen.voice.name == "coach" and last.concept.name in TALK and pen.chance(_SAYS):
-            sentences += pen.talk(last.concept.name)
+        if writer.voice.name == "coach" and last.concept.name in TALK and writer.chance(_SAYS):
+            sentences += writer.talk(last.concept.name)
         index += 1
     return list(dict.fromkeys(sentences))
 

@@ -17,11 +17,11 @@ from commentary.reading import Reading
 from commentary.study import Study
 from commentary.writing.candidates import consider
 from commentary.writing.case import Candidate, Case, Loss
-from commentary.writing.deeds import Topic
 from commentary.writing.ending import answer, decide, listing, threat
-from commentary.writing.pen import Pen
 from commentary.writing.position import position
+from commentary.writing.topic import Topic
 from commentary.writing.voices import VOICES, Length
+from commentary.writing.writer import Writer
 
 _DRAFTS = 4
 """Texts written for a position before it is given up: a seed that says something false is not used."""
@@ -73,8 +73,8 @@ def draft(study: Study, *, voice: str, length: str | int, seed: str, box: str = 
     if voice not in VOICES:
         raise ValueError(f"no voice {voice!r}: {', '.join(VOICES)}")
     case = Case.of(study)
-    pen = Pen(case, VOICES[voice], Length.of(length), random.Random(f"{seed}:{study.fen}"))
-    thinking, said = _parts(pen)
+    writer = Writer(case, VOICES[voice], Length.of(length), random.Random(f"{seed}:{study.fen}"))
+    thinking, said = _parts(writer)
     best = case.best.move
     san = case.board.san(best)
     boxed = best.uci() if box == "uci" else san
@@ -86,63 +86,67 @@ def _laid_out(thinking: str, said: str, box: str) -> str:
     return f"<think>\n{thinking}\n</think>\n{said} \\boxed{{{box}}}"
 
 
-def _parts(pen: Pen) -> tuple[str, str]:
-    told = _told(pen)
+def _parts(writer: Writer) -> tuple[str, str]:
+    told = _told(writer)
     moves_a_pawn = any(candidate.step.kind == chess.PAWN for candidate in told)
-    pen.numbers = pen.chance(pen.voice.numbers) or (pen.case.mover and moves_a_pawn)
-    topics = [Topic.of(pen, candidate) for candidate in told]
+    writer.numbers = writer.chance(writer.voice.numbers) or (writer.case.mover and moves_a_pawn)
+    topics = [Topic.of(writer, candidate) for candidate in told]
     best = next(topic for topic in topics if topic.candidate.is_best)
-    paragraphs = [*_opening(pen, topics), *_middle(pen, topics, best), " ".join(decide(pen, best, topics))]
-    gap = " " if pen.length.remarks <= _ONE_PARAGRAPH else "\n\n"
+    paragraphs = [
+        *_opening(writer, topics),
+        *_middle(writer, topics, best),
+        " ".join(decide(writer, best, topics)),
+    ]
+    gap = " " if writer.length.remarks <= _ONE_PARAGRAPH else "\n\n"
     thinking = gap.join(paragraph for paragraph in paragraphs if paragraph)
-    return pen.contracted(thinking), pen.contracted(answer(pen, best))
+    return writer.contracted(thinking), writer.contracted(answer(writer, best))
 
 
 # -- which candidates ----------------------------------------------------------------------------
 
 
-def _told(pen: Pen) -> list[Candidate]:
+def _told(writer: Writer) -> list[Candidate]:
     """The candidates to speak of: the best, and of the rest those that teach most."""
-    case = pen.case
+    case = writer.case
     if case.only_move:
         return [case.best]
-    rest = sorted(case.candidates[1:], key=lambda candidate: -_interest(pen, candidate))
-    chosen = rest[: pen.length.candidates - 1]
-    pen.rng.shuffle(chosen)
+    rest = sorted(case.candidates[1:], key=lambda candidate: -_interest(writer, candidate))
+    chosen = rest[: writer.length.candidates - 1]
+    writer.rng.shuffle(chosen)
     chosen.sort(key=lambda candidate: candidate.quiet)
     # The best one first, last or where forcing moves lead; never by merit from top to bottom.
-    place = pen.rng.choices((len(chosen), 0, pen.rng.randrange(len(chosen) + 1)), (0.6, 0.2, 0.2))[0]
+    place = writer.rng.choices((len(chosen), 0, writer.rng.randrange(len(chosen) + 1)), (0.6, 0.2, 0.2))[0]
     return [*chosen[:place], case.best, *chosen[place:]]
 
 
-def _interest(pen: Pen, candidate: Candidate) -> float:
+def _interest(writer: Writer, candidate: Candidate) -> float:
     by_loss = {Loss.NOTHING: 0.8, Loss.LITTLE: 0.6, Loss.SOME: 0.9, Loss.MUCH: 1.2, Loss.EVERYTHING: 1.1}
-    return by_loss[candidate.loss] + (0.0 if candidate.quiet else 0.5) + pen.rng.uniform(0, 0.5)
+    return by_loss[candidate.loss] + (0.0 if candidate.quiet else 0.5) + writer.rng.uniform(0, 0.5)
 
 
 # -- the parts -----------------------------------------------------------------------------------
 
 
-def _opening(pen: Pen, topics: list[Topic]) -> list[str]:
+def _opening(writer: Writer, topics: list[Topic]) -> list[str]:
     """The position, the threat and the list of candidates, in one of several orders."""
-    scene = " ".join(position(pen))
-    danger = " ".join(threat(pen)) if pen.length.remarks > 1 or pen.chance(0.5) else ""
+    context = " ".join(position(writer))
+    danger = " ".join(threat(writer)) if writer.length.remarks > 1 or writer.chance(0.5) else ""
     names = [topic.name for topic in topics]
-    pen.rng.shuffle(names)
-    listed = "" if pen.case.only_move else " ".join(listing(pen, names))
-    order = [scene, danger, listed]
-    if danger and pen.length.remarks > _ONE_PARAGRAPH and pen.chance(0.25):
-        order = [danger, scene, listed]
-    if listed and pen.chance(0.4):
+    writer.rng.shuffle(names)
+    listed = "" if writer.case.only_move else " ".join(listing(writer, names))
+    order = [context, danger, listed]
+    if danger and writer.length.remarks > _ONE_PARAGRAPH and writer.chance(0.25):
+        order = [danger, context, listed]
+    if listed and writer.chance(0.4):
         order = [order[0], f"{order[1]} {listed}".strip()]
     return order
 
 
-def _middle(pen: Pen, topics: list[Topic], best: Topic) -> list[str]:
+def _middle(writer: Writer, topics: list[Topic], best: Topic) -> list[str]:
     paragraphs, best_told = [], False
     for topic in topics:
         best_told = best_told or topic is best
         paragraphs.append(
-            " ".join(consider(pen, topic, best=best.name if best_told or pen.chance(0.5) else None))
+            " ".join(consider(writer, topic, best=best.name if best_told or writer.chance(0.5) else None))
         )
     return paragraphs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commentary.names import Person
+from commentary.naming import Person
 
 LENGTHS = {"short": 150, "medium": 330, "long": 620}
 """About what a text of each length comes to, in tokens of a common tokenizer."""
@@ -42,11 +42,11 @@ VOICES = {
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How much is said: remarks about the position, candidates, deeds of each, moves of a line."""
+    """How much is said: remarks about the position, candidates, effects of each, moves of a line."""
 
     remarks: int
     candidates: int
-    deeds: int
+    effects: int
     plies: int
 
     @classmethod
@@ -65,7 +65,7 @@ class Length:
         return cls(
             remarks=_between(1 + 6 * share, 1, 9),
             candidates=_between(2.2 + 2 * share, 2, 5),
-            deeds=_between(1 + 1.6 * share, 1, 3),
+            effects=_between(1 + 1.6 * share, 1, 3),
             plies=_between(4 + 4 * share, 4, 9),
         )
 

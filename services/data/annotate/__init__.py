@@ -2,7 +2,7 @@
 
     study      what the engine is asked: best lines, the threat, why natural moves fail
     compose    a study -> a text of `commentary` -> an annotation
-    campaign   counts what is false in first drafts, and which planted falsehoods are found
+    audit      counts what is false in first drafts, and which planted falsehoods are found
 
 `Annotator` does it for many positions, with the engines never waiting for the words.
 """

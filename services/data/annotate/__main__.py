@@ -22,9 +22,9 @@ from rookery.errors import RookeryError
 from rookery.prompt import STYLES
 from rookery.trace import Phase, Position
 from services.data.annotate.annotator import AHEAD, Annotator, in_order
-from services.data.annotate.campaign import Campaign
+from services.data.annotate.audit import Audit
 from services.data.annotate.compose import ANY, Manner
-from services.data.annotate.smell import smell
+from services.data.annotate.diversity import diversity
 from services.data.annotate.study import Effort
 from services.data.jobs.concurrency import process_pool
 from services.data.jobs.progress import Progress
@@ -68,7 +68,7 @@ def _file(options: argparse.Namespace, name: str) -> TextIO:
 
 def _report_smell(texts: list[str]) -> None:
     for masked in (False, True):
-        found = smell(texts, masked=masked)
+        found = diversity(texts, masked=masked)
         words = "masked" if masked else "as written"
         sys.stderr.write(f"{words}: distinct {found.distinct}, new openings {found.openings:.0%}\n")
         for gram, share in found.commonest[:5]:
@@ -79,15 +79,15 @@ async def _check(options: argparse.Namespace) -> int:
     async with _pool(options) as pool:
         with _writers(options) as writers, Progress() as progress:
             progress.begin("check", unit="positions", total=options.count)
-            campaign = Campaign(Path(options.out), pool, _manner(options), _effort(options), writers=writers)
+            audit = Audit(Path(options.out), pool, _manner(options), _effort(options), writers=writers)
             fens = (position.fen for position in _positions(options))
             ahead = AHEAD * options.engines
-            tally = await campaign.run(fens, ahead=ahead, advance=progress.advance)
+            tally = await audit.run(fens, ahead=ahead, advance=progress.advance)
     summary = json.dumps(tally.summary(), indent=2)
     with _file(options, "summary.json") as file:
         file.write(summary + "\n")
     sys.stdout.write(summary + "\n")
-    _report_smell(campaign.texts())
+    _report_smell(audit.texts())
     return 0 if tally.false == 0 and tally.unread == 0 else 1
 
 

@@ -19,7 +19,7 @@ from rookery.trace import Position
 from rookery.uci import Query
 from rookery.winprob import win_probability
 from services.data.annotate import Annotator, Effort, Manner
-from services.data.annotate.campaign import Campaign
+from services.data.annotate.audit import Audit
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.sources import find_sources
 from services.data.positions.numbered import PositionOrder
@@ -63,7 +63,7 @@ def sampled(count: int) -> list[Position]:
 async def test_no_first_draft_says_anything_false(stockfish_path: str, tmp_path: Path) -> None:
     fens = [*SPECIAL, *(position.fen for position in sampled(150))]
     async with engines(stockfish_path) as pool:
-        tally = await Campaign(tmp_path, pool, effort=EFFORT, plants=False).run(fens, ahead=12)
+        tally = await Audit(tmp_path, pool, effort=EFFORT, plants=False).run(fens, ahead=12)
     assert tally.texts == len(fens)
     assert (tally.false, tally.unread) == (0, 0)
     assert tally.claims > 20 * len(fens)
@@ -89,7 +89,7 @@ async def test_tactical_positions_are_no_exception(
 ) -> None:
     fens = list(islice(_puzzles(shared_data), 60))
     async with engines(stockfish_path) as pool:
-        tally = await Campaign(tmp_path, pool, effort=EFFORT).run(fens, ahead=12)
+        tally = await Audit(tmp_path, pool, effort=EFFORT).run(fens, ahead=12)
     assert (tally.false, tally.unread) == (0, 0)
     assert tally.summary()["caught"] > 0.8
 

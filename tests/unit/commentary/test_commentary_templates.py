@@ -9,38 +9,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commentary import Study, read
-from commentary.concept import Finding, concept, deeds_of, survey
-from commentary.names import Names, Person, numbered
+from commentary.concept import Finding, concept, move_findings, position_findings
+from commentary.naming import Naming, Person, numbered
 from commentary.step import Step
 from commentary.template import Template, finite, infinitive, participle
-from commentary.writing.pen import sentence
+from commentary.writing.writer import sentence
 from tests.unit.commentary.boards import MOVES, RARE, random_board
 
 PERSONS: dict[str, Person] = {"notebook": "third", "annotator": "third", "coach": "we", "calculator": "i"}
 BADLY_PLACED = "4k3/8/p1p5/P1P1p3/4P3/1B6/8/4K3 w - - 0 1"
 
 
-def hand_of(board: chess.Board, seed: int) -> Names:
+def hand_of(board: chess.Board, seed: int) -> Naming:
     rng = random.Random(seed)
     voice = rng.choice(sorted(PERSONS))
-    return Names(board, voice, PERSONS[voice], rng, owns=rng.random())
+    return Naming(board, voice, PERSONS[voice], rng, owns=rng.random())
 
 
-def of_the_position(board: chess.Board, hand: Names) -> Iterator[tuple[Finding, Template, str]]:
+def of_the_position(board: chess.Board, naming: Naming) -> Iterator[tuple[Finding, Template, str]]:
     """Every finding in every wording."""
-    hand.look(board)
-    for finding in survey(board):
-        for template in finding.concept.options(hand, finding.values):
-            hand.forget()
-            yield finding, template, sentence(template.write(hand, finding.values))
+    naming.look(board)
+    for finding in position_findings(board):
+        for template in finding.concept.options(naming, finding.values):
+            naming.forget()
+            yield finding, template, sentence(template.write(naming, finding.values))
 
 
-def of_a_move(board: chess.Board, move: chess.Move, hand: Names) -> Iterator[tuple[Finding, Template, str]]:
+def of_a_move(
+    board: chess.Board, move: chess.Move, naming: Naming
+) -> Iterator[tuple[Finding, Template, str]]:
     step = Step.of(board, move)
-    for finding in deeds_of(step):
-        for template in finding.concept.options(hand, finding.values):
-            hand.look_at_move(step.before, step.after, step.target)
-            words = finite(template.do(hand, finding.values))
+    for finding in move_findings(step):
+        for template in finding.concept.options(naming, finding.values):
+            naming.look_at_move(step.before, step.after, step.target)
+            words = finite(template.do(naming, finding.values))
             yield finding, template, sentence(f"{numbered(board, [move])} {words}")
 
 
@@ -101,13 +103,13 @@ def test_a_broken_template_is_refused(source: str) -> None:
 
 def test_no_two_concepts_share_a_name() -> None:
     with pytest.raises(ValueError, match="pin"):
-        concept("pin", "{side} ~have a pin", topic="contacts", holds=lambda scene, side: True)
+        concept("pin", "{side} ~have a pin", topic="contacts", holds=lambda context, side: True)
 
 
 def test_what_is_only_read_is_never_written() -> None:
     template = Template.of("{side} ~be (up||ahead) {file}( now)?")
-    hand = hand_of(chess.Board(), 0)
-    written = {template.write(hand, {"side": chess.BLACK, "file": 0}) for _ in range(20)}
+    naming = hand_of(chess.Board(), 0)
+    written = {template.write(naming, {"side": chess.BLACK, "file": 0}) for _ in range(20)}
     assert written == {"Black is up the a-file"}
     assert template.predicate is not None
     assert template.predicate.fullmatch("is ahead «f1» now")

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commentary import LENGTHS, VOICES, Line, Score, Study, read, write
-from commentary.names import numbered
+from commentary.naming import numbered
 from commentary.wording import SAYS_NOTHING, TALK
 from commentary.writing.case import Case, Loss
-from commentary.writing.pen import Pen
 from commentary.writing.play import Play, Swing, at_rest
 from commentary.writing.text import Text, draft
 from commentary.writing.voices import Length
-from services.data.annotate.planting import plant
+from commentary.writing.writer import Writer
+from services.data.annotate.mutations import mutations
 from tests.unit.commentary.studies import random_study
 
 NAMES = sorted(VOICES)
@@ -43,7 +43,7 @@ def test_planted_falsehoods_are_found() -> None:
     planted = caught = 0
     for seed in range(30):
         text = drafted(seed, length="long")
-        for lie in plant(str(text), random.Random(seed)):
+        for lie in mutations(str(text), random.Random(seed)):
             planted += 1
             caught += not read(random_study(seed), lie.text).sound
     assert planted > 100
@@ -190,9 +190,9 @@ def test_a_drawback_is_not_followed_by_another_problem() -> None:
 
 def test_a_condition_is_not_conceded() -> None:
     study = Study(MATE, (Line(Score(mate=1), ("d1d8",)),))
-    pen = Pen(Case.of(study), VOICES["annotator"], Length.of("long"), random.Random(1))
+    writer = Writer(Case.of(study), VOICES["annotator"], Length.of("long"), random.Random(1))
     for first in ("if it were White's turn, Qh7# would be mate", "given another tempo, White would mate"):
-        joined = {pen.join(first, "material is level", against=True) for _ in range(50)}
+        joined = {writer.join(first, "material is level", against=True) for _ in range(50)}
         assert joined == {f"{first}, but material is level", f"{first}, while material is level"}
 
 

@@ -1,4 +1,4 @@
-"""What surrounds the words: prompts and boxes, engines that fail, campaigns that are stopped."""
+"""What surrounds the words: prompts and boxes, engines that fail, audits that are stopped."""
 
 import json
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from rookery.prompt import render
 from rookery.trace import Evaluation
 from rookery.uci import Analysis, Line, Query
 from services.data.annotate import Annotator, Effort, Manner, compose, study
-from services.data.annotate.campaign import LOG, Campaign
-from services.data.annotate.smell import smell
+from services.data.annotate.audit import LOG, Audit
+from services.data.annotate.diversity import diversity
 from services.data.annotate.study import decidable
 from services.data.annotate.tempting import tempting_moves
 from tests.builders import position
@@ -166,13 +166,13 @@ def test_a_manner_must_exist(wrong: dict[str, str]) -> None:
 
 async def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     fens = [MATE, BLACK] * 6
-    whole = await Campaign(tmp_path / "whole", Engine()).run(fens, ahead=4)
-    first = await Campaign(tmp_path / "parts", Engine()).run(fens[:5], ahead=2)
+    whole = await Audit(tmp_path / "whole", Engine()).run(fens, ahead=4)
+    first = await Audit(tmp_path / "parts", Engine()).run(fens[:5], ahead=2)
     assert first.texts == 5
     log = tmp_path / "parts" / LOG
     log.write_bytes(log.read_bytes()[:-20])  # a torn last line comes again
     engine, seen = Engine(), []
-    second = await Campaign(tmp_path / "parts", engine).run(fens, ahead=3, advance=seen.append)
+    second = await Audit(tmp_path / "parts", engine).run(fens, ahead=3, advance=seen.append)
     assert second.summary() == whole.summary()
     assert second.texts == 12
     assert sum(seen) == 12
@@ -199,5 +199,5 @@ def test_bands_of_an_advantage(cp: int, found: int) -> None:
 
 def test_a_template_smells_the_same_with_other_squares() -> None:
     texts = [f"The knight on {square} attacks the queen and that is all." for square in ("e4", "d5", "f3")]
-    assert smell(texts, masked=True).distinct[5] < smell(texts, masked=False).distinct[5]
-    assert smell(texts, masked=True).commonest[0][1] == pytest.approx(1 / 7, abs=0.01)
+    assert diversity(texts, masked=True).distinct[5] < diversity(texts, masked=False).distinct[5]
+    assert diversity(texts, masked=True).commonest[0][1] == pytest.approx(1 / 7, abs=0.01)

@@ -1,7 +1,7 @@
 """How the writer names things: sides with verbs that agree, pieces with long and short names, moves, lists.
 
 A short name ("the knight", "that knight") is used only for the piece of its kind that was named last, so
-that it can be read in one way; `commentary.scene` reads by the same rule.
+that it can be read in one way; `commentary.context` reads by the same rule.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def bare(board: chess.Board, move: chess.Move) -> str:
 
 
 @dataclass(slots=True)
-class Names:
+class Naming:
     """The names in one text by one voice. It remembers which words it has used and what it has just named."""
 
     root: chess.Board

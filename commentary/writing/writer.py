@@ -13,7 +13,7 @@ import chess
 
 from commentary.concept import CONCEPTS, Finding
 from commentary.concepts.standings import DEGREES, degree, word_for
-from commentary.names import Names, bare, numbered
+from commentary.naming import Naming, bare, numbered
 from commentary.step import Step
 from commentary.study import Score
 from commentary.template import finite
@@ -43,7 +43,7 @@ _TRIES = 6
 
 
 @dataclass(slots=True)
-class Pen:
+class Writer:
     """Writes about one case in one voice. `topic` is the move that `it` would be taken for."""
 
     case: Case
@@ -53,10 +53,10 @@ class Pen:
     numbers: bool = False
     """Whether candidates are written with their move number."""
     topic: str = ""
-    hand: Names = field(init=False)
+    naming: Naming = field(init=False)
 
     def __post_init__(self) -> None:
-        self.hand = Names(self.case.board, self.voice.name, self.voice.person, self.rng, self.voice.owns)
+        self.naming = Naming(self.case.board, self.voice.name, self.voice.person, self.rng, self.voice.owns)
 
     def chance(self, probability: float) -> bool:
         """Whether it happens this time."""
@@ -66,20 +66,20 @@ class Pen:
 
     def say(self, concept: str, **values: Any) -> str:
         """A clause that states a concept."""
-        return CONCEPTS[concept].write(self.hand, values)
+        return CONCEPTS[concept].write(self.naming, values)
 
     def state(self, board: chess.Board, finding: Finding) -> str:
         """A clause that states what was found on a board."""
-        self.hand.look(board)
-        return finding.concept.write(self.hand, finding.values)
+        self.naming.look(board)
+        return finding.concept.write(self.naming, finding.values)
 
     def does(self, concept: str, **values: Any) -> str:
         """What a move does, in the present, its subject left out."""
-        return finite(CONCEPTS[concept].do(self.hand, values))
+        return finite(CONCEPTS[concept].do(self.naming, values))
 
     def pick(self, options: Sequence[str], **slots: object) -> str:
         """One of some wordings without a claim of their own."""
-        return self.hand.pick(options).format(**slots)
+        return self.naming.pick(options).format(**slots)
 
     def talk(self, about: str) -> list[str]:
         """A sentence that claims nothing, if this voice has one about it."""
@@ -88,7 +88,7 @@ class Pen:
             for text in TALK[about]
             if "|" not in text or self.voice.name in text.split("|")[0].split(",")
         ]
-        return [sentence(self.hand.pick(mine))] if mine else []
+        return [sentence(self.naming.pick(mine))] if mine else []
 
     def verdict(self, score: Score, starter: chess.Color) -> str:
         """Who stands better, the score being for the side that begins the line."""
@@ -103,23 +103,23 @@ class Pen:
         found = degree(score)
         if not found:
             return self.say("with equality")
-        word = word_for(found, self.hand.rng.randrange(6))
+        word = word_for(found, self.naming.rng.randrange(6))
         return self.say("advantage for", word=word, side=starter if found > 0 else not starter)
 
-    def phrase(self, step: Step, deeds: Sequence[Finding]) -> str:
-        """Several deeds of a move as one verb phrase with marked verbs."""
-        self.hand.look_at_move(step.before, step.after, step.target)
-        parts = [self._part(finding, last=finding is deeds[-1]) for finding in deeds]
+    def phrase(self, step: Step, effects: Sequence[Finding]) -> str:
+        """Several effects of a move as one verb phrase with marked verbs."""
+        self.naming.look_at_move(step.before, step.after, step.target)
+        parts = [self._part(finding, last=finding is effects[-1]) for finding in effects]
         if len(parts) > 1 and any(" and ~" in part for part in parts):
             return f"{', '.join(parts[:-1])}, and {parts[-1]}"
         return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
 
     def _part(self, finding: Finding, *, last: bool) -> str:
-        """One deed. What has a clause of its own stands last, where nothing seems to continue it."""
+        """One effect. What has a clause of its own stands last, where nothing seems to continue it."""
         part = ""
         for _ in range(_TRIES):
-            back = self.hand.trying()
-            part = finding.concept.do(self.hand, finding.values)
+            back = self.naming.trying()
+            part = finding.concept.do(self.naming, finding.values)
             if last or "," not in part:
                 break
             back()
@@ -151,7 +151,7 @@ class Pen:
 
     def without_subject(self, before: str, clause: str) -> str | None:
         """The second clause without its subject, if that is the first one's too."""
-        for party in (self.hand.us, self.hand.them):
+        for party in (self.naming.us, self.naming.them):
             subject = f"{party.word} "
             if before.startswith(subject) and clause.startswith(subject):
                 return clause.removeprefix(subject)
@@ -160,7 +160,7 @@ class Pen:
     def linked(self, clause: str, *, against: bool) -> str:
         """A clause that begins with a connective to the sentence before."""
         groups = (_AGAINST_OPENERS if against else _ALIKE_OPENERS).split("|")
-        key = self.hand.least_used([f"opener {word}" for word in (*groups[0].split(), *groups[1:])])
+        key = self.naming.least_used([f"opener {word}" for word in (*groups[0].split(), *groups[1:])])
         opener = (*groups[0].split(), *groups[1:])[key]
         return f"{opener} {clause}" if opener in ("but", "also") else f"{opener}, {clause}"
 

@@ -1,7 +1,7 @@
 """Annotates many positions and counts what the reader finds in the first draft of each.
 
 What is measured is the writer, not the filter: nothing is written again. Each position leaves a line in
-`checked.jsonl`; a campaign that was stopped goes on behind the last whole line.
+`checked.jsonl`; an audit that was stopped goes on behind the last whole line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from commentary import Study, read
 from services.data.annotate.compose import Manner
-from services.data.annotate.planting import plant
+from services.data.annotate.mutations import mutations
 from services.data.annotate.study import Effort, Engines, study
 
 LOG = "checked.jsonl"
@@ -68,7 +68,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class Audit:
     """Where its lines go, how its texts are written; with `plants` every tenth is also told with a lie."""
 
     folder: Path
@@ -120,7 +120,7 @@ def examined(found: Study, manner: Manner, id_: str, plants: bool) -> dict[str, 
     reading, answer = text.reading, str(text)
     planted: Counter[str] = Counter()
     caught: Counter[str] = Counter()
-    for lie in plant(answer, random.Random(id_)) if plants else ():
+    for lie in mutations(answer, random.Random(id_)) if plants else ():
         planted[lie.kind] += 1
         caught[lie.kind] += not read(found, lie.text).sound
     return {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import chess
 
-from commentary import sight
+from commentary import predicates
 from commentary.notation import parse_move, replayed
 from commentary.study import Line, Study
 from commentary.token import NAMES, Token
@@ -20,19 +20,19 @@ _OURS = ("my", "our", "i", "we", "me", "us")
 _THEIRS = ("my opponent", "the opponent", "the other side")
 _PIECE_IS: dict[str, Callable[[chess.Board, chess.Square], bool]] = {
     "": lambda board, square: True,
-    "pinned": sight.is_pinned,
-    "undefended": lambda board, square: not sight.defenders(board, square),
-    "loose": lambda board, square: not sight.defenders(board, square),
-    "hanging": sight.hangs,
-    "isolated": sight.is_isolated,
-    "backward": sight.is_backward,
-    "passed": sight.is_passed,
-    "doubled": sight.is_doubled,
+    "pinned": predicates.is_pinned,
+    "undefended": lambda board, square: not predicates.defenders(board, square),
+    "loose": lambda board, square: not predicates.defenders(board, square),
+    "hanging": predicates.hangs,
+    "isolated": predicates.is_isolated,
+    "backward": predicates.is_backward,
+    "passed": predicates.is_passed,
+    "doubled": predicates.is_doubled,
 }
 _FILE_IS: dict[str, Callable[[chess.Board, int], bool]] = {
     "": lambda board, file: True,
-    "open": sight.is_open,
-    "half-open": lambda board, file: any(sight.is_half_open(board, file, side) for side in chess.COLORS),
+    "open": predicates.is_open,
+    "half-open": lambda board, file: any(predicates.is_half_open(board, file, side) for side in chess.COLORS),
 }
 
 
@@ -45,7 +45,7 @@ class Unknown(LookupError):
 
 
 @dataclass(slots=True)
-class Scene:
+class Context:
     """`board` is the position spoken of; `start` and `moves` say how the text came to it.
 
     While a claim about a move is decided, `before` is the board before it and `move` the move itself.
@@ -95,7 +95,7 @@ class Scene:
 
     def pass_turn(self) -> None:
         """Goes to the position with the other side to move."""
-        board = sight.other_turn(self.root)
+        board = predicates.other_turn(self.root)
         if board is None:
             raise Unresolved("a threat while in check")
         self.go(board)
@@ -252,7 +252,7 @@ class Scene:
     @property
     def victim(self) -> chess.Square | None:
         """Where the piece stood that the move of the clause takes."""
-        return sight.captured(self.before, self.move)
+        return predicates.captured(self.before, self.move)
 
     # -- evidence --------------------------------------------------------------------------------
 

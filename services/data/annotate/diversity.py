@@ -1,4 +1,4 @@
-"""How much a set of texts smells of templates: distinct word sequences, and the share of the commonest.
+"""How varied a set of texts is: distinct word sequences, and the share of the commonest.
 
 Counted twice: on the words as they stand, and with every move, square, file and number masked. The
 second is the honest one, because a template filled with other squares is still the same template.
@@ -24,7 +24,7 @@ _MASKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Smell:
+class Diversity:
     """`distinct` by length of sequence: distinct sequences to all; `commonest` 5-grams with their share."""
 
     texts: int
@@ -35,17 +35,17 @@ class Smell:
     """Texts whose first four words nobody else has."""
 
 
-def smell(texts: Iterable[str], *, masked: bool) -> Smell:
+def diversity(texts: Iterable[str], *, masked: bool) -> Diversity:
     """The measures of a set of texts.
 
-    >>> smell(["a b c d e f", "a b c d e g"], masked=False).distinct[1]
+    >>> diversity(["a b c d e f", "a b c d e g"], masked=False).distinct[1]
     0.583
     """
     tokens = [_words(text, masked=masked) for text in texts]
     grams = {n: Counter(gram for words in tokens for gram in _grams(words, n)) for n in (1, 2, 3, 5)}
     fives = grams[5].total() or 1
     openings = Counter(tuple(words[:4]) for words in tokens)
-    return Smell(
+    return Diversity(
         texts=len(tokens),
         words=sum(map(len, tokens)),
         distinct={n: round(len(counts) / max(1, counts.total()), 3) for n, counts in grams.items()},

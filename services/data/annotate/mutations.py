@@ -1,6 +1,6 @@
-"""Plants falsehoods into sound texts, to measure whether the checker finds them.
+"""Mutates sound texts, to measure whether the checker finds what is false then.
 
-Each planted text differs from a sound one in a single word: a square, a piece, a side, a count, a move, a
+Each mutation differs from a sound one in a single word: a square, a piece, a side, a count, a move, a
 file, a degree. Most such changes make a sentence false; the few that happen to stay true lower the rate.
 """
 
@@ -25,7 +25,7 @@ _COUNTS = ("one", "two", "three", "four", "five")
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
+class Mutation:
     """A text with one word changed: what was there, what is there now."""
 
     kind: str
@@ -34,14 +34,14 @@ class Planted:
     after: str
 
 
-def plant(text: str, rng: random.Random) -> Iterator[Planted]:
+def mutations(text: str, rng: random.Random) -> Iterator[Mutation]:
     """One falsehood of each kind for which the text has a place."""
     for kind, pattern in _PATTERNS.items():
         places = list(pattern.finditer(text))
         if places:
             place = rng.choice(places)
             after = _changed(kind, place, rng)
-            yield Planted(kind, text[: place.start()] + after + text[place.end() :], place[0], after)
+            yield Mutation(kind, text[: place.start()] + after + text[place.end() :], place[0], after)
 
 
 def _changed(kind: str, place: re.Match[str], rng: random.Random) -> str:
