@@ -14,6 +14,8 @@ EXPERIMENT = "rookery"
 """The experiment of all runs, unless MLFLOW_EXPERIMENT_NAME names another."""
 PARENT_VARIABLE = "ROOKERY_MLFLOW_PARENT"
 """The id of the MLflow run of which new runs are children: of a pipeline's step."""
+LONGEST_VALUE = 500
+"""MLflow's limit for the length of a parameter."""
 _ROOT = Path(rookery.__file__).parents[1]
 
 
@@ -36,9 +38,12 @@ def experiment_id(client: Any) -> str:
     return str(known.experiment_id if known else client.create_experiment(name))
 
 
-def source_tags() -> Mapping[str, str]:
-    """Returns tags for MLflow. Those that begin with `mlflow.` are names that MLflow itself uses."""
-    commit, parent = _git_commit(), os.environ.get(PARENT_VARIABLE)
+def source_tags(*, parent: str = "") -> Mapping[str, str]:
+    """Returns tags for MLflow. Those that begin with `mlflow.` are names that MLflow itself uses.
+
+    `parent` is the run below which MLflow shows this one; the default is that of `PARENT_VARIABLE`.
+    """
+    commit, parent = _git_commit(), parent or os.environ.get(PARENT_VARIABLE, "")
     return {
         "rookery.version": rookery.__version__,
         **({"mlflow.source.git.commit": commit} if commit else {}),

@@ -53,28 +53,28 @@ def run(
     written = {str(output): step.name for step in pipeline.steps for output in step.outputs}
     for step in steps:
         _check_reads(step, [path for path in step.reads if path not in written])
-    copies = Store(store, pipeline.out) if store else None
     state = PipelineState(pipeline.out)
+    copies = Store(store, pipeline.out)
+    state.adopt(copies.records)
     for step in steps:
-        if copies:
-            copies.fetch(step, state.records)
+        copies.fetch(step, state.records)
         reason = "--force" if force else state.reason(step)
         title = f"{step.number}/{len(pipeline.steps)} {step.name}"
         if not reason:
             console.print(f"{title}: up to date")
+            if copies.records.get(step.name) != state.records[step.name]:
+                copies.keep(*step.outputs)  # the store did not answer when the step ended, or was not named
             continue
         console.print(f"{title}: {reason}\n  $ rookery {step.command}")
         _start(step, state, written, console)
         try:
             record = _run(step, state, environment=tracked.begin(step, step.command))
         except BaseException:
-            if copies:
-                copies.keep(step.folder)  # the next attempt goes on from there
+            copies.keep(step.folder)  # the next attempt goes on from there
             raise
         finally:
             tracked.end(state.records[step.name])
-        if copies:
-            copies.keep(*step.outputs)
+        copies.keep(*step.outputs)
         console.print(f"{title}: {record.status} after {record.seconds:.0f} s")
 
 

@@ -57,14 +57,13 @@ class PipelineState:
 
     def __init__(self, out: Path) -> None:
         self._path = out / STATE_FILE
-        self.records: dict[str, Record] = {}
-        try:
-            self.records |= _FILE.validate_json(self._path.read_bytes())["steps"]
-        except FileNotFoundError:
-            pass
-        except ValidationError as error:
-            said = validation_message(error.errors())
-            raise SetupError(f"{self._path}: {said}; delete it to run all steps again") from error
+        self.records = read_records(self._path)
+
+    def adopt(self, records: Mapping[str, Record]) -> None:
+        """Takes over those of another machine that are newer."""
+        for name, record in records.items():
+            if name not in self.records or self.records[name].started < record.started:
+                self.records[name] = record
 
     def keep(self, step: Step, record: Record) -> None:
         """Writes a step's record."""
@@ -88,6 +87,21 @@ class PipelineState:
                 if digest_of(path, known=digest).sha256 != digest.sha256:
                     return f"{path}, which it {what}, has changed"
         return ""
+
+
+def read_records(path: Path) -> dict[str, Record]:
+    """The records in a `pipeline.json`; none if there is no such file.
+
+    Raises:
+        SetupError: the file is damaged.
+    """
+    if not path.exists():
+        return {}
+    try:
+        return _FILE.validate_json(path.read_bytes())["steps"]
+    except ValidationError as error:
+        said = validation_message(error.errors())
+        raise SetupError(f"{path}: {said}; delete it to run all steps again") from error
 
 
 def digest_of(path: str | Path, *, known: Digest | None = None) -> Digest:

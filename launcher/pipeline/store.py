@@ -1,27 +1,32 @@
 """Carries the outputs of a pipeline's steps between machines, through a folder that all of them reach."""
 
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from launcher.pipeline.pipeline import Step
-from launcher.pipeline.state import STATE_FILE, Record, digest_of
+from launcher.pipeline.state import STATE_FILE, Record, digest_of, read_records
 from rookery.errors import RookeryError, SetupError
 
 
 class Store:
-    """A copy of the pipeline's folder behind a URL (`s3://bucket/prefix`, or a path).
+    """A copy of the pipeline's folder behind a URL (`s3://bucket/prefix`, or a path). With "" there is none.
 
     All methods raise `RookeryError` if the store does not answer or refuses something.
     """
 
     def __init__(self, url: str, out: Path) -> None:
-        """Takes over the records of the steps.
+        """Reads the records that the store has of the steps.
 
         Raises:
-            SetupError: the URL is unknown, or the package for it is missing.
+            SetupError: the URL is unknown, the package for it is missing, or the records are damaged.
         """
+        self._url, self._out = url, out
+        self.records: dict[str, Record] = {}
+        if not url:
+            return
         try:
             from fsspec.core import url_to_fs
 
@@ -29,15 +34,21 @@ class Store:
             self._files, self._root = url_to_fs(url)
         except (ImportError, ValueError) as error:
             raise SetupError(f"--store {url!r}: {error} (pip install 'rookery[s3]')") from error
-        self._url, self._out = url, out
-        with self._named():
-            self._get(out / STATE_FILE)
+        with tempfile.TemporaryDirectory() as folder, self._named():
+            fetched = Path(folder) / STATE_FILE
+            if self._files.exists(self._place(out / STATE_FILE)):
+                self._files.get_file(self._place(out / STATE_FILE), str(fetched))
+            self.records = read_records(fetched)
 
     def fetch(self, step: Step, records: Mapping[str, Record]) -> None:
-        """Gets what the step reads of other steps, and what it wrote before, unless this machine has it."""
+        """Gets what the step reads of others, and what it wrote on another machine, unless it is here."""
+        if not self._url:
+            return
         known = {path: digest for record in records.values() for path, digest in record.outputs.items()}
         record = records.get(step.name)
-        own = () if record is None else step.outputs if record.status == "done" else (step.folder,)
+        own: Sequence[Path] = ()
+        if record is not None and record == self.records.get(step.name):
+            own = step.outputs if record.status == "done" else (step.folder,)
         reads = [path for path in map(Path, step.reads) if path.is_relative_to(self._out)]
         with self._named():
             for path in (*reads, *own):
@@ -47,6 +58,8 @@ class Store:
 
     def keep(self, *paths: Path) -> None:
         """Replaces the copies of files and folders, and of the records."""
+        if not self._url:
+            return
         with self._named():
             for path in (*paths, self._out / STATE_FILE):
                 self._put(path)
@@ -55,6 +68,8 @@ class Store:
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except SetupError:
+            raise
         except Exception as error:  # each file system has its own
             raise RookeryError(f"--store {self._url!r}: {error}") from error
 

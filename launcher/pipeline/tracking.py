@@ -9,12 +9,10 @@ from typing import Any, Self
 
 from launcher.pipeline.pipeline import Pipeline, Step
 from launcher.pipeline.state import STATE_FILE, Record
-from rookery.mlflow_run import PARENT_VARIABLE, connect, experiment_id, source_tags
+from rookery.masking import mask_setting
+from rookery.mlflow_run import LONGEST_VALUE, PARENT_VARIABLE, connect, experiment_id, source_tags
 
 logger = logging.getLogger(__name__)
-
-_PARENT_TAG = "mlflow.parentRunId"  # by which MLflow's pages nest runs
-_LONGEST_VALUE = 500
 
 
 class PipelineRun:
@@ -61,17 +59,17 @@ class PipelineRun:
             experiment_id(self._client), run_name=f"pipeline {self._pipeline.name}", tags=dict(source_tags())
         )
         self._id = str(run.info.run_id)
-        params = [Param(k, v[:_LONGEST_VALUE]) for k, v in self._pipeline.settings.items()]
+        params = [Param(name, _parameter(value)) for name, value in self._pipeline.settings.items()]
         self._client.log_batch(self._id, params=params)
 
     def _begin_step(self, step: Step, command: str) -> None:
         run = self._client.create_run(
             experiment_id(self._client),
             run_name=f"{step.number} {step.name}",
-            tags={**source_tags(), _PARENT_TAG: self._id},
+            tags=dict(source_tags(parent=self._id)),
         )
         self._step_id = str(run.info.run_id)
-        self._client.log_param(self._step_id, "command", command[:_LONGEST_VALUE])
+        self._client.log_param(self._step_id, "command", _parameter(command))
 
     def _end_step(self, record: Record) -> None:
         for what, digests in (("input", record.inputs), ("output", record.outputs)):
@@ -90,3 +88,8 @@ class PipelineRun:
             action()
         except Exception as error:
             logger.warning("MLflow does not have all of the pipeline: %s", error)
+
+
+def _parameter(value: str) -> str:
+    """A value as MLflow may have it: without passwords, and no longer than its limit."""
+    return " ".join(str(mask_setting(word)) for word in value.split(" "))[:LONGEST_VALUE]

@@ -6,7 +6,9 @@ Stockfish quits when its standard input is closed.
 """
 
 import asyncio
+import os
 import re
+import shutil
 import signal
 import time
 from collections import deque
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rookery.engines.pipe import Pipe
-from rookery.errors import EngineFault
+from rookery.errors import EngineFault, SetupError
 from rookery.uci import Analysis, Query, analysis_of
 
 START_S = 30.0
@@ -44,12 +46,32 @@ _KILLED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Exit codes of an engine that was killed from outside. No position can cause them."""
 
 
+_USUAL_PLACES = ("/usr/games", "/usr/local/games", "/usr/local/bin", "/opt/homebrew/bin")
 _OPTIONS = "setoption name Threads value 1\nsetoption name UCI_ShowWDL value true\n"
 _END_OF_ANSWER = b"\nbestmove "
 _TRIAL_SEARCH = (
     "position startpos\ngo nodes 1\n"  # without its network, Stockfish dies only on its first search
 )
 _NAME = re.compile(rb"^id name (.+?)\s*$", re.MULTILINE)
+
+
+def find_engine(path: Path | None, *, setting: str, engine: str = "stockfish") -> Path:
+    """The engine's binary: `path` if given, else the first on the PATH or in the usual directories.
+
+    Raises:
+        SetupError: there is none; the message names `setting` or says how to install the engine.
+    """
+    if path is not None:
+        if not os.access(path, os.X_OK) or path.is_dir():
+            raise SetupError(f"{setting} is no program: {str(path)!r}")
+        return path
+    places = os.pathsep.join((os.environ.get("PATH", os.defpath), *_USUAL_PLACES))
+    if found := shutil.which(engine, path=places):
+        return Path(found)
+    raise SetupError(
+        f"no {engine} on this machine: type `sudo apt-get install {engine}` (Debian, Ubuntu) or "
+        f"`brew install {engine}` (macOS), or set {setting} to the binary"
+    )
 
 
 class Search(Protocol):

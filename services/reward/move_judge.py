@@ -47,7 +47,7 @@ class MoveAnswer:
     reading: Reading | None = None
 
 
-def candidates_of(response: str, board: chess.Board, *, most: int) -> tuple[chess.Move, ...]:
+def legal_candidates(response: str, board: chess.Board, *, most: int) -> tuple[chess.Move, ...]:
     """The different legal moves among the first `most` that the reasoning names."""
     if not most:
         return ()

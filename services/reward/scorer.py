@@ -20,7 +20,14 @@ from rookery.notation import read_move
 from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
-from services.reward.move_judge import CloseGroups, MoveAnswer, MoveJudge, Result, candidates_of, with_reading
+from services.reward.move_judge import (
+    CloseGroups,
+    MoveAnswer,
+    MoveJudge,
+    Result,
+    legal_candidates,
+    with_reading,
+)
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
@@ -265,7 +272,7 @@ class Scorer:
         if reading.move is None:
             return self._refusal(reading.outcome, scheme)
         legal_move = position.legal_move(reading.move)
-        candidates = candidates_of(item.response, position.board, most=scheme.candidates)
+        candidates = legal_candidates(item.response, position.board, most=scheme.candidates)
         version = self.version(scheme)
         return MoveAnswer(legal_move, reading.move, item.response, scheme, version, candidates)
 

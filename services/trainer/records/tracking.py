@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from rookery.mlflow_run import ID_FILE, connect, experiment_id, source_tags
+from rookery.mlflow_run import ID_FILE, LONGEST_VALUE, connect, experiment_id, source_tags
 from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
@@ -33,8 +33,6 @@ _QUEUE_SIZE = 4096
 """The most steps that wait for MLflow. When the queue is full, new steps are dropped and counted."""
 _RETRY_S = 15.0
 _CLOSE_S = 30.0
-_LONGEST_VALUE = 500
-"""MLflow's limit for the length of a parameter."""
 _FIGURES = (METRICS_FILE, CURVES_FILE, "report.json", "calibration.png")
 _FOR_RESUMING = {commits.OPTIMIZER, commits.STATE, commits.SUMS}
 
@@ -133,7 +131,7 @@ class MlflowTracker(Tracker):
         client.log_batch(self._run_id, tags=tags)
         kl = KL_ALIASES.get(client.get_run(self._run_id).data.params.get("kl", ""))
         params = [
-            Param(key, str(mask_setting(value))[:_LONGEST_VALUE])
+            Param(key, str(mask_setting(value))[:LONGEST_VALUE])
             for key, value in self._params.items()
             if (key, value) != ("kl", kl)  # recorded under its alias, which MLflow cannot change
         ]

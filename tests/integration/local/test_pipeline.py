@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -180,6 +181,13 @@ def test_steps_on_several_machines_share_a_store(tmp_path: Path) -> None:
     assert tables[0].read_bytes() == tables[1].read_bytes()
     assert "1/2 positions: its command has changed" in run(machines[0], "--set", "count=21", "--only", "1")
     assert "1-positions, which it reads, has changed" in run(machines[2], "--set", "count=21", "--only", "2")
+
+    older = shutil.copytree(store, tmp_path / "older")  # as after a step whose copying failed
+    run(machines[0], "--set", "count=22", "--only", "1")
+    shutil.rmtree(store)
+    older.rename(store)
+    assert "1/2 positions: up to date" in run(machines[0], "--set", "count=22", "--only", "1")
+    assert "1/2 positions: up to date" in run(machines[1], "--set", "count=22", "--only", "1")
 
 
 def test_mlflow_has_the_steps_and_their_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -366,7 +366,7 @@ async def test_an_engine_without_what_the_win_model_needs_spoils_only_what_needs
 
 def test_a_missing_engine_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("rookery.engines.binary._USUAL_PLACES", ())
+    monkeypatch.setattr("rookery.engines.engine._USUAL_PLACES", ())
     with pytest.raises(SetupError, match=r"apt-get install stockfish.*brew install.*REWARD_ENGINE_PATH"):
         find_engine(None, setting=SETTING)
     with pytest.raises(SetupError, match=r"REWARD_ENGINE_PATH.* is no program"):

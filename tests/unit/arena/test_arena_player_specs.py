@@ -47,7 +47,7 @@ def test_a_wrong_spec_is_quoted_with_the_reason(spec: str, why: str) -> None:
 
 def test_what_is_missing_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("rookery.engines.binary._USUAL_PLACES", ())
+    monkeypatch.setattr("rookery.engines.engine._USUAL_PLACES", ())
     for spec, why in [
         ("fairy,level=3", "apt-get install fairy-stockfish"),
         ("stockfish,nodes=1", "apt-get install stockfish"),
