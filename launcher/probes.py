@@ -2,6 +2,8 @@
 
 import httpx
 
+from rookery.errors import cause_message
+
 TIMEOUT_S = 2.0
 
 
@@ -15,4 +17,4 @@ def probe(url: str, http: httpx.Client) -> str | None:
     except httpx.ConnectError:
         return "not listening yet"
     except (httpx.HTTPError, ValueError) as error:
-        return f"{type(error).__name__} {error}".strip()
+        return cause_message(error)

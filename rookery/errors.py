@@ -116,6 +116,17 @@ class WireError(RookeryError):
     title = "Wire error"
 
 
+def cause_message(error: BaseException) -> str:
+    """The type of `error`, and what the first exception of its chain says.
+
+    httpx says "All connection attempts failed" where the operating system gave the reason.
+    """
+    first = error
+    while earlier := first.__cause__ or first.__context__:
+        first = earlier.exceptions[0] if isinstance(earlier, BaseExceptionGroup) else earlier
+    return f"{type(error).__name__} {str(first) or error}".strip()
+
+
 def validation_message(
     errors: Sequence[Mapping[str, Any]],
     *,

@@ -10,7 +10,15 @@ from typing import Any, Self
 
 import httpx
 
-from rookery.errors import Conflict, InvalidInput, NotFound, PeerFault, RookeryError, SetupError
+from rookery.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    PeerFault,
+    RookeryError,
+    SetupError,
+    cause_message,
+)
 from rookery.http_pool import HttpPool
 from rookery.masking import MASK
 from rookery.prompt import LINES
@@ -193,7 +201,7 @@ class InferenceClient:
         try:
             return await self._http.request(method, path, json=body, timeout=timeout)
         except httpx.HTTPError as error:
-            raise PeerFault(f"{method} {self.url}{path}: {type(error).__name__} {error}") from error
+            raise PeerFault(f"{method} {self.url}{path}: {cause_message(error)}") from error
 
 
 _ERRORS: dict[int, type[RookeryError]] = {

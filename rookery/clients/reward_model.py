@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from rookery.errors import PeerFault
+from rookery.errors import PeerFault, cause_message
 from rookery.http_pool import HttpPool
 from rookery.retries import PAUSES_S, retry
 from rookery.trace import Message
@@ -74,7 +74,7 @@ class RewardModelClient:
                 raise PeerFault(f"{method} {self.url}{path}: {response.status_code} {response.text[:300]}")
             answer = response.json()
         except (httpx.HTTPError, ValueError) as error:
-            raise PeerFault(f"{method} {self.url}{path}: {type(error).__name__} {error}") from error
+            raise PeerFault(f"{method} {self.url}{path}: {cause_message(error)}") from error
         if not isinstance(answer, dict):
             raise PeerFault(f"{method} {self.url}{path}: cannot read {str(answer)[:200]!r}")
         return answer

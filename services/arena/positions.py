@@ -15,7 +15,7 @@ from typing import Any
 import chess
 import httpx
 
-from rookery.errors import InvalidInput, PeerFault
+from rookery.errors import InvalidInput, PeerFault, cause_message
 from rookery.prompt import mover_board
 from rookery.trace import Phase, Position
 
@@ -78,7 +78,7 @@ async def _page(http: httpx.AsyncClient, *, count: int, offset: int, seed: int) 
     try:
         response = await http.get("/v1/positions", params=query)
     except httpx.HTTPError as error:
-        raise PeerFault(f"GET {http.base_url}: {type(error).__name__} {error}") from error
+        raise PeerFault(f"GET {http.base_url}: {cause_message(error)}") from error
     if response.status_code >= 500:
         raise PeerFault(f"GET {response.url}: {response.status_code} {response.text[:300]}")
     if not response.is_success:

@@ -131,7 +131,7 @@ def test_a_policy_that_stays_away_is_an_error(
     monkeypatch.setattr("services.data.pairs.dataset._PAUSES_S", (0.01,))
     url = f"http://127.0.0.1:{free_port()}"
     assert main(["pairs", "--count", "5", "--out", str(tmp_path), *FAST, "--inference", url]) == 1
-    assert f"error: POST {url}/v1/chat/completions: ConnectError" in capsys.readouterr().err
+    assert f"error: POST {url}/v1/chat/completions: ConnectError [Errno 111]" in capsys.readouterr().err
     assert not (tmp_path / "pairs.parquet").exists()
 
 
