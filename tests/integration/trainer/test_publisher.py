@@ -74,7 +74,7 @@ class Setting:
     def __init__(self, redis_url: str, loop: asyncio.AbstractEventLoop, servers: int) -> None:
         self.streams = RunStreams(redis_url, "r")
         self.servers = [Server() for _ in range(servers)]
-        urls = [server.url for server in self.servers]
+        urls = ",".join(server.url for server in self.servers)
         self.publisher = Publisher(self.streams, urls, epoch=self.streams.take_over(), loop=loop)
 
     def publish(self, *numbers: int) -> None:
