@@ -20,7 +20,7 @@ from services.trainer.model.policies import build_policy
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import optimizer as adam
 from services.trainer.training.ranks import follow
-from services.trainer.versions import commits
+from services.trainer.versions import commits, distribution
 from services.trainer.versions.publisher import Publisher
 
 logger = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ async def _lead(settings: TrainerSettings, world: World) -> None:
             await stopping.wait()
 
     add_probes(app, ready=ready)
+    distribution.add_routes(app, settings.adapters_dir)
     await serve(
         Service(
             name="trainer",
@@ -92,8 +93,10 @@ async def _train(
         await asyncio.to_thread(check_resumable, settings, streams)
         settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
         epoch = await asyncio.to_thread(streams.take_over)
-        urls = [url for url in settings.inference_urls.split(",") if url]
-        publisher = Publisher(streams, urls, epoch=epoch, loop=asyncio.get_running_loop())
+        store = distribution.Store(settings.adapter_store) if settings.adapter_store else None
+        publisher = Publisher(
+            streams, settings.inference_urls, epoch=epoch, loop=asyncio.get_running_loop(), store=store
+        )
         state.pop("reason")
         try:
             await asyncio.to_thread(

@@ -32,7 +32,7 @@ def main() -> int:
 
 
 async def _serve(settings: RolloutsSettings) -> None:
-    from rookery.clients import InferenceClient, RewardClient
+    from rookery.clients import RewardClient
     from rookery.serving import add_problem_handlers, background_service, serve
     from rookery.streams import RunStreams
     from services.inference.rollouts.admission import Admission, Lead
@@ -43,7 +43,7 @@ async def _serve(settings: RolloutsSettings) -> None:
     changed = asyncio.Event()
     streams = RunStreams(settings.redis_url, settings.run)
     reward = RewardClient(settings.reward_target, wait_for_ready=True)
-    peers = Peers([InferenceClient(url) for url in settings.urls], reward, changed=changed)
+    peers = Peers(settings.inference_urls, reward, changed=changed)
     generator = GroupGenerator(
         run=settings.run,
         peers=peers,

@@ -1,14 +1,16 @@
 """Which peers are ready: the inference servers, with the version each serves, and the reward service.
 
-Polls them, keeps the last answers, and picks a server for each group.
+Looks up which inference servers there are, polls them, keeps the last answers, and picks a server for each
+group.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
+from rookery import replicas
 from rookery.clients import InferenceClient, RewardClient
 from rookery.errors import RookeryError, Unavailable
 from rookery.trace import Adapter
@@ -27,6 +29,7 @@ class InferenceServer:
     adapter: Adapter | None = None
     inflight: int = 0
     reason: str = "not asked yet"
+    watcher: "asyncio.Task[None] | None" = None
 
     @asynccontextmanager
     async def one_more_in_flight(self) -> AsyncIterator[None]:
@@ -51,11 +54,12 @@ class InferenceServer:
 class Peers:
     """The inference servers and the reward service of a run. Sets `changed` when what they serve changes."""
 
-    def __init__(
-        self, servers: Iterable[InferenceClient], reward: RewardClient, *, changed: asyncio.Event
-    ) -> None:
-        self.servers = [InferenceServer(client) for client in servers]
+    def __init__(self, inference_urls: str, reward: RewardClient, *, changed: asyncio.Event) -> None:
+        """`inference_urls` are as in `rookery.replicas`."""
+        self.servers: list[InferenceServer] = []
         self.reward = reward
+        self._urls = inference_urls
+        self._gone: list[InferenceServer] = []
         self._changed = changed
         self._reward_ready = False
 
@@ -63,7 +67,7 @@ class Peers:
         """Why no group can be made now, or None if one can."""
         if self.version is None:
             reasons = "; ".join(f"{server.client.url}: {server.reason}" for server in self.servers)
-            return f"no inference server is ready ({reasons})"
+            return f"no inference server is ready ({reasons or f'none at {self._urls}'})"
         return None if self._reward_ready else "the reward service is not ready"
 
     @property
@@ -89,15 +93,35 @@ class Peers:
 
     async def watch(self, stopping: asyncio.Event) -> None:
         """Polls all peers until `stopping` is set. A new version is known after about `POLICY_POLL_S`."""
-        await asyncio.gather(
-            *(self._watch_server(server, stopping) for server in self.servers), self._watch_reward(stopping)
-        )
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(self._follow_servers(tasks, stopping))
+            await self._watch_reward(stopping)
+            following.cancel()
 
     async def refresh(self, server: InferenceServer) -> None:
         """Polls one server now."""
         if await server.poll():
             served = server.adapter.version.name if server.adapter else f"nothing: {server.reason}"
             logger.info("%s serves %s", server.client.url, served)
+            self._changed.set()
+
+    async def _follow_servers(self, tasks: asyncio.TaskGroup, stopping: asyncio.Event) -> None:
+        """Polls every server that there is. One that is gone gets no more groups, but may finish its own."""
+        async for urls in replicas.follow(self._urls):
+            gone = [server for server in self.servers if server.client.url not in urls]
+            here = {server.client.url: server for server in self.servers if server not in gone}
+            self.servers = [here.get(url) or InferenceServer(InferenceClient(url)) for url in urls]
+            for server in self.servers:
+                if server.watcher is None:
+                    server.watcher = tasks.create_task(self._watch_server(server, stopping))
+            for server in gone:
+                logger.info("%s is gone", server.client.url)
+                server.adapter, server.reason = None, "gone"
+                if server.watcher:
+                    server.watcher.cancel()
+            leaving = [*self._gone, *gone]
+            self._gone = [server for server in leaving if server.inflight]
+            await asyncio.gather(*(server.client.close() for server in leaving if not server.inflight))
             self._changed.set()
 
     async def _watch_server(self, server: InferenceServer, stopping: asyncio.Event) -> None:
@@ -115,7 +139,8 @@ class Peers:
             await pause(stopping, REWARD_POLL_S)
 
     async def close(self) -> None:
-        await asyncio.gather(*(server.client.close() for server in self.servers), self.reward.close())
+        servers = (*self.servers, *self._gone)
+        await asyncio.gather(*(server.client.close() for server in servers), self.reward.close())
 
 
 async def pause(stopping: asyncio.Event, seconds: float) -> bool:

@@ -4,6 +4,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 from pydantic_settings import SettingsConfigDict
 
 from rookery.prompt import STYLES
+from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings
 from rookery.trace import Sampling
 
@@ -18,7 +19,8 @@ class RolloutsSettings(RunSettings, PresetSettings):
     port: Port = 8004
     """Port for probes and metrics."""
     inference_urls: str = "http://127.0.0.1:8000"
-    """URLs of the inference servers, separated by commas. Each group goes to the least busy one."""
+    """URLs of the inference servers, separated by commas. Each group goes to the least busy one. `dns:///NAME:PORT`
+    stands for all addresses of the name, which is looked up again every few seconds."""
     reward_target: str = "dns:///127.0.0.1:50051"
     """gRPC target of the reward service. `dns:///` spreads the load over its replicas."""
     group_size: int = Field(default=8, ge=2)
@@ -56,14 +58,9 @@ class RolloutsSettings(RunSettings, PresetSettings):
     @field_validator("inference_urls")
     @classmethod
     def _some(cls, urls: str) -> str:
-        if not all(url.strip().startswith(("http://", "https://")) for url in urls.split(",")):
+        if not split_urls(urls):
             raise ValueError("give one or more http:// URLs separated by commas")
         return urls
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """The URLs of the inference servers."""
-        return tuple(url.strip() for url in self.inference_urls.split(","))
 
     @property
     def sampling(self) -> Sampling:

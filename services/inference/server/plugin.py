@@ -24,12 +24,15 @@ from rookery.hub import weights_digest
 from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
+from services.inference.server import adapter as lora
+from services.inference.server import full_weights
 from services.inference.server.adapter import AdapterRules
+from services.inference.server.download import DownloadingRules
 from services.inference.server.drain import DrainMiddleware, RequestDrainer
 from services.inference.server.follower import POLL_S, PolicyFollower
 from services.inference.server.full_weights import FullWeightsRules
 from services.inference.server.full_weights_policies import FullWeightsPolicies
-from services.inference.server.policies import Policies
+from services.inference.server.policies import Policies, Rules
 from services.inference.server.settings import ServerSettings
 from services.inference.server.shutdown import shut_down_on_signal
 
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 logger = logging.getLogger(__name__)
+
+SPARE_DOWNLOADS = 8
+"""How many downloaded adapters stay on disk besides those that are served."""
 
 MAX_LEASE_S = 3600.0
 """A lease is short, and renewed: whoever dies without ending theirs does not keep a slot for long."""
@@ -220,7 +226,7 @@ def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> P
 
         return FullWeightsPolicies(
             FullWeightsVllmEngine(client, models, base=str(folder)),
-            FullWeightsRules(settings.adapter_root, names, folder),
+            _downloading(FullWeightsRules(settings.adapter_root, names, folder), settings),
             state.rookery_drainer,
         )
     import torch
@@ -229,7 +235,27 @@ def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> P
 
     precision = torch.finfo(client.model_config.dtype).eps
     rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=precision)
-    return Policies(VllmEngine(client, models), rules, keep=settings.max_loras - 1, leases=settings.leases)
+    return Policies(
+        VllmEngine(client, models),
+        _downloading(rules, settings),
+        keep=settings.max_loras - 1,
+        leases=settings.leases,
+    )
+
+
+def _downloading(rules: Rules, settings: ServerSettings) -> Rules:
+    """The rules, which first download a version that is elsewhere if the settings say from where."""
+    if not settings.adapter_url:
+        return rules
+    kind = full_weights if settings.full_weights else lora
+    return DownloadingRules(
+        rules,
+        settings.adapter_url,
+        root=settings.adapter_root,
+        names=(kind.CONFIG_FILE, kind.WEIGHTS_FILE),
+        # More than are loaded: vLLM reads an adapter that it has evicted from disk again.
+        keep=4 if settings.full_weights else settings.max_loras + settings.leases + SPARE_DOWNLOADS,
+    )
 
 
 def _log_failure(task: "asyncio.Task[None]") -> None:

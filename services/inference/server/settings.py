@@ -47,6 +47,9 @@ class ServerSettings(RunSettings):
     """cpu, the index of one GPU, or auto: the device that the installed vLLM was built for."""
     adapter_root: Path = Path("runs")
     """Versions outside this directory are refused."""
+    adapter_url: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
+    """Where to download versions that are not in --adapter-root, to which they are written: the trainer's
+    http://HOST:8003/adapters, or the store of its --adapter-store, such as s3://bucket/adapters."""
     follow: bool = True
     """Load the version that the run's `policy` record in Redis names; if off, only /reload loads one."""
     full_weights: bool = False

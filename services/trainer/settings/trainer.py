@@ -5,10 +5,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from rookery.hub import identity
+from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
 from services.trainer.settings.objective import ObjectiveSettings
 from services.trainer.settings.shared import (
@@ -97,7 +98,11 @@ class TrainerSettings(
     run_dir: Path
     """Folder for metrics.jsonl and the versions (adapters/policy-v000000, ...)."""
     inference_urls: str = "http://127.0.0.1:8000"
-    """Inference servers that load new versions, separated by commas."""
+    """Inference servers that load new versions, separated by commas. `dns:///NAME:PORT` stands for all
+    addresses of the name, which is looked up again every few seconds."""
+    adapter_store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
+    """Copy each version to this folder of a store, such as s3://bucket/adapters, for servers that do not
+    share a disk with the trainer. Without it, they can download versions from the trainer over HTTP."""
     host: str = "127.0.0.1"
     """Address of probes and metrics."""
     port: Port = 8003
@@ -123,6 +128,12 @@ class TrainerSettings(
     keep: int = Field(default=20, ge=3)
     """Number of newest versions to keep on disk (at least 8 if they are adapters). More are kept if groups
     may still be of them. Version 0 and every hundredth version are always kept."""
+
+    @field_validator("inference_urls")
+    @classmethod
+    def _reachable(cls, urls: str) -> str:
+        split_urls(urls)
+        return urls
 
     @model_validator(mode="after")
     def _served_adapters_stay(self) -> Self:

@@ -1,4 +1,4 @@
-"""Publishes a committed version: first in the `policy` record, then with /reload on every server.
+"""Publishes a committed version: in the store if there is one, in the `policy` record, then on every server.
 
 Training waits until the first server has loaded a version, and one second more for the others. The reload
 of a slower server continues in the background; after it, the server gets the newest version. A server that
@@ -7,15 +7,19 @@ does not answer reads the record itself when it is back.
 
 import asyncio
 import logging
+import threading
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
+from rookery import replicas
 from rookery.clients import InferenceClient
 from rookery.errors import PeerFault, RookeryError
 from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
 from rookery.streams import RunStreams
 from rookery.trace import Adapter
+from services.trainer.versions.distribution import Store
 
 logger = logging.getLogger(__name__)
 
@@ -32,16 +36,28 @@ class Publisher:
     """Publishes in order. `publish`, `republish` and `wait` are called from the training thread."""
 
     def __init__(
-        self, streams: RunStreams, urls: list[str], *, epoch: int, loop: asyncio.AbstractEventLoop
+        self,
+        streams: RunStreams,
+        urls: str,
+        *,
+        epoch: int,
+        loop: asyncio.AbstractEventLoop,
+        store: Store | None = None,
     ) -> None:
+        """`urls` are as in `rookery.replicas`; a server that joins gets the newest version at once."""
         self._streams = streams
         self._epoch = epoch
         self._loop = loop
-        self._servers = [_Server(InferenceClient(url, timeout_s=RELOAD_TIMEOUT_S)) for url in urls]
+        self._store, self._kept = store, -1
+        self._newest: Adapter | None = None
+        self._by_url: dict[str, _Server] = {}
+        self._found = threading.Event()
+        self._following = asyncio.run_coroutine_threadsafe(self._follow_servers(urls), loop)
 
     def publish(self, adapter: Adapter) -> None:
         """Publishes a version after its commit and acknowledgement. First waits for the previous version."""
         self.wait()
+        self._keep(adapter)
         self._streams.publish_policy(adapter, epoch=self._epoch)
         self._run(self._reload(adapter))
 
@@ -52,6 +68,7 @@ class Publisher:
             logger.warning("the policy record says %s: publishing %s again", published, adapter.version.name)
             self.publish(adapter)
         else:
+            self._keep(adapter)
             self._run(self._reload(adapter))
 
     def wait(self) -> None:
@@ -63,13 +80,46 @@ class Publisher:
 
     async def close(self) -> None:
         """Cancels the reloads under way and closes the clients."""
+        self._following.cancel()
         for server in self._servers:
             await server.close()
 
+    @property
+    def _servers(self) -> list["_Server"]:
+        return list(self._by_url.values())
+
+    def _keep(self, adapter: Adapter) -> None:
+        """Copies a version to the store. If that fails, training goes on, and `republish` tries again."""
+        if self._store is None or self._kept == adapter.version.number:
+            return
+        try:
+            self._store.keep(Path(adapter.path))
+            self._kept = adapter.version.number
+        except PeerFault as error:
+            logger.error(
+                "%s is not in the store, and other machines cannot serve it: %s", adapter.version.name, error
+            )
+
+    async def _follow_servers(self, urls: str) -> None:
+        async for found in replicas.follow(urls):
+            gone = [self._by_url.pop(url) for url in self._by_url.keys() - found]
+            for url in found:
+                if url not in self._by_url:
+                    self._by_url[url] = _Server(InferenceClient(url, timeout_s=RELOAD_TIMEOUT_S))
+                    if self._newest:
+                        self._by_url[url].reload(self._newest)
+            self._found.set()
+            for server in gone:
+                await server.leave()
+
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        self._found.wait()  # for the first look-up
+        if self._following.done():
+            self._following.result()  # raises an error that `replicas` does not handle: a bug there
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     async def _reload(self, adapter: Adapter) -> None:
+        self._newest = adapter
         for server in self._servers:
             server.reload(adapter)
 
@@ -124,6 +174,12 @@ class _Server:
             logger.warning(
                 "training no longer waits for %s: its reload continues in the background", self._client.url
             )
+
+    async def leave(self) -> None:
+        """Forgets a server that is gone."""
+        logger.info("%s is gone", self._client.url)
+        SERVER_BEHIND.remove(mask_text(self._client.url))
+        await self.close()
 
     async def close(self) -> None:
         if self.task:

@@ -130,14 +130,16 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
 
 
 @contextlib.asynccontextmanager
-async def serve_http(app: FastAPI) -> AsyncIterator[str]:
-    port = free_port()
-    config = uvicorn.Config(app, port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+async def serve_http(app: FastAPI, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    port = port or free_port()
+    config = uvicorn.Config(
+        app, host=host, port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     task = asyncio.create_task(server._serve())
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    yield f"http://127.0.0.1:{port}"
+    yield f"http://{host}:{port}"
     server.should_exit = True
     await task
 

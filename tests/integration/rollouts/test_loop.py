@@ -367,3 +367,34 @@ def dead(streams: RunStreams) -> list[dict[str, str]]:
 
 def reasons(streams: RunStreams) -> list[str]:
     return [" ".join(row["reason"].split()[:6]) for row in dead(streams)]
+
+
+async def test_replicas_come_and_go(house: House, hosts: dict[str, list[str]]) -> None:
+    first, second = house.inference[0], Inference(version=1)
+    port = int(house.urls[0].rpartition(":")[2])
+    house.urls, house.staleness = [f"dns:///inference.test:{port}"], 9
+    hosts["inference.test"] = ["127.0.0.1"]
+    first.version = 2
+
+    async def makes(count: int) -> None:
+        feed(house.streams, 4)
+        await until(lambda: house.streams.counts().generated == count)
+
+    async with serve_http(second.app(), host="127.0.0.2", port=port), house.running() as loop:
+        await makes(4)
+        hosts["inference.test"] = ["127.0.0.1", "127.0.0.2"]
+        await until(lambda: len(loop._peers.servers) == 2 and loop._peers.servers[1].adapter)
+        first.delay_s = second.delay_s = 0.05  # so that groups overlap, and the least busy server matters
+        await makes(8)
+        assert second.requests == [], "it serves an older version than the other"
+        second.version = 2
+        await until(lambda: loop._peers.servers[1].adapter.version.number == 2)
+        await makes(12)
+        assert second.requests
+        hosts["inference.test"] = ["127.0.0.2"]
+        await until(lambda: len(loop._peers.servers) == 1)
+        told = len(first.requests)
+        await makes(16)
+        assert len(first.requests) == told
+        hosts["inference.test"] = []  # the DNS is out: whoever was there stays
+        await makes(20)

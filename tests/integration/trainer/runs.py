@@ -64,7 +64,7 @@ class Run:
     def train(self, steps: int, **changed: Any) -> None:
         settings = self.settings(steps, **changed)
         epoch = self.streams.take_over()
-        publisher = Publisher(self.streams, [], epoch=epoch, loop=self.events)
+        publisher = Publisher(self.streams, "", epoch=epoch, loop=self.events)
         stopping = threading.Event()
         timer = threading.Timer(60.0, stopping.set)
         timer.start()

@@ -31,13 +31,13 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = False
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.told: list[int] = []
         self.answer: tuple[int, str] = GOOD
         self.open = threading.Event()
         self.open.set()
-        super().__init__(("127.0.0.1", 0), _Reload)
-        self.url = f"http://127.0.0.1:{self.server_port}"
+        super().__init__((host, port), _Reload)
+        self.url = f"http://{host}:{self.server_port}"
         self._thread = threading.Thread(target=self.serve_forever)
         self._thread.start()
 
@@ -74,7 +74,7 @@ class Setting:
     def __init__(self, redis_url: str, loop: asyncio.AbstractEventLoop, servers: int) -> None:
         self.streams = RunStreams(redis_url, "r")
         self.servers = [Server() for _ in range(servers)]
-        urls = [server.url for server in self.servers]
+        urls = ",".join(server.url for server in self.servers)
         self.publisher = Publisher(self.streams, urls, epoch=self.streams.take_over(), loop=loop)
 
     def publish(self, *numbers: int) -> None:
@@ -205,6 +205,33 @@ def test_a_refusal_is_an_answer(one: Setting, caplog: pytest.LogCaptureFixture) 
     one.publisher.wait()
     assert server.told == [0, 1]
     assert "refused policy-v000000" in caplog.text
+
+
+def test_a_server_that_joins_is_told_at_once_and_one_that_leaves_is_forgotten(
+    redis_url: str, hosts: dict[str, list[str]]
+) -> None:
+    first = Server()
+    second = Server("127.0.0.2", first.server_port)
+    name = f"dns:///inference.test:{first.server_port}"
+    hosts["inference.test"] = []
+    streams = RunStreams(redis_url, "r")
+    with events() as loop:
+        publisher = Publisher(streams, name, epoch=streams.take_over(), loop=loop)
+        publisher.publish(adapter(0))  # nobody is there yet
+        hosts["inference.test"] = ["127.0.0.1"]
+        until(lambda: first.told == [0])
+        publisher.publish(adapter(1))
+        hosts["inference.test"] = ["127.0.0.1", "127.0.0.2"]
+        until(lambda: second.told == [1])
+        until(lambda: second.behind == 0)
+        hosts["inference.test"] = ["127.0.0.2"]
+        until(lambda: first.behind is None)
+        publisher.publish(adapter(2))
+        until(lambda: second.told == [1, 2])
+        assert first.told == [0, 1]
+        asyncio.run_coroutine_threadsafe(publisher.close(), loop).result(timeout=10)
+    first.close()
+    second.close()
 
 
 def test_closing_does_not_wait_for_a_hung_server(one: Setting) -> None:

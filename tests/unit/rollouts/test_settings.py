@@ -1,6 +1,7 @@
 import pytest
 
 from rookery.errors import SetupError
+from rookery.replicas import split_urls
 from services.inference.rollouts.settings import RolloutsSettings
 
 
@@ -18,7 +19,10 @@ def test_flags_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_several_servers() -> None:
-    assert parse("--inference-urls", "http://a:1, http://b:2").urls == ("http://a:1", "http://b:2")
+    assert split_urls("http://a:1, http://b:2") == ("http://a:1", "http://b:2")
+    urls = "http://a:1,dns:///inference.rookery:8000,dns:///[::1]:8000"
+    assert parse("--inference-urls", urls).inference_urls == urls
+    assert len(split_urls(urls)) == 3
 
 
 @pytest.mark.parametrize(
@@ -26,6 +30,9 @@ def test_several_servers() -> None:
     [
         ("--style", "runes", "mover-squares"),
         ("--inference-urls", "localhost:8000", "http://"),
+        ("--inference-urls", "http://a:1,dns://inference:8000", "dns:///NAME:PORT"),
+        ("--inference-urls", "dns:///inference", "dns:///NAME:PORT"),
+        ("--inference-urls", " ", "one or more"),
         ("--group-size", "1", "greater than or equal to 2"),
         ("--run", "a b", "pattern"),
     ],

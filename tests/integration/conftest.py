@@ -1,15 +1,18 @@
-"""An S3 to talk to: moto's server, a process of its own that speaks the real protocol over HTTP."""
+"""An S3 to talk to (moto's server, a process that speaks the real protocol), and names of hosts."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 import s3fs
 
+from rookery import replicas
 from tests.conftest import free_port
 from tests.waiting import wait_for
 
@@ -52,3 +55,21 @@ def bucket(s3_environment: dict[str, str]) -> str:
     name = f"rookery-{time.monotonic_ns()}"
     httpx.put(f"{s3_environment['AWS_ENDPOINT_URL']}/{name}").raise_for_status()
     return f"s3://{name}"
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Addresses of names that end in `.test`, to change at any time, like lines of /etc/hosts."""
+    table: dict[str, list[str]] = {}
+    look_up = socket.getaddrinfo
+
+    def looked_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        if not str(host).endswith(".test"):
+            return look_up(host, port, *args, **kwargs)
+        if not table.get(host):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [found for address in table[host] for found in look_up(address, port, *args, **kwargs)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    monkeypatch.setattr(replicas, "RESOLVE_S", 0.1)
+    return table

@@ -1,0 +1,173 @@
+"""Gets versions that are on no disk of this machine: from the trainer over HTTP, or from a store such as S3.
+
+The files of a version are written to a hidden folder, which gets its final name once all have the SHA-256 in
+`SHA256SUMS`, and the weights that of the policy record. A download that was cut off continues where it ended.
+"""
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from rookery.errors import InvalidInput, PeerFault
+from rookery.retries import PAUSES_S, pause_after
+from rookery.trace import Adapter, PolicyVersion
+from services.inference.server import file_checks
+from services.inference.server.policies import Rules
+
+SUMS = "SHA256SUMS"
+FOLDER = "fetched"
+"""Versions from elsewhere are in this folder of the adapter root."""
+
+TIMEOUT_S = 10.0
+"""How long the other side may send nothing."""
+
+_MAX_SUMS_BYTES = 1 << 16
+_BLOCK = 1 << 20
+
+
+class DownloadingRules:
+    """The checks of `rules`, before which a version that is not in `root` is downloaded from `url`."""
+
+    def __init__(self, rules: Rules, url: str, *, root: Path, names: tuple[str, ...], keep: int) -> None:
+        """`names` are the files of a version, the weights last; the `keep` newest downloads stay on disk.
+
+        Raises:
+            InvalidInput: the store of `url` is unknown, or the package for it is missing.
+        """
+        self._rules, self._url = rules, url.rstrip("/")
+        self._root, self._names, self._keep = root.resolve(), names, keep
+        self._source: _Http | _Store = _Http() if url.startswith(("http://", "https://")) else _Store(url)
+
+    def verify(self, adapter: Adapter) -> Adapter:
+        """Returns the version with its path on this machine. Reads the weights.
+
+        Raises:
+            InvalidInput: a check fails, or the other side does not have the version.
+            PeerFault: the other side does not answer, or the connection was cut too often. What has arrived
+                is kept for the next call.
+        """
+        folder = (self._root / adapter.path).resolve()
+        here = all((folder / name).is_file() for name in self._names)
+        if not (here and folder.is_relative_to(self._root)):
+            adapter = replace(adapter, path=str(self._fetch(adapter.version)))
+        return self._rules.verify(adapter)
+
+    def must_differ(self, adapter: Adapter) -> bool:
+        return self._rules.must_differ(adapter)
+
+    def _fetch(self, version: PolicyVersion) -> Path:
+        # The checksum is in the name because a run that went back has other bytes under the same number.
+        folder = self._root / FOLDER / f"{version.name}-{version.sha256[:16]}"
+        if not folder.is_dir():
+            part = folder.with_name(f".{folder.name}")
+            part.mkdir(parents=True, exist_ok=True)
+            remote = f"{self._url}/{version.name}"
+            sums = self._sums(f"{remote}/{SUMS}", part / SUMS)
+            if (said := sums.get(self._names[-1])) != version.sha256:
+                raise InvalidInput(
+                    f"{remote}/{SUMS}: {self._names[-1]} has sha256 {said}, not {version.sha256!r}"
+                )
+            for name in self._names:
+                self._download(f"{remote}/{name}", part / name)
+                _check(part / name, sums.get(name), f"{remote}/{name}")
+            part.rename(folder)
+        os.utime(folder)
+        self._prune()
+        return folder
+
+    def _sums(self, url: str, path: Path) -> dict[str, str]:
+        path.unlink(missing_ok=True)
+        self._download(url, path)
+        if path.stat().st_size > _MAX_SUMS_BYTES:
+            raise InvalidInput(f"{url}: {path.stat().st_size} bytes, at most {_MAX_SUMS_BYTES}")
+        lines = path.read_text(errors="replace").splitlines()
+        return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}
+
+    def _download(self, url: str, path: Path) -> None:
+        """Appends what is missing to `path`. Gives up when several attempts in a row add nothing."""
+        failures, size = 0, -1
+        while True:
+            try:
+                return self._source.append(url, path)
+            except _CutOffError as error:
+                grown = path.stat().st_size if path.exists() else 0
+                failures, size = (1 if grown > size else failures + 1), grown
+                if failures > len(PAUSES_S):
+                    raise PeerFault(f"{error}; {grown} bytes are kept for the next attempt") from error
+                time.sleep(pause_after(failures, PAUSES_S))
+
+    def _prune(self) -> None:
+        """Deletes the versions that were used least recently, and downloads that were given up."""
+        by_age = sorted((self._root / FOLDER).iterdir(), key=lambda path: path.stat().st_mtime)
+        for folder in by_age[: -self._keep]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check(path: Path, sha256: str | None, url: str) -> None:
+    try:
+        file_checks.check_sha256(path, sha256 or "")
+    except InvalidInput:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        path.unlink()  # the next attempt begins anew
+        raise InvalidInput(f"{url}: sha256 {found}, not {sha256!r} as in {SUMS}") from None
+
+
+class _CutOffError(Exception):
+    """The other side did not send the whole file; it may later."""
+
+
+class _Http:
+    def append(self, url: str, path: Path) -> None:
+        start = path.stat().st_size if path.exists() else 0
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+        try:
+            with httpx.stream("GET", url, headers=headers, timeout=TIMEOUT_S) as response:
+                if response.status_code == 416:  # there is no byte `start`: the file is complete
+                    return
+                if response.status_code >= 500:
+                    raise _CutOffError(f"GET {url}: {response.status_code}")
+                if not response.is_success:
+                    raise InvalidInput(f"GET {url}: {response.status_code} {response.reason_phrase}")
+                with _synced(path, "ab" if response.status_code == 206 else "wb") as file:
+                    for block in response.iter_raw():
+                        file.write(block)
+        except httpx.HTTPError as error:
+            raise _CutOffError(f"GET {url}: {type(error).__name__} {error}") from error
+
+
+class _Store:
+    def __init__(self, url: str) -> None:
+        try:
+            from fsspec.core import url_to_fs
+
+            self._files: Any = url_to_fs(url)[0]
+        except (ImportError, ValueError) as error:
+            raise InvalidInput(f"--adapter-url {url!r}: {error} (pip install 'rookery[s3]')") from error
+
+    def append(self, url: str, path: Path) -> None:
+        try:
+            self._files.invalidate_cache()
+            with self._files.open(url, "rb") as source, _synced(path, "ab") as file:
+                source.seek(file.tell())
+                shutil.copyfileobj(source, file, _BLOCK)
+        except (FileNotFoundError, PermissionError) as error:
+            raise InvalidInput(f"{url}: {error.strerror or error}") from error
+        except Exception as error:  # each store has its own
+            raise _CutOffError(f"{url}: {type(error).__name__} {error}") from error
+
+
+@contextmanager
+def _synced(path: Path, mode: str) -> Iterator[Any]:
+    """Opens a file whose bytes are on disk when it is closed, so that its folder can be renamed."""
+    with path.open(mode) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
