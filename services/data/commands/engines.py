@@ -3,7 +3,6 @@
 The reward service is always a separate process, called over gRPC; none of its code is imported.
 """
 
-import argparse
 import asyncio
 import sys
 import tempfile
@@ -13,7 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rookery.clients import RewardClient
-from rookery.engines import EnginePool, find_engine
 from rookery.errors import SetupError
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
@@ -21,20 +19,6 @@ from rookery.processes.ports import Ports
 _HOST = "127.0.0.1"
 _START_S = 60.0
 _POLL_S = 0.05
-
-
-@asynccontextmanager
-async def engine_pool(
-    options: argparse.Namespace, *, queue: int, deadline_s: float
-) -> AsyncIterator[EnginePool]:
-    """Starts the engines that the flags --engine and --engines ask for, and stops them at the end."""
-    path = find_engine(options.engine, setting="--engine")
-    pool = EnginePool(path, engines=options.engines, hash_mb=16, queue=queue, deadline_s=deadline_s)
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.close()
 
 
 @asynccontextmanager

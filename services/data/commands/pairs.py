@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rookery.clients import InferenceClient
+from rookery.processes.workers import process_pool
 from rookery.trace import Sampling
 from services.data.commands.engines import reward_service
 from services.data.commands.flags import (
@@ -21,7 +22,6 @@ from services.data.commands.flags import (
     positive,
     share,
 )
-from services.data.jobs.concurrency import process_pool
 from services.data.jobs.progress import Progress
 from services.data.pairs.dataset import PairMaker, Policy, write_pairs
 from services.data.pairs.preference import PAIRS, PairRecipe

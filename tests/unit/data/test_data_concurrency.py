@@ -9,12 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.data.jobs.concurrency import Workers
+from rookery.processes.workers import Workers
 from tests.conftest import ROOT
 
 PARENT = """
 import os, time
-from services.data.jobs.concurrency import process_pool
+from rookery.processes.workers import process_pool
 if __name__ == "__main__":
     pool = process_pool(2)
     list(pool.map(abs, range(4)))
