@@ -95,12 +95,13 @@ def add_style(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, defa
 
 
 def add_reward(parser: argparse.ArgumentParser) -> None:
-    """Adds --reward: the address of the reward service."""
+    """Adds --reward and --ray: where answers are scored."""
     parser.add_argument(
         "--reward",
         metavar="TARGET",
         help="gRPC address of a reward service, such as dns:///reward:50051 (default: starts one)",
     )
+    add_ray(parser)
 
 
 def add_workers(group: argparse._ArgumentGroup) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from rookery.clients import InferenceClient
 from rookery.processes.workers import process_pool
 from rookery.trace import Sampling
-from services.data.commands.engines import reward_service
+from services.data.commands.engines import scorer_of
 from services.data.commands.flags import (
     add_positions,
     add_reward,
@@ -63,8 +63,8 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
             maker = PairMaker(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
             progress.begin("pairs", unit="pairs", total=wanted)
             progress.advance(maker.made)
-            async with reward_service(options.reward, nodes=options.nodes) as client:
-                await maker.run(client, in_flight=options.in_flight, advance=progress.advance)
+            async with scorer_of(options, nodes=options.nodes) as scorer:
+                await maker.run(scorer, in_flight=options.in_flight, advance=progress.advance)
         manifest = write_pairs(maker, folder, terms=terms, jsonl=options.jsonl)
         parts.clear()
     return manifest

@@ -17,7 +17,7 @@ from services.data.store.parquet import read_records
 
 pytestmark = pytest.mark.stockfish
 
-FAST = ["--nodes", "300"]
+FAST = ["--nodes", "300", "--engines", "1"]
 
 
 def annotate(folder: Path, *flags: str, count: int) -> list[Annotation]:
@@ -46,7 +46,7 @@ def test_one_set_in_three_forms(tmp_path: Path) -> None:
 
 
 def test_the_same_flags_give_the_same_bytes(tmp_path: Path) -> None:
-    annotate(tmp_path / "a", "--engines", "1", count=9)
+    annotate(tmp_path / "a", count=9)
     annotate(tmp_path / "b", "--engines", "2", count=9)
     assert (tmp_path / "a" / "annotations.parquet").read_bytes() == (
         tmp_path / "b" / "annotations.parquet"
