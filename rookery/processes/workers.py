@@ -9,7 +9,9 @@ pipe and hold its other end themselves, so without their parent they would wait 
 therefore watches its parent.
 """
 
+import asyncio
 import os
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +32,7 @@ RETRIES = 5
 """How often Ray makes a call again whose worker or machine died. A call that kills its workers fails then."""
 
 _AHEAD_PER_WORKER = 4
+_CONNECT_S = 10.0
 
 
 def process_pool(jobs: int) -> ProcessPoolExecutor:
@@ -60,9 +63,12 @@ class RayPool(Executor):
             import ray
         except ImportError as error:
             raise SetupError(f"a Ray cluster ({address!r}) needs Ray: pip install 'rookery[ray]'") from error
+        host, _, port = address.rpartition(":")
         try:
+            if host and "://" not in address:  # `ray.init` would wait five minutes for a host that is silent
+                socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
             ray.init(address, logging_level="warning")
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise SetupError(f"no Ray cluster at {address!r}: {error}") from error
         self._ray = ray
         self._call = ray.remote(num_cpus=1, max_retries=RETRIES)(_call)
@@ -81,6 +87,7 @@ class RayPool(Executor):
 
 
 def _call(function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+    asyncio.set_event_loop_policy(None)  # Ray sets uvloop's, whose processes are not those of asyncio
     return function(*args, **kwargs)
 
 
@@ -90,6 +97,7 @@ def _settle(result: "Future[R]", made: "Future[R]") -> None:
     if error is None:
         result.set_result(made.result())
     elif isinstance(cause := getattr(error, "cause", None), Exception):
+        cause.__cause__ = error  # it has the worker's traceback
         result.set_exception(cause)
     else:
         said = f"{type(error).__name__}: {error}".strip(": ")
