@@ -2,7 +2,7 @@
 
 A test names what it needs with a marker (`stockfish`, `fairy`, `redis`, `vllm`, `torch`, `prometheus`,
 `compose`, `docker`, `ray`, `shared_data`) or by asking for the fixture of that name. A test whose needs are
-missing is skipped and says why, unless `ROOKERY_REQUIRE` lists them (comma-separated, or `all`): then it fails.
+missing is skipped and says why; if `ROOKERY_REQUIRE` lists them (comma-separated, or `all`), it fails.
 """
 
 import contextlib

@@ -39,7 +39,7 @@ EXAMPLES = """  rookery data annotate --count 20 --out runs/annotations
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
-    options = _parser().parse_args(argv)
+    options = options_of(argv)
     manifest = _run(options)
     made = manifest["annotations"]
     sys.stderr.write(f"{made} annotations, {manifest['claims']} claims, all true; {manifest['by_voice']}\n")
@@ -65,7 +65,8 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     return manifest
 
 
-def _parser() -> argparse.ArgumentParser:
+def options_of(argv: list[str]) -> argparse.Namespace:
+    """The command's flags."""
     parser = command_parser(
         "annotate",
         "Writes analyses in the voice of a strong player: what a position is about, candidate moves, the\n"
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add_style(shown, default="fen")
     _add_manner(parser)
     _add_effort(parser)
-    return parser
+    return parser.parse_args(argv)
 
 
 def _add_manner(parser: argparse.ArgumentParser) -> None:
