@@ -1,8 +1,8 @@
 """Work in several processes of this machine, or on a Ray cluster: the same functions, the same results.
 
-A function and its arguments are pickled, and its result must depend on its arguments alone. If a worker or a
-machine of a Ray cluster dies, Ray makes the calls that ran there again elsewhere. Each call has one result,
-so nothing is lost or doubled. What is slow to start, such as an engine, is `kept` between calls.
+A function and its arguments are pickled, and its result must depend on its arguments alone. If a process or a
+machine dies, the calls that ran there are made again elsewhere. Each call has one result, so nothing is lost
+or doubled. What is slow to start, such as an engine, is `kept` between calls.
 
 Processes of this machine end when this process ends, even if it is killed. The processes of a pool wait on a
 pipe and hold its other end themselves, so without their parent they would wait forever. Each of them
@@ -15,8 +15,8 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from types import TracebackType
@@ -29,7 +29,7 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 RETRIES = 5
-"""How often Ray makes a call again whose worker or machine died. A call that kills its workers fails then."""
+"""How often a call is made again whose process or machine died. A call that kills its workers fails then."""
 
 _AHEAD_PER_WORKER = 4
 _CONNECT_S = 10.0
@@ -133,24 +133,45 @@ class Workers:
 
     def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Begins a call."""
-        if self._pool:
+        if self._pool is None:
+            result: Future[R] = Future()
+            result.set_result(function(*args, **kwargs))
+            return result
+        try:
             return self._pool.submit(function, *args, **kwargs)
-        result: Future[R] = Future()
-        result.set_result(function(*args, **kwargs))
-        return result
+        except BrokenExecutor:
+            self._pool = process_pool(self.jobs)
+            return self._pool.submit(function, *args, **kwargs)
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """The results, in the order of the items. Only a few items are taken ahead of the result awaited."""
+        """The results, in the order of the items. Only a few items are taken ahead of the result awaited.
+
+        Items are worked on again if a process dies.
+        """
         if self._pool is None:
             yield from map(function, items)
             return
-        ahead: deque[Future[R]] = deque()
+        ahead: deque[tuple[T, Future[R]]] = deque()
         for item in items:
-            ahead.append(self._pool.submit(function, item))
+            ahead.append((item, self.submit(function, item)))
             if len(ahead) >= self.jobs * _AHEAD_PER_WORKER:
-                yield ahead.popleft().result()
+                yield self._next(function, ahead)
         while ahead:
-            yield ahead.popleft().result()
+            yield self._next(function, ahead)
+
+    def _next(self, function: Callable[[T], R], ahead: deque[tuple[T, Future[R]]]) -> R:
+        for _ in range(RETRIES):
+            with suppress(BrokenExecutor):
+                result = ahead[0][1].result()
+                ahead.popleft()
+                return result
+            for place, (item, future) in enumerate(ahead):  # a dead process breaks the whole pool
+                if isinstance(future.exception(), BrokenExecutor):
+                    ahead[place] = item, self.submit(function, item)
+        try:
+            return ahead.popleft()[1].result()
+        except BrokenExecutor as error:
+            raise Unavailable(f"{1 + RETRIES} processes died over one piece of work: {error}") from error
 
 
 _opened: dict[tuple[object, ...], object] = {}

@@ -60,7 +60,7 @@ def cluster() -> Iterator[TwoNodes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
-        patch.setattr(rookery_workers, "RETRIES", 2)
+        patch.setattr(rookery_workers, "RETRIES", 1)
         nodes = TwoNodes()
         yield nodes
         nodes.shutdown()
@@ -88,7 +88,7 @@ def test_errors_are_the_callers(cluster: TwoNodes) -> None:
         assert workers.jobs == 2
         with pytest.raises(InvalidInput, match="no such move"):
             workers.submit(fail, "no such move").result()
-        with pytest.raises(Unavailable, match="in 3 attempts: WorkerCrashedError"):
+        with pytest.raises(Unavailable, match="in 2 attempts: WorkerCrashedError"):
             workers.submit(fail, "dies").result()
     with pytest.raises(SetupError, match=r"no Ray cluster at '127\.0\.0\.1:1'"):
         Workers(ray="127.0.0.1:1")
@@ -103,7 +103,7 @@ def test_labels_are_the_same(cluster: TwoNodes, tmp_path: Path) -> None:
 
 
 def test_pairs_and_rescored_answers_are_the_same(cluster: TwoNodes, tmp_path: Path) -> None:
-    here, there = on_both(tmp_path, cluster, "pairs", "--count", "10", "--nodes", "300")
+    here, there = on_both(tmp_path, cluster, "pairs", "--count", "6", "--nodes", "300")
     assert here.keys() == {"pairs.parquet", "manifest.json"}
     assert here == there
     groups = [(f"176372101400{n}-0", replace(GROUP, id=f"g{n}")) for n in range(3)]
@@ -133,7 +133,7 @@ def test_games_are_the_same(cluster: TwoNodes, tmp_path: Path) -> None:
 def test_dead_workers_and_nodes_lose_and_double_nothing(
     cluster: TwoNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    argv = ["annotate", "--count", "80", "--nodes", "300", "--engines", "1"]
+    argv = ["annotate", "--count", "56", "--nodes", "300", "--engines", "1"]
     assert main([*argv, "--out", str(tmp_path / "here")]) == 0
     done, killed, advance = [], [], Progress.advance
 
@@ -142,7 +142,7 @@ def test_dead_workers_and_nodes_lose_and_double_nothing(
         done.append(count)
         if sum(done) == 8:
             killed.append(cluster.kill_worker())
-        if sum(done) == 24:
+        if sum(done) == 16:
             cluster.kill_node()
             killed.append("node")
 
@@ -153,5 +153,5 @@ def test_dead_workers_and_nodes_lose_and_double_nothing(
     assert not psutil.pid_exists(killed[0])
     here, there = files(tmp_path / "here"), files(tmp_path / "there")
     ids = [json.loads(line)["id"] for line in there["annotations.jsonl"].splitlines()]
-    assert len(ids) == len(set(ids)) == 80
+    assert len(ids) == len(set(ids)) == 56
     assert here == there
