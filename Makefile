@@ -52,6 +52,7 @@ bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)
 	$(PY) -m bench.gpt2
 	$(PY) -m bench.arena
 	$(PY) -m bench.commentary
+	$(PY) -m bench.scale
 
 clean: ## delete caches and builds; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -28,6 +28,7 @@ EXTRAS = {
     "mlflow",
     "arena",
     "local",
+    "ray",
     "dev",
 }
 

@@ -1,8 +1,8 @@
 """The real neighbours of the tests: found or started here, never faked.
 
 A test names what it needs with a marker (`stockfish`, `fairy`, `redis`, `vllm`, `torch`, `prometheus`,
-`compose`, `docker`, `shared_data`) or by asking for the fixture of that name. What is missing skips the test
-and says why, unless `ROOKERY_REQUIRE` lists it (comma-separated, or `all`): then the test fails instead.
+`compose`, `docker`, `ray`, `shared_data`) or by asking for the fixture of that name. A test whose needs are
+missing is skipped and says why; if `ROOKERY_REQUIRE` lists them (comma-separated, or `all`), it fails.
 """
 
 import contextlib
@@ -99,6 +99,7 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "prometheus": _prometheus,
     "compose": functools.cache(lambda: _docker("compose", "version")),
     "docker": functools.cache(lambda: _docker("version")),
+    "ray": _module("ray"),
     "shared_data": _shared_data,
 }
 

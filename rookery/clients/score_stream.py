@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import grpc
 
@@ -29,6 +29,15 @@ LIFETIME_S = 30.0
 Key = TypeVar("Key")
 Groups = Iterable[tuple[Key, Sequence[ScoreItem]]] | AsyncIterable[tuple[Key, Sequence[ScoreItem]]]
 Rpc = grpc.aio.StreamStreamCall[reward_pb2.ScoreStreamRequest, reward_pb2.ScoreStreamResponse]
+
+
+class Scorer(Protocol):
+    """What scores the answers of many groups: a `RewardClient`, or a stand-in for several."""
+
+    def stream(
+        self, groups: Groups[Key], *, scheme: str = "", items: int = 2048
+    ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
+        """Yields each key with the verdicts or errors of its items, in any order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +93,7 @@ class ScoreStream(Generic[Key]):
 
     async def _take_groups(self, groups: Groups[Key], scheme: str) -> None:
         number = 0
-        async for key, items in _each(groups):
+        async for key, items in each(groups):
             size = max(1, len(items))
             while self._items and self._items + size > self._limit:
                 self._room.clear()
@@ -209,7 +218,8 @@ class _Call(Generic[Key]):
         self._timeout.reschedule(oldest.deadline if oldest else None)
 
 
-async def _each(groups: Groups[Key]) -> AsyncIterator[tuple[Key, Sequence[ScoreItem]]]:
+async def each(groups: Groups[Key]) -> AsyncIterator[tuple[Key, Sequence[ScoreItem]]]:
+    """The groups, whether they are made asynchronously or not."""
     if isinstance(groups, AsyncIterable):
         async for group in groups:
             yield group

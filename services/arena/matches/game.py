@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import chess
 import chess.engine
@@ -127,6 +128,20 @@ class Game:
 
 SCORES = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}
 """White's score of each result."""
+
+
+class Play(Protocol):
+    """What plays a game: `play`, or someone else in the same way."""
+
+    async def __call__(
+        self,
+        fixture: Fixture,
+        players: Mapping[str, Player],
+        rules: Rules,
+        *,
+        referee: Player | None = None,
+        backoff_s: float = 1.0,
+    ) -> Game: ...
 
 
 async def play(

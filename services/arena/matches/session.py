@@ -3,9 +3,10 @@
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rookery.errors import InvalidInput
 from services.arena.matches import llm_chess
-from services.arena.matches.game import Game, Rules
+from services.arena.matches.game import Game, Play, Rules
 from services.arena.matches.journal import open_journal, read_games
 from services.arena.matches.openings import BUILT_IN, START, Opening, draw, read_openings
 from services.arena.matches.pgn import as_pgn
@@ -31,6 +32,7 @@ from services.arena.matches.report import (
 from services.arena.matches.schedule import SCHEDULES, fixtures
 from services.arena.matches.settings import EloSettings, GameSettings, MatchSettings, TournamentSettings
 from services.arena.matches.tournament import Played, play_all
+from services.arena.matches.workers import Make, open_players, playing
 from services.arena.players.player import Player
 from services.arena.players.spec import make_player
 from services.arena.strength.fit import Ratings, fit
@@ -41,8 +43,6 @@ LADDER = Path(__file__).with_name("ladder.json")
 """Ratings of weak opponents above `random`, fitted to 2,400 games that they played with Stockfish 15.1."""
 
 JOURNAL, PGN, REPORT = "games.jsonl", "games.pgn", "match.json"
-
-Make = Callable[[str], Player]
 
 
 class Gate:
@@ -84,10 +84,13 @@ async def run_match(
         RookeryError: see also `play_all`.
     """
     console = console or Console()
-    async with _players([settings.player, settings.opponent], settings.referee, make) as (players, referee):
+    specs = [settings.player, settings.opponent]
+    async with open_players(specs, settings.referee, make) as (players, referee):
         player, opponent = players
         gate = Gate(_test(settings), player) if settings.sprt else None
-        session = _Session(settings, players, referee, console)
+        session = _Session(
+            settings, players, referee, console, partial(playing, settings.ray, specs, settings.referee, make)
+        )
         if settings.llm_chess:
             session.rules, session.openings = llm_chess.RULES, [START] * settings.pairs
             played = await session.play([(opponent, player)], both_colours=False)
@@ -112,8 +115,14 @@ async def run_tournament(
     """Plays the tournament, writes its files and returns the content of match.json. Raises as `run_match`."""
     console = console or Console()
     anchors = read_anchors(settings.anchors)
-    async with _players(settings.players, settings.referee, make) as (players, referee):
-        session = _Session(settings, players, referee, console)
+    async with open_players(settings.players, settings.referee, make) as (players, referee):
+        session = _Session(
+            settings,
+            players,
+            referee,
+            console,
+            partial(playing, settings.ray, settings.players, settings.referee, make),
+        )
         played = await session.play(SCHEDULES[settings.schedule](list(players)))
         ratings = rate(played.games, anchors) if played.games else None
         report = session.report(played, schedule=settings.schedule, ratings=ratings)
@@ -168,7 +177,12 @@ class _Session:
     """What a match and a tournament have in common: rules, openings, the journal, the files."""
 
     def __init__(
-        self, settings: GameSettings, players: Mapping[str, Player], referee: Player | None, console: Console
+        self,
+        settings: GameSettings,
+        players: Mapping[str, Player],
+        referee: Player | None,
+        console: Console,
+        playing: Callable[[], AbstractContextManager[Play]],
     ) -> None:
         book = read_openings(settings.openings or BUILT_IN)
         self.rules = Rules(illegal=settings.illegal, max_plies=settings.max_plies)
@@ -177,6 +191,7 @@ class _Session:
         self._players = players
         self._referee = referee
         self._console = console
+        self._playing = playing
         self._started = time.monotonic()
 
     async def play(
@@ -199,6 +214,7 @@ class _Session:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with (
             open_journal(self._settings.out / JOURNAL) as journal,
+            self._playing() as play,
             Progress(*columns, console=self._console) as progress,
         ):
             bar = progress.add_task("games", total=len(schedule))
@@ -212,6 +228,7 @@ class _Session:
                 referee=self._referee,
                 finished=lambda game: progress.advance(bar),
                 enough=enough or (lambda game: False),
+                play=play,
             )
         versions = {name: player.describe() for name, player in self._players.items()}
         pgn = "".join(as_pgn(game, versions) for game in played.games)
@@ -256,25 +273,6 @@ class _Session:
             )
         self._console.print(f"report: {path}", soft_wrap=True, highlight=False)
         return report
-
-
-@asynccontextmanager
-async def _players(
-    specs: Sequence[str], referee: str | None, make: Make
-) -> AsyncIterator[tuple[dict[str, Player], Player | None]]:
-    """The players by name, in the order of their specifications, and the referee; closed at the end."""
-    async with AsyncExitStack() as stack:
-        players: dict[str, Player] = {}
-        for spec in specs:
-            player = make(spec)
-            stack.push_async_callback(player.close)
-            if player.name in players:
-                raise InvalidInput(f"two players named {player.name!r}: {', '.join(specs)}")
-            players[player.name] = player
-        judge = make(referee) if referee else None
-        if judge:
-            stack.push_async_callback(judge.close)
-        yield players, judge
 
 
 def _test(settings: MatchSettings) -> Sprt:

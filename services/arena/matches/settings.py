@@ -24,6 +24,8 @@ class GameSettings(Settings):
     """Player, such as stockfish,nodes=10000, that ends games drawn, or at 13 pawns or more, for six plies."""
     concurrency: int = Field(default=32, ge=1, le=1024)
     """Games played at the same time. It does not change the results."""
+    ray: str | None = None
+    """Ray cluster whose workers play the games: auto, HOST:PORT or ray://HOST:PORT. Default: this process."""
     seed: int = Field(default=0, ge=0)
     """Seed of the openings and of all moves."""
     out: Path

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rookery.errors import Unavailable
-from services.arena.matches.game import Fixture, Game, Rules, play
+from services.arena.matches.game import Fixture, Game, Play, Rules, play
 from services.arena.matches.journal import Journal
 from services.arena.players.player import Player
 
@@ -44,6 +44,7 @@ async def play_all(
     finished: Callable[[Game], None] = lambda game: None,
     enough: Callable[[Game], bool] = lambda game: False,
     backoff_s: float = 1.0,
+    play: Play = play,
 ) -> Played:
     """Plays what is not in `journal` yet.
 

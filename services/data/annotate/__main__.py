@@ -19,6 +19,7 @@ from typing import TextIO
 from commentary import LENGTHS, VOICES
 from rookery.engines import EnginePool, find_engine
 from rookery.errors import RookeryError
+from rookery.processes.workers import process_pool
 from rookery.prompt import STYLES
 from rookery.trace import Phase, Position
 from services.data.annotate.annotator import AHEAD, Annotator, in_order
@@ -26,7 +27,6 @@ from services.data.annotate.audit import Audit
 from services.data.annotate.compose import ANY, Manner
 from services.data.annotate.diversity import diversity
 from services.data.annotate.study import Effort
-from services.data.jobs.concurrency import process_pool
 from services.data.jobs.progress import Progress
 from services.data.pgn.sources import SAMPLE
 

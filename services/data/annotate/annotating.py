@@ -1,21 +1,17 @@
-"""A data set of annotations: made in parts that survive a stop, then Parquet, JSON lines and `analysis.json`.
-
-Positions are annotated in order, so the parts are finished in order too, and the last one ends where there
-are enough. No position is annotated twice, mirrored ones included.
-"""
+"""A data set of annotations: Parquet, JSON lines and `analysis.json`, from parts that workers make."""
 
 import json
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain
 from typing import Any
 
-from rookery.trace import Position
-from services.data.annotate import Annotation, Annotator
-from services.data.positions.distinct import position_key
-from services.data.positions.numbered import PART_SIZE, NumberedPositions, new_positions
+from rookery.engines import EnginePool
+from services.data.annotate import Annotation, Annotator, Effort, Manner
+from services.data.jobs.engine import WorkerEngine
+from services.data.positions.numbered import Shard
 from services.data.store.datasets import Parts, write_manifest
 from services.data.store.folders import Folder, OutputFile
 from services.data.store.jsonl import jsonl_writer
@@ -26,84 +22,41 @@ PARQUET, LINES, CHATS = "annotations.parquet", "annotations.jsonl", "analysis.js
 ANNOTATIONS = Kind("annotations", Annotation, rows=1024)
 
 
-@dataclass
-class Annotating:
-    """One data set in the making; what an earlier run finished is taken over."""
+@dataclass(frozen=True, slots=True)
+class AnnotationRecipe:
+    """The settings that determine the annotations, besides the positions and the engine."""
 
-    supply: NumberedPositions
-    annotator: Annotator
-    parts: Parts[Annotation]
-    wanted: int
-    made: int = 0
-    _seen: set[int] = field(default_factory=set)
-    _numbers: deque[int] = field(default_factory=deque)
-
-    def __post_init__(self) -> None:
-        for part in sorted(self.parts.done):
-            for annotation in self.parts.read(part):
-                self.made += 1
-                self._seen.add(position_key(annotation.fen))
-
-    async def run(self, *, ahead: int, advance: Callable[[int], None]) -> None:
-        """Annotates until there are enough, or no more positions; `advance` hears of each annotation.
-
-        Raises:
-            Unavailable: the engines are away; a later run goes on from here.
-        """
-        part, held, counts = -1, list[Annotation](), Counter[str]()
-        async with aclosing(self._annotated(ahead)) as results:
-            async for number, annotation in results:
-                if number // PART_SIZE != part and part >= 0:
-                    self.parts.write(part, held, counts=counts)
-                    held, counts = [], Counter()
-                part = number // PART_SIZE
-                counts["positions"] += 1
-                if annotation is None:
-                    counts["without_text"] += 1
-                    continue
-                held.append(annotation)
-                self.made += 1
-                advance(1)
-                if self.made >= self.wanted:
-                    break
-        if part >= 0:
-            self.parts.write(part, held, counts=counts)
-
-    def annotations(self) -> Iterator[Annotation]:
-        """Those that are wanted, in the order of their positions."""
-        return islice((one for part in sorted(self.parts.done) for one in self.parts.read(part)), self.wanted)
-
-    def counts(self) -> Counter[str]:
-        """What became of the positions."""
-        total: Counter[str] = Counter()
-        for part in self.parts.done:
-            total.update(self.parts.counts(part))
-        return total
-
-    async def _annotated(self, ahead: int) -> AsyncGenerator[tuple[int, Annotation | None]]:
-        if self.made >= self.wanted:
-            return
-        results = self.annotator.annotate_all(self._positions(), ahead=ahead)
-        async with aclosing(results) as annotated:
-            async for _, annotation in annotated:
-                yield self._numbers.popleft(), annotation
-
-    def _positions(self) -> Iterator[Position]:
-        """Those of the parts that are missing, without the ones that came before; remembers their numbers."""
-        for number, position in new_positions(self.supply, done=self.parts.done, seen=self._seen):
-            self._numbers.append(number)
-            yield position
+    style: str = "fen"
+    manner: Manner = field(default_factory=Manner)
+    effort: Effort = field(default_factory=Effort)
 
 
-def write_annotations(annotating: Annotating, folder: Folder, *, terms: dict[str, Any]) -> dict[str, Any]:
-    """Writes what was made in three forms; the manifest, which stands beside them."""
+def annotate_shard(
+    recipe: AnnotationRecipe, engine: WorkerEngine, shard: Shard
+) -> list[tuple[int, Annotation | None]]:
+    """The annotation of each position, None where no text passes the check; with this process's engine.
+
+    Raises:
+        Unavailable: the engine is away.
+    """
+
+    async def work(engines: EnginePool) -> list[tuple[int, Annotation | None]]:
+        annotator = Annotator(engines, recipe.style, recipe.manner, recipe.effort)
+        return [(number, await annotator.annotate(position)) for number, position in shard]
+
+    return engine.run(work)
+
+
+def write_annotations(parts: Parts[Annotation], folder: Folder, *, terms: dict[str, Any]) -> dict[str, Any]:
+    """Writes the annotations of all parts in three forms; the manifest, which stands beside them."""
+    counts = sum((Counter(parts.counts(part)) for part in parts.done), Counter[str]())
     by: dict[str, Counter[str]] = {"voice": Counter(), "length": Counter()}
     claims = 0
     with ExitStack() as files:
         table = files.enter_context(record_writer(folder, PARQUET, ANNOTATIONS))
         lines = files.enter_context(jsonl_writer(folder, LINES))
         chats = files.enter_context(_writing_array(folder, CHATS))
-        for annotation in annotating.annotations():
+        for annotation in chain.from_iterable(map(parts.read, sorted(parts.done))):
             table.add(annotation)
             lines.add(annotation.line)
             chats.add(annotation.messages)
@@ -114,7 +67,8 @@ def write_annotations(annotating: Annotating, folder: Folder, *, terms: dict[str
         "annotations": table.rows,
         "claims": claims,
         **{f"by_{name}": dict(sorted(counter.items())) for name, counter in by.items()},
-        **dict(annotating.counts()),
+        "positions": counts["positions"],
+        "without_text": counts["positions"] - counts["records"],
     }
     written = [table.written, lines.written, chats.draft.written]
     return write_manifest(folder, ANNOTATIONS.name, written, terms=terms, facts=facts)

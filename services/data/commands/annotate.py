@@ -1,45 +1,46 @@
 """`rookery data annotate`: writes analyses in prose and checks every claim. Can be stopped and continued."""
 
 import argparse
-import asyncio
-import os
 import sys
-from contextlib import nullcontext
 from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from commentary import LENGTHS, VOICES
-from services.data.annotate import Annotator, Effort, Manner
-from services.data.annotate.annotating import ANNOTATIONS, Annotating, write_annotations
-from services.data.annotate.annotator import AHEAD
+from services.data.annotate import Effort, Manner
+from services.data.annotate.annotating import (
+    ANNOTATIONS,
+    AnnotationRecipe,
+    annotate_shard,
+    write_annotations,
+)
 from services.data.annotate.compose import ANY
-from services.data.commands.engines import engine_pool
 from services.data.commands.flags import (
     add_positions,
     add_style,
+    add_workers,
     command_parser,
-    natural,
     numbered_positions,
     positive,
+    workers_of,
 )
-from services.data.jobs.concurrency import process_pool
+from services.data.jobs.engine import WorkerEngine, engine_name
 from services.data.jobs.progress import Progress
+from services.data.positions.numbered import make_parts
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
 
 EXAMPLES = """  rookery data annotate --count 20 --out runs/annotations
-  rookery data annotate --count 5000 --source games/*.pgn.zst --engines 8 --jobs 4 --out s3://bucket/start
+  rookery data annotate --count 5000 --source games/*.pgn.zst --engines 8 --out s3://bucket/start
+  rookery data annotate --count 1000000 --ray auto --out s3://bucket/start
   rookery data annotate --count 500 --voice coach --length 300 --style pgn --out runs/coach
 """
-
-_DEADLINE_S = 60.0
 
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
-    options = _parser().parse_args(argv)
-    manifest = asyncio.run(_run(options))
+    options = options_of(argv)
+    manifest = _run(options)
     made = manifest["annotations"]
     sys.stderr.write(f"{made} annotations, {manifest['claims']} claims, all true; {manifest['by_voice']}\n")
     if made < options.count:
@@ -47,27 +48,25 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-async def _run(options: argparse.Namespace) -> dict[str, Any]:
+def _run(options: argparse.Namespace) -> dict[str, Any]:
     manner = Manner(options.voice, options.length, options.box, options.seed)
-    effort = Effort.of(options.nodes, lines=options.lines)
+    recipe = AnnotationRecipe(options.style, manner, Effort.of(options.nodes, lines=options.lines))
     folder = open_folder(options.out)
-    pool = process_pool(options.jobs) if options.jobs else nullcontext()  # without jobs this process writes
-    with numbered_positions(options) as (positions, origin), pool as writers, Progress() as progress:
-        async with engine_pool(options, queue=64 * options.engines, deadline_s=_DEADLINE_S) as engines:
-            terms = {"positions": origin, "count": options.count, "style": options.style}
-            terms |= {"manner": asdict(manner), "effort": asdict(effort), "engine": engines.engine_id}
-            parts = Parts(folder, ANNOTATIONS, terms=terms)
-            annotator = Annotator(engines, options.style, manner, effort, writers)
-            annotating = Annotating(positions, annotator, parts, options.count)
+    with numbered_positions(options) as (positions, origin), workers_of(options) as workers:
+        engine = WorkerEngine(options.engine, workers.submit(engine_name, options.engine).result())
+        terms = {"positions": origin, "count": options.count, **asdict(recipe), "engine": engine.name}
+        parts = Parts(folder, ANNOTATIONS, terms=terms)
+        work = partial(workers.map, partial(annotate_shard, recipe, engine))
+        with Progress() as progress:
             progress.begin("annotate", unit="annotations", total=options.count)
-            progress.advance(annotating.made)
-            await annotating.run(ahead=AHEAD * options.engines, advance=progress.advance)
-        manifest = write_annotations(annotating, folder, terms=terms)
+            make_parts(positions, parts, work, wanted=options.count, advance=progress.advance)
+        manifest = write_annotations(parts, folder, terms=terms)
         parts.clear()
     return manifest
 
 
-def _parser() -> argparse.ArgumentParser:
+def options_of(argv: list[str]) -> argparse.Namespace:
+    """The command's flags."""
     parser = command_parser(
         "annotate",
         "Writes analyses in the voice of a strong player: what a position is about, candidate moves, the\n"
@@ -86,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add_style(shown, default="fen")
     _add_manner(parser)
     _add_effort(parser)
-    return parser
+    return parser.parse_args(argv)
 
 
 def _add_manner(parser: argparse.ArgumentParser) -> None:
@@ -109,12 +108,4 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
         help="nodes of the search for the best move; other moves get half (100000)",
     )
     group.add_argument("--lines", type=positive, default=3, help="engine lines to consider (3)")
-    group.add_argument("--engines", type=positive, default=1, help="Stockfish processes (1)")
-    group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
-    jobs = max(1, (os.cpu_count() or 2) // 4)
-    group.add_argument(
-        "--jobs",
-        type=natural,
-        default=jobs,
-        help=f"processes that write and check texts; 0: this process ({jobs})",
-    )
+    add_workers(group)

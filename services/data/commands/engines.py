@@ -1,6 +1,6 @@
-"""The judges of moves that commands use: Stockfish processes, or a reward service.
+"""The judges of moves that commands use: a reward service, or one on each worker of a Ray cluster.
 
-The reward service is always a separate process, called over gRPC; none of its code is imported.
+A reward service is always a separate process, called over gRPC; none of its code is imported.
 """
 
 import argparse
@@ -8,15 +8,19 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from rookery.clients import RewardClient
-from rookery.engines import EnginePool, find_engine
-from rookery.errors import SetupError
+from rookery.clients import RewardClient, ScoreItem
+from rookery.clients.score_stream import Groups, Key, Scorer, each
+from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
+from rookery.processes.workers import Workers, kept
+from rookery.trace import Verdict
 
 _HOST = "127.0.0.1"
 _START_S = 60.0
@@ -24,22 +28,95 @@ _POLL_S = 0.05
 
 
 @asynccontextmanager
-async def engine_pool(
-    options: argparse.Namespace, *, queue: int, deadline_s: float
-) -> AsyncIterator[EnginePool]:
-    """Starts the engines that the flags --engine and --engines ask for, and stops them at the end."""
-    path = find_engine(options.engine, setting="--engine")
-    pool = EnginePool(path, engines=options.engines, hash_mb=16, queue=queue, deadline_s=deadline_s)
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.close()
+async def scorer_of(options: argparse.Namespace, *, nodes: int) -> AsyncIterator[Scorer]:
+    """The scorer that --reward and --ray ask for.
+
+    Raises:
+        SetupError: it cannot be reached or started.
+    """
+    if options.ray is None:
+        async with reward_service(options.reward, nodes=nodes) as client:
+            yield client
+        return
+    if options.reward:
+        raise SetupError(
+            f"--ray starts reward services on its workers: leave out --reward {options.reward!r}"
+        )
+    with Workers(ray=options.ray) as workers:
+        yield WorkerScorer(workers, nodes)
+
+
+@dataclass(frozen=True)
+class WorkerScorer:
+    """A reward service with one engine on each worker, which gets `_SHARD_GROUPS` groups at a time."""
+
+    workers: Workers
+    nodes: int
+
+    async def stream(
+        self, groups: Groups[Key], *, scheme: str = "", items: int = 2048
+    ) -> AsyncGenerator[tuple[Key, list[Verdict | RookeryError]]]:
+        """As `RewardClient.stream`, in the order of the groups. Shards are limited, not `items`."""
+        waiting: deque[tuple[list[Key], asyncio.Future[list[list[Verdict | RookeryError]]]]] = deque()
+        async with aclosing(_shards(groups)) as shards:
+            async for keys, shard in shards:
+                scored = self.workers.submit(_score_shard, shard, scheme, self.nodes)
+                waiting.append((keys, asyncio.wrap_future(scored)))
+                if len(waiting) >= 4 * self.workers.jobs:
+                    keys, result = waiting.popleft()
+                    for pair in zip(keys, await result, strict=True):
+                        yield pair
+        for keys, result in waiting:
+            for pair in zip(keys, await result, strict=True):
+                yield pair
+
+
+_SHARD_GROUPS = 16
+
+
+async def _shards(groups: Groups[Key]) -> AsyncGenerator[tuple[list[Key], list[list[ScoreItem]]]]:
+    keys, shard = list[Key](), list[list[ScoreItem]]()
+    async for key, items in each(groups):
+        keys.append(key)
+        shard.append(list(items))
+        if len(keys) == _SHARD_GROUPS:
+            yield keys, shard
+            keys, shard = [], []
+    if keys:
+        yield keys, shard
+
+
+def _score_shard(shard: list[list[ScoreItem]], scheme: str, nodes: int) -> list[list[Verdict | RookeryError]]:
+    """The verdicts of a shard's groups, from this process's own reward service."""
+    runner, client = kept(_own_service, nodes)
+
+    async def score() -> list[list[Verdict | RookeryError]]:
+        scored = {number: slots async for number, slots in client.stream(enumerate(shard), scheme=scheme)}
+        return [scored[number] for number in range(len(shard))]
+
+    return runner.run(score())
+
+
+@contextmanager
+def _own_service(nodes: int) -> Iterator[tuple[asyncio.Runner, RewardClient]]:
+    service = AsyncExitStack()
+    with asyncio.Runner() as runner:
+        try:
+            yield (
+                runner,
+                runner.run(service.enter_async_context(reward_service(None, nodes=nodes, engines=1))),
+            )
+        finally:
+            runner.run(service.aclose())
 
 
 @asynccontextmanager
-async def reward_service(target: str | None, *, nodes: int = 1000) -> AsyncIterator[RewardClient]:
+async def reward_service(
+    target: str | None, *, nodes: int = 1000, engines: int | None = None
+) -> AsyncIterator[RewardClient]:
     """Yields a client of the reward service at `target`, or of one started (and later stopped) here.
+
+    `engines` are those of one that is started (None: one per core).
 
     Raises:
         SetupError: the service cannot be started, or does not answer at `target`.
@@ -55,7 +132,8 @@ async def reward_service(target: str | None, *, nodes: int = 1000) -> AsyncItera
         return
     with tempfile.TemporaryDirectory() as folder, Ports(_HOST) as ports:
         log, grpc_port = Path(folder) / "reward.log", ports.choose(0)
-        flags = ("--port", 0, "--grpc-port", grpc_port, "--nodes", nodes)
+        flags = ["--port", 0, "--grpc-port", grpc_port, "--nodes", nodes]
+        flags += ["--engines", engines] if engines else []
         argv = (sys.executable, "-m", "services.reward", *map(str, flags))
         guard = Watchdog()
         child = Child(Command("reward", argv, log), guard)

@@ -2,17 +2,20 @@
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
 import chess
 
 from rookery.errors import InvalidInput
 from rookery.masking import mask_setting
+from rookery.processes.workers import Workers
 from rookery.prompt import STYLES
 from rookery.trace import Position
 from services.data.pgn.collection import GameCollection
@@ -22,6 +25,7 @@ from services.data.positions.dataset import POSITIONS
 from services.data.positions.distinct import PositionKeys, read_evaluation_files
 from services.data.positions.generator import PositionGenerator
 from services.data.positions.numbered import (
+    SHARD_SIZE,
     NumberedPositions,
     PositionOrder,
     after_random_moves,
@@ -91,12 +95,40 @@ def add_style(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, defa
 
 
 def add_reward(parser: argparse.ArgumentParser) -> None:
-    """Adds --reward: the address of the reward service."""
+    """Adds --reward and --ray: where answers are scored."""
     parser.add_argument(
         "--reward",
         metavar="TARGET",
         help="gRPC address of a reward service, such as dns:///reward:50051 (default: starts one)",
     )
+    add_ray(parser)
+
+
+def add_workers(group: argparse._ArgumentGroup) -> None:
+    """Adds --engines, --engine and --ray: who does the work."""
+    group.add_argument(
+        "--engines",
+        type=positive,
+        help="Stockfish processes, each in a worker of its own (one per core, with --ray of the cluster)",
+    )
+    group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
+    add_ray(group)
+
+
+def add_ray(group: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Adds --ray: the address of a Ray cluster."""
+    group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="work on this Ray cluster: `auto`, HOST:PORT or ray://HOST:PORT (default: this machine)",
+    )
+
+
+def workers_of(options: argparse.Namespace) -> Workers:
+    """The workers that --engines and --ray ask for; on this machine, no more than --count keeps busy."""
+    if options.ray is not None:
+        return Workers(options.engines, ray=options.ray)
+    return Workers(min(options.engines or os.cpu_count() or 1, math.ceil(options.count / SHARD_SIZE)))
 
 
 def positive(text: str) -> int:

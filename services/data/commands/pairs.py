@@ -9,8 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from rookery.clients import InferenceClient
+from rookery.processes.workers import process_pool
 from rookery.trace import Sampling
-from services.data.commands.engines import reward_service
+from services.data.commands.engines import scorer_of
 from services.data.commands.flags import (
     add_positions,
     add_reward,
@@ -21,7 +22,6 @@ from services.data.commands.flags import (
     positive,
     share,
 )
-from services.data.jobs.concurrency import process_pool
 from services.data.jobs.progress import Progress
 from services.data.pairs.dataset import PairMaker, Policy, write_pairs
 from services.data.pairs.preference import PAIRS, PairRecipe
@@ -63,8 +63,8 @@ async def _run(options: argparse.Namespace) -> dict[str, Any]:
             maker = PairMaker(positions, recipe, parts, wanted=wanted, policy=policy, executor=executor)
             progress.begin("pairs", unit="pairs", total=wanted)
             progress.advance(maker.made)
-            async with reward_service(options.reward, nodes=options.nodes) as client:
-                await maker.run(client, in_flight=options.in_flight, advance=progress.advance)
+            async with scorer_of(options, nodes=options.nodes) as scorer:
+                await maker.run(scorer, in_flight=options.in_flight, advance=progress.advance)
         manifest = write_pairs(maker, folder, terms=terms, jsonl=options.jsonl)
         parts.clear()
     return manifest

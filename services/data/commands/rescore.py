@@ -19,7 +19,7 @@ from rich.table import Table
 
 from rookery.errors import SetupError
 from rookery.trace import TraceGroup
-from services.data.commands.engines import reward_service
+from services.data.commands.engines import scorer_of
 from services.data.commands.flags import add_reward, command_parser, positive
 from services.data.jobs.progress import Progress
 from services.data.store.folders import open_file, open_folder
@@ -88,8 +88,8 @@ async def _run(options: argparse.Namespace) -> Comparison:
         progress.begin(
             f"rescore by {options.scheme}", unit="groups", total=min(total, options.limit or total)
         )
-        async with reward_service(options.reward, nodes=options.nodes or _nodes_of(first)) as client:
-            answers = rescore(chain([first], groups), client, scheme=options.scheme, task=options.task)
+        async with scorer_of(options, nodes=options.nodes or _nodes_of(first)) as scorer:
+            answers = rescore(chain([first], groups), scorer, scheme=options.scheme, task=options.task)
             with _writer(options.out) as add:
                 async with aclosing(answers):
                     async for group, verdicts in answers:

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from rookery.errors import InvalidInput
+from rookery.processes.workers import Workers
 from rookery.trace import Position
 from services.data.commands.flags import command_parser, positive, share
 from services.data.commands.inspection import Format, format_of
-from services.data.jobs.concurrency import Workers
 from services.data.jobs.progress import Progress
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import find_sources

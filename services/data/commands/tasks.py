@@ -1,37 +1,37 @@
 """`rookery data tasks`: writes questions with their answers. Can be stopped and continued."""
 
 import argparse
-import asyncio
-import os
 import sys
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.formats import FORMATS
 from rookery.rookworld import LAYOUTS
-from services.data.commands.engines import engine_pool
 from services.data.commands.flags import (
     above_zero,
     add_positions,
     add_style,
+    add_workers,
     command_parser,
     file_name,
     natural,
     numbered_positions,
     positive,
     share,
+    workers_of,
 )
+from services.data.jobs.engine import WorkerEngine, engine_name
 from services.data.jobs.progress import Progress
 from services.data.positions.distinct import read_evaluation_files
+from services.data.positions.numbered import make_parts
 from services.data.store.datasets import Parts
 from services.data.store.files import identify
 from services.data.store.folders import open_folder
-from services.data.tasks.dataset import ROOKWORLD, TaskRecipe, make_tasks, write_tasks
+from services.data.tasks.dataset import ROOKWORLD, TaskRecipe, needs_engine, task_shard, write_tasks
 from services.data.tasks.engine_moves import CandidateTargets
 from services.data.tasks.example import ENGINE_MOVES, EXAMPLES, LEGAL_MOVES, NEXT_FEN, PUZZLE
 from services.data.tasks.puzzle_selection import select_puzzles
@@ -46,15 +46,13 @@ EXAMPLES_SHOWN = """  rookery data tasks rookworld --count 10000 --out runs/rook
       --themes fork pin --out runs/puzzles
 """
 
-_DEADLINE_S = 120.0
-
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
     options = _parser().parse_args(argv)
     if options.jsonl and options.jsonl == options.text:
         raise InvalidInput(f"--jsonl and --text have the same name: {options.text!r}")
-    manifest = _puzzles(options) if options.task == PUZZLE else asyncio.run(_from_positions(options))
+    manifest = _puzzles(options) if options.task == PUZZLE else _from_positions(options)
     sys.stderr.write(f"{manifest['examples']} examples: {manifest['by_task']}\n")
     found = manifest["terms"].get("puzzles", {}).get("chosen", manifest["examples"])
     if found < options.count:
@@ -62,7 +60,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
+def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
     mix = RookworldMix(options.state_share, options.illegal_share, options.ending_share)
     targets = CandidateTargets(
         options.lines, options.candidates, options.temperature, options.best_share, options.uniform_share
@@ -71,20 +69,17 @@ async def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
         options.task, options.seed, options.format, options.nodes, options.layout, mix, options.style, targets
     )
     folder = open_folder(options.out)
-    judged = options.task in (ROOKWORLD, ENGINE_MOVES)
-    pool = engine_pool(options, queue=4096, deadline_s=_DEADLINE_S) if judged else nullcontext()
-    with numbered_positions(options) as (positions, origin), Progress() as progress:
-        async with pool as engines:
-            terms = {"positions": origin, "count": options.count, "recipe": asdict(recipe)}
-            if engines:
-                terms["engine"] = engines.engine_id
-            parts = Parts(folder, EXAMPLES, terms=terms)
+    with numbered_positions(options) as (positions, origin), workers_of(options) as workers:
+        terms = {"positions": origin, "count": options.count, "recipe": asdict(recipe)}
+        engine = None
+        if needs_engine(options.task):
+            engine = WorkerEngine(options.engine, workers.submit(engine_name, options.engine).result())
+            terms["engine"] = engine.name
+        parts = Parts(folder, EXAMPLES, terms=terms)
+        work = partial(workers.map, partial(task_shard, recipe, engine))
+        with Progress() as progress:
             progress.begin(options.task, unit="examples", total=options.count)
-            for part in parts.done:
-                progress.advance(parts.counts(part)["examples"])
-            await make_tasks(
-                positions, recipe, parts, wanted=options.count, engines=engines, advance=progress.advance
-            )
+            make_parts(positions, parts, work, wanted=options.count, advance=progress.advance)
         examples = chain.from_iterable(parts.read(part) for part in sorted(parts.done))
         manifest = write_tasks(examples, folder, terms=terms, jsonl=options.jsonl, text=options.text)
         parts.clear()
@@ -178,10 +173,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_engine(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rookworld and engine-moves")
     group.add_argument("--nodes", type=positive, default=20_000, help="nodes per position (20000)")
-    group.add_argument(
-        "--engines", type=positive, default=os.cpu_count() or 1, help="Stockfish processes (one per core)"
-    )
-    group.add_argument("--engine", type=Path, metavar="PATH", help="the Stockfish binary")
+    add_workers(group)
 
 
 def _add_rookworld(parser: argparse.ArgumentParser) -> None:

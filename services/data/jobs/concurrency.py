@@ -1,71 +1,15 @@
-"""Bounded concurrent work: processes, and coroutines whose results come in order or as they complete.
-
-Worker processes end when this process ends, even if it is killed. The processes of a pool wait on a pipe and
-hold its other end themselves, so without their parent they would wait forever. Each of them therefore watches
-its parent.
-"""
+"""Bounded concurrent work in this process: coroutines whose results come in order or as they complete."""
 
 import asyncio
-import os
-import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import connection, get_context, parent_process
-from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_AHEAD_PER_PROCESS = 4
 _END = object()
-
-
-def process_pool(jobs: int) -> ProcessPoolExecutor:
-    """A pool of `jobs` processes. They are spawned, not forked: engines and progress bars use threads."""
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_watch_parent)
-
-
-def _watch_parent() -> None:
-    threading.Thread(target=_end_with_parent, name="watch parent", daemon=True).start()
-
-
-def _end_with_parent() -> None:  # pragma: no cover - runs in the pool's processes
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-
-class Workers:
-    """Offers a `map` like the built-in one over `jobs` processes, or in this process if `jobs` is 1."""
-
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
-        self._pool = process_pool(jobs) if jobs > 1 else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        if self._pool:
-            self._pool.shutdown(cancel_futures=True)
-
-    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """The results, in the order of the items. Only a few items are taken ahead of the result awaited."""
-        if self._pool is None:
-            yield from map(function, items)
-            return
-        ahead: deque[Future[R]] = deque()
-        for item in items:
-            ahead.append(self._pool.submit(function, item))
-            if len(ahead) >= self._jobs * _AHEAD_PER_PROCESS:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
 
 
 def prefetched(items: Iterator[T]) -> Iterator[T]:

@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain, count, islice
 from typing import Any
 
-from rookery.clients import InferenceClient, RewardClient
+from rookery.clients import InferenceClient
+from rookery.clients.score_stream import Scorer
 from rookery.errors import PeerFault
 from rookery.prompt import render
 from rookery.retries import retry
@@ -149,7 +150,7 @@ class PairMaker:
         """Whether there are enough pairs, or new ones have become too rare to continue."""
         return self._finished.pairs >= self._wanted or self._finished.exhausted
 
-    async def run(self, client: RewardClient, *, in_flight: int, advance: Callable[[int], None]) -> None:
+    async def run(self, scorer: Scorer, *, in_flight: int, advance: Callable[[int], None]) -> None:
         """Works until there are enough pairs or no more positions.
 
         `advance` is called with the increase of `made` after each position.
@@ -160,7 +161,7 @@ class PairMaker:
         if self.done:
             return
         requests = self._requests(limit=in_flight)
-        scored = client.stream(requests, scheme="delta", items=_IN_FLIGHT)
+        scored = scorer.stream(requests, scheme="delta", items=_IN_FLIGHT)
         async with aclosing(requests), aclosing(scored) as results:
             async for request, slots in results:
                 before = self.made

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.data.jobs.concurrency import Workers
+from rookery.processes.workers import Workers
 from services.data.jobs.progress import Progress
 from services.data.pgn.games import FIRST_HELDOUT
 from services.data.pgn.index import HEADER_KEY, ROWS, IndexHeader, edges_hash, index_location

@@ -6,9 +6,11 @@ generator, so nothing depends on what was drawn before.
 """
 
 import random
-from collections.abc import Callable, Container, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count, groupby, islice
+from typing import Protocol, TypeAlias, TypeVar
 
 import chess
 
@@ -20,12 +22,16 @@ from services.data.pgn.games import LAST_MOVES, Game, Split, phase_of
 from services.data.pgn.sources import nothing_to_sample
 from services.data.positions.distinct import PositionKeys, distinct, position_key
 from services.data.positions.recipe import Shares
+from services.data.store.datasets import Parts
 
 _GAMES_TRIED = 50
 """Games searched for a ply of the drawn phase. After that, a ply of any phase is taken."""
 
 PART_SIZE = 128
 """The number of positions in a part."""
+
+SHARD_SIZE = 8
+"""The number of positions that a worker gets at a time, and does again if it dies."""
 
 MATE_TRIES = 1000
 """Positions looked at for one with a mate in one. About one in a hundred has it."""
@@ -136,6 +142,60 @@ def new_positions(
             old = 0
             seen.add(key)
             yield number, position
+
+
+class Record(Protocol):
+    """A record about a position."""
+
+    @property
+    def fen(self) -> str:
+        """The position, or its mirror image."""
+
+
+R = TypeVar("R", bound=Record)
+Shard: TypeAlias = list[tuple[int, Position]]
+Work: TypeAlias = Callable[[Iterable[Shard]], Iterator[list[tuple[int, R | None]]]]
+"""Makes the record of each position of each shard, in order; None where a position has none."""
+
+
+def make_parts(
+    supply: NumberedPositions, parts: Parts[R], work: Work[R], *, wanted: int, advance: Callable[[int], None]
+) -> None:
+    """Makes the missing parts until there are `wanted` records, or no more new positions.
+
+    No position has two records. The records depend only on the positions and the work, so work that was
+    interrupted continues from the finished parts and ends the same. A part's counts are its `positions` and
+    `records`. `advance` is called with the number of new records, those of finished parts first.
+    """
+    seen = {position_key(record.fen) for part in parts.done for record in parts.read(part)}
+    advance(len(seen))
+    positions = new_positions(supply, done=parts.done, seen=set(seen))
+    results = _until(wanted - len(seen), positions, work)
+    for part, group in groupby(results, key=lambda one: one[0] // PART_SIZE):
+        records, counts = list[R](), Counter(positions=0, records=0)
+        for _, record in group:
+            counts["positions"] += 1
+            if record is not None:
+                records.append(record)
+                counts["records"] += 1
+                advance(1)
+        parts.write(part, records, counts=counts)
+
+
+def _until(
+    wanted: int, positions: Iterator[tuple[int, Position]], work: Work[R]
+) -> Iterator[tuple[int, R | None]]:
+    """Results in order, of no more positions than are needed for `wanted` records."""
+    while wanted > 0 and (first := next(positions, None)):
+        shards = _shards(chain([first], islice(positions, wanted - 1)))
+        for number, record in chain.from_iterable(work(shards)):
+            wanted -= record is not None
+            yield number, record
+
+
+def _shards(positions: Iterator[tuple[int, Position]]) -> Iterator[Shard]:
+    while shard := list(islice(positions, SHARD_SIZE)):
+        yield shard
 
 
 def with_mate_in_one(position: Callable[[int], Position], number: int) -> Position:

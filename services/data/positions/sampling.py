@@ -16,8 +16,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from rookery.processes.workers import Workers
 from rookery.trace import Phase, Position
-from services.data.jobs.concurrency import Workers
 from services.data.jobs.progress import Progress
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.reader import handle_file

@@ -1,22 +1,17 @@
-"""Makes a data set of one task: first in parts, then as `tasks.parquet` and `manifest.json`.
+"""Makes the examples of one task, and writes them as `tasks.parquet` and `manifest.json`."""
 
-A part has the examples of `PART_SIZE` numbered positions, without positions that an earlier part has. The
-examples depend only on the positions and the recipe. Interrupted work therefore continues from the finished
-parts, and ends with the same bytes as uninterrupted work.
-"""
-
+import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from dataclasses import asdict, dataclass
-from itertools import groupby, islice
 from typing import Any
 
 from rookery.errors import InvalidInput
 from rookery.trace import Position
-from services.data.positions.distinct import position_key
-from services.data.positions.numbered import PART_SIZE, NumberedPositions, new_positions
-from services.data.store.datasets import Parts, write_manifest
+from services.data.jobs.engine import WorkerEngine
+from services.data.positions.numbered import Shard
+from services.data.store.datasets import write_manifest
 from services.data.store.folders import Folder
 from services.data.store.jsonl import jsonl_writer
 from services.data.store.parquet import record_writer
@@ -57,37 +52,28 @@ class TaskRecipe:
     targets: CandidateTargets = TARGETS
 
 
-async def make_tasks(
-    supply: NumberedPositions,
-    recipe: TaskRecipe,
-    parts: Parts[Example],
-    *,
-    wanted: int,
-    engines: Searcher | None,
-    advance: Callable[[int], None],
-) -> None:
-    """Makes the missing parts until there are `wanted` examples, or no more new positions.
+def needs_engine(task: str) -> bool:
+    """Whether an engine judges the moves of the task's examples."""
+    return task in (ROOKWORLD, ENGINE_MOVES)
 
-    `advance` is called with 1 for each example.
+
+def task_shard(
+    recipe: TaskRecipe, engine: WorkerEngine | None, shard: Shard
+) -> list[tuple[int, Example | None]]:
+    """The example of each position; None for one that kills engines.
 
     Raises:
-        Unavailable: the engines are not available. A later run continues from here.
+        Unavailable: the engine is away.
     """
-    seen = {position_key(example.fen) for part in parts.done for example in parts.read(part)}
-    made = len(seen)
-    numbered = new_positions(supply, done=parts.done, seen=seen) if made < wanted else ()
-    for part, group in groupby(numbered, key=lambda one: one[0] // PART_SIZE):
-        positions = (position for _, position in group)
-        examples: list[Example] = []
-        while batch := list(islice(positions, wanted - made - len(examples))):
-            async with aclosing(_examples(batch, recipe, engines)) as made_now:
-                async for example in made_now:
-                    examples.append(example)
-                    advance(1)
-        parts.write(part, examples, counts={"examples": len(examples)})
-        made += len(examples)
-        if made >= wanted:
-            return
+
+    async def work(engines: Searcher | None) -> list[tuple[int, Example | None]]:
+        examples: list[tuple[int, Example | None]] = []
+        for number, position in shard:
+            async with aclosing(_examples([position], recipe, engines)) as made:
+                examples.append((number, await anext(made, None)))
+        return examples
+
+    return engine.run(work) if engine else asyncio.run(work(None))
 
 
 async def _examples(
@@ -99,7 +85,7 @@ async def _examples(
     elif recipe.task == LEGAL_MOVES:
         for example in legal_moves(positions, form=recipe.form):
             yield example
-    elif recipe.task in (ROOKWORLD, ENGINE_MOVES) and engines is not None:
+    elif needs_engine(recipe.task) and engines is not None:
         async with aclosing(_judged(positions, recipe, engines)) as judged:
             async for example in judged:
                 yield example

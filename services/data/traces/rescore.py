@@ -11,7 +11,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from rookery.clients import RewardClient, ScoreItem
+from rookery.clients import ScoreItem
+from rookery.clients.score_stream import Scorer
 from rookery.errors import InvalidInput, RookeryError
 from rookery.prompt import STATE_TASK, task_of
 from rookery.trace import TraceGroup, Verdict
@@ -39,18 +40,23 @@ RESCORED = Kind("rescored", Rescored)
 
 
 async def rescore(
-    groups: Iterable[TraceGroup], client: RewardClient, *, scheme: str, task: str = "", in_flight: int = 2048
+    groups: Iterable[TraceGroup], scorer: Scorer, *, scheme: str, task: str = "", in_flight: int = 2048
 ) -> AsyncGenerator[tuple[TraceGroup, list[Verdict]]]:
-    """Yields each group with its new verdicts, in any order. At most `in_flight` answers are scored at once.
+    """Yields each group with its new verdicts, in order. At most `in_flight` answers are scored at once.
 
     Raises:
         InvalidInput: the service refuses an answer, for example because the scheme does not exist.
         PeerFault: the service does not answer.
     """
-    requests = ((group, list(_items(group, task))) for group in groups)
-    async with aclosing(client.stream(requests, scheme=scheme, items=in_flight)) as answers:
-        async for group, slots in answers:
-            yield group, _verdicts(group, slots)
+    requests = (((number, group), list(_items(group, task))) for number, group in enumerate(groups))
+    early: dict[int, tuple[TraceGroup, list[Verdict]]] = {}
+    due = 0
+    async with aclosing(scorer.stream(requests, scheme=scheme, items=in_flight)) as answers:
+        async for (number, group), slots in answers:
+            early[number] = group, _verdicts(group, slots)
+            while due in early:
+                yield early.pop(due)
+                due += 1
 
 
 def compare(group: TraceGroup, verdicts: Sequence[Verdict]) -> Iterator[Rescored]:
@@ -212,5 +218,4 @@ def _means(moments: Moments) -> dict[str, Any]:
 
 
 def _rounded(value: float | None) -> float | None:
-    # The last digits depend on the order in which answers arrive.
     return None if value is None else round(value, 6)

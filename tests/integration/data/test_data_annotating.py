@@ -1,28 +1,23 @@
 """`rookery data annotate` with a real Stockfish: three forms of one set, and the same bytes after a stop."""
 
-import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import chess
 import pytest
 
-from rookery.engines import EnginePool
 from services.data.__main__ import main
-from services.data.annotate import Annotation, Annotator, Effort, Manner
-from services.data.annotate.annotating import ANNOTATIONS, Annotating
+from services.data.annotate import Annotation
+from services.data.annotate.annotating import ANNOTATIONS
+from services.data.jobs.progress import Progress
 from services.data.positions.distinct import position_key
-from services.data.positions.generator import PositionGenerator
-from services.data.positions.numbered import NumberedPositions
-from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
 from services.data.store.jsonl import read_jsonl
 from services.data.store.parquet import read_records
 
 pytestmark = pytest.mark.stockfish
 
-FAST = ["--nodes", "300", "--jobs", "0"]
+FAST = ["--nodes", "300", "--engines", "1"]
 
 
 def annotate(folder: Path, *flags: str, count: int) -> list[Annotation]:
@@ -51,8 +46,8 @@ def test_one_set_in_three_forms(tmp_path: Path) -> None:
 
 
 def test_the_same_flags_give_the_same_bytes(tmp_path: Path) -> None:
-    annotate(tmp_path / "a", count=4)
-    annotate(tmp_path / "b", "--engines", "2", count=4)
+    annotate(tmp_path / "a", count=9)
+    annotate(tmp_path / "b", "--engines", "2", count=9)
     assert (tmp_path / "a" / "annotations.parquet").read_bytes() == (
         tmp_path / "b" / "annotations.parquet"
     ).read_bytes()
@@ -63,43 +58,26 @@ class Stopped(Exception):
     pass
 
 
-@pytest.fixture
-def few_a_part(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in ("positions.numbered", "annotate.annotating"):
-        monkeypatch.setattr(f"services.data.{module}.PART_SIZE", 4)
-    yield
+def test_stopped_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.data.positions.numbered.PART_SIZE", 4)
+    whole = annotate(tmp_path / "whole", count=10)
+    advance = Progress.advance
 
+    def stop(progress: Progress, count: int) -> None:
+        stop.told += count  # type: ignore[attr-defined]
+        if stop.told == 6:  # type: ignore[attr-defined]
+            raise Stopped
+        advance(progress, count)
 
-def test_stopped_work_goes_on(tmp_path: Path, stockfish_path: str, few_a_part: None) -> None:
-    supply = NumberedPositions(PositionGenerator(least_moves=2).position)
-
-    async def make(folder: Path, *, wanted: int, stop_after: int = 10**6) -> list[Annotation]:
-        pool = EnginePool(Path(stockfish_path), engines=1, hash_mb=16, queue=64, deadline_s=60)
-        parts = Parts(open_folder(folder), ANNOTATIONS, terms={})
-        told = 0
-
-        def advance(count: int) -> None:
-            nonlocal told
-            told += count
-            if told >= stop_after:
-                raise Stopped
-
-        async with asyncio.timeout(120):
-            await pool.start()
-            try:
-                annotator = Annotator(pool, "fen", Manner(), Effort.of(300, lines=3))
-                annotating = Annotating(supply, annotator, parts, wanted)
-                await annotating.run(ahead=3, advance=advance)
-                return list(annotating.annotations())
-            finally:
-                await pool.close()
-
-    whole = asyncio.run(make(tmp_path / "whole", wanted=10))
-    with pytest.raises(Stopped):
-        asyncio.run(make(tmp_path / "stopped", wanted=10, stop_after=6))
+    stop.told = 0  # type: ignore[attr-defined]
+    with monkeypatch.context() as stopping, pytest.raises(Stopped):
+        stopping.setattr(Progress, "advance", stop)
+        annotate(tmp_path / "stopped", count=10)
     assert len(list((tmp_path / "stopped" / "parts").glob("*.parquet"))) == 1
-    assert asyncio.run(make(tmp_path / "stopped", wanted=10)) == whole
+    assert annotate(tmp_path / "stopped", count=10) == whole
     assert len({position_key(one.fen) for one in whole}) == len(whole) == 10
+    one, two = ((tmp_path / name / "manifest.json").read_bytes() for name in ("whole", "stopped"))
+    assert one == two
 
 
 def test_positions_that_end_give_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from services.data.jobs.concurrency import Workers
+from rookery.processes.workers import Workers
 from services.data.pgn.index import index_location
 from services.data.pgn.indexing import write_index
 from services.data.pgn.reader import read_raw_games

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import chess
 import pytest
 
-from rookery.clients import RewardClient, ScoreItem
+from rookery.clients import ScoreItem
 from rookery.errors import InvalidInput, PeerFault, SetupError
 from rookery.prompt import render
 from rookery.trace import Completion, Move, Outcome, Phase, Position, Verdict
@@ -246,7 +245,7 @@ async def test_progress_never_passes_the_wanted_number(tmp_path: Path) -> None:
     parts = Parts(open_folder(tmp_path), PAIRS, terms={})
     maker = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
     advanced: list[int] = []
-    await maker.run(cast(RewardClient, Scorer()), in_flight=8, advance=advanced.append)
+    await maker.run(Scorer(), in_flight=8, advance=advanced.append)
     assert sum(advanced) == maker.made == len(list(maker.pairs())) == 4
     again = PairMaker(NumberedPositions(position), RECIPE, parts, wanted=4)
     assert (again.made, again.done) == (4, True)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from services.data.jobs.concurrency import Workers
+from rookery.processes.workers import Workers
 from services.data.pgn import pieces
 from services.data.pgn.pieces import Watch
 from services.data.pgn.rawgame import Defect, RawGame, tickets_of

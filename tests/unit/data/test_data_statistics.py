@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
+from rookery.processes.workers import Workers
 from rookery.trace import Phase
 from services.data.__main__ import main
-from services.data.jobs.concurrency import Workers
 from services.data.pgn.collection import GameCollection
 from services.data.pgn.reader import handle_file, read_raw_games
 from services.data.positions.dataset import POSITIONS

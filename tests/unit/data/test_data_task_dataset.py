@@ -2,7 +2,9 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,12 @@ from rookery.errors import InvalidInput
 from services.data.__main__ import main
 from services.data.positions.distinct import PositionKeys, position_key
 from services.data.positions.generator import PositionGenerator
-from services.data.positions.numbered import PART_SIZE, NumberedPositions
+from services.data.positions.numbered import PART_SIZE, NumberedPositions, Shard, make_parts
 from services.data.positions.recipe import Shares
 from services.data.store.datasets import Parts
 from services.data.store.folders import open_folder
 from services.data.store.parquet import read_records
-from services.data.tasks.dataset import TaskRecipe, make_tasks, write_tasks
+from services.data.tasks.dataset import TaskRecipe, task_shard, write_tasks
 from services.data.tasks.example import EXAMPLES, Example
 from tests.unit.data.texts import RUY, game
 
@@ -123,18 +125,22 @@ class Stop(Exception):
     pass
 
 
-async def _make(out: Path, *, stop_after: int | None = None) -> int:
-    made = 0
+def in_turn(recipe: TaskRecipe) -> Callable[[Iterable[Shard]], Iterator[list[tuple[int, Example | None]]]]:
+    """The work of one worker, in this process."""
+    return partial(map, partial(task_shard, recipe, None))
+
+
+def _make(out: Path, *, stop_after: int | None = None) -> list[int]:
+    """How many examples were reported at a time: first those of finished parts."""
+    made: list[int] = []
 
     def advance(count: int) -> None:
-        nonlocal made
-        made += count
-        if made == stop_after:
+        made.append(count)
+        if sum(made) == stop_after:
             raise Stop
 
-    recipe = TaskRecipe("next-fen")
     parts = Parts(open_folder(out), EXAMPLES, terms={})
-    await make_tasks(OPENINGS, recipe, parts, wanted=WANTED, engines=None, advance=advance)
+    make_parts(OPENINGS, parts, in_turn(TaskRecipe("next-fen")), wanted=WANTED, advance=advance)
     examples = (example for part in sorted(parts.done) for example in parts.read(part))
     write_tasks(examples, open_folder(out), terms={})
     return made
@@ -146,27 +152,25 @@ def _parts(out: Path) -> list[int]:
     return [numbers[part] for part in sorted(numbers)]
 
 
-async def test_what_was_stopped_goes_on_and_ends_the_same(tmp_path: Path) -> None:
-    assert await _make(tmp_path / "whole") == WANTED
+def test_what_was_stopped_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+    assert _make(tmp_path / "whole") == [0, *[1] * WANTED]
     first, *_ = _parts(tmp_path / "whole")
     assert first < PART_SIZE  # openings come again
     with pytest.raises(Stop):
-        await _make(tmp_path / "stopped", stop_after=PART_SIZE + 7)
-    assert await _make(tmp_path / "stopped") == WANTED - first  # the first part was there
+        _make(tmp_path / "stopped", stop_after=PART_SIZE + 7)
+    assert _make(tmp_path / "stopped") == [first, *[1] * (WANTED - first)]
     whole, stopped = ((tmp_path / name / "tasks.parquet").read_bytes() for name in ("whole", "stopped"))
     assert whole == stopped
 
 
-async def test_a_supply_that_ends_gives_what_it_has(tmp_path: Path) -> None:
+def test_a_supply_that_ends_gives_what_it_has(tmp_path: Path) -> None:
     supply = NumberedPositions(OPENINGS.position, size=3)
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
-    await make_tasks(
-        supply, TaskRecipe("legal-moves"), parts, wanted=100, engines=None, advance=lambda count: None
-    )
-    assert sum(parts.counts(part)["examples"] for part in parts.done) == 3
+    make_parts(supply, parts, in_turn(TaskRecipe("legal-moves")), wanted=100, advance=lambda count: None)
+    assert sum(parts.counts(part)["records"] for part in parts.done) == 3
 
 
-async def test_no_question_comes_twice_nor_from_an_exam(tmp_path: Path) -> None:
+def test_no_question_comes_twice_nor_from_an_exam(tmp_path: Path) -> None:
     board = chess.Board()
     first = OPENINGS.position(0)
     others = [replace(first, id=str(n), fen=fen) for n, fen in enumerate((board.fen(), board.mirror().fen()))]
@@ -176,23 +180,19 @@ async def test_no_question_comes_twice_nor_from_an_exam(tmp_path: Path) -> None:
         positions.__getitem__, size=len(positions), excluded=PositionKeys([position_key(asked.fen)])
     )
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
-    await make_tasks(
-        supply, TaskRecipe("next-fen"), parts, wanted=100, engines=None, advance=lambda count: None
-    )
+    make_parts(supply, parts, in_turn(TaskRecipe("next-fen")), wanted=100, advance=lambda count: None)
     made = [example.id for part in sorted(parts.done) for example in parts.read(part)]
     assert made == [first.id, "0", OPENINGS.position(2).id]
 
 
-async def test_positions_that_only_come_again_are_an_end(tmp_path: Path) -> None:
+def test_positions_that_only_come_again_are_an_end(tmp_path: Path) -> None:
     few = NumberedPositions(lambda number: OPENINGS.position(number % 3))
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
-    await make_tasks(few, TaskRecipe("next-fen"), parts, wanted=100, engines=None, advance=lambda count: None)
-    assert sum(parts.counts(part)["examples"] for part in parts.done) == 3
+    make_parts(few, parts, in_turn(TaskRecipe("next-fen")), wanted=100, advance=lambda count: None)
+    assert sum(parts.counts(part)["records"] for part in parts.done) == 3
 
 
-async def test_an_unknown_task_is_named(tmp_path: Path) -> None:
+def test_an_unknown_task_is_named(tmp_path: Path) -> None:
     parts = Parts(open_folder(tmp_path), EXAMPLES, terms={})
     with pytest.raises(InvalidInput, match="no examples of 'haiku'"):
-        await make_tasks(
-            OPENINGS, TaskRecipe("haiku"), parts, wanted=1, engines=None, advance=lambda count: None
-        )
+        make_parts(OPENINGS, parts, in_turn(TaskRecipe("haiku")), wanted=1, advance=lambda count: None)

@@ -20,8 +20,8 @@ OURS = {
     "services/arena/Dockerfile": "arena",
 }
 DOCKERFILES = [ROOT / path for path in (*OURS, "deploy/mlflow/Dockerfile")]
-JOBS = ROOT / "deploy/pipeline/Dockerfile"
-"""Its containers run one command and end, so nothing probes them."""
+JOBS = {ROOT / "deploy/pipeline/Dockerfile": "10001", ROOT / "deploy/ray/Dockerfile": "1000"}
+"""Their containers run one command and end, so nothing probes them; the user that each has."""
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 CACHE = "/home/rookery/.cache"
@@ -46,8 +46,8 @@ def stages(path: Path) -> list[list[tuple[str, str]]]:
 
 def test_every_dockerfile_is_known_here() -> None:
     found = {p for folder in ("services", "deploy") for p in (ROOT / folder).rglob("Dockerfile")}
-    assert found == {*DOCKERFILES, JOBS}
-    assert dict(instructions(JOBS))["USER"] == "10001"
+    assert found == {*DOCKERFILES, *JOBS}
+    assert {path: dict(instructions(path))["USER"] for path in JOBS} == JOBS
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=str)

@@ -4,17 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
-from services.data.jobs.concurrency import Workers
+from rookery.errors import Unavailable
+from rookery.processes.workers import Workers
 from tests.conftest import ROOT
 
 PARENT = """
 import os, time
-from services.data.jobs.concurrency import process_pool
+from rookery.processes.workers import process_pool
 if __name__ == "__main__":
     pool = process_pool(2)
     list(pool.map(abs, range(4)))
@@ -49,3 +51,26 @@ def test_results_come_in_order(jobs: int) -> None:
 def test_an_error_in_a_piece_is_the_callers(jobs: int) -> None:
     with Workers(jobs) as workers, pytest.raises(ValueError, match="invalid literal"):
         list(workers.map(int, ["1", "x"]))
+
+
+def die_once(folder: str, number: int) -> int:
+    """Kills its process the first time that it is called with 3."""
+    mark = Path(folder) / "died"
+    if number == 3 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def die(number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_dead_process_loses_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rookery.processes.workers.RETRIES", 1)
+    with Workers(2) as workers:
+        assert list(workers.map(partial(die_once, str(tmp_path)), range(20))) == list(range(20))
+        with pytest.raises(Unavailable, match="2 processes died over one piece of work"):
+            list(workers.map(die, range(2)))
+    assert (tmp_path / "died").exists()

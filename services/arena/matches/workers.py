@@ -1,0 +1,92 @@
+"""The players of a match, and where its games are played: in this process, or by workers of a Ray cluster.
+
+A worker makes its own players from their specifications, with its own engines. It refuses to play if they are
+not the same as those of the process that asks.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from rookery.errors import InvalidInput, SetupError
+from rookery.processes.workers import Workers, kept
+from services.arena.matches.game import Fixture, Game, Play, Rules, play
+from services.arena.players.player import Player
+
+Make = Callable[[str], Player]
+Cast: TypeAlias = tuple[dict[str, Player], Player | None]
+"""The players by name, and the referee."""
+
+
+@asynccontextmanager
+async def open_players(specs: Sequence[str], referee: str | None, make: Make) -> AsyncIterator[Cast]:
+    """The players, in the order of their specifications, and the referee; closed at the end."""
+    async with AsyncExitStack() as stack:
+        players: dict[str, Player] = {}
+        for spec in specs:
+            player = make(spec)
+            stack.push_async_callback(player.close)
+            if player.name in players:
+                raise InvalidInput(f"two players named {player.name!r}: {', '.join(specs)}")
+            players[player.name] = player
+        judge = make(referee) if referee else None
+        if judge:
+            stack.push_async_callback(judge.close)
+        yield players, judge
+
+
+@contextmanager
+def playing(ray: str | None, specs: Sequence[str], referee: str | None, make: Make) -> Iterator[Play]:
+    """What plays a game: `play` in this process, or the workers of the Ray cluster at `ray`."""
+    if ray is None:
+        yield play
+        return
+    with Workers(ray=ray) as workers:
+
+        async def play_there(
+            fixture: Fixture,
+            players: Mapping[str, Player],
+            rules: Rules,
+            *,
+            referee: Player | None = None,
+            backoff_s: float = 1.0,
+        ) -> Game:
+            asked = _Asked(tuple(specs), spec_of_referee, make, _described((dict(players), referee)))
+            return await asyncio.wrap_future(workers.submit(_play_here, asked, fixture, rules, backoff_s))
+
+        spec_of_referee = referee
+        yield play_there
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    specs: tuple[str, ...]
+    referee: str | None
+    make: Make
+    described: list[dict[str, Any]]
+
+
+def _play_here(asked: _Asked, fixture: Fixture, rules: Rules, backoff_s: float) -> Game:
+    runner, cast = kept(_opened, asked.specs, asked.referee, asked.make)
+    for here, there in zip(_described(cast), asked.described, strict=True):
+        if here != there:
+            raise SetupError(f"a player is {here} on a worker and {there} where the match began")
+    players, referee = cast
+    return runner.run(play(fixture, players, rules, referee=referee, backoff_s=backoff_s))
+
+
+def _described(cast: Cast) -> list[dict[str, Any]]:
+    players, referee = cast
+    return [dict(player.describe()) for player in (*players.values(), referee) if player]
+
+
+@contextmanager
+def _opened(specs: tuple[str, ...], referee: str | None, make: Make) -> Iterator[tuple[asyncio.Runner, Cast]]:
+    stack = AsyncExitStack()
+    with asyncio.Runner() as runner:
+        try:
+            yield runner, runner.run(stack.enter_async_context(open_players(specs, referee, make)))
+        finally:
+            runner.run(stack.aclose())
