@@ -71,7 +71,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         SetupError: a file is missing, a port is taken, Redis does not answer, or `--set` contradicts the run.
     """
     _model(settings.model)
-    if not settings.source.exists():
+    if not settings.generated and not settings.source.exists():
         raise SetupError(f"no such file: {str(settings.source)!r} (--source)")
     run_dir = (settings.runs_dir / settings.run).resolve()
     overrides = Overrides(settings.set)
@@ -139,6 +139,8 @@ def _check_evaluation(settings: UpSettings) -> None:
     reason = ""
     if settings.task != "move":
         reason = f"of --task move, and this one is of --task {settings.task}"
+    elif settings.generated:
+        reason = "of games, of which some are held out, and this one is of --source generated"
     elif is_gpt2(settings.model):
         reason = (
             f"whose server keeps several versions, and that of the GPT-2 {settings.model!r} has one at a time"
@@ -189,7 +191,8 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     if name == "feed":
         return {
             **member,
-            "sources": settings.source.resolve(),
+            "max_positions": settings.max_positions,
+            "sources": settings.source if settings.generated else settings.source.resolve(),
             "seed": settings.seed,
             "task": settings.task,
         }

@@ -31,7 +31,11 @@ class UpSettings(PresetSettings):
     model: str = "models/rook-tiny"
     """Model to start from: a directory, or a Hugging Face id."""
     source: Path = Path("samples/lichess.pgn.zst")
-    """Games to draw positions from: .pgn, .pgn.zst, .gz or .bz2."""
+    """Games to draw positions from: .pgn, .pgn.zst, .gz or .bz2. Or `generated`: positions of openings and
+    random moves. Or, for --task rookworld, a file of P: and A: lines with their answers: .txt, .jsonl or
+    .parquet."""
+    max_positions: NonNegativeInt = 0
+    """Train on so many different positions, again and again. 0: ever new ones."""
     run: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
     """Name of the run. An existing run is resumed. Default: a new name."""
     runs_dir: Path = Path("runs")
@@ -78,6 +82,11 @@ class UpSettings(PresetSettings):
     """`cpu`, or the index of the GPU for training. auto: the second GPU, else the first, else the CPU."""
     set: Assignments = ()
     """SERVICE.SETTING=VALUE, repeatable; for example trainer.lr=5e-4 or reward.port=8081."""
+
+    @property
+    def generated(self) -> bool:
+        """Whether positions are generated, so that `source` is no file."""
+        return str(self.source) == "generated"
 
     @property
     def shown_style(self) -> str:

@@ -47,6 +47,7 @@ def position_to_proto(position: Position) -> position_pb2.Position:
         black_elo=position.black_elo,
         task=position.task,
         move=position.move,
+        target=position.target,
     )
 
 
@@ -62,6 +63,7 @@ def position_from_proto(proto: position_pb2.Position) -> Position:
         black_elo=proto.black_elo if proto.HasField("black_elo") else None,
         task=proto.task,
         move=proto.move,
+        target=proto.target,
     )
 
 

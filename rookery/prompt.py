@@ -225,3 +225,8 @@ def task_of(position: Position, *, style: str) -> str:
     if style not in LINES:
         return ""
     return STATE_TASK if style == "rookworld" and position.task == STATE_TASK else POLICY_TASK
+
+
+def target_of(position: Position, *, style: str) -> str:
+    """The data set's answer to `render(position, style=style)`; empty if the style asks for another task."""
+    return position.target if position.task == task_of(position, style=style) else ""

@@ -39,7 +39,8 @@ class Position:
 
     `ply` is the number of half-moves played before it. `last_moves` are at most ten, in UCI, oldest
     first. `task` names a task of the reward service; empty means "choose a move". `move` (UCI) is the
-    move that the task `A` is about.
+    move that the task `A` is about. `target` is a data set's own answer to `P` or `A`, by which answers are
+    judged; if it is empty, they are judged by the engine and the rules.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Position:
     black_elo: int | None = None
     task: str = ""
     move: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

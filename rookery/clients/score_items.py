@@ -25,7 +25,8 @@ REFUSALS = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEM
 class ScoreItem:
     """One answer to score. `truncated` means that it was cut at the token limit.
 
-    Empty `task` and `scheme` mean the service's defaults. `move` is the move that task `A` is about.
+    Empty `task` and `scheme` mean the service's defaults. `move` is the move that task `A` is about. `target`
+    is the right answer to task `P` or `A`; if it is empty, engine and rules judge.
     """
 
     fen: str
@@ -34,6 +35,7 @@ class ScoreItem:
     task: str = ""
     scheme: str = ""
     move: str = ""
+    target: str = ""
 
 
 class PendingScores:
@@ -89,6 +91,7 @@ def _request(item: ScoreItem, scheme: str) -> reward_pb2.ScoreRequest:
         scheme=item.scheme or scheme,
         truncated=item.truncated,
         move=item.move,
+        target=item.target,
     )
 
 

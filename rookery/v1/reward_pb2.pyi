@@ -8,20 +8,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ScoreRequest(_message.Message):
-    __slots__ = ("fen", "response", "task", "scheme", "truncated", "move")
+    __slots__ = ("fen", "response", "task", "scheme", "truncated", "move", "target")
     FEN_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     SCHEME_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     MOVE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
     fen: str
     response: str
     task: str
     scheme: str
     truncated: bool
     move: str
-    def __init__(self, fen: _Optional[str] = ..., response: _Optional[str] = ..., task: _Optional[str] = ..., scheme: _Optional[str] = ..., truncated: bool = ..., move: _Optional[str] = ...) -> None: ...
+    target: str
+    def __init__(self, fen: _Optional[str] = ..., response: _Optional[str] = ..., task: _Optional[str] = ..., scheme: _Optional[str] = ..., truncated: bool = ..., move: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
 
 class ScoreResponse(_message.Message):
     __slots__ = ("verdict",)

@@ -10,7 +10,10 @@ import random
 import sys
 import threading
 import time
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 
 from rookery.errors import SetupError, Unavailable
 from rookery.logs import configure
@@ -21,9 +24,11 @@ from rookery.streams import RunStreams
 from rookery.streams.state import FeedState
 from rookery.trace import Draw, Position
 from services.data.pgn.collection import GameCollection
-from services.data.positions.numbered import PositionOrder
+from services.data.positions.generator import PositionGenerator
+from services.data.positions.numbered import PositionOrder, Rounds, fixed_pool
 from services.data.positions.repeats import Repeats
-from services.data.settings import FeedSettings
+from services.data.settings import GENERATED, FeedSettings
+from services.data.tasks.lines import Lines
 from services.data.tasks.rookworld import RookworldMix, assign_task
 
 logger = logging.getLogger("services.data.feed")
@@ -40,7 +45,7 @@ class Feed:
     def __init__(
         self,
         streams: RunStreams,
-        order: PositionOrder,
+        position: Callable[[int], Position],
         *,
         seed: int,
         depth: int,
@@ -48,7 +53,7 @@ class Feed:
         repeats: Repeats | None = None,
     ) -> None:
         self._streams = streams
-        self._order = order
+        self._position = position
         self._seed = seed
         self._depth = depth
         self._mix = mix
@@ -78,7 +83,7 @@ class Feed:
             return 0
         draws = self._draw(state, room, self._repeats) if self._repeats else []
         numbers = [draw.number for draw in draws] or range(state.fresh, state.fresh + room)
-        batch = [self._position(number) for number in numbers]
+        batch = [self._asked(number) for number in numbers]
         self._streams.add_positions(batch, cursor=state.cursor, draws=draws)
         return room
 
@@ -94,9 +99,34 @@ class Feed:
             draws.append(draw)
         return draws
 
-    def _position(self, number: int) -> Position:
-        position = self._order.position(number, seed=self._seed)
+    def _asked(self, number: int) -> Position:
+        position = self._position(number)
         return assign_task(position, seed=self._seed, mix=self._mix) if self._mix else position
+
+
+@contextmanager
+def numbered_positions(settings: FeedSettings) -> Iterator[Callable[[int], Position]]:
+    """Yields the positions of the settings by number. The same settings and files give the same positions.
+
+    Raises:
+        SetupError: a source cannot be read, or has too few positions.
+    """
+    size, seed = settings.max_positions, settings.seed
+    with ExitStack() as files:
+        if settings.sources == GENERATED:
+            position = PositionGenerator(seed, settings.shares, least_moves=2).position
+        elif settings.has_lines:
+            lines = Lines(settings.sources)
+            read = lines.position if settings.targets else lambda row: replace(lines.position(row), target="")
+            position = Rounds(read, len(lines), seed=seed)
+            position(0)  # reports a file without a sound line at once
+            if settings.targets:
+                lines.warn_of_labels()
+        else:
+            games = files.enter_context(closing(GameCollection(settings.paths)))
+            order = PositionOrder(games, shares=settings.shares, split=settings.split)
+            position = partial(order.position, seed=seed)
+        yield fixed_pool(position, size, seed=seed) if size else position
 
 
 async def _pause(stopping: asyncio.Event) -> None:
@@ -130,11 +160,10 @@ async def _serve(settings: FeedSettings) -> None:
         await stopping.wait()
         stopped.set()
 
-    with closing(GameCollection(settings.paths)) as games:
-        order = PositionOrder(games, shares=settings.shares, split=settings.split)
+    with numbered_positions(settings) as position:
         feed = Feed(
             streams,
-            order,
+            position,
             seed=settings.seed,
             depth=settings.depth,
             mix=settings.mix,

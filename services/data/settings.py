@@ -6,7 +6,7 @@ unless the `FEED_...` variable is set. Service and feed therefore use the same o
 
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -21,6 +21,14 @@ from services.data.pgn.sources import SAMPLE, find_sources
 from services.data.positions.recipe import Shares
 from services.data.positions.repeats import Repeats
 from services.data.tasks.rookworld import RookworldMix
+
+GENERATED = "generated"
+"""The source of the feed that is no file."""
+
+LINE_FILES = tuple(
+    f"{kind}{packed}" for kind in (".txt", ".jsonl", ".parquet") for packed in ("", ".zst", ".gz")
+)
+"""How the names of files with RookWorld's lines end."""
 
 
 class PositionSettings(Settings):
@@ -84,6 +92,14 @@ class FeedSettings(PositionSettings, RunSettings):
 
     task: Literal["move", "rookworld"] = "move"
     """Task of the positions: move, or rookworld for a mix of P: and A: lines."""
+    sources: str = SAMPLE
+    """Files of games (.pgn, .zst, .gz, .bz2), folders, patterns or URLs, separated by commas. Or `generated`:
+    positions of openings and random moves. Or, for rookworld, a file of P: and A: lines (.txt, .jsonl,
+    .parquet), whose answers are the targets."""
+    max_positions: NonNegativeInt = 0
+    """Draw so many different positions, and feed them again and again. 0: ever new ones."""
+    targets: bool = True
+    """Judge answers to a file of lines by the answers of the file. Otherwise by the engine and the rules."""
     state_share: float = Field(default=0.2, ge=0, le=1)
     """Share of A: lines of the task rookworld."""
     illegal_share: float = Field(default=0.05, ge=0, le=1)
@@ -102,9 +118,14 @@ class FeedSettings(PositionSettings, RunSettings):
     """Port of the probes and metrics; 0 picks a free one."""
 
     @property
+    def has_lines(self) -> bool:
+        """Whether the source is a file of P: and A: lines, rather than games."""
+        return self.task == "rookworld" and self.sources.endswith(LINE_FILES)
+
+    @property
     def mix(self) -> RookworldMix | None:
-        """The shares of RookWorld's lines, or None if the task is `move`."""
-        if self.task == "move":
+        """The shares of RookWorld's lines, or None if the positions already have a task, or `move`."""
+        if self.task == "move" or self.has_lines:
             return None
         return RookworldMix(self.state_share, self.illegal_share, self.ending_share)
 

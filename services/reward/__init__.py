@@ -50,11 +50,12 @@ def verdict(
     truncated: bool = False,
     task: str = "",
     move: str = "",
+    target: str = "",
 ) -> Verdict:
     """The full verdict behind `reward`. Raises the same exceptions."""
     from services.reward.scorer import Item
 
-    return shared_scorer().score(Item(board_state, model_response, task, scheme, truncated, move))
+    return shared_scorer().score(Item(board_state, model_response, task, scheme, truncated, move, target))
 
 
 def verdicts(items: Sequence[Item]) -> list[Verdict | RookeryError]:

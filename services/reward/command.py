@@ -34,7 +34,7 @@ examples:
 
 Each line of the file is the body of a POST /v1/score: {"fen": ..., "response": ...}. The output has one
 verdict per line. A line that cannot be judged has a problem in its place, and the exit status is then 1.
-With --file, the flags --scheme, --task, --move and --truncated are for lines without a field of that name.
+With --file, the flags --scheme, --task, --move, --target and --truncated are for lines without such a field.
 Engine settings are read from REWARD_* variables.
 """
 
@@ -73,6 +73,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--scheme", default="", help="delta, best, accuracy, minmax, model, or a sum of them")
     parser.add_argument("--task", default="", help="move (the default), P or A")
     parser.add_argument("--move", default="", help="task A: the move that the model was asked about, in UCI")
+    parser.add_argument("--target", default="", help="tasks P and A: the right answer, to judge by it alone")
     parser.add_argument("--truncated", action="store_true", help="the completion was cut at its token limit")
     parser.add_argument("--nodes", type=int, help="nodes per search (REWARD_NODES)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -86,7 +87,8 @@ def _engine_flags(options: argparse.Namespace) -> list[str]:
 
 def _score_one(scorer: LocalScorer, options: argparse.Namespace) -> int:
     response = sys.stdin.read() if options.response == "-" else options.response
-    item = Item(options.fen, response, options.task, options.scheme, options.truncated, options.move)
+    scheme, truncated, move = options.scheme, options.truncated, options.move
+    item = Item(options.fen, response, options.task, scheme, truncated, move, options.target)
     verdict = scorer.score(item)
     if options.json:
         sys.stdout.write(_json(verdict) + "\n")
@@ -100,6 +102,7 @@ def _score_file(scorer: LocalScorer, options: argparse.Namespace) -> int:
         "scheme": options.scheme,
         "task": options.task or "move",
         "move": options.move,
+        "target": options.target,
         "truncated": options.truncated,
     }
     failed = done = 0

@@ -49,10 +49,12 @@ class ScoreRequest(_Strict):
     """The completion was cut at its token limit."""
     move: str = Field(default="", examples=["e2e4"])
     """Task `A` only: the move that the model was asked about, in UCI."""
+    target: str = ""
+    """Tasks `P` and `A` only: the right answer, to judge by it instead of by the engine and the rules."""
 
     def item(self) -> Item:
         """The request as the scorer's `Item`."""
-        return Item(self.fen, self.response, self.task, self.scheme, self.truncated, self.move)
+        return Item(self.fen, self.response, self.task, self.scheme, self.truncated, self.move, self.target)
 
 
 class BatchRequest(_Strict):

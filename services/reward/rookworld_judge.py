@@ -1,6 +1,7 @@
 """Judges RookWorld's `P:` and `A:` answers: makes the searches that their grades need, and the verdicts.
 
-`rookworld_grades` reads and grades the answers. This module adds the engine's searches.
+`rookworld_grades` reads and grades the answers. This module adds the engine's searches. Answers that come
+with a target are graded by it alone, in `target_grades`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from rookery.errors import InvalidInput, RookeryError
 from rookery.trace import EngineStamp, Verdict
 from rookery.uci import Analysis
 from rookery.winprob import win_probability
+from services.reward import target_grades
 from services.reward.move_judge import MoveJudge, MoveValue, Result
 from services.reward.position import Position
 from services.reward.rookworld_grades import (
@@ -26,33 +28,49 @@ from services.reward.rookworld_grades import (
     refuse_policy,
 )
 from services.reward.schemes import MAX_SCHEME_CHARS
+from services.reward.target_grades import grade_target
 
 LINES = 5
 """Moves in a `P:` answer, so the engine is asked for as many."""
 
-SCHEME = "graded"
+SCHEME, TARGET = "graded", "target"
 SCHEME_ID = f"{SCHEME}-{VERSION}"
+TARGET_ID = f"{TARGET}-{target_grades.VERSION}"
 
 
-def check_scheme(task: str, scheme: str) -> None:
-    """Checks that `scheme` is empty or `graded`, the only scheme of tasks P and A.
+def judged_by_target(task: str, scheme: str, target: str) -> bool:
+    """Whether an answer to task P or A is judged by its target. By default it is, if it has one.
 
     Raises:
-        InvalidInput: it is another scheme.
+        InvalidInput: `scheme` is neither empty nor `graded` or `target`, or there is no target.
     """
-    if scheme not in ("", SCHEME):
+    if scheme not in ("", SCHEME, TARGET):
         raise InvalidInput(
-            f"scheme {scheme[:MAX_SCHEME_CHARS]!r} judges moves: task {task!r} takes only {SCHEME!r}"
+            f"scheme {scheme[:MAX_SCHEME_CHARS]!r} judges moves: task {task!r} takes only {SCHEME!r} and "
+            f"{TARGET!r}"
         )
+    if scheme == TARGET and not target:
+        raise InvalidInput(f"scheme {TARGET!r} of task {task!r} needs a target")
+    return bool(target) and scheme != SCHEME
 
 
 class RookworldJudge:
     """Grades answers with the searches of `judge`."""
 
-    def __init__(self, judge: MoveJudge, *, reward_version: str, engine_id: str) -> None:
+    def __init__(self, judge: MoveJudge, *, searched: str, engine_id: str) -> None:
         self._judge = judge
-        self._version = reward_version
+        self._version = f"{SCHEME_ID}/{judge.model.id}/{searched}"
+        self._target_version = f"{TARGET_ID}/{judge.model.id}"
         self._engine_id = engine_id
+
+    def target(self, task: str, position: Position, response: str, target: str) -> Verdict:
+        """The verdict of an answer by `target`, the right answer. It needs no search.
+
+        Raises:
+            InvalidInput: `target` is not an answer to the task.
+        """
+        grade = grade_target(task, position.board, response, target, k=self._judge.model.k)
+        return replace(self._verdict(grade, nodes=0), reward_version=self._target_version)
 
     def state(self, fen: str, move: str, response: str) -> Verdict:
         """The verdict of an `A:` answer about `move`. It needs no search.

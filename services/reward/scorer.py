@@ -31,7 +31,7 @@ from services.reward.move_judge import (
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
-from services.reward.rookworld_judge import SCHEME_ID, RookworldJudge, check_scheme
+from services.reward.rookworld_judge import RookworldJudge, judged_by_target
 from services.reward.schemes import Scheme, find_scheme
 from services.reward.truth import reader_id
 
@@ -57,7 +57,10 @@ _YIELD_EVERY = 8
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One answer to judge. Empty `task` and `scheme` mean the defaults. `move` is for task A only."""
+    """One answer to judge. Empty `task` and `scheme` mean the defaults.
+
+    `move` is for task A only. `target` is the right answer to task P or A, if engine and rules do not judge.
+    """
 
     fen: str
     response: str
@@ -65,6 +68,7 @@ class Item:
     scheme: str = ""
     truncated: bool = False
     move: str = ""
+    target: str = ""
 
 
 _OUTCOMES = {outcome: metrics.REWARD_OUTCOMES.labels(outcome) for outcome in Outcome}
@@ -96,14 +100,13 @@ class Scorer:
             reward_model=reward_model,
             close=close,
         )
-        searched = f"hash-{settings.hash_mb}/{engine}"
-        nodes = f"nodes-{settings.nodes}"
+        nodes, searched = f"nodes-{settings.nodes}", f"hash-{settings.hash_mb}/{engine}"
         self._searched = "/".join((model.id, nodes, *((close.id,) if close else ()), searched))
         # Task P's answers have evaluations in pawns, which `wdl` cannot turn into win probabilities.
         cp_model = WinModel(k=settings.k)
         self._rookworld_judge = RookworldJudge(
             MoveJudge(cache, cp_model, nodes=settings.nodes, engine_id=pool.engine_id),
-            reward_version=f"{SCHEME_ID}/{cp_model.id}/{nodes}/{searched}",
+            searched=f"{nodes}/{searched}",
             engine_id=pool.engine_id,
         )
 
@@ -250,20 +253,19 @@ class Scorer:
             return error
 
     def _parse(self, item: Item) -> MoveAnswer | str | Verdict:
-        if item.task not in ("", *TASKS):
-            raise InvalidInput(f"no task {item.task[:QUOTED]!r}: choose from {', '.join(TASKS)}")
-        if item.move and item.task != "A":
-            raise InvalidInput(
-                f"move {item.move[:QUOTED]!r} is only for task 'A', not for {item.task or MOVE!r}"
-            )
+        task = item.task or MOVE
+        if task not in TASKS:
+            raise InvalidInput(f"no task {task[:QUOTED]!r}: choose from {', '.join(TASKS)}")
+        for name, value, tasks in (("move", item.move, "A"), ("target", item.target, "PA")):
+            if value and task not in tuple(tasks):
+                of = " or ".join(map(repr, tasks))
+                raise InvalidInput(f"{name} {value[:QUOTED]!r} is only for task {of}, not for {task!r}")
         position = read_position(item.fen)
-        if item.task in ROOKWORLD_TASKS:
-            check_scheme(item.task, item.scheme)
-            return (
-                item.response
-                if item.task == "P"
-                else self._rookworld_judge.state(item.fen, item.move, item.response)
-            )
+        if task in ROOKWORLD_TASKS:
+            judge = self._rookworld_judge
+            if judged_by_target(task, item.scheme, item.target):
+                return judge.target(task, position, item.response, item.target)
+            return item.response if task == "P" else judge.state(item.fen, item.move, item.response)
         scheme = find_scheme(item.scheme or self._settings.scheme)
         answer = extract(item.response, truncated=item.truncated)
         if answer.missing:

@@ -147,7 +147,13 @@ class RewardServicer(reward_pb2_grpc.RewardServiceServicer):
 
 def _item(request: reward_pb2.ScoreRequest) -> Item:
     return Item(
-        request.fen, request.response, request.task, request.scheme, request.truncated, move=request.move
+        request.fen,
+        request.response,
+        request.task,
+        request.scheme,
+        request.truncated,
+        move=request.move,
+        target=request.target,
     )
 
 

@@ -29,7 +29,7 @@ POSITIONS = Kind("positions", Position)
 def position_value(position: Position) -> dict[str, Any]:
     """A position as data sets and the service show it, without the task that a run assigns to it."""
     value = asdict(position)
-    del value["task"], value["move"]
+    del value["task"], value["move"], value["target"]
     return value
 
 

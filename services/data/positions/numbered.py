@@ -9,12 +9,15 @@ import random
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain, count, groupby, islice
 from typing import Protocol, TypeAlias, TypeVar
 
 import chess
+import numpy as np
+from numpy.typing import NDArray
 
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, SetupError
 from rookery.metrics import POSITIONS_SAMPLED
 from rookery.trace import Phase, Position
 from services.data.pgn.collection import GameCollection
@@ -96,6 +99,41 @@ class PositionOrder:
 
 def _ply_of(game: Game, plies: list[int], rng: random.Random) -> Position | None:
     return game.position(plies[int(rng.random() * len(plies))]) if plies else None
+
+
+class Rounds:
+    """Finitely many positions in endless rounds: each round has every position once, in an order of its own.
+
+    The orders depend only on the seed and the number of positions.
+    """
+
+    def __init__(self, position: Callable[[int], Position], size: int, *, seed: int) -> None:
+        self._position, self._size, self._seed = position, size, seed
+        self._order = lru_cache(2)(self._order_of)
+
+    def __call__(self, number: int) -> Position:
+        """Position number `number`, counted from 0 over all rounds."""
+        rounds, place = divmod(number, self._size)
+        return self._position(int(self._order(rounds)[place]))
+
+    def _order_of(self, number: int) -> NDArray[np.int64]:
+        # NumPy guarantees that a RandomState gives the same numbers in every version, not so its successor.
+        seed = [self._seed & 0xFFFFFFFF, self._seed >> 32, number & 0xFFFFFFFF]
+        return np.random.RandomState(seed).permutation(self._size)
+
+
+def fixed_pool(position: Callable[[int], Position], size: int, *, seed: int) -> Rounds:
+    """The first `size` different positions, in endless rounds. Mirrored positions count as the same.
+
+    Raises:
+        SetupError: there are not so many.
+    """
+    pool = list(islice(distinct(map(position, count())), size))
+    if len(pool) < size:
+        raise SetupError(
+            f"there are only {len(pool)} different positions: --max-positions {size} is too many"
+        )
+    return Rounds(pool.__getitem__, size, seed=seed)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ version is refused. Each record type declares its own `Kind`.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Generic, TypeVar, cast
@@ -133,6 +133,14 @@ def read_column(folder: Folder, name: str, column: str) -> list[Any]:
     with folder.read(name) as raw:
         file = _open(raw, folder.place(name))
         return cast(list[Any], file.read(columns=[column])[column].to_pylist())
+
+
+def read_columns(folder: Folder, name: str, columns: Collection[str]) -> Iterator[dict[str, Any]]:
+    """The rows of any Parquet file, with those of `columns` that it has."""
+    with folder.read(name) as raw:
+        file = _open(raw, folder.place(name))
+        for batch in file.iter_batches(columns=[n for n in file.schema_arrow.names if n in columns]):
+            yield from batch.to_pylist()
 
 
 def describe(folder: Folder, name: str) -> ParquetDescription:

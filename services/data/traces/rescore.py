@@ -14,7 +14,7 @@ from typing import Any
 from rookery.clients import ScoreItem
 from rookery.clients.score_stream import Scorer
 from rookery.errors import InvalidInput, RookeryError
-from rookery.prompt import STATE_TASK, task_of
+from rookery.prompt import STATE_TASK, target_of, task_of
 from rookery.trace import TraceGroup, Verdict
 from services.data.store.parquet import Kind
 
@@ -188,6 +188,7 @@ class Comparison:
 
 def _items(group: TraceGroup, task: str) -> Iterator[ScoreItem]:
     position, own = group.position, task_of(group.position, style=group.prompt.style)
+    target = target_of(position, style=group.prompt.style)
     for trace in group.traces:
         completion = trace.completion
         yield ScoreItem(
@@ -196,6 +197,7 @@ def _items(group: TraceGroup, task: str) -> Iterator[ScoreItem]:
             truncated=completion.truncated,
             task=task or own,
             move=position.move if own == STATE_TASK else "",
+            target=target if task in ("", own) else "",
         )
 
 

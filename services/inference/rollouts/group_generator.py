@@ -14,7 +14,7 @@ from rookery.clients import Generation, ScoreItem
 from rookery.codec import decode_draw, decode_position
 from rookery.errors import NotFound, PeerFault, Unavailable
 from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKENS
-from rookery.prompt import STATE_TASK, render, task_of
+from rookery.prompt import STATE_TASK, render, target_of, task_of
 from rookery.streams import Entry
 from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Verdict
 from services.inference.rollouts.peers import Peers
@@ -57,8 +57,9 @@ class GroupGenerator:
         adapter, generation = await self._generate(prompt, sampling, seed=seed_of(self.seed, group_id))
         generated = time.monotonic()
         move = position.move if task == STATE_TASK else ""
+        target = target_of(position, style=self.style)
         items = [
-            ScoreItem(prompt.fen, c.text, truncated=c.truncated, task=task, move=move)
+            ScoreItem(prompt.fen, c.text, truncated=c.truncated, task=task, move=move, target=target)
             for c in generation.completions
         ]
         verdicts = await self._score(items)

@@ -2,6 +2,7 @@
 
 With r a reward, m the mean of its group, G the group's size and e a moving average over steps:
 
+    none            r                              PPO, whose critic is the baseline
     group-mean      r - m                          GRPO (arXiv 2402.03300, section 4.1.2)
     leave-one-out   r - mean of the other G - 1    RLOO (2402.14740, eq. 8): independent of r, so unbiased
     ema             r - e                          Williams 1992: also learns from groups of equal rewards
@@ -18,7 +19,9 @@ gae is generalised advantage estimation over the tokens of one completion: Schul
     A_t = d_t + (gamma lambda) d_(t+1) + (gamma lambda)^2 d_(t+2) + ...
 
 V_t is the value of the tokens before token t. After the last token the episode is over and V is 0. lambda 0
-bootstraps from the values; lambda 1 uses the rewards, with the values only as a baseline.
+bootstraps from the values; lambda 1 uses the rewards, with the values only as a baseline. If r is already
+relative to the group (PPO with the baseline group-mean, for example), the critic learns what is left of it
+after each token. With gamma and lambda 1 and a critic that is 0, the advantages are those of GRPO.
 """
 
 import math
@@ -68,6 +71,8 @@ def advantages(
     divides by the root mean square of all rewards' distances from the moving average. A divisor below
     `sigma_floor` is replaced by it.
     """
+    if baseline == "none":
+        return [tuple(rewards) for rewards in groups]
     if baseline == "group-mean":
         return [group_advantages(rewards, normalise=normalise, sigma_floor=sigma_floor) for rewards in groups]
     if baseline == "leave-one-out":

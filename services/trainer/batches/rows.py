@@ -28,12 +28,11 @@ class ScoredCompletion:
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     advantage: float
+    """The reward less the baseline. For PPO the reward of the last token."""
     age: int
     """How many versions the policy that sampled it is behind."""
     weight: float = 1.0
     """The weight of each of its tokens in the loss."""
-    reward: float = 0.0
-    """The verdict's reward. Only PPO, which computes an advantage per token, needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,6 @@ def make_rows(
                 advantage,
                 version - group.policy.number,
                 token_weight(len(trace.completion.token_ids), weights),
-                trace.verdict.reward,
             )
             for trace, advantage in zip(group.traces, own, strict=True)
             if carries_loss(trace, mask_truncated=mask_truncated)

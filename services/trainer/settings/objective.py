@@ -20,7 +20,7 @@ from services.trainer.settings.shared import ConditionalSettings, When
 logger = logging.getLogger(__name__)
 
 ObjectiveName = Literal["grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce", "ppo"]
-Baseline = Literal["group-mean", "leave-one-out", "ema", "adaptive"]
+Baseline = Literal["none", "group-mean", "leave-one-out", "ema", "adaptive"]
 LossWeights = Literal["token", "sequence", "constant"]
 KlKind = Literal["none", "k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"]
 KlSchedule = Literal["fixed", "warmup", "adaptive", "smooth"]
@@ -30,6 +30,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "dapo": {"dynamic_sampling": True},
     "cispo": {"ratio_cap": 5.0},
     "gspo": {"clip_low": 0.03, "clip_high": 0.04, "loss_weights": "sequence"},
+    "ppo": {"baseline": "none"},
 }
 """The defaults of each objective that differ from GRPO's. Settings given by the user take precedence.
 
@@ -40,7 +41,6 @@ batch of rollouts. Groups of earlier versions have larger ratios; README.md has 
 
 
 _CLIPPING = When("objective", ("grpo", "dr-grpo", "dapo", "gspo", "ppo"))
-_OF_GROUPS = When("objective", ("grpo", "dr-grpo", "dapo", "cispo", "gspo", "reinforce"))
 _PENALISED = When("kl", ("k1", "k2", "k3", "policy_reference", "reference_policy", "symmetric"))
 _NARROW_GSPO_CLIP = 0.003
 """With a range this narrow, most completions of groups one version old are clipped."""
@@ -90,7 +90,10 @@ class EntropySettings(Settings):
 
 
 class PpoSettings(Settings):
-    """Settings of PPO, which learns a baseline for each token instead of using the group's mean."""
+    """Settings of PPO, which learns a baseline for each token: generalised advantage estimation.
+
+    With `baseline`, the rewards are those of a group less its baseline, so that both count.
+    """
 
     help_group: ClassVar[str] = "ppo, with --objective ppo"
 
@@ -120,8 +123,7 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
         "clip_high": _CLIPPING,
         "dual_clip": _CLIPPING,
         "ratio_cap": When("objective", ("cispo", "reinforce")),
-        "baseline": _OF_GROUPS,
-        "normalise": _OF_GROUPS,
+        "normalise": When("baseline", but=("none",)),
         "sigma_floor": When("normalise", (True,)),
         "baseline_decay": When("baseline", ("ema", "adaptive")),
         "loss_constant": When("loss_weights", ("constant",)),
@@ -153,7 +155,8 @@ class ObjectiveSettings(ConditionalSettings, PpoSettings, KlSettings, EntropySet
     ratio_cap: PositiveFloat = 2.0
     """cispo, reinforce: upper bound of the importance ratio."""
     baseline: Baseline = "group-mean"
-    """Baseline that is subtracted from a reward to get the advantage."""
+    """Baseline that is subtracted from a reward to get the advantage. For ppo, which has a critic, the
+    default is none; with group-mean, GAE is computed from the rewards that GRPO learns from."""
     baseline_decay: float = Field(default=0.9, ge=0.0, lt=1.0)
     """Decay per step of the moving averages of the baselines ema and adaptive."""
     normalise: bool = True

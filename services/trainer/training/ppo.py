@@ -1,6 +1,6 @@
 """PPO on a batch of groups: token advantages from a learned value, and several passes over the same batch.
 
-    groups -> rows -> values        without gradient, by the policy before the step
+    groups -> rows -> values        without gradient, by the policy before the step; rewards less a baseline
     values, rewards -> advantages   generalised advantage estimation; then fixed, like the returns
     `ppo_epochs` times, for each of `ppo_mini_batches` mini-batches of whole groups:
         rows -> log-probabilities -> ratio -> clipped loss of policy, value and entropy -> optimizer step
@@ -121,7 +121,7 @@ def _estimate(policy: ValuePolicy, batch: Batch, inputs: StepInput) -> dict[int,
             for completion in row.completions:
                 own = [next(values) for _ in completion.token_ids]
                 penalties = [next(gaps) for _ in completion.token_ids]
-                rewards = token_rewards(completion.reward, penalties, coefficient=coefficient)
+                rewards = token_rewards(completion.advantage, penalties, coefficient=coefficient)
                 advantages = gae(rewards, own, gamma=settings.gamma, lambda_=settings.gae_lambda)
                 finite.check_estimate(row.group_id, values=own, advantages=advantages)
                 returns = [a + v for a, v in zip(advantages, own, strict=True)]

@@ -37,7 +37,7 @@ def curl(service):
 
 
 def test_every_curl_is_found() -> None:
-    assert len(CURLS) == TEXT.count("curl -s") == 8
+    assert len(CURLS) == TEXT.count("curl -s") == 9
 
 
 def test_score(curl) -> None:
@@ -59,30 +59,30 @@ def test_truth(curl) -> None:
     assert verdict["reward"] == sum(verdict["components"].values())
 
 
-@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("number", [2, 3, 4])
 def test_rookworlds_tasks(curl, number: int) -> None:
     verdict = json.loads(curl(CURLS[number]))
     shown = json.loads(JSON[number])
     assert verdict.keys() == VerdictBody.model_fields.keys()
     assert verdict["components"].keys() == shown["components"].keys()
     assert verdict["outcome"] == shown["outcome"]
-    if number == 3:
+    if number > 2:
         assert {field: verdict[field] for field in shown} == shown
     else:
         assert 0.4 <= verdict["reward"] < 0.8
 
 
 def test_batch(curl) -> None:
-    verdicts = json.loads(curl(CURLS[4]))["verdicts"]
-    for verdict, shown in zip(verdicts, json.loads(JSON[4])["verdicts"], strict=True):
+    verdicts = json.loads(curl(CURLS[5]))["verdicts"]
+    for verdict, shown in zip(verdicts, json.loads(JSON[5])["verdicts"], strict=True):
         for field, value in shown.items():
             assert verdict[field] == value or str(verdict[field]).startswith(value.rstrip("."))
 
 
 def test_probes(curl) -> None:
-    assert json.loads(curl(CURLS[5])) == {"status": "alive"}
-    assert json.loads(curl(CURLS[6])) == {"status": "ready"}
-    assert "rookery_reward_seconds_bucket" in curl(CURLS[7])
+    assert json.loads(curl(CURLS[6])) == {"status": "alive"}
+    assert json.loads(curl(CURLS[7])) == {"status": "ready"}
+    assert "rookery_reward_seconds_bucket" in curl(CURLS[8])
 
 
 async def test_the_grpc_example(service) -> None:

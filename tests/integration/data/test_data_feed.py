@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import redis
@@ -55,11 +56,12 @@ def streams(redis_url: str, connect: Callable[[str], RunStreams]) -> RunStreams:
 
 
 def feed(streams: RunStreams, order: PositionOrder, *, depth: int = 256) -> Feed:
-    return Feed(streams, order, seed=SEED, depth=depth)
+    return Feed(streams, partial(order.position, seed=SEED), seed=SEED, depth=depth)
 
 
 def repeating(streams: RunStreams, order: PositionOrder, *, depth: int = 256) -> Feed:
-    return Feed(streams, order, seed=SEED, depth=depth, repeats=Repeats(0.5, half_life=100))
+    position = partial(order.position, seed=SEED)
+    return Feed(streams, position, seed=SEED, depth=depth, repeats=Repeats(0.5, half_life=100))
 
 
 def publish(streams: RunStreams, count: int, rewards: Callable[[Draw], tuple[float, ...]]) -> list[Draw]:
@@ -213,7 +215,8 @@ def test_a_feed_that_starts_again_chooses_as_the_one_before(
 
 
 def test_forgotten_positions_leave_redis(streams: RunStreams, order: PositionOrder) -> None:
-    source = Feed(streams, order, seed=SEED, depth=1, repeats=Repeats(0.1, half_life=1))
+    position = partial(order.position, seed=SEED)
+    source = Feed(streams, position, seed=SEED, depth=1, repeats=Repeats(0.1, half_life=1))
     for _ in range(30):
         fill(source)
         publish(streams, 1, lambda _: (0.0, 1.0))

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 from typing import Any
 
 import pytest
 
+from services.data.settings import FeedSettings
 from tests.conftest import ROOT, require
 
 pytestmark = pytest.mark.compose
@@ -78,6 +80,27 @@ def test_what_the_shell_has_reaches_those_who_need_it() -> None:
     assert services["archive"]["environment"]["AWS_REGION"] == "eu"
     assert services["trainer-gpu"]["environment"]["TRAINER_INFERENCE_URLS"] == "http://a,http://b"
     assert services["rollouts"]["environment"]["ROLLOUTS_INFERENCE_URLS"] == "http://a,http://b"
+
+
+ROOKWORLD = {
+    "feed": {"TASK": "rookworld", "SOURCES": "generated", "MAX_POSITIONS": "256", "STATE_SHARE": "0.3"},
+    "rollouts": {"STATE_MAX_TOKENS": "96"},
+    "inference": {"FULL_WEIGHTS": "true"},
+    "trainer": {"LORA_RANK": "0", "KEEP": "3"},
+}
+
+
+def test_rookworlds_settings_reach_their_services() -> None:
+    given = {f"{name.upper()}_{key}": value for name, own in ROOKWORLD.items() for key, value in own.items()}
+    told, untold = (config("cpu", **variables)["services"] for variables in (given, {}))
+    for name, own in ROOKWORLD.items():
+        names = {f"{name.upper()}_{key}" for key in own}
+        assert {key: told[name]["environment"][key] for key in names} == {key: given[key] for key in names}
+        assert not any(untold[name]["environment"][key] for key in names), "run.toml decides"
+    written = set(re.findall(r"^# (\w+)=", (ROOT / ".env").read_text(), re.MULTILINE))
+    assert set(given) <= written
+    feed = FeedSettings(**{key.lower(): value for key, value in ROOKWORLD["feed"].items()})
+    assert (feed.sources, feed.max_positions) == ("generated", 256)
 
 
 def test_replicas_are_remembered() -> None:

@@ -76,7 +76,12 @@ def test_everyone_agrees(house: Path) -> None:
 def test_rookworld_is_asked_and_shown_alike(house: Path) -> None:
     made = plan("--task", "rookworld")
     assert (flags(made, "feed")["--task"], flags(made, "rollouts")["--style"]) == ("rookworld", "rookworld")
+    feed = flags(plan("--source", "generated", "--max-positions", "256"), "feed")
+    assert (feed["--sources"], feed["--max-positions"]) == ("generated", "256")
     plain = plan()
+    assert (flags(plain, "feed")["--sources"], flags(plain, "feed")["--max-positions"]) == (
+        str(house / "games.pgn"), "0",
+    )  # fmt: skip
     assert (flags(plain, "feed")["--task"], flags(plain, "rollouts")["--style"]) == ("move", "mover-squares")
 
 
@@ -127,6 +132,8 @@ def test_versions_are_evaluated_on_request(house: Path) -> None:
 def test_it_is_said_why_versions_cannot_be_evaluated(house: Path) -> None:
     with pytest.raises(SetupError, match=r"--evaluate-every 5: .* a run of --task move, and .* rookworld"):
         plan("--evaluate-every", "5", "--task", "rookworld")
+    with pytest.raises(SetupError, match=r"--evaluate-every 5: .* held out, and .* --source generated"):
+        plan("--evaluate-every", "5", "--source", "generated")
     (house / "models" / "m" / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(SetupError, match=r"--evaluate-every 5: .* the GPT-2 'models/m' has one at a time"):
         plan("--evaluate-every", "5")

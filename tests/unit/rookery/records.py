@@ -43,6 +43,7 @@ positions = st.builds(
     black_elo=st.none() | uint32,
     task=texts,
     move=texts,
+    target=texts,
 )
 claims = st.builds(Claim, concept=texts, start=uint32, end=uint32, true=st.none() | st.booleans())
 sentences = st.builds(
@@ -114,6 +115,7 @@ POSITION = Position(
     black_elo=1600,
     task="A",
     move="g1f3",
+    target="rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 1 2+0.001+0+0",
 )
 
 GROUP = TraceGroup(

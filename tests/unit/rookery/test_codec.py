@@ -49,10 +49,13 @@ def test_a_group_comes_back(group: TraceGroup) -> None:
     assert decode_group(encode_group(group)) == group
 
 
-PLAIN_POSITION = replace(POSITION, task="", move="")
+TASK_POSITION = replace(POSITION, target="")
+"""As it was before positions had targets."""
+PLAIN_POSITION = replace(TASK_POSITION, task="", move="")
 _WITH_SENTENCES = GROUP.traces[0]
+SENTENCES_GROUP = replace(GROUP, position=TASK_POSITION)
 DRAW_GROUP = replace(
-    GROUP,
+    SENTENCES_GROUP,
     traces=(
         replace(_WITH_SENTENCES, verdict=replace(_WITH_SENTENCES.verdict, sentences=())),
         *GROUP.traces[1:],
@@ -70,10 +73,12 @@ PLAIN_GROUP = replace(TASK_GROUP, position=PLAIN_POSITION)
     [
         ("position", encode_position(PLAIN_POSITION)),
         ("trace_group", encode_group(PLAIN_GROUP)),
-        ("position_task", encode_position(POSITION)),
+        ("position_task", encode_position(TASK_POSITION)),
+        ("position_target", encode_position(POSITION)),
         ("trace_group_task", encode_group(TASK_GROUP)),
         ("trace_group_draw", encode_group(DRAW_GROUP)),
-        ("trace_group_sentences", encode_group(GROUP)),
+        ("trace_group_sentences", encode_group(SENTENCES_GROUP)),
+        ("trace_group_target", encode_group(GROUP)),
     ],
 )
 def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
@@ -87,7 +92,8 @@ def test_the_bytes_are_those_of_version_1(name: str, data: bytes) -> None:
         ("trace_group", PLAIN_GROUP),
         ("trace_group_task", TASK_GROUP),
         ("trace_group_draw", DRAW_GROUP),
-        ("trace_group_sentences", GROUP),
+        ("trace_group_sentences", SENTENCES_GROUP),
+        ("trace_group_target", GROUP),
     ],
 )
 def test_old_bytes_read_as_they_were_meant(name: str, group: TraceGroup) -> None:

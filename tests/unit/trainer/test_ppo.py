@@ -147,6 +147,25 @@ def _gradient(model: Path, folder: Path, **changed: object) -> tuple[StepStats, 
     return result, torch.stack(taken).mean(0)
 
 
+@pytest.mark.parametrize("baseline", ["group-mean", "leave-one-out"])
+def test_gae_of_a_groups_rewards_is_grpo_without_a_critic(
+    small_model: Path, tmp_path: Path, baseline: str
+) -> None:
+    """The critic starts at 0: with gamma and lambda 1, every token has its completion's advantage."""
+    plain = {"gae_lambda": 1.0, "whiten": False, "baseline": baseline}
+    (_, with_critic), (_, without) = (
+        _gradient(small_model, tmp_path, **changed)
+        for changed in (plain, {"objective": "grpo", "baseline": baseline})
+    )
+    head = len(with_critic) - len(without)
+    assert head > 0
+    # The head comes last. It has a gradient of its own, and is 0 itself, so that it adds none to the others.
+    assert with_critic[:-head] == pytest.approx(without, rel=1e-5, abs=1e-9)
+    assert with_critic[-head:].abs().max() > 0
+    _, discounted = _gradient(small_model, tmp_path, **(plain | {"gamma": 0.9}))
+    assert discounted[:-head] != pytest.approx(without, rel=1e-3)
+
+
 @pytest.mark.parametrize("weights", ["token", "sequence", "constant"])
 def test_the_gradient_does_not_depend_on_micro_batches(
     small_model: Path, tmp_path: Path, weights: str
@@ -192,7 +211,7 @@ def test_a_k1_penalty_is_paid_token_by_token(small_model: Path, tmp_path: Path) 
     with torch.no_grad():
         scores = policy.score(collate([row]), reference=True)
     gaps = (scores.logprobs_N - scores.reference_logprobs_N).tolist()[: len(row.completions[0].token_ids)]
-    expected = [row.completions[0].reward - 0.5 * sum(gaps[t:]) for t in range(len(gaps))]
+    expected = [row.completions[0].advantage - 0.5 * sum(gaps[t:]) for t in range(len(gaps))]
     assert max(map(abs, gaps)) > 1e-3
     assert found[id(row)][0].returns == pytest.approx(expected, abs=1e-4)
 

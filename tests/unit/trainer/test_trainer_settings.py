@@ -46,11 +46,10 @@ def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
         ("--gamma 0.9", "--gamma 0.9 (flag) has no effect with --objective grpo, only with --objective ppo"),
         ("--ppo-epochs 2", "--ppo-epochs 2 (flag) has no effect with --objective grpo"),
         ("--no-whiten", "--no-whiten (flag) has no effect with --objective grpo"),
-        ("--objective ppo --baseline ema", "--baseline ema (flag) has no effect with --objective ppo"),
-        ("--objective ppo --no-normalise", "--no-normalise (flag) has no effect with --objective ppo"),
+        ("--objective ppo --no-normalise", "--no-normalise (flag) has no effect with --baseline none"),
         (
             "--objective ppo --dynamic-sampling",
-            "--dynamic-sampling (flag) has no effect with --objective ppo",
+            "--dynamic-sampling (flag) has no effect with --baseline none",
         ),
         ("--ratio-cap 3", "has no effect with --objective grpo, only with --objective cispo or reinforce"),
         ("--objective cispo --clip-low 0.1", "--clip-low 0.1 (flag) has no effect with --objective cispo"),
@@ -72,7 +71,7 @@ def test_an_objective_brings_its_defaults_and_a_flag_wins() -> None:
         ("--no-normalise --sigma-floor 0.1", "has no effect with --no-normalise, only with --normalise"),
         (
             "--objective ppo --sigma-floor 0.1",
-            "has no effect with --objective ppo, only with --objective grpo",
+            "has no effect with --baseline none, only with --baseline other than none",
         ),
         (
             "--entropy-rate 0.1",
@@ -152,6 +151,13 @@ def test_a_presets_numbers_are_for_its_own_objective(preset: str, objective: str
     assert chosen.kl == theirs.get("kl", "none")
     same = parse(f"--preset {preset} --objective {theirs['objective']}")
     assert (same.clip_low, same.clip_high) == (theirs["clip_low"], theirs["clip_high"])
+
+
+def test_a_critic_is_a_baseline_of_its_own_unless_another_is_named() -> None:
+    assert parse("--objective ppo").baseline == "none"
+    assert parse("--preset rookworld-mini --objective ppo").baseline == "none"
+    both = parse("--objective ppo --baseline group-mean --gae-lambda 0.9 --sigma-floor 0.05")
+    assert (both.baseline, both.normalise, both.sigma_floor) == ("group-mean", True, 0.05)
 
 
 def test_a_preset_is_no_more_than_defaults() -> None:
