@@ -37,9 +37,9 @@ class Outcome(StrEnum):
 class Position:
     """A position of a game, and the task to solve on it.
 
-    `ply` is the number of half-moves played before it. `last_moves` are at most ten, in UCI, oldest
-    first. `task` names a task of the reward service; empty means "choose a move". `move` (UCI) is the
-    move that the task `A` is about.
+    `ply` is the number of half-moves played before it. `last_moves` are the moves before it, in UCI, oldest
+    first: all of its game, if they are known. `task` names a task of the reward service; empty means "choose
+    a move". `move` (UCI) is the move that the task `A` is about.
     """
 
     id: str
