@@ -1,7 +1,8 @@
 r"""Finds the answer in a completion: the content of the last closed `\boxed{...}` after the reasoning.
 
-Only the completion is read, never the prompt. Whether the text is a move is decided in `notation`; this
-module knows no board. Its time is linear in the length of the completion.
+In a text that continues a game, the answer is the first line. Only the completion is read, never the prompt.
+Whether the text is a move is decided in `notation`; this module knows no board. Its time is linear in the
+length of the completion.
 """
 
 import re
@@ -99,6 +100,20 @@ def extract(response: str, *, truncated: bool = False) -> Answer:
         return Answer(missing=Outcome.TOO_LONG)
     text = peel(content)
     return Answer(text) if text else Answer(missing=Outcome.EMPTY_BOX)
+
+
+def first_line(response: str, *, truncated: bool = False) -> Answer:
+    r"""The answer in a text that continues a game: its first line.
+
+    >>> first_line("Nf3\nd5\n").text, first_line("Nf", truncated=True).missing
+    ('Nf3', <Outcome.TRUNCATED: 'truncated'>)
+    """
+    line, end, _ = response.partition("\n")
+    if truncated and not end:
+        return Answer(missing=Outcome.TRUNCATED)
+    if len(line) > MAX_BOX_CHARS:
+        return Answer(missing=Outcome.TOO_LONG)
+    return Answer(line.strip()) if line.strip() else Answer(missing=Outcome.NO_BOX)
 
 
 def after_reasoning(response: str) -> str:

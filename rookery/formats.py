@@ -3,9 +3,9 @@
 No notation loses information: `read` returns the board that `write` was given, clocks included.
 `rookery.prompt` turns the text into a prompt.
 
-`pgn`, `san` and `uci` show the whole game if the known moves reach back to its start (a `Position` carries
-at most ten). Otherwise the moves cannot be written in SAN, because the board before them is unknown: the
-position is then given as FEN, with the known moves in UCI.
+`pgn`, `san` and `uci` show the whole game if the known moves reach back to the initial position. Otherwise
+the moves cannot be written in SAN, because the board before them is unknown: the position is then given as
+FEN, with the last ten known moves in UCI.
 """
 
 import re
@@ -23,6 +23,7 @@ _LAST = "Last moves (UCI): "
 _SAN = "Moves: "
 _UCI = "Moves (UCI): "
 _NONE = "none"
+_RECENT = 10
 _SIDES = {"White": chess.WHITE, "Black": chess.BLACK}
 
 
@@ -112,7 +113,7 @@ def pgn(fen: str, moves: Sequence[str]) -> str:
     <BLANKLINE>
     {Last moves (UCI): g1f3 d8e8} *
     """
-    if (game := _game(fen, moves)) is None:
+    if (game := game_moves(fen, moves)) is None:
         return f'[SetUp "1"]\n[FEN "{fen}"]\n\n{{{_last(moves)}}} *'
     return f"{chess.Board().variation_san(game)} *".lstrip()
 
@@ -123,7 +124,7 @@ def san(fen: str, moves: Sequence[str]) -> str:
     >>> san("rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 2", ["e2e4", "e7e5"])
     'Moves: e4 e5'
     """
-    if (game := _game(fen, moves)) is None:
+    if (game := game_moves(fen, moves)) is None:
         return f"{_FEN}{fen}\n{_last(moves)}"
     board = chess.Board()
     return _SAN + (" ".join(map(board.san_and_push, game)) or _NONE)
@@ -138,7 +139,7 @@ def uci(fen: str, moves: Sequence[str]) -> str:
     Position (FEN): 4k3/8/8/8/8/5N2/4P3/4K3 w - - 3 40
     Last moves (UCI): g1f3 d8e8
     """
-    if _game(fen, moves) is None:
+    if game_moves(fen, moves) is None:
         return f"{_FEN}{fen}\n{_last(moves)}"
     return _UCI + (" ".join(moves) or _NONE)
 
@@ -208,11 +209,11 @@ def _army(board: chess.Board, colour: chess.Color) -> list[str]:
 
 
 def _last(moves: Sequence[str]) -> str:
-    return _LAST + (" ".join(moves) or _NONE)
+    return _LAST + (" ".join(moves[-_RECENT:]) or _NONE)
 
 
-def _game(fen: str, moves: Iterable[str]) -> list[chess.Move] | None:
-    """`moves` if they lead from the initial position to `fen`: the whole game."""
+def game_moves(fen: str, moves: Iterable[str]) -> list[chess.Move] | None:
+    """`moves` if they lead from the initial position to `fen`: the whole game. Otherwise None."""
     try:
         board = _replayed(moves)
     except ValueError:

@@ -4,15 +4,16 @@ A style is a function of the position, chosen by name: a notation of `rookery.fo
 legal moves (`pgn`, `pgn-legal-san`, `pgn-legal-uci`), or one of those below. The `mover` styles mirror the
 board if Black is to move, so that White always moves. The answer is then read on the mirrored board
 (`Prompt.fen`). This changes no reward, because a mirrored move on a mirrored board has the same reward.
+The `game` styles show the game so far as plain text, one move a line, and the model writes the next line.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 import chess
 
 from rookery.errors import InvalidInput
-from rookery.formats import FORMATS, find_format
+from rookery.formats import FORMATS, find_format, game_moves
 from rookery.rookworld import RECENT, is_move, policy_prompt, state_prompt
 from rookery.trace import Message, Position, Prompt
 
@@ -32,6 +33,9 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
 
 POLICY_TASK, STATE_TASK = "P", "A"
 """The names of RookWorld's tasks in the reward service."""
+
+GAME_TASK = "game"
+"""The name of its task for an answer that continues a game: its first line is the move."""
 
 
 def render(position: Position, *, style: str) -> Prompt:
@@ -119,7 +123,7 @@ def _board(position: Position) -> Prompt:
         position,
         "board",
         f"{board}\n{side} to move. FEN: {position.fen}\n"
-        f"Last moves: {' '.join(position.last_moves) or 'none'}",
+        f"Last moves: {' '.join(position.last_moves[-RECENT:]) or 'none'}",
     )
 
 
@@ -165,6 +169,33 @@ def _rookworld(position: Position) -> Prompt:
     return _line(position, "rookworld", state_prompt(position.fen, position.move, recent))
 
 
+def game_text(start: chess.Board, moves: Iterable[chess.Move], *, style: str) -> str:
+    """A game as `game-san` or `game-uci` shows it, from `start` on: a heading, then one move a line.
+
+    >>> game_text(chess.Board(), [chess.Move.from_uci("e2e4"), chess.Move.from_uci("e7e5")], style="game-san")
+    'Moves:\\ne4\\ne5\\n'
+    """
+    board = start.copy(stack=False)
+    setup = "" if board.fen() == chess.STARTING_FEN else f"Position (FEN): {board.fen()}\n"
+    lines = [GAME_STYLES[style], *(board.san_and_push(m) if style == "game-san" else m.uci() for m in moves)]
+    return setup + "".join(f"{line}\n" for line in lines)
+
+
+GAME_STYLES: Mapping[str, str] = MappingProxyType({"game-san": "Moves:", "game-uci": "Moves (UCI):"})
+"""The heading of the moves in each `game` style."""
+
+
+def _game(style: str) -> Callable[[Position], Prompt]:
+    """Writes the whole game. If its beginning is unknown, the position is where a game begins."""
+
+    def write(position: Position) -> Prompt:
+        moves = game_moves(position.fen, position.last_moves)
+        start = chess.Board(position.fen) if moves is None else chess.Board()
+        return _line(position, style, game_text(start, moves or (), style=style))
+
+    return write
+
+
 def _line(position: Position, style: str, text: str) -> Prompt:
     return Prompt(style, (Message("user", text),), position.fen)
 
@@ -204,13 +235,14 @@ STYLES: dict[str, Callable[[Position], Prompt]] = {
     "mover-twice": _mover_twice,
     "rookworld": _rookworld,
     "rookworld-p": _rookworld_p,
+    **{style: _game(style) for style in GAME_STYLES},
 }
 """Prompt styles by name. The `mover-*` styles are terse, for small models with a tokenizer of their own.
 `mover-twice` lists the opponent's pieces and then the mover's twice, so that a causal model has seen all
 pieces when it reads the mover's for the second time. `rookworld` begins a `P:` or `A:` line, depending on the
 position's task; `rookworld-p` always a `P:` line."""
 
-LINES = frozenset({"rookworld", "rookworld-p"})
+LINES = frozenset({"rookworld", "rookworld-p", *GAME_STYLES})
 """Styles of plain text that the model continues, without chat messages or template."""
 
 
@@ -219,11 +251,13 @@ def task_of(position: Position, *, style: str) -> str:
 
     >>> from rookery.trace import Phase
     >>> asked = Position("p", chess.STARTING_FEN, 0, Phase.OPENING, "g", task="A", move="e2e4")
-    >>> task_of(asked, style="rookworld"), task_of(asked, style="rookworld-p"), task_of(asked, style="fen")
-    ('A', 'P', '')
+    >>> [task_of(asked, style=style) for style in ("rookworld", "rookworld-p", "game-san", "fen")]
+    ['A', 'P', 'game', '']
     """
     if style not in LINES:
         return ""
+    if style in GAME_STYLES:
+        return GAME_TASK
     return STATE_TASK if style == "rookworld" and position.task == STATE_TASK else POLICY_TASK
 
 

@@ -21,7 +21,7 @@ from rookery.errors import (
 )
 from rookery.http_pool import HttpPool
 from rookery.masking import MASK
-from rookery.prompt import LINES
+from rookery.prompt import GAME_STYLES, LINES
 from rookery.trace import Adapter, Completion, PolicyVersion, Prompt, Sampling
 
 POLICY_TIMEOUT_S = 5.0
@@ -267,7 +267,8 @@ class _Line:
     logprobs: Mapping[str, Any] = {"logprobs": 0}
 
     def asks(self, prompt: Prompt) -> dict[str, Any]:
-        return {"prompt": "".join(m.content for m in prompt.messages)}
+        line_ends = {"stop": ["\n"]} if prompt.style in GAME_STYLES else {}
+        return {"prompt": "".join(m.content for m in prompt.messages), **line_ends}
 
     def prompt_token_ids(self, body: dict[str, Any]) -> tuple[int, ...]:
         return tuple(body["choices"][0]["prompt_token_ids"])

@@ -17,7 +17,7 @@ import chess
 from rookery.candidates import candidates_of, distinct
 from rookery.clients import RewardClient, ScoreItem
 from rookery.errors import WireError
-from rookery.prompt import POLICY_TASK, STATE_TASK, render, task_of
+from rookery.prompt import GAME_TASK, POLICY_TASK, STATE_TASK, render, task_of
 from rookery.rookworld import read_policy_answer
 from rookery.trace import Message, Outcome, Position, Verdict
 from services.arena.answer_store import AnswerStore, key_of
@@ -191,6 +191,8 @@ class Asker:
         ranked = [move for move in distinct(named[0]) if move in legal]
         if task == STATE_TASK:
             items = [ScoreItem(fen, t.text, t.truncated, STATE_TASK, move=position.move) for t in texts]
+        elif task == GAME_TASK:
+            items = [ScoreItem(fen, t.text, t.truncated, GAME_TASK) for t in texts]
         else:
             items = [ScoreItem(fen, _move_in(t.text), t.truncated) for t in texts]
         lines = [ScoreItem(fen, t.text, t.truncated, POLICY_TASK) for t in texts if task == POLICY_TASK]

@@ -42,7 +42,7 @@ class ScoreRequest(_Strict):
     response: str = Field(examples=[r"<think>f7 is weak.</think> \boxed{Qxf7#}"])
     """The completion only, without the prompt."""
     task: str = Field(default="move", examples=["move"])
-    """What was asked: `move`, or RookWorld's `P` or `A`."""
+    """What was asked: `move`, `game` (the first line is the move), or RookWorld's `P` or `A`."""
     scheme: str = Field(default="", examples=["delta"])
     """`delta`, `best`, `accuracy`, `minmax`, `model`, or a sum: `delta+0.1*format`. Empty: the default."""
     truncated: bool = False

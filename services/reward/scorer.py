@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rookery import metrics, notation
-from rookery.answers import extract
+from rookery.answers import extract, first_line
 from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.notation import read_move
+from rookery.prompt import GAME_TASK
 from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from services.reward.settings import RewardSettings
 
 MOVE = "move"
-TASKS = (MOVE, *ROOKWORLD_TASKS)
+TASKS = (MOVE, GAME_TASK, *ROOKWORLD_TASKS)
 
 SLOWEST_NODES_PER_S = 20_000
 """A search that is slower has hung. `deadline_s` alone would be too short for searches of many nodes."""
@@ -267,7 +268,8 @@ class Scorer:
                 return judge.target(task, position, item.response, item.target)
             return item.response if task == "P" else judge.state(item.fen, item.move, item.response)
         scheme = find_scheme(item.scheme or self._settings.scheme)
-        answer = extract(item.response, truncated=item.truncated)
+        read_answer = first_line if item.task == GAME_TASK else extract
+        answer = read_answer(item.response, truncated=item.truncated)
         if answer.missing:
             return self._refusal(answer.missing, scheme)
         reading = read_move(answer.text, position.board)

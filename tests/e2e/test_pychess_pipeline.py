@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 SETTINGS = {
-    "style": "fen", "sft-examples": 200, "sft-steps": 3, "pair-count": 8, "nodes": 200, "max-tokens": 48,
+    "sft-examples": 200, "sft-steps": 10, "pair-count": 8, "nodes": 200, "max-tokens": 12,
     "reward-model-steps": 3, "rl-steps": 2, "positions": 6, "sections": "positions",
 }  # fmt: skip
 
@@ -59,6 +59,7 @@ def test_from_games_to_the_report(argv: list[str]) -> None:
     assert reward_model["files"]
     report = _json(out / "6-evaluation/report.json")
     assert list(report["players"]) == ["base", "sft", "rl"]
+    assert {player["style"] for player in report["players"].values()} == {"game-san"}
     assert {player["max_tokens"] for player in report["players"].values()} == {SETTINGS["max-tokens"]}
     lines = run(argv).splitlines()
     assert lines == [f"{line.split(':')[0]}: up to date" for line in lines]

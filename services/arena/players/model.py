@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, replace
 import chess
 import chess.engine
 
-from rookery.answers import after_reasoning, extract
+from rookery.answers import after_reasoning, extract, first_line
 from rookery.clients import InferenceClient
 from rookery.errors import PeerFault
 from rookery.masking import mask_setting
 from rookery.notation import Reading, read_move
-from rookery.prompt import LINES, render
+from rookery.prompt import GAME_STYLES, LINES, render
 from rookery.retries import retry
 from rookery.rookworld import from_pawns, read_policy_answer
 from rookery.trace import Completion, Outcome, Phase, Position, Prompt, Sampling
@@ -20,9 +20,6 @@ from services.arena.players.player import Reply
 
 _PAUSES_S = (0.5, 1.0)
 """Pauses before a question that the endpoint has not answered is asked again."""
-
-_LAST_MOVES = 10
-"""As many as a `Position` of the data service has."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +93,9 @@ class ModelPlayer:
 
 
 def position_of(board: chess.Board) -> Position:
-    """The position of `board` with its last moves, as a prompt needs it. The phase is not determined."""
-    recent = tuple(move.uci() for move in board.move_stack[-_LAST_MOVES:])
-    return Position("game", board.fen(), board.ply(), Phase.MIDDLEGAME, "game", last_moves=recent)
+    """The position of `board` with the moves before it, as a prompt needs it. The phase is not determined."""
+    moves = tuple(move.uci() for move in board.move_stack)
+    return Position("game", board.fen(), board.ply(), Phase.MIDDLEGAME, "game", last_moves=moves)
 
 
 def read_answer(
@@ -110,14 +107,15 @@ def read_answer(
     """
     shown = chess.Board(prompt.fen)
     score = None
-    if prompt.style in LINES:
+    if prompt.style in LINES.difference(GAME_STYLES):
         line = read_policy_answer(after_reasoning(completion.text))
         if line is None:
             return Reading(Outcome.TRUNCATED if completion.truncated else Outcome.UNPARSABLE), None
         reading = read_move(line.best, shown)
         score = _score(dict(zip(line.moves, line.evals, strict=True)).get(line.best), board.turn)
     else:
-        answer = extract(completion.text, truncated=completion.truncated)
+        find = first_line if prompt.style in GAME_STYLES else extract
+        answer = find(completion.text, truncated=completion.truncated)
         reading = Reading(answer.missing) if answer.missing else read_move(answer.text, shown)
     if reading.move is not None and shown.turn != board.turn:
         flip = chess.square_mirror

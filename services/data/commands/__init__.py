@@ -21,7 +21,8 @@ class Command:
 _SUMMARIES = {
     "index": "write an index beside a file of games, for direct access to any game",
     "sample": "print positions from games, or write them to Parquet",
-    "moves": "write a supervised data set: the move played, the legal moves",
+    "games": "write whole games, as PGN or as a JSON list of strings",
+    "moves": "write a supervised data set: the move played, the legal moves, or whole games",
     "tasks": "write questions with answers: RookWorld's lines, legal moves, next positions, puzzles",
     "annotate": "write analyses in prose whose claims are checked on the board",
     "pairs": "write preference pairs: the engine's move and a weaker one",

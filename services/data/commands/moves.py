@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Any
 
+from rookery.prompt import GAME_STYLES
 from services.data.commands.flags import (
     add_exams,
     add_games,
@@ -18,6 +19,7 @@ from services.data.pgn.sources import find_sources
 EXAMPLES = """  rookery data moves --count 5000 --out runs/moves
   rookery data moves --source games/*.pgn.zst --count 1000000 --jobs 8 --compress --out runs/moves
   rookery data moves --count 100000 --style fen --legal-share 0 --out runs/fen
+  rookery data moves --count 100000 --style game-san --out runs/games
 """
 
 
@@ -25,7 +27,12 @@ def main(argv: list[str]) -> int:
     """Runs the command and returns the exit status."""
     from services.data.tasks.moves import MovesRecipe, write_moves
 
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.style in GAME_STYLES:
+        if options.exam:
+            parser.error(f"--exam leaves out positions: with --style {options.style} a line is a whole game")
+        return _write_games(options)
     recipe = MovesRecipe(
         count=options.count,
         seed=options.seed,
@@ -42,6 +49,19 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _write_games(options: argparse.Namespace) -> int:
+    from services.data.commands import games
+    from services.data.positions.games import GamesRecipe, write_games
+
+    recipe = GamesRecipe(
+        count=options.count, seed=options.seed, form="moves", style=options.style, split=split_of(options)
+    )
+    games.report(
+        write_games(options.source, options.out, recipe, jobs=options.jobs, compress=options.compress)
+    )
+    return 0
+
+
 def _report(manifest: dict[str, Any], *, wanted: int) -> None:
     lines, skipped = manifest["lines"], manifest["skipped"]
     sys.stderr.write(f"{lines} lines from {manifest['games']} games, {skipped['games']} games skipped\n")
@@ -55,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "moves",
         "Writes a supervised data set from games. The answer to a position is a few candidate moves and the\n"
-        "move that was played, or the list of legal moves. The same seed gives the same bytes.",
+        "move that was played, or the list of legal moves. With --style game-san or game-uci, a line is a\n"
+        "whole game, and the answer is all of its moves. The same seed gives the same bytes.",
         examples=EXAMPLES,
     )
     add_games(parser)

@@ -10,6 +10,7 @@ from typing import Any
 
 from rookery.clients import InferenceClient
 from rookery.processes.workers import process_pool
+from rookery.prompt import STYLES
 from rookery.trace import Sampling
 from services.data.commands.engines import scorer_of
 from services.data.commands.flags import (
@@ -48,7 +49,14 @@ def main(argv: list[str]) -> int:
 
 
 async def _run(options: argparse.Namespace) -> dict[str, Any]:
-    recipe = PairRecipe(options.seed, options.style, options.candidates, options.min_gap, options.max_gap)
+    recipe = PairRecipe(
+        seed=options.seed,
+        style=options.style,
+        policy_style=options.policy_style,
+        candidates=options.candidates,
+        min_gap=options.min_gap,
+        max_gap=options.max_gap,
+    )
     folder = open_folder(options.out)
     pool = process_pool(options.jobs) if options.jobs > 1 else nullcontext()  # one job: this process
     with (
@@ -139,6 +147,13 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the policy")
     group.add_argument("--inference", nargs="+", metavar="URL", help="inference servers with the same model")
     group.add_argument("--model", default="policy", help="name of the model on these servers (policy)")
+    group.add_argument(
+        "--policy-style",
+        choices=sorted(STYLES),
+        default="",
+        metavar="STYLE",
+        help="how positions are shown to the policy, such as game-san (as in the pairs)",
+    )
     group.add_argument("--completions", type=positive, default=4, help="answers per position (4)")
     group.add_argument("--temperature", type=float, default=1.0, help="sampling temperature (1)")
     group.add_argument("--max-tokens", type=positive, default=64, help="the most tokens of an answer (64)")

@@ -3,14 +3,16 @@
 import argparse
 import json
 import os
+import random
 import sys
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from rookery.errors import InvalidInput
-from rookery.trace import Position
+from rookery.trace import Phase, Position
 from services.data.commands.flags import (
     add_exams,
     add_games,
@@ -20,12 +22,14 @@ from services.data.commands.flags import (
     share,
     split_of,
 )
+from services.data.pgn.games import Game
 from services.data.pgn.sources import find_sources
 from services.data.pgn.tags import Filters, Speed
 from services.data.positions.dataset import FORMS, position_value, write_positions
 from services.data.positions.recipe import PositionRecipe, Shares
 
 EXAMPLES = """  rookery data sample --count 3
+  rookery data sample --game 8999067f:102 --count 1 --ply-min 50 --ply-max 50
   rookery data sample --split heldout --distinct --count 500 > heldout.jsonl
   rookery data sample --source lichess_db_standard_rated_2024-08.pgn.zst --count 1000000 --games 0.05 \\
       --elo-min 1800 --speed blitz rapid --no-bots --exam puzzles.csv --jobs 8 --out runs/positions
@@ -38,14 +42,18 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     recipe = _recipe(options)
     printable = PositionRecipe(recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
+    if options.game:
+        printable = replace(printable, ply_min=recipe.ply_min, ply_max=recipe.ply_max)
     only_written = bool(options.exam or options.jobs != 1 or options.form != "parquet")
     if not options.out and (recipe != printable or only_written):
         parser.error(
             "filters of games and plies, --exam, --form and --jobs only work for data sets: "
             "add --out, or leave these flags out"
         )
-    if options.out and (options.offset or options.distinct):
-        parser.error("--offset and --distinct only work without --out: a data set never repeats a position")
+    if options.out and (options.offset or options.distinct or options.game):
+        parser.error(
+            "--offset, --distinct and --game only work without --out: a data set never repeats a position"
+        )
     if options.out:
         manifest = write_positions(
             options.source,
@@ -70,8 +78,9 @@ def _print_until_enough(options: argparse.Namespace) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again at exit
 
 
-def _recipe(options: argparse.Namespace) -> PositionRecipe:
-    filters = Filters(
+def filters_of(options: argparse.Namespace) -> Filters:
+    """The filters that the flags of `add_filters` set."""
+    return Filters(
         elo_min=options.elo_min,
         elo_max=options.elo_max,
         elo_gap_max=options.elo_gap_max,
@@ -85,6 +94,9 @@ def _recipe(options: argparse.Namespace) -> PositionRecipe:
         bots=options.bots,
         evals=options.evals,
     )
+
+
+def _recipe(options: argparse.Namespace) -> PositionRecipe:
     return PositionRecipe(
         count=options.count,
         seed=options.seed,
@@ -92,7 +104,7 @@ def _recipe(options: argparse.Namespace) -> PositionRecipe:
         per_game=options.per_game,
         split=split_of(options),
         shares=Shares(*options.shares),
-        filters=filters,
+        filters=filters_of(options),
         ply_min=options.ply_min,
         ply_max=options.ply_max,
         choices_min=options.choices_min,
@@ -116,15 +128,27 @@ def _print_positions(options: argparse.Namespace) -> None:
 
     with closing(GameCollection(find_sources(options.source))) as games:
         order = PositionOrder(games, shares=Shares(*options.shares), split=split_of(options))
-        if options.distinct:
-            drawn: Iterable[Position] = order.distinct(seed=options.seed)
+        if options.game:
+            drawn: Iterable[Position] = _of_game(games.find(options.game)[0], options)
+        elif options.distinct:
+            drawn = order.distinct(seed=options.seed)
         else:
             drawn = (order.position(n, seed=options.seed) for n in range(options.offset, sys.maxsize))
         written = _print(islice(drawn, options.count))
     if written < options.count:
         raise InvalidInput(
-            f"{options.count} positions were asked for, but there are only {written} distinct ones"
+            f"{options.count} positions were asked for, but there are only {written}"
+            + (f" in game {options.game!r}" if options.game else " distinct ones")
         )
+
+
+def _of_game(game: Game, options: argparse.Namespace) -> list[Position]:
+    """The positions of one game between --ply-min and --ply-max, in an order that the seed determines."""
+    plies = [ply for phase in Phase for ply in game.plies(phase)]
+    end = len(game.moves) if options.ply_max is None else options.ply_max
+    chosen = sorted(ply for ply in plies if options.ply_min <= ply <= end)
+    random.Random(f"{options.seed}:{game.id}").shuffle(chosen)
+    return [game.position(ply) for ply in chosen]
 
 
 def _print(positions: Iterable[Position]) -> int:
@@ -156,13 +180,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_printing(parser)
     _add_writing(parser)
-    _add_filters(parser)
+    add_filters(parser)
     return parser
 
 
 def _add_printing(parser: argparse.ArgumentParser) -> None:
     start = parser.add_argument_group("to print").add_mutually_exclusive_group()
     start.add_argument("--offset", type=natural, default=0, help="number of positions to skip first (0)")
+    start.add_argument(
+        "--game",
+        metavar="ID",
+        help="only positions of this game, each once; --ply-min and --ply-max choose among them. "
+        "ID is a game_id, or the first two parts of a position's id",
+    )
     start.add_argument(
         "--distinct", action="store_true", help="leave out repeated positions, mirrored ones included"
     )
@@ -187,7 +217,8 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
     add_exams(group)
 
 
-def _add_filters(parser: argparse.ArgumentParser) -> None:
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that choose games by their tags."""
     group = parser.add_argument_group(
         "filters of games", "a game whose tags lack a value does not pass a filter on it"
     )

@@ -69,7 +69,8 @@ class Policy:
             PeerFault: the server does not answer, even after retries.
         """
         server = self.servers[number % len(self.servers)]
-        prompt, seed = render(position, style=recipe.style), (recipe.seed << 32) + number * self.completions
+        prompt = render(position, style=recipe.asked_style)
+        seed = (recipe.seed << 32) + number * self.completions
         made = await retry(
             lambda: server.complete(
                 prompt, model=self.model, count=self.completions, sampling=self.sampling, seed=seed

@@ -16,7 +16,7 @@ import chess
 
 from rookery.clients import ScoreItem
 from rookery.errors import InvalidInput, RookeryError
-from rookery.prompt import render
+from rookery.prompt import GAME_TASK, render, task_of
 from rookery.trace import Completion, Message, Move, Phase, Position, Prompt, Verdict
 from services.data.positions.distinct import position_key
 from services.data.store.parquet import Kind
@@ -42,11 +42,15 @@ class PairRecipe:
     """The settings that determine the pairs, besides the positions, the policy and the engine.
 
     Raises:
-        InvalidInput: the gaps are not in order, or `min_gap` is not above 0.
+        InvalidInput: the gaps are not in order, `min_gap` is not above 0, or one of the two styles mirrors
+            the board and the other does not.
     """
 
     seed: int = 0
     style: str = "mover-squares"
+    """The style of the pairs' prompts."""
+    policy_style: str = ""
+    """The style in which the policy is asked; empty: the same."""
     candidates: int = 4
     """Legal moves drawn at random from each position."""
     min_gap: float = 0.05
@@ -58,6 +62,15 @@ class PairRecipe:
             raise InvalidInput(
                 f"gaps from {self.min_gap} to {self.max_gap}: the least must be above 0 and below the most"
             )
+        if self.style.startswith("mover-") != self.asked_style.startswith("mover-"):
+            raise InvalidInput(
+                f"styles {self.style!r} and {self.asked_style!r} show different boards: one mirrors it"
+            )
+
+    @property
+    def asked_style(self) -> str:
+        """The style in which the policy is asked."""
+        return self.policy_style or self.style
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +113,14 @@ class PairRequest:
     answers: tuple[Completion, ...]
     drawn: tuple[str, ...]
     policy: str = ""
+    task: str = ""
+    """The reward service's task for `answers`."""
 
     def items(self) -> list[ScoreItem]:
         """The items to send to the reward service: first the policy's answers, then the random moves."""
         said = [
-            ScoreItem(self.prompt.fen, answer.text, truncated=answer.truncated) for answer in self.answers
+            ScoreItem(self.prompt.fen, answer.text, truncated=answer.truncated, task=self.task)
+            for answer in self.answers
         ]
         return said + [ScoreItem(self.prompt.fen, _boxed(move)) for move in self.drawn]
 
@@ -122,7 +138,9 @@ def pair_request(
     moves = sorted(move.uci() for move in chess.Board(prompt.fen).legal_moves)
     rng = random.Random(f"{recipe.seed}:{number}:moves")
     drawn = tuple(rng.sample(moves, min(recipe.candidates, len(moves))))
-    return PairRequest(number, position, prompt, tuple(answers), drawn, policy)
+    task = task_of(position, style=recipe.asked_style)
+    moves_only = task if task == GAME_TASK else ""  # RookWorld's lines have no regret
+    return PairRequest(number, position, prompt, tuple(answers), drawn, policy, moves_only)
 
 
 def pair_of(

@@ -19,9 +19,6 @@ from services.data.pgn.rawgame import Defect
 
 Split = Literal["train", "heldout", "all"]
 
-LAST_MOVES = 10
-"""The most moves of the game that a `Position` carries."""
-
 OPENING_PLIES = 24
 """A position belongs to the opening only if fewer half-moves than this come before it."""
 
@@ -114,7 +111,7 @@ class Game:
             ply=ply,
             phase=PHASES[self.phases[ply]],
             game_id=self.id,
-            last_moves=tuple(map(_uci, self.moves[max(0, ply - LAST_MOVES) : ply])),
+            last_moves=tuple(map(_uci, self.moves[:ply])),
             white_elo=self.white_elo,
             black_elo=self.black_elo,
         )

@@ -3,10 +3,12 @@
 Plain text can be cut anywhere. In a compressed file, reading can start where a frame begins. `pzstd`, which
 Lichess uses for its dumps, writes the length of each frame before it, so a 30 GB file is planned with a few
 thousand small reads. Any other compressed file is one piece. So is every compressed file behind a URL, where
-small reads are slow.
+small reads are slow, and a JSON list of games, each a string of PGN.
 """
 
+import json
 import logging
+import re
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -36,6 +38,10 @@ TEXT_BYTES = 1 << 18
 """Bytes read at once from a file that is not compressed."""
 
 Watch = Callable[[bytes], None]
+
+# How a JSON list of strings begins. A tag pair of PGN never has a quote after its bracket.
+_LIST = re.compile(rb'(?:\xef\xbb\xbf)?\s*\[\s*"')
+_LIST_BYTES = 64
 
 # A skippable frame whose four bytes of content are the size of the next frame. Source: facebook/zstd,
 # contrib/pzstd/SkippableFrame.h.
@@ -70,7 +76,8 @@ class Piece:
                 yield from join_blocks(chunks)
                 return
             try:
-                yield from plain_text(iter(lambda: next(chunks, b""), b""))  # `plain` must not close `chunks`
+                text = plain_text(iter(lambda: next(chunks, b""), b""))  # `plain` must not close `chunks`
+                yield from text if self.start else _games_of_list(text)
             except DamagedFile as damage:
                 logger.warning("reading of %r stops early: %s", self.location, damage)
                 if watch:
@@ -90,13 +97,42 @@ def pieces_of(location: str | Path) -> list[Piece]:
     with open_bytes(name) as file:
         size = file.seek(0, 2)
         file.seek(0)
-        start = file.read(4)
-        if is_compressed(start) or start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        start = file.read(_LIST_BYTES)
+        if _LIST.match(start):
+            cuts, is_text = [0], False
+        elif is_compressed(start) or start[:2] in (b"\xff\xfe", b"\xfe\xff"):
             cuts, is_text = [0] if "://" in name else _frames(file, size), False
         else:
             cuts, is_text = list(range(0, max(size, 1), PIECE_BYTES)), True
     stops: list[int | None] = [*cuts[1:], None]
     return [Piece(name, start, stop, is_text) for start, stop in zip(cuts, stops, strict=True)]
+
+
+def _games_of_list(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The games of a JSON list of PGN strings, which is read as a whole. Any other text is unchanged.
+
+    Raises:
+        DamagedFile: it begins like a list of strings and is none.
+    """
+    first = next(blocks, b"")
+    if not _LIST.match(first):
+        yield first
+        yield from blocks
+        return
+    try:
+        games = [with_tags(game.strip()) for game in json.loads(first + b"".join(blocks))]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DamagedFile(f"not a JSON list of strings: {error}") from error
+    yield from (f"{game}\n\n".encode(errors="replace") for game in games)
+
+
+def with_tags(game: str) -> str:
+    """The text of a game with at least one tag pair, so that it begins for certain, whatever comes before it.
+
+    >>> with_tags("1. e4 *")
+    '[Event "?"]\\n\\n1. e4 *'
+    """
+    return game if game.startswith("[") else f'[Event "?"]\n\n{game}'
 
 
 def _watched(chunks: Iterator[bytes], watch: Watch) -> Iterator[bytes]:

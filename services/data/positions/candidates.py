@@ -1,4 +1,4 @@
-"""Finds the candidates for a set of positions in raw games.
+"""Finds the candidates for a set of positions, or of games, in raw games.
 
 `choose` filters games by bytes and tags; `handle` reads the chosen ones and takes a few positions of each.
 Random choices depend only on the seed and the game, so the result is the same for any order of the games and
@@ -7,18 +7,18 @@ any number of processes.
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rookery.trace import Position
-from services.data.pgn.games import PHASES, Played, SkippedGame, in_split
+from services.data.pgn.games import PHASES, Played, SkippedGame, Split, in_split
 from services.data.pgn.native import read_games
 from services.data.pgn.rawgame import RawGame
-from services.data.pgn.tags import CHESS960, read_facts
+from services.data.pgn.tags import CHESS960, Filters, read_facts
 from services.data.positions.distinct import position_key
 from services.data.positions.recipe import PositionRecipe, splitmix64
 from services.data.store.files import Source
@@ -28,18 +28,36 @@ SKIPPED_NAMED = 20
 
 _WORD = 1 << 64
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A position that may be taken, its `position_key`, and the number of its game in the file."""
+class Candidate(Generic[T]):
+    """A position or a game that may be taken, what identifies it, and the number of its game in the file.
+
+    `key` is the `position_key` of a position, and the id of a game.
+    """
 
     key: int
     number: int
-    position: Position
+    value: T
+
+
+class GameChoice(Protocol):
+    """The part of a recipe that says which games are read."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def games(self) -> float: ...
+    @property
+    def split(self) -> Split: ...
+    @property
+    def filters(self) -> Filters: ...
 
 
 @dataclass(slots=True)
-class CandidateFindings:
+class CandidateFindings(Generic[T]):
     """The candidates in some games, and counts of these games."""
 
     games: int = 0
@@ -49,7 +67,7 @@ class CandidateFindings:
     skipped: Counter[str] = field(default_factory=Counter)
     """How many games were skipped for each defect."""
     named: list[SkippedGame] = field(default_factory=list)
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[Candidate[T]] = field(default_factory=list)
 
     def rebase(self, *, games: int, size: int) -> None:
         self.named = [
@@ -57,8 +75,7 @@ class CandidateFindings:
             for game in self.named
         ]
         self.candidates = [
-            Candidate(candidate.key, candidate.number + games, candidate.position)
-            for candidate in self.candidates
+            replace(candidate, number=candidate.number + games) for candidate in self.candidates
         ]
 
     def merge(self, later: Self, /) -> None:
@@ -85,50 +102,65 @@ class GameSubset:
         return places
 
 
-class CandidateFinder:
-    """Finds the candidates of a recipe in games of the file at `location`."""
+class CandidateFinder(Generic[T]):
+    """Finds the candidates in those games of the file at `location` that are chosen."""
 
-    def __init__(self, recipe: PositionRecipe, location: str) -> None:
-        self._recipe = recipe
+    def __init__(self, choice: GameChoice, location: str) -> None:
+        self.location = location
+        self._choice = choice
         self._source = Source(location, 0, "")
-        self._chess960 = CHESS960 in recipe.filters.variants
-        self.keep = GameSubset(recipe.games, recipe.seed) if recipe.games < 1 else None
+        self._chess960 = CHESS960 in choice.filters.variants
+        self.keep = GameSubset(choice.games, choice.seed) if choice.games < 1 else None
 
-    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, CandidateFindings]:
+    def choose(self, games: Iterable[RawGame]) -> Generator[RawGame, None, CandidateFindings[T]]:
         """Yields the games that pass the filters. Counts the others by filter."""
-        rest = CandidateFindings()
+        rest = CandidateFindings[T]()
         for raw in games:
-            reason = None if raw.defect else self._recipe.filters.rejects(read_facts(raw))
+            reason = None if raw.defect else self._choice.filters.rejects(read_facts(raw))
             if reason:
                 rest.rejected[reason] += 1
             else:
                 yield raw
         return rest
 
-    def handle(self, raws: Sequence[RawGame]) -> CandidateFindings:
+    def handle(self, raws: Sequence[RawGame]) -> CandidateFindings[T]:
         """The candidates of some games."""
-        found = CandidateFindings()
-        for game in read_games(self._of_split(raws, found), self._source, chess960=self._chess960):
+        found = CandidateFindings[T]()
+        members = self._of_split(raws, found)
+        played = read_games(members, self._source, chess960=self._chess960)
+        for raw, game in zip(members, played, strict=True):
             if isinstance(game, SkippedGame):
                 found.skipped[game.defect.value] += 1
                 found.named.append(game)
-            elif not in_split(game.game.id, self._recipe.split):
+            elif not in_split(game.game.id, self._choice.split):
                 found.rejected["split"] += 1
             else:
                 found.sound += 1
-                found.candidates.extend(self._candidates(game))
+                found.candidates.extend(self.candidates(game, raw))
         found.named = found.named[:SKIPPED_NAMED]
         return found
 
-    def _of_split(self, raws: Sequence[RawGame], found: CandidateFindings) -> Sequence[RawGame]:
+    def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[T]]:
+        """The candidates of one sound game."""
+        raise NotImplementedError
+
+    def _of_split(self, raws: Sequence[RawGame], found: CandidateFindings[T]) -> Sequence[RawGame]:
         """For the split `heldout`, drops most games here, before their moves are read, to save time."""
-        if self._recipe.split != "heldout":
+        if self._choice.split != "heldout":
             return raws
         members = [raw for raw in raws if raw.defect or in_split(raw.id, "heldout")]
         found.rejected["split"] += len(raws) - len(members)
         return members
 
-    def _candidates(self, played: Played) -> Iterator[Candidate]:
+
+class PositionFinder(CandidateFinder[Position]):
+    """Finds the candidates of a recipe for positions."""
+
+    def __init__(self, recipe: PositionRecipe, location: str) -> None:
+        super().__init__(recipe, location)
+        self._recipe = recipe
+
+    def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[Position]]:
         game, recipe = played.game, self._recipe
         luck = splitmix64(recipe.seed, int(game.id, 16))
         for phase in range(len(PHASES)):

@@ -18,7 +18,7 @@ import chess
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.trace import Phase, Position
-from services.data.pgn.games import LAST_MOVES, phase_of
+from services.data.pgn.games import phase_of
 from services.data.positions.recipe import Shares
 
 ENDGAME_MEN = 14
@@ -217,7 +217,7 @@ def _position(name: str, board: chess.Board, phase: Phase) -> Position:
         ply=board.ply(),
         phase=phase,
         game_id=hashlib.sha256(" ".join(moves).encode()).hexdigest()[:16],
-        last_moves=tuple(moves[-LAST_MOVES:]),
+        last_moves=tuple(moves),
     )
 
 

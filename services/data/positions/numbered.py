@@ -21,7 +21,7 @@ from rookery.errors import InvalidInput, SetupError
 from rookery.metrics import POSITIONS_SAMPLED
 from rookery.trace import Phase, Position
 from services.data.pgn.collection import GameCollection
-from services.data.pgn.games import LAST_MOVES, Game, Split, phase_of
+from services.data.pgn.games import Game, Split, phase_of
 from services.data.pgn.sources import nothing_to_sample
 from services.data.positions.distinct import PositionKeys, distinct, position_key
 from services.data.positions.recipe import Shares
@@ -275,5 +275,5 @@ def after_random_moves(position: Position, *, share: float, seed: int) -> Positi
         fen=board.fen(),
         ply=position.ply + len(played),
         phase=phase_of(board),
-        last_moves=(position.last_moves + played)[-LAST_MOVES:],
+        last_moves=position.last_moves + played,
     )

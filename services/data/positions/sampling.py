@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,12 @@ from services.data.jobs.progress import Progress
 from services.data.pgn.pieces import pieces_of
 from services.data.pgn.reader import handle_file
 from services.data.pgn.sources import nothing_to_sample
-from services.data.positions.candidates import CandidateFinder, CandidateFindings
+from services.data.positions.candidates import CandidateFinder, CandidateFindings, PositionFinder
 from services.data.positions.distinct import PositionKeys
 from services.data.positions.recipe import PositionRecipe, splitmix64
 from services.data.store.files import Fingerprint, Source, identify
+
+T = TypeVar("T")
 
 _SPARE = 64
 """Extra positions kept per phase, because a position may have different phases in different games."""
@@ -113,11 +115,31 @@ class Reservoir:
             self._limit = int(ranks[self._held - 1]) + 1
 
 
+def find_candidates(
+    finders: Sequence[CandidateFinder[T]], sources: list[Source], *, jobs: int
+) -> Iterator[tuple[int, CandidateFindings[T]]]:
+    """Yields what each finder finds in its file, in portions, with the finder's index.
+
+    The files are added to `sources`.
+    """
+    with Progress() as progress, Workers(jobs) as workers, ThreadPoolExecutor(1) as aside:
+        for number, finder in enumerate(finders):
+            location = finder.location
+            progress.begin(f"read {location.rpartition('/')[2]}", unit="games")
+            fingerprint = Fingerprint(location)
+            # Other processes read a file of several pieces, so it is hashed separately meanwhile.
+            hashing = aside.submit(identify, location) if len(pieces_of(location)) > 1 else None
+            for found in handle_file(location, finder, workers, fingerprint.update):
+                progress.advance(found.sound + found.skipped.total() + found.rejected.total())
+                yield number, found
+            sources.append(hashing.result() if hashing else fingerprint.source)
+
+
 class PositionSampler:
     """Draws the positions of a recipe from some files, without those whose key is in `excluded`."""
 
     def __init__(self, locations: Sequence[str], recipe: PositionRecipe, excluded: PositionKeys) -> None:
-        self.found = CandidateFindings()
+        self.found = CandidateFindings[Position]()
         self.sources: list[Source] = []
         self.counts: Counter[str] = Counter()
         """How many candidates there are, how many are excluded (`in_exams`), and how many each phase got."""
@@ -142,17 +164,9 @@ class PositionSampler:
         Raises:
             SetupError: a file cannot be read, or no game has a suitable position.
         """
-        with Progress() as progress, Workers(jobs) as workers, ThreadPoolExecutor(1) as aside:
-            for number, location in enumerate(self._locations):
-                progress.begin(f"read {location.rpartition('/')[2]}", unit="games")
-                fingerprint = Fingerprint(location)
-                # Other processes read a file of several pieces, so it is hashed separately meanwhile.
-                hashing = aside.submit(identify, location) if len(pieces_of(location)) > 1 else None
-                finder = CandidateFinder(self._recipe, location)
-                for found in handle_file(location, finder, workers, fingerprint.update):
-                    progress.advance(found.sound + found.skipped.total() + found.rejected.total())
-                    self._take(number, found)
-                self.sources.append(hashing.result() if hashing else fingerprint.source)
+        finders = [PositionFinder(self._recipe, location) for location in self._locations]
+        for number, found in find_candidates(finders, self.sources, jobs=jobs):
+            self._take(number, found)
         if not self.counts["candidates"]:
             raise nothing_to_sample(
                 self.sources, self._recipe.split, self.found.named, rejected=self.found.rejected
@@ -167,11 +181,11 @@ class PositionSampler:
             source = self.sources[number].sha256[:8]
             yield Position(f"{source}:{game}:{ply}", fen, ply, phase, game_id, last_moves, *elos)
 
-    def _take(self, number: int, found: CandidateFindings) -> None:
+    def _take(self, number: int, found: CandidateFindings[Position]) -> None:
         """Adds the findings of a part of file `number`."""
         seed = self._recipe.seed
         for candidate in found.candidates:
-            position = candidate.position
+            position = candidate.value
             reservoir = self._kept[position.phase]
             rank = splitmix64(seed, candidate.key)
             if not reservoir.wants(rank):

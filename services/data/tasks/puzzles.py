@@ -137,7 +137,7 @@ def position_of(puzzle: Puzzle, turn: Turn) -> Position:
         ply=board.ply(),
         phase=phase_of(board),
         game_id=hashlib.sha256(puzzle.url.encode()).hexdigest()[:16],
-        last_moves=turn.played[-10:],
+        last_moves=turn.played,
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import InvalidInput
-from services.trainer.examples.chats import Chat, parse_chat, tokenize
+from services.trainer.examples.chats import Chat, parse_chat, parse_completion, tokenize
 from services.trainer.examples.rows import Example
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,9 @@ def open_chats(path: Path) -> Chats:
 
 
 class JsonlChats:
-    """A JSONL file of `{"messages": [...]}`, with or without `alternatives`. Blank lines are skipped."""
+    """A JSONL file of `{"messages": [...]}`, with or without `alternatives`, or of `{"prompt": "...",
+    "completion": "..."}`. Blank lines are skipped.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -68,7 +70,8 @@ class JsonlChats:
             file.seek(self._starts[index])
             line = file.readline().rstrip(b"\n")
         try:
-            return parse_chat(json.loads(line), "messages")
+            row = json.loads(line)
+            return parse_completion(row) if "completion" in row else parse_chat(row, "messages")
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"{self._place(index)}: not a chat example: {line[:120]!r}") from error
         except InvalidInput as error:

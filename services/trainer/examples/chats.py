@@ -1,4 +1,6 @@
-"""Turns chats into examples: the context, the answer that carries loss, and soft targets for parts of it."""
+"""Turns chats and plain texts into examples: the context, the answer that carries loss, and soft targets for
+parts of it.
+"""
 
 import math
 from array import array
@@ -14,6 +16,13 @@ from rookery.errors import InvalidInput
 from services.trainer.examples.rows import Example, SoftTargets
 
 Messages = list[dict[str, str]]
+
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
+)
+"""Of plain texts, and of models without a chat template: the texts one after another, and an EOS token after
+each answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +60,14 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A conversation with the assistant's answer last, and soft targets for parts of that answer."""
+    """A conversation with the assistant's answer last, and soft targets for parts of that answer.
+
+    If it is `plain`, it is a text of two messages without a chat template: a prompt and its completion.
+    """
 
     messages: Messages
     alternatives: Sequence[Alternatives] = ()
+    plain: bool = False
 
 
 def parse_chat(row: Mapping[str, Any], *columns: str) -> Chat:
@@ -65,6 +78,19 @@ def parse_chat(row: Mapping[str, Any], *columns: str) -> Chat:
     """
     messages = join_messages(*(row[name] for name in columns))
     return Chat(messages, [Alternatives.of(value) for value in row.get("alternatives") or ()])
+
+
+def parse_completion(row: Mapping[str, Any]) -> Chat:
+    """Builds a plain chat from the texts `prompt` and `completion`, as TRL's `SFTTrainer` names them.
+
+    Raises:
+        InvalidInput: one of them is no text.
+    """
+    for name in ("prompt", "completion"):
+        if not _is_text(row.get(name)):
+            raise InvalidInput(f"{name} is no text: {str(row.get(name))[:120]!r}")
+    texts = {"user": row["prompt"], "assistant": row["completion"]}
+    return Chat([{"role": role, "content": text} for role, text in texts.items()], plain=True)
 
 
 def join_messages(*parts: Any) -> Messages:
@@ -98,7 +124,8 @@ def _is_text(value: Any) -> bool:
 
 
 def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
-    """Applies the model's chat template. The answer is the text after the generation prompt.
+    """Applies the model's chat template, to plain chats none: the texts as they are, and an EOS token at the
+    end. The answer is the text after the generation prompt.
 
     Prompt and answer are tokenised separately, as they are when the model generates.
 
@@ -111,9 +138,12 @@ def tokenize(chats: Sequence[Chat], tokenizer: Any) -> list[Example]:
         messages = chat.messages
         if len(messages) < 2:
             raise InvalidInput(f"nothing comes before the answer {messages[0]['content'][:80]!r}")
+        template = PLAIN_TEMPLATE if chat.plain else None
         try:
-            text = tokenizer.apply_chat_template(messages, tokenize=False)
-            prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
+            text = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False)
+            prompt = tokenizer.apply_chat_template(
+                messages[:-1], chat_template=template, tokenize=False, add_generation_prompt=True
+            )
         except TemplateError as error:
             raise InvalidInput(f"the chat template rejects {str(messages)[:200]!r}: {error}") from error
         if not prompt or not text.startswith(prompt):

@@ -16,6 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from services.trainer.attention import hugging_face
 from services.trainer.attention.hugging_face import BlockAttention
 from services.trainer.distributed.placement import device_named
+from services.trainer.examples.chats import PLAIN_TEMPLATE
 from services.trainer.examples.rows import TokenBatch
 from services.trainer.model.base_model import Head, check_length, config_without_dropout
 from services.trainer.model.lora import with_adapter
@@ -23,12 +24,6 @@ from services.trainer.settings import FinetuneSettings
 
 _CHUNK_LOGITS = 1 << 26
 """Logits in memory at once: 256 MiB in float32."""
-
-PLAIN_TEMPLATE = (
-    "{% for message in messages %}{{ message['content'] }}"
-    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
-)
-"""For models without a chat template: the texts one after another, and an EOS token after each answer."""
 
 
 def load_tokenizer(path: Path) -> Any:

@@ -44,6 +44,16 @@ def test_colour_does_not_matter(scorer: LocalScorer) -> None:
     assert (one.reward, one.components, one.win_after) == (other.reward, other.components, other.win_after)
 
 
+def test_the_first_line_continues_a_game(scorer: LocalScorer) -> None:
+    boxed = scorer.score(Item(FEN, r"\boxed{Nxg5}"))
+    assert scorer.score(Item(FEN, "Nxg5\ne4\n", task="game")) == boxed
+    assert scorer.score(Item(FEN, "f3g5", task="game")) == boxed
+    outcomes = [scorer.score(Item(FEN, text, task="game")).outcome for text in ("Nxg6", "", "a\nNxg5")]
+    assert outcomes == [Outcome.ILLEGAL, Outcome.NO_BOX, Outcome.UNPARSABLE]
+    cut = scorer.score(Item(FEN, "Nx", task="game", truncated=True))
+    assert cut.outcome is Outcome.TRUNCATED
+
+
 def test_one_batch_holds_all_tasks_and_each_keeps_its_place(scorer: LocalScorer) -> None:
     after = chess.Board(FEN)
     after.push_uci("f3g5")

@@ -100,13 +100,13 @@ def test_another_temperature_is_another_player_of_the_same_client() -> None:
     assert hotter.client is player.client and player.sampling.temperature == 0.5
 
 
-def test_the_prompt_has_the_last_ten_moves() -> None:
+def test_the_prompt_has_all_moves() -> None:
     board, moves = chess.Board(), "e2e4 e7e5 g1f3 b8c6 f1b5 a7a6 b5a4 g8f6 e1g1 f8e7 f1e1 b7b5"
     for text in moves.split():
         board.push_uci(text)
     position = position_of(board)
     assert position.fen == board.fen()
-    assert " ".join(position.last_moves) == moves.removeprefix("e2e4 e7e5 ")
+    assert " ".join(position.last_moves) == moves
 
 
 def read(text: str, board: chess.Board, *, style: str, finish: str = "stop") -> tuple[str | None, Outcome]:
@@ -133,6 +133,10 @@ PROMOTION = chess.Board("8/8/8/8/8/2k5/4p3/K7 b - - 0 1")
         ("M: e7e5 c7c5 E: -0.3 -0.2 B: c7c5<|endoftext|>", BLACK, "rookworld", ("c7c5", Outcome.LEGAL)),
         ("M: e2e4 E: 0.3 B: e2e4", BLACK, "rookworld", (None, Outcome.ILLEGAL)),
         (r"\boxed{e7e5}", BLACK, "rookworld", (None, Outcome.UNPARSABLE)),
+        ("e5", BLACK, "game-san", ("e7e5", Outcome.LEGAL)),
+        ("g8f6\ne4e5\n", BLACK, "game-uci", ("g8f6", Outcome.LEGAL)),
+        ("e4", BLACK, "game-san", (None, Outcome.ILLEGAL)),
+        ("", BLACK, "game-san", (None, Outcome.NO_BOX)),
     ],
 )
 def test_answers_are_read_on_the_board_that_was_shown(
@@ -144,6 +148,7 @@ def test_answers_are_read_on_the_board_that_was_shown(
 def test_an_answer_cut_at_the_limit_is_truncated() -> None:
     assert read("M: e7e5 c7", BLACK, style="rookworld", finish="length") == (None, Outcome.TRUNCATED)
     assert read("<think>Well", BLACK, style="fen", finish="length") == (None, Outcome.TRUNCATED)
+    assert read("e5", BLACK, style="game-san", finish="length") == (None, Outcome.TRUNCATED)
 
 
 @pytest.mark.parametrize(

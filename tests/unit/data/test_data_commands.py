@@ -38,6 +38,20 @@ def test_too_few_distinct_positions_are_an_error(source: str, capsys: pytest.Cap
     assert "99 positions were asked for, but there are only 10 distinct ones" in said.err
 
 
+def test_positions_of_a_named_game(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["sample", "--source", source, "--count"]
+    assert main([*asked, "1", "--split", "all", "--shares", "1", "0", "0"]) == 0
+    of_ruy = json.loads(capsys.readouterr().out)["id"].rpartition(":")[0]
+    assert main([*asked, "3", "--game", of_ruy, "--ply-min", "2", "--ply-max", "4"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {position["ply"] for position in found} == {2, 3, 4}
+    assert {position["id"].rpartition(":")[0] for position in found} == {of_ruy}
+    assert main([*asked, "4", "--game", of_ruy, "--ply-min", "2", "--ply-max", "4"]) == 1
+    assert f"4 positions were asked for, but there are only 3 in game '{of_ruy}'" in capsys.readouterr().err
+    assert main([*asked, "1", "--game", "0123456789abcdef"]) == 1
+    assert "no game '0123456789abcdef'" in capsys.readouterr().err
+
+
 def test_sample_writes_a_data_set(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "set"
     argv = ["sample", "--source", source, "--split", "all", "--count", "3", "--out", str(out)]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import InvalidInput
-from rookery.prompt import LINES, STYLES, ask, mover_board, piece_list, render, squares, task_of
+from rookery.prompt import GAME_STYLES, LINES, STYLES, ask, mover_board, piece_list, render, squares, task_of
 from rookery.trace import Position
 from tests.builders import position
 from tests.unit.rookery.boards import boards
@@ -18,7 +18,7 @@ mover_styles = st.sampled_from(sorted(name for name in STYLES if name.startswith
 
 
 def played(board: chess.Board) -> Position:
-    return position(board.fen(), ply=board.ply(), last_moves=[move.uci() for move in board.move_stack[-10:]])
+    return position(board.fen(), ply=board.ply(), last_moves=[move.uci() for move in board.move_stack])
 
 
 @given(boards())
@@ -75,6 +75,24 @@ def test_listed_moves_are_all_legal_moves(board: chess.Board) -> None:
     text = render(played(board), style="fen-moves").messages[-1].content
     listed = text.split("Legal moves: ")[1].split(" ")
     assert {board.parse_san(san) for san in listed} == set(board.legal_moves)
+
+
+@given(boards(), st.sampled_from(sorted(GAME_STYLES)))
+def test_a_game_is_shown_from_its_first_move(board: chess.Board, style: str) -> None:
+    prompt = render(played(board), style=style)
+    shown, read = prompt.messages[0].content, board.root()
+    setup = read.fen() != chess.STARTING_FEN
+    if setup:  # nobody knows how it came about: a game begins here
+        assert shown == f"Position (FEN): {board.fen()}\n{GAME_STYLES[style]}\n"
+        return
+    heading, *moves = shown.removesuffix("\n").split("\n")
+    for move in moves:
+        read.push(read.parse_uci(move) if style == "game-uci" else read.parse_san(move))
+    assert (heading, read.fen(), prompt.fen) == (GAME_STYLES[style], board.fen(), board.fen())
+    if legal := list(board.legal_moves):
+        board.push(legal[0])
+        longer = render(played(board), style=style).messages[0].content
+        assert longer.startswith(shown) and longer.removeprefix(shown).count("\n") == 1
 
 
 @given(boards(), styles)

@@ -21,8 +21,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
 from services.trainer.examples.chat_files import ChatExamples, open_chats  # noqa: E402
-from services.trainer.examples.chats import Chat, Messages, tokenize  # noqa: E402
-from services.trainer.finetune.model import PLAIN_TEMPLATE, load_tokenizer  # noqa: E402
+from services.trainer.examples.chats import PLAIN_TEMPLATE, Chat, Messages, tokenize  # noqa: E402
+from services.trainer.finetune.model import load_tokenizer  # noqa: E402
 from services.trainer.tiny import build_tiny  # noqa: E402
 
 QUESTION = {"role": "user", "content": "the board"}
@@ -58,6 +58,19 @@ TOKENIZERS = {name: _bytes_tokenizer(template) for name, template in TEMPLATES.i
 
 words = st.text(st.characters(codec="ascii", exclude_characters="\x00|<>\\"), min_size=1, max_size=20)
 turns = st.lists(st.tuples(words, words), max_size=2)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_prompt_and_its_completion_have_no_template(name: str, tmp_path: Path) -> None:
+    path, text = tmp_path / "games.jsonl", {"prompt": "Moves:\n", "completion": "e4\ne5\n"}
+    path.write_text(json.dumps(text) + "\n")
+    chats = open_chats(path)
+    [example] = ChatExamples(chats, TOKENIZERS[name], max_length=99).examples([0])
+    assert TOKENIZERS[name].decode(example.prompt_ids) == "Moves:\n"
+    assert TOKENIZERS[name].decode(example.answers[0]) == "e4\ne5\n" + TOKENIZERS[name].eos_token
+    path.write_text(json.dumps(text | {"prompt": [{"role": "user", "content": "?"}]}) + "\n")
+    with pytest.raises(InvalidInput, match=f"{path}:1: prompt is no text"):
+        open_chats(path)[0]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
