@@ -39,8 +39,8 @@ class Position:
 
     `ply` is the number of half-moves played before it. `last_moves` are the moves before it, in UCI, oldest
     first: all of its game, if they are known. `task` names a task of the reward service; empty means "choose
-    a move". `move` (UCI) is the move that the task `A` is about. `target` is a data set's own answer to `P` or
-    `A`, by which answers are judged; if it is empty, they are judged by the engine and the rules.
+    a move". `move` (UCI) is the move that the task `A` is about. `target` is a data set's own answer to `P`
+    or `A`, by which answers are judged; if it is empty, they are judged by the engine and the rules.
     """
 
     id: str
