@@ -183,11 +183,11 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of a service that the run decides. `--set` cannot change them."""
     model = _model(settings.model)
     listening: dict[str, object] = {"host": HOST, **plan.ports[name]}
+    if settings.preset and name in read_preset(settings.preset):
+        listening["preset"] = settings.preset
     if name in ("data", "reward", "reward-model"):
         return {**listening, **_without_run(name, settings, plan)}
     member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
-    if settings.preset and name in read_preset(settings.preset):
-        member["preset"] = settings.preset
     if name == "feed":
         return {
             **member,

@@ -5,8 +5,9 @@ All other settings of a service are given with `--set` or in the TOML file.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import SettingsConfigDict
@@ -121,7 +122,8 @@ class UpSettings(PresetSettings):
 class DemoSettings(UpSettings):
     """Train on the sample games for a few minutes, then compare the last policy with the first.
 
-    Writes report.json, report.html and learning_curve.png to the run's folder.
+    Writes report.json, report.html and learning_curve.png to the run's folder. Without --preset and --model,
+    the preset is rook-small.
     """
 
     model_config = SettingsConfigDict(env_prefix="DEMO_")
@@ -136,3 +138,8 @@ class DemoSettings(UpSettings):
     """Sampled answers per held-out position, in addition to the greedy one."""
     eval_pairs: NonNegativeInt = 30
     """Openings of the matches of the last policy with the first, each with both colours. 0: no matches."""
+
+    @classmethod
+    def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
+        """Its settings were chosen for its own model, so another model has none."""
+        return None if "model" in stronger else "rook-small"

@@ -153,11 +153,15 @@ class TomlFile(InitSettingsSource):
 
 
 class PresetFile(PydanticBaseSettingsSource):
-    """The preset named by a source with higher precedence."""
+    """The preset named by a source with higher precedence, or the default one."""
 
     def __call__(self) -> dict[str, Any]:
-        name, own = self.current_state.get("preset"), cast(type[Settings], self.settings_cls)
-        return own.of_preset(own.preset_values(str(name)), stronger=self.current_state) if name else {}
+        own = cast(type[PresetSettings], self.settings_cls)
+        name = self.current_state.get("preset") or own.default_preset(self.current_state)
+        if not name:
+            return {}
+        values = own.of_preset(own.preset_values(str(name)), stronger=self.current_state)
+        return {"preset": name, **values}
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
         """Required by the base class."""
@@ -218,6 +222,12 @@ class PresetSettings(Settings):
     """Name of a set of defaults for a whole run. An unknown name prints a list of them."""
     dry_run: bool = False
     """Print the resolved settings as TOML, each with its source, and exit."""
+
+    @classmethod
+    def default_preset(cls, stronger: Mapping[str, Any]) -> str | None:
+        """The preset to use if none is named, given the values of sources with higher precedence."""
+        del stronger
+        return None
 
     def unread(self) -> Mapping[str, str]:
         """Settings that have no effect because of other settings, and the text that says which ones."""

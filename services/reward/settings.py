@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import InvalidInput
-from rookery.settings import Port, RedisUrl, Settings
+from rookery.settings import Port, PresetSettings, RedisUrl
 from rookery.winprob import LICHESS_K
 from services.reward.schemes import DEFAULT, find_scheme
 
@@ -17,7 +17,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class RewardSettings(Settings):
+class RewardSettings(PresetSettings):
     """Nodes, hash, k, win model and scheme change the reward and are part of `reward_version`.
 
     `close_nodes` makes the reward of an answer depend on the other answers of its request.

@@ -95,3 +95,10 @@ def test_the_demo_is_bounded() -> None:
     assert settings.steps is not None
     assert settings.minutes is not None
     assert settings.minutes <= 10
+    assert (settings.preset, settings.model, settings.style) == (
+        "rook-small",
+        "models/rook-small",
+        "mover-twice",
+    )
+    other = DemoSettings.parse(["--model", "models/rook-tiny"], prog="rookery demo")
+    assert (other.preset, other.style) == (None, "mover-squares"), "its settings are for its own model"

@@ -23,7 +23,14 @@ CASES = [(name, table) for name in preset_names() for table in read_preset(name)
 
 
 def test_the_promised_ones_are_there() -> None:
-    assert preset_names() == ["chess-gpt", "pychess-ppo", "rookworld-full", "rookworld-mini", "tiny-cpu"]
+    assert preset_names() == [
+        "chess-gpt",
+        "pychess-ppo",
+        "rook-small",
+        "rookworld-full",
+        "rookworld-mini",
+        "tiny-cpu",
+    ]
 
 
 @pytest.mark.parametrize(("name", "table"), CASES)
