@@ -14,6 +14,8 @@ EXPERIMENT = "rookery"
 """The experiment of all runs, unless MLFLOW_EXPERIMENT_NAME names another."""
 PARENT_VARIABLE = "ROOKERY_MLFLOW_PARENT"
 """The id of the MLflow run of which new runs are children: of a pipeline's step."""
+MODEL_VARIABLE = "ROOKERY_MLFLOW_MODEL"
+"""The beginning of the names under which models are registered: the pipeline that trains them."""
 _ROOT = Path(rookery.__file__).parents[1]
 
 

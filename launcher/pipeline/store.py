@@ -20,7 +20,7 @@ class Store:
         """Takes over the records of the steps.
 
         Raises:
-            SetupError: the URL is unknown, or the package for it is missing.
+            SetupError: the URL is unknown, the package for it is missing, or there is no such bucket.
         """
         try:
             from fsspec.core import url_to_fs
@@ -31,6 +31,7 @@ class Store:
             raise SetupError(f"--store {url!r}: {error} (pip install 'rookery[s3]')") from error
         self._url, self._out = url, out
         with self._named():
+            self._check_bucket()
             self._get(out / STATE_FILE)
 
     def fetch(self, step: Step, records: Mapping[str, Record]) -> None:
@@ -55,8 +56,20 @@ class Store:
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except SetupError:
+            raise
         except Exception as error:  # each file system has its own
             raise RookeryError(f"--store {self._url!r}: {error}") from error
+
+    def _check_bucket(self) -> None:
+        """Asks for the bucket, because S3 lists a missing one as empty, and only refuses what is written."""
+        if not hasattr(self._files, "call_s3"):
+            return
+        bucket = self._root.partition("/")[0]
+        try:
+            self._files.call_s3("head_bucket", Bucket=bucket)
+        except FileNotFoundError as error:
+            raise SetupError(f"--store {self._url!r}: there is no bucket {bucket!r}") from error
 
     def _put(self, path: Path) -> None:
         copies = set(self._files.find(self._place(path)))
