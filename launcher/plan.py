@@ -1,5 +1,6 @@
 """The commands, flags and ports of a run's processes. This module starts nothing."""
 
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -81,6 +82,10 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
             f"{str(settings.reward_model)!r} is not a reward model: it has no {_REWARD_MODEL_CARD} "
             "(--reward-model)"
         )
+    reward = overrides.values("reward", governed=())
+    scheme, has_model = reward.get("scheme", ""), settings.reward_model or reward.get("model_url")
+    if re.search(r"\bmodel\b", scheme) and not has_model:
+        raise SetupError(f"scheme {scheme!r} needs a reward model: name its directory with --reward-model")
     commands = {}
     redis_url = settings.redis_url
     if redis_url is None:

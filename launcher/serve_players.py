@@ -33,6 +33,7 @@ from rookery.errors import SetupError
 from rookery.hub import DIGEST, model_folder, weights_digest
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
+from rookery.remote import is_url, local_folder
 from rookery.settings import Settings, Specs
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
@@ -51,7 +52,7 @@ class PlayersSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="PLAYERS_")
 
     specs: CliPositionalArg[Specs]
-    """Players: model:DIR_OR_HUB_ID or run:runs/NAME[@VERSION]."""
+    """Players: model:DIR_OR_HUB_ID or run:runs/NAME[@VERSION]. Both may be at a URL: model:s3://bucket/sft."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
     """cpu, the index of a GPU, or auto."""
     logs: Path | None = None
@@ -160,17 +161,19 @@ def _read(spec: str) -> _Player:
         if f"{kind}:" == _MODEL:
             folder = model_folder(place)
             digest = (weights_digest(folder) or "").removeprefix(DIGEST)
-            known = {"name": Path(place).name, "source": f"{head}:{digest[:12]}"}
+            known = {"name": Path(place.rstrip("/")).name, "source": f"{head}:{digest[:12]}"}
             return _Player(spec, folder.resolve(), None, {**known, **given}, thinking)
-        return _read_run(spec, Path(place), given, thinking)
+        return _read_run(spec, place, given, thinking)
     except SetupError as error:
         raise SetupError(f"player {spec!r}: {error}") from error
 
 
-def _read_run(spec: str, place: Path, given: Mapping[str, str], thinking: str) -> _Player:
-    name, at, number = place.name.rpartition("@")
-    run = place.with_name(name) if at else place
-    version = _version(run, number if at else "")
+def _read_run(spec: str, place: str, given: Mapping[str, str], thinking: str) -> _Player:
+    where, at, number = place.rpartition("@")
+    if not at or "/" in number:
+        where, number = place, ""
+    run = local_folder(where) if is_url(where) else Path(where)
+    version = _version(run, number)
     known = {
         "name": f"{run.name}@{version.number}",
         "source": f"{_RUN}{run}@{version.number}:{version.sha256[:12]}",

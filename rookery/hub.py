@@ -1,4 +1,4 @@
-"""Finds the files of a model: a directory, or a snapshot of a Hugging Face id.
+"""Finds the files of a model: a directory, a snapshot of a Hugging Face id, or a copy of those at a URL.
 
 The Hub's cache is read directly. `huggingface_hub` is needed only to download.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rookery.errors import SetupError
+from rookery.remote import is_url, local_folder
 
 CONFIG_FILE = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -26,12 +27,14 @@ _BLOCK = 1 << 14
 
 
 def model_folder(model: str) -> Path:
-    """The directory of `model`: the path itself, or the snapshot of that id, downloaded if needed.
+    """The directory of `model`: the path itself, the snapshot of that id, or the copy of what is at that URL.
+    The latter two are downloaded if needed.
 
     Raises:
-        SetupError: it is neither a model directory nor an id that can be downloaded.
+        SetupError: it is neither a model directory nor an id or a URL that can be downloaded.
+        Unavailable: the store of a URL does not answer.
     """
-    folder = Path(model)
+    folder = local_folder(model) if is_url(model) else Path(model)
     if (folder / CONFIG_FILE).is_file():
         return folder
     if not _is_id(model):
@@ -65,7 +68,7 @@ def identity(model: str) -> str:
     Raises:
         SetupError: it is an id that cannot be downloaded, or its weights are damaged.
     """
-    digest = weights_digest(model_folder(model) if _is_id(model) else Path(model))
+    digest = weights_digest(model_folder(model) if _is_id(model) or is_url(model) else Path(model))
     return f"{model}@{digest}" if digest else model
 
 
@@ -134,7 +137,11 @@ def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
 def _is_id(model: str) -> bool:
     """Whether `model` looks like an `owner/name` id and not like a path."""
     path = Path(model)
-    return not (path.is_absolute() or path.exists() or path.parent.is_dir()) and model.count("/") == 1
+    return (
+        not is_url(model)
+        and not (path.is_absolute() or path.exists() or path.parent.is_dir())
+        and model.count("/") == 1
+    )
 
 
 def _weights(snapshot: Path) -> list[str]:

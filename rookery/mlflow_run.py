@@ -16,6 +16,8 @@ PARENT_VARIABLE = "ROOKERY_MLFLOW_PARENT"
 """The id of the MLflow run of which new runs are children: of a pipeline's step."""
 LONGEST_VALUE = 500
 """MLflow's limit for the length of a parameter."""
+MODEL_VARIABLE = "ROOKERY_MLFLOW_MODEL"
+"""The beginning of the names under which models are registered: the pipeline that trains them."""
 _ROOT = Path(rookery.__file__).parents[1]
 
 

@@ -92,7 +92,7 @@ def run_sft(work: Work, chats: Path) -> Measured:
     shutil.rmtree(out, ignore_errors=True)
     sft.run(
         SftSettings(
-            model=Path(work.model),
+            model=work.model,
             data=str(chats),
             out=out,
             steps=work.warmup_steps + work.steps,

@@ -50,7 +50,7 @@ def run(
         SetupError: a file that a step reads is missing.
         RookeryError: a step failed; the message has its command.
     """
-    written = {str(output): step.name for step in pipeline.steps for output in step.outputs}
+    written = {str(output): step for step in pipeline.steps for output in step.outputs}
     for step in steps:
         _check_reads(step, [path for path in step.reads if path not in written])
     state = PipelineState(pipeline.out)
@@ -73,7 +73,7 @@ def run(
             copies.keep(step.folder)  # the next attempt goes on from there
             raise
         finally:
-            tracked.end(state.records[step.name])
+            tracked.end(step, state.records[step.name])
         copies.keep(*step.outputs)
         console.print(f"{title}: {record.status} after {record.seconds:.0f} s")
 
@@ -84,12 +84,15 @@ def _check_reads(step: Step, paths: Sequence[str]) -> None:
             raise SetupError(f"step {step.name!r} reads {path!r}, which does not exist")
 
 
-def _start(step: Step, state: PipelineState, written: Mapping[str, str], console: Console) -> None:
-    """Records the start of a step. `written` names the step that writes a path."""
-    for path in step.reads:
-        earlier = state.records.get(written.get(path, ""))
-        if path in written and (earlier is None or earlier.status != "done"):
-            raise SetupError(f"step {step.name!r} reads what step {written[path]!r} writes: run that first")
+def _start(step: Step, state: PipelineState, written: Mapping[str, Step], console: Console) -> None:
+    """Records the start of a step. `written` has the step that writes a path."""
+    for earlier in dict.fromkeys(written[path] for path in step.reads if path in written):
+        record = state.records.get(earlier.name)
+        if record is None or record.status != "done":
+            raise SetupError(f"step {step.name!r} reads what step {earlier.name!r} writes: run that first")
+        if record.command != earlier.command:
+            console.print(f"  warning: step {earlier.name!r} wrote what it reads with other settings:")
+            console.print(f"  $ rookery {record.command}")
     inputs = {path: digest_of(path) for path in step.reads}
     previous = state.records.get(step.name)
     if step.folder.exists() and (previous is None or not _continues(step, previous, inputs)):

@@ -12,6 +12,7 @@ Amazon States Language: https://states-language.net/spec.html. Batch jobs, their
 https://docs.aws.amazon.com/step-functions/latest/dg/connect-batch.html.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from typing import Any
 from launcher.pipeline.pipeline import Pipeline, Step
 
 _FAILED = "Failed"
+_NOT_IN_JOBS = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST_JOB_NAME = 128
+_LONGEST_SUBJECT = 100
 _RETRY = [
     # Requests that AWS refuses for now. Then jobs that fail: they go on from what the store has.
     {
@@ -71,7 +75,7 @@ def _job(step: Step, file: Path, settings: Sequence[str], after: str, *, timeout
         "Type": "Task",
         "Resource": "arn:aws:states:::batch:submitJob.sync",
         "Parameters": {
-            "JobName": f"{file.stem}-{step.name}",
+            "JobName": _job_name(f"{file.stem}-{step.name}"),
             "JobQueue.$": f"{where}.queue",
             "JobDefinition.$": f"{where}.definition",
             "ContainerOverrides": overrides,
@@ -84,7 +88,17 @@ def _job(step: Step, file: Path, settings: Sequence[str], after: str, *, timeout
     }
 
 
+def _job_name(text: str) -> str:
+    """The text as AWS Batch accepts it: letters, digits, hyphens and underscores, a letter or digit first.
+
+    >>> _job_name("my first (tiny) pipeline-sft")
+    'my-first-tiny-pipeline-sft'
+    """
+    return _NOT_IN_JOBS.sub("-", text).lstrip("-_")[:_LONGEST_JOB_NAME]
+
+
 def _notice(subject: str, message: str, **after: Any) -> dict[str, Any]:
+    subject = subject.encode("ascii", "replace").decode()[-_LONGEST_SUBJECT:]  # all that SNS takes
     return {
         "Type": "Task",
         "Resource": "arn:aws:states:::sns:publish",

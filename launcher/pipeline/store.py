@@ -21,7 +21,8 @@ class Store:
         """Reads the records that the store has of the steps.
 
         Raises:
-            SetupError: the URL is unknown, the package for it is missing, or the records are damaged.
+            SetupError: the URL is unknown, the package for it is missing, there is no such bucket, or the records
+                are damaged.
         """
         self._url, self._out = url, out
         self.records: dict[str, Record] = {}
@@ -35,6 +36,7 @@ class Store:
         except (ImportError, ValueError) as error:
             raise SetupError(f"--store {url!r}: {error} (pip install 'rookery[s3]')") from error
         with tempfile.TemporaryDirectory() as folder, self._named():
+            self._check_bucket()
             fetched = Path(folder) / STATE_FILE
             if self._files.exists(self._place(out / STATE_FILE)):
                 self._files.get_file(self._place(out / STATE_FILE), str(fetched))
@@ -72,6 +74,16 @@ class Store:
             raise
         except Exception as error:  # each file system has its own
             raise RookeryError(f"--store {self._url!r}: {error}") from error
+
+    def _check_bucket(self) -> None:
+        """Asks for the bucket, because S3 lists a missing one as empty, and only refuses what is written."""
+        if not hasattr(self._files, "call_s3"):
+            return
+        bucket = self._root.partition("/")[0]
+        try:
+            self._files.call_s3("head_bucket", Bucket=bucket)
+        except FileNotFoundError as error:
+            raise SetupError(f"--store {self._url!r}: there is no bucket {bucket!r}") from error
 
     def _put(self, path: Path) -> None:
         copies = set(self._files.find(self._place(path)))

@@ -1,7 +1,9 @@
 """Records a pipeline in MLflow: a run for the pipeline, a child for each step that is run."""
 
+import json
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -10,7 +12,14 @@ from typing import Any, Self
 from launcher.pipeline.pipeline import Pipeline, Step
 from launcher.pipeline.state import STATE_FILE, Record
 from rookery.masking import mask_setting
-from rookery.mlflow_run import LONGEST_VALUE, PARENT_VARIABLE, connect, experiment_id, source_tags
+from rookery.mlflow_run import (
+    LONGEST_VALUE,
+    MODEL_VARIABLE,
+    PARENT_VARIABLE,
+    connect,
+    experiment_id,
+    source_tags,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +44,12 @@ class PipelineRun:
         if not self._step_id:
             return {}
         asked = {f"{name}_MLFLOW": "true" for name in ("SFT", "DPO", "REWARD_MODEL", "TRAINER")}
-        return {**asked, PARENT_VARIABLE: self._step_id, "MLFLOW_TRACKING_URI": self._client.tracking_uri}
+        nested = {PARENT_VARIABLE: self._step_id, MODEL_VARIABLE: self._pipeline.name}
+        return {**asked, **nested, "MLFLOW_TRACKING_URI": self._client.tracking_uri}
 
-    def end(self, record: Record) -> None:
-        """Records the end of the step, with the digests of its inputs and outputs."""
-        self._try(lambda: self._end_step(record))
+    def end(self, step: Step, record: Record) -> None:
+        """Records the end of the step, with the digests of its inputs and outputs, and what it evaluated."""
+        self._try(lambda: self._end_step(step, record))
         self._step_id = ""
 
     def __enter__(self) -> Self:
@@ -71,11 +81,14 @@ class PipelineRun:
         self._step_id = str(run.info.run_id)
         self._client.log_param(self._step_id, "command", _parameter(command))
 
-    def _end_step(self, record: Record) -> None:
+    def _end_step(self, step: Step, record: Record) -> None:
         for what, digests in (("input", record.inputs), ("output", record.outputs)):
             for path, digest in digests.items():
                 self._client.set_tag(self._step_id, f"{what} {Path(path).name}", digest.sha256)
         self._client.log_metric(self._step_id, "seconds", record.seconds)
+        if step.argv[0] == "evaluate" and record.status == "done":
+            for name, value in _evaluated(step.folder / "report.json"):
+                self._client.log_metric(self._step_id, name, value)
         with suppress(FileNotFoundError):
             self._client.log_artifact(self._id, str(self._pipeline.out / STATE_FILE))
         status = {"done": "FINISHED", "failed": "FAILED", "running": "KILLED"}[record.status]
@@ -93,3 +106,16 @@ class PipelineRun:
 def _parameter(value: str) -> str:
     """A value as MLflow may have it: without passwords, and no longer than its limit."""
     return " ".join(str(mask_setting(word)) for word in value.split(" "))[:LONGEST_VALUE]
+
+
+def _evaluated(report: Path) -> Iterator[tuple[str, float]]:
+    """The means in a report.json of `rookery evaluate`, named SECTION/TABLE/METRIC/PLAYER."""
+    for section, tables in json.loads(report.read_bytes())["sections"].items():
+        for table, metrics in tables.items():
+            for metric, players in metrics.items():
+                for player, cell in players.items() if isinstance(players, dict) else ():
+                    if isinstance(cell, dict) and isinstance(mean := cell.get("mean"), int | float):
+                        yield _NOT_IN_NAMES.sub("_", f"{section}/{table}/{metric}/{player}"), mean
+
+
+_NOT_IN_NAMES = re.compile(r"[^\w\-. /]")

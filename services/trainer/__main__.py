@@ -5,7 +5,6 @@ Without a command it trains on the groups of a run.
 
 import asyncio
 import importlib
-import os
 import signal
 import sys
 from types import FrameType
@@ -52,8 +51,6 @@ def _finetune(argv: list[str]) -> int:
     from services.trainer import settings
 
     command, *flags = argv
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise SetupError(f"{command} trains in one process: start it without `accelerate launch` or torchrun")
     kind, module = FINETUNE_COMMANDS[command]
     parsed: Settings = getattr(settings, kind).parse(flags, prog=f"rookery {command}")
     configure(command)

@@ -9,7 +9,9 @@ import torch
 from fastapi import FastAPI
 
 from rookery import __version__
+from rookery.errors import RookeryError
 from rookery.plots.steps import METRICS_FILE, read_metrics
+from rookery.remote import upload
 from rookery.serving import Service, add_probes, serve
 from rookery.streams import RunStreams
 from services.trainer.autobatch.search import resolve_micro_batch_tokens
@@ -104,3 +106,16 @@ async def _train(
             )
         finally:
             await publisher.close()
+        if settings.store:
+            await asyncio.to_thread(_store, settings)
+
+
+def _store(settings: TrainerSettings) -> None:
+    """Copies the newest version. A store that fails is logged, because the run on disk is whole."""
+    newest = list(commits.folders(settings.adapters_dir).values())[-1]
+    names = ("settings.json", METRICS_FILE, newest.relative_to(settings.run_dir).as_posix())
+    try:
+        upload(settings.run_dir, names, settings.store)
+        logger.info("copied %s to %s", newest, settings.store)
+    except RookeryError as error:
+        logger.error("%s is not copied: %s", newest, error)

@@ -64,6 +64,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     server.start()
     port = free_port()
     command = [sys.executable, "-m", "launcher", "up", "--run", "rw", "--runs-dir", str(folder)]
+    command += ["--preset", "rookworld-full"]
     command += ["--redis-url", server.url, "--task", "rookworld", "--model", str(model), "--nodes", "200"]
     command += ["--batch-groups", str(GROUPS), "--group-size", str(GROUP_SIZE)]
     command += ["--max-tokens", str(POLICY_TOKENS)]

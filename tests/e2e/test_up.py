@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,9 +84,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
+    preset = ("--preset", "chess-gpt", "--model", "models/rook-tiny", "--style", "mover-squares")
     sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
     evaluated = ("--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1")
-    first = Up(runs, *sizes, *evaluated)
+    first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated)
     try:
         first.until(lambda: len(first.steps()) >= 2)
         assert len(first.children()) >= 6
@@ -115,6 +117,8 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     steps = second.steps()
     assert steps == list(range(1, len(steps) + 1)), "each step once, none left out"
     assert json.loads((second.run / "settings.json").read_text())["batch_groups"] == 4
+    trained = tomllib.loads((second.run / "trainer.toml").read_text())["trainer"]
+    assert (trained["gradient_checkpointing"], trained["lr"]) == (True, 1e-5), "as the preset says"
 
 
 def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:

@@ -7,13 +7,15 @@ with their gradients and Adam's moments.
 """
 
 import os
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 
 from rookery.errors import SetupError
-from services.trainer.settings import Sharding, TrainerSettings
+from services.trainer.settings import FinetuneSettings, Sharding, TrainerSettings
+
+S = TypeVar("S", bound=TrainerSettings | FinetuneSettings)
 
 
 def device_named(name: str) -> torch.device:
@@ -99,7 +101,7 @@ def _layers(body: Any) -> list[Any]:
     raise SetupError(f"--sharding fsdp2: no list of {wanted} layers in a {type(body).__name__}")
 
 
-def own_device(settings: TrainerSettings) -> TrainerSettings:
+def own_device(settings: S) -> S:
     """Returns `settings` with this process's device from the list in `--device`.
 
     Raises:
@@ -121,4 +123,4 @@ def own_device(settings: TrainerSettings) -> TrainerSettings:
             f"process {place} of this machine finds no GPU: --device {settings.device} "
             f"has {len(names)}; lower --num_processes"
         )
-    return settings.model_copy(update={"device": device})
+    return cast(S, settings.model_copy(update={"device": device}))

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from rookery.errors import SetupError, Unavailable
 from services.trainer.distributed.placement import device_named
-from services.trainer.settings import TrainerSettings
+from services.trainer.settings import FinetuneSettings, TrainerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -176,18 +176,24 @@ class Follower(ProcessGroup):
         return word
 
 
+def is_rank_zero() -> bool:
+    """Whether this process writes what all have computed: rank 0, or a single process."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
-def join_processes(settings: TrainerSettings) -> Iterator[World]:
+def join_processes(settings: TrainerSettings | FinetuneSettings) -> Iterator[World]:
     """Yields the world that the launcher's environment describes; a single process without a launcher.
 
     Raises:
         SetupError: sharding is requested for a single process.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
+    sharding = settings.sharding if isinstance(settings, TrainerSettings) else "none"
     if size == 1:
-        if settings.sharding != "none":
+        if sharding != "none":
             raise SetupError(
-                f"--sharding {settings.sharding} needs several processes: "
+                f"--sharding {sharding} needs several processes: "
                 "accelerate launch --multi_gpu --num_processes 2 -m services.trainer ..."
             )
         yield World()
@@ -201,7 +207,7 @@ def join_processes(settings: TrainerSettings) -> Iterator[World]:
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     own = dist.PrefixStore("rookery", store)
     role = Follower if rank else RankZero
-    yield role(own, rank=rank, size=size, sharded=settings.sharding != "none")
+    yield role(own, rank=rank, size=size, sharded=sharding != "none")
     # Not after an error: NCCL would wait for data that the other processes never send.
     dist.destroy_process_group()
 

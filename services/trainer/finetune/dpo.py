@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from services.trainer.distributed.process_group import World
 from services.trainer.examples.data_file import local_path
 from services.trainer.examples.pairs import PairExamples, read_pairs
 from services.trainer.examples.rows import Example, TokenBatch
@@ -26,6 +27,7 @@ class DpoTask:
     """The task of DPO: makes the chosen answer more likely than the rejected one, relative to the base."""
 
     name = "dpo"
+    world = World()
 
     def __init__(self, model: Any, settings: DpoSettings, held_out: Sequence[Example]) -> None:
         self.model = model
@@ -100,7 +102,7 @@ def dpo_margin(
 
 def run(settings: DpoSettings) -> Path:
     """Trains an adapter of `settings.model` on `settings.data`. Returns the directory of the merged model."""
-    folder = start_run(settings)
+    folder, settings = start_run(settings)
     tokenizer = load_tokenizer(folder)
     pairs = read_pairs(
         local_path(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out

@@ -2,7 +2,8 @@
 
 A step's loss is a mean over the whole step, however it is split into micro-batches, so the gradient is that
 of one pass. A stopped run resumes from its last checkpoint and ends with the same bytes as one that was not
-stopped.
+stopped. Of several processes, each computes its share of the rows, and rank 0 writes. The gradients are
+summed, so the result is that of one process, except for rounding.
 """
 
 import logging
@@ -13,15 +14,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, SetupError
 from rookery.hub import model_folder
+from services.trainer.distributed.placement import own_device
+from services.trainer.distributed.process_group import World, join_processes
 from services.trainer.examples.rows import (
     Example,
     ExampleSource,
@@ -48,6 +52,8 @@ _STOP_MESSAGE = b"finishing this step; a second signal ends the run at once\n"
 _GAPS_MIB = 1024
 """When the process has grown by this much, the allocator's free memory is returned to the system."""
 
+F = TypeVar("F", bound=FinetuneSettings)
+
 Sums = Mapping[str, torch.Tensor]
 """Scalars summed over a forward pass: `loss`, which is differentiated, and other figures to report."""
 
@@ -57,6 +63,8 @@ class FinetuneTask(Protocol):
 
     name: str
     model: Any
+    world: World
+    """The processes that train together. `train` sets it."""
 
     def weight(self, examples: Sequence[Example]) -> int:
         """Returns the divisor for the sums of `examples`: their answer tokens, or their number."""
@@ -68,13 +76,15 @@ class FinetuneTask(Protocol):
         """Returns figures on held-out examples, by name; empty if there are none."""
 
 
-def start_run(settings: FinetuneSettings) -> Path:
-    """Sets the seed and the number of threads, and returns the folder of the model to start from.
+def start_run(settings: F) -> tuple[Path, F]:
+    """Sets the seed and the number of threads. Returns the folder of the model to start from, and the
+    settings with this process's device.
 
     Raises:
         InvalidInput: the run is already finished.
-        SetupError: there is no such model, or the folder `out` cannot be made.
+        SetupError: there is no such model or device, or the folder `out` cannot be made.
     """
+    settings = own_device(settings)
     finished = make_folder(settings.out, setting="--out") / "model"
     if finished.exists():
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
@@ -83,16 +93,23 @@ def start_run(settings: FinetuneSettings) -> Path:
     disable_progress_bar()  # the run's own progress bar is in `output`
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    return folder
+    return folder, settings
 
 
 def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings, tracker: Tracker) -> None:
-    """Trains `task.model` on `source` for `settings.steps`.
+    """Trains `task.model` on `source` for `settings.steps`, together with the launcher's other processes.
 
     Raises:
+        SetupError: the processes have different settings, data or checkpoints.
         InvalidInput: the checkpoint has other settings or data, or the gradient is not finite.
         SystemExit: a signal stopped the run, after the step was finished and its checkpoint written.
     """
+    with join_processes(settings) as task.world:
+        _train(task, source, settings, tracker)
+
+
+def _train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings, tracker: Tracker) -> None:
+    world = task.world
     weights = trained_parameters(task.model)
     optimizer = adam.build(
         list(weights.values()),
@@ -103,7 +120,8 @@ def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings,
     )
     identity = output.fingerprint(settings)
     step = output.restore_checkpoint(settings.out, weights, optimizer, fingerprint=identity)
-    settings.write_resolved(settings.out)
+    if any(theirs != [step, identity] for theirs in world.gather([[step, identity]])):
+        raise SetupError(f"the processes of {task.name} differ: they need the same flags, data and --out")
     logger.info(
         "%s: %d examples, %d weights, %d steps of %d from step %d",
         task.name, len(source), sum(weight.numel() for weight in weights.values()),
@@ -113,10 +131,7 @@ def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings,
     batches = shuffled_batches(source, batch_size=settings.batch_size, seed=settings.seed, skip=step)
     device = next(task.model.parameters()).device
     least_mib = 0.0  # resident after free memory was last returned
-    with (
-        MetricsLog(task.name, settings.out, start=step, steps=settings.steps) as log,
-        graceful_stop() as stop,
-    ):
+    with _metrics_log(task, settings, start=step) as log, graceful_stop() as stop:
         while step < settings.steps:
             started = time.perf_counter()
             with levels(device) as memory:
@@ -127,18 +142,34 @@ def train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings,
             row: dict[str, Any] = {"step": step, **measured, **speed, **memory}
             if step % settings.eval_every == 0 or step == settings.steps:
                 row |= {f"eval_{name}": value for name, value in task.evaluate().items()}
-            log.write(row)
-            tracker.log(row)
+            if log:
+                log.write(row)
+                tracker.log(row)
             if memory["resident_mib"] > least_mib + _GAPS_MIB:
                 release_free()
                 least_mib = resident_bytes() / MIB
-            if step % settings.save_every == 0 or step == settings.steps or stop.signal_number:
+            signal_number = max(world.gather([stop.signal_number]))  # all stop after the same step
+            due = step % settings.save_every == 0 or step == settings.steps or signal_number
+            if log and due:
                 output.save_checkpoint(settings.out, weights, optimizer, step=step, fingerprint=identity)
-            if stop.signal_number:
+            if signal_number:
                 logger.info(
                     "stopped after step %d of %d: the same command resumes from there", step, settings.steps
                 )
-                raise SystemExit(128 + stop.signal_number)
+                raise SystemExit(128 + signal_number)
+
+
+@contextmanager
+def _metrics_log(
+    task: FinetuneTask, settings: FinetuneSettings, *, start: int
+) -> Iterator[MetricsLog | None]:
+    """Yields the log of rank 0, and None in the other processes."""
+    if task.world.rank:
+        yield None
+        return
+    settings.write_resolved(settings.out)
+    with MetricsLog(task.name, settings.out, start=start, steps=settings.steps) as log:
+        yield log
 
 
 def _step(
@@ -153,7 +184,9 @@ def _step(
     lr = settings.lr * adam.lr_factor("cosine", step=step, steps=settings.steps, warmup=settings.warmup_steps)
     adam.set_lr(optimizer, lr)
     means = _means(task, sums, settings, examples, learn=True)
-    norm = torch.nn.utils.clip_grad_norm_(trained_parameters(task.model).values(), settings.max_grad_norm)
+    weights = list(trained_parameters(task.model).values())
+    task.world.sum_gradients(weights)
+    norm = torch.nn.utils.clip_grad_norm_(weights, settings.max_grad_norm)
     if not torch.isfinite(norm):
         raise InvalidInput(
             f"step {step}: loss {means['loss']} and gradient norm {norm.item()} are not finite"
@@ -189,11 +222,12 @@ def _means(
 ) -> dict[str, float]:
     """Returns means over `examples`, in as many forward passes as needed, and the tokens computed.
 
-    With `learn`, the gradients are left in the weights.
+    Of several processes, each computes its share. With `learn`, the gradients of this share are left in the
+    weights.
     """
     weight = max(1, task.weight(examples))
     device = next(task.model.parameters()).device
-    rows = pack_rows(examples, row_tokens=settings.row_tokens)
+    rows = pack_rows(examples, row_tokens=settings.row_tokens)[task.world.rank :: task.world.size]
     totals: dict[str, float] = {"tokens": 0.0}
     for micro_batch in micro_batches(rows, tokens=settings.micro_batch_tokens):
         batch = collate_examples(micro_batch, device=device)
@@ -205,7 +239,8 @@ def _means(
         for name, value in summed.items():
             totals[name] = totals.get(name, 0.0) + value.item() / weight
         totals["tokens"] += batch.ids_BT.numel()
-    return totals
+    every = task.world.gather([totals])
+    return {name: sum(one.get(name, 0.0) for one in every) for name in dict.fromkeys(chain(*every))}
 
 
 @dataclass(slots=True)

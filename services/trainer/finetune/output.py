@@ -18,6 +18,8 @@ from safetensors.torch import load_file, save_file
 
 from rookery.errors import InvalidInput
 from rookery.plots.steps import METRICS_FILE
+from rookery.remote import upload
+from services.trainer.distributed.process_group import is_rank_zero
 from services.trainer.examples.data_file import file_sha256, local_path
 from services.trainer.model.lora import adapter_files
 from services.trainer.settings import FinetuneSettings
@@ -29,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 _LINE_EVERY = 50
 """Steps between log lines if no terminal shows the progress bar."""
+
+_RESULTS = (METRICS_FILE, "report.json", "calibration.png", "adapters", "model")
+"""What `--store` copies, as far as it exists."""
 
 _CHECKPOINTS = ("checkpoint", "checkpoint.old")
 
@@ -179,8 +184,11 @@ def export(
     """Writes the model, with any adapter merged, to `model/` and returns that folder.
 
     The folder appears only when it is complete. `extra_files` gets the folder under its temporary name and
-    returns further files for it. An adapter is also written as `adapters/policy-v000001`, for `/reload`.
+    returns further files for it. An adapter is also written as `adapters/policy-v000001`, for `/reload`. Of
+    several processes, only rank 0 writes.
     """
+    if not is_rank_zero():
+        return settings.out / "model"
     if settings.lora_rank:
         _commit_adapter(model, settings)
     final, temporary = settings.out / "model", settings.out / "model.tmp"
@@ -195,6 +203,9 @@ def export(
     sync_folder(settings.out)
     delete_checkpoints(settings.out)
     logger.info("wrote %s", final)
+    if settings.store:
+        upload(settings.out, _RESULTS, settings.store)
+        logger.info("copied it to %s", settings.store)
     return final
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from services.trainer.distributed.process_group import World
 from services.trainer.examples.chat_files import ChatExamples, open_chats
 from services.trainer.examples.data_file import local_path
 from services.trainer.examples.rows import Example, TokenBatch
@@ -23,6 +24,7 @@ class SftTask:
     """The task of SFT: cross-entropy of each answer token, or of its soft target."""
 
     name = "sft"
+    world = World()
 
     def __init__(self, model: Any, settings: SftSettings, held_out: Sequence[Example] = ()) -> None:
         self.model = model
@@ -47,7 +49,7 @@ class SftTask:
 
 def run(settings: SftSettings) -> Path:
     """Trains `settings.model` on `settings.data` and returns the directory of the result."""
-    folder = start_run(settings)
+    folder, settings = start_run(settings)
     tokenizer = load_tokenizer(folder)
     source = ChatExamples(open_chats(local_path(settings.data)), tokenizer, max_length=settings.max_length)
     held_out: list[Example] = []

@@ -8,21 +8,23 @@ import contextlib
 import importlib.util
 import json
 import logging
+import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from rookery.mlflow_run import ID_FILE, LONGEST_VALUE, connect, experiment_id, source_tags
+from rookery.mlflow_run import ID_FILE, LONGEST_VALUE, MODEL_VARIABLE, connect, experiment_id, source_tags
 from rookery.plots import CURVES_FILE
 from rookery.plots.panels import choose
 from rookery.plots.picture import Curve, draw
 from rookery.plots.steps import METRICS_FILE, keys_of, read_metrics
+from services.trainer.distributed.process_group import is_rank_zero
 from services.trainer.settings import KL_ALIASES
 from services.trainer.versions import commits
 from services.trainer.versions.files import read_object
@@ -61,6 +63,8 @@ class _Client(Protocol):
     def log_batch(self, run_id: str, **entities: Sequence[Any]) -> None: ...
     def log_artifact(self, run_id: str, path: str, artifact_path: str | None = None) -> None: ...
     def set_terminated(self, run_id: str, status: str) -> None: ...
+    def create_registered_model(self, name: str) -> Any: ...
+    def create_model_version(self, name: str, source: str, run_id: str) -> Any: ...
 
 
 class MlflowTracker(Tracker):
@@ -85,7 +89,10 @@ class MlflowTracker(Tracker):
             self._rows.put_nowait(row)
 
     def close(self, *, status: str, artifacts: Artifacts) -> None:
-        """Sends the remaining steps and the artifacts. Gives up if the steps take more than half a minute."""
+        """Sends the remaining steps and the artifacts, and registers the model of a finished run.
+
+        Gives up if the steps take more than half a minute.
+        """
         self._closing.set()
         self._thread.join(timeout=_CLOSE_S)
         lost = self._taken - self._sent
@@ -94,10 +101,28 @@ class MlflowTracker(Tracker):
         if self._thread.is_alive() or self._client is None:
             return
         with _boundary("send the run's files to MLflow"):
-            for path, place in artifacts(self._folder):
+            sent = artifacts(self._folder)
+            for path, place in sent:
                 self._client.log_artifact(self._run_id, str(path), place)
+            if status == "FINISHED":
+                self._register({place for _, place in sent})
         with _boundary("mark the run as ended in MLflow"):
             self._client.set_terminated(self._run_id, status)
+
+    def _register(self, places: Set[str | None]) -> None:
+        """Makes the whole model, or else the adapter, a version in MLflow's model registry."""
+        from mlflow.exceptions import MlflowException
+
+        kept = next((place for place in ("model", "adapter") if place in places), None)
+        if self._client is None or kept is None:
+            return
+        name = "-".join(filter(None, (os.environ.get(MODEL_VARIABLE), self._folder.name)))
+        try:
+            self._client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        self._client.create_model_version(name, f"runs:/{self._run_id}/{kept}", run_id=self._run_id)
 
     def _run(self) -> None:
         row: Mapping[str, Any] | None = None
@@ -184,10 +209,12 @@ def track(
 ) -> Iterator[Tracker]:
     """Yields the tracker of a run folder. At the end, `artifacts` names the files to send to MLflow.
 
+    Of several processes, only rank 0 records.
+
     Raises:
         SetupError: tracking is wanted but mlflow is not installed.
     """
-    if not wanted:
+    if not wanted or not is_rank_zero():
         yield Tracker()
         return
     if importlib.util.find_spec("mlflow") is None:

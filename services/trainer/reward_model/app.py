@@ -1,5 +1,6 @@
 """The reward model as a service: `/v1/rewards`, `/v1/model` and probes."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from pydantic import BaseModel, Field
 from rookery import __version__
 from rookery.body_limit import StrictBody
 from rookery.errors import InvalidInput
+from rookery.remote import is_url, local_folder
 from rookery.serving import Service, add_probes, add_problem_handlers, serve
 from services.trainer.distributed.placement import device_named
 from services.trainer.examples.chats import Messages
@@ -109,7 +111,8 @@ async def run(settings: RewardServerSettings) -> None:
     """
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    scorer = RewardScorer(settings.model, rows=settings.rows, device=device_named(settings.device))
+    folder = local_folder(settings.model) if is_url(settings.model) else Path(settings.model)
+    scorer = RewardScorer(folder, rows=settings.rows, device=device_named(settings.device))
     queue = BatchQueue(scorer, limit=settings.queue)
     await serve(
         Service(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from services.trainer.distributed.process_group import World, is_rank_zero
 from services.trainer.examples.data_file import local_path
 from services.trainer.examples.pairs import PairExamples, TokenPair, read_pairs
 from services.trainer.examples.rows import Example, TokenBatch, collate_examples
@@ -38,6 +39,7 @@ class RewardModelTask:
     """The task: the chosen answer scores higher than the rejected one."""
 
     name = "reward-model"
+    world = World()
 
     def __init__(self, model: Any, settings: RewardModelSettings, held_out: Sequence[Example]) -> None:
         self.model = model
@@ -102,7 +104,7 @@ def score_ends(model: Any, hidden_KD: torch.Tensor) -> torch.Tensor:
 
 def run(settings: RewardModelSettings) -> Path:
     """Trains a reward model on `settings.data` and returns the directory of the result."""
-    folder = start_run(settings)
+    folder, settings = start_run(settings)
     tokenizer = load_tokenizer(folder)
     pairs = read_pairs(
         local_path(settings.data), tokenizer, max_length=settings.max_length, held_out=settings.held_out
@@ -114,7 +116,8 @@ def run(settings: RewardModelSettings) -> Path:
     with track(settings.out, wanted=settings.mlflow, params=settings.model_dump(mode="json")) as tracker:
         train(task, PairExamples(pairs.train), settings, tracker)
         report = report_on(task.measure(pairs.held_out))
-        _write_report(report, settings, pairs.counts)
+        if is_rank_zero():
+            _write_report(report, settings, pairs.counts)
 
         def card(folder: Path) -> dict[str, bytes]:
             return {

@@ -13,6 +13,7 @@ from services.trainer.settings.shared import (
     AdapterSettings,
     ConditionalSettings,
     Device,
+    Devices,
     MemorySettings,
     OptimiserSettings,
     PathOrUrl,
@@ -42,12 +43,14 @@ class FinetuneSettings(
 
     conditions: ClassVar[Mapping[str, When]] = ADAPTER_CONDITIONS
 
-    model: Path
-    """Model to start from: a directory or a Hugging Face id."""
+    model: PathOrUrl
+    """Model to start from: a directory, a Hugging Face id or a URL such as s3://bucket/sft/model."""
     data: PathOrUrl
     """Training data."""
     out: Path
     """Folder for model/, metrics.jsonl and the checkpoint."""
+    store: str = ""
+    """URL for a copy of the result (model/, adapters/, metrics and reports), such as s3://bucket/sft."""
     steps: PositiveInt = 2000
     """Optimizer steps."""
     batch_size: PositiveInt = 128
@@ -64,8 +67,8 @@ class FinetuneSettings(
     """Matrix products in bfloat16."""
     compile: bool = False
     """torch.compile the loss: for rook-tiny 1.2 times as fast on a CPU, after a minute of compiling."""
-    device: Device = "auto"
-    """`cpu`, the index of a GPU, or `auto`."""
+    device: Devices = "auto"
+    """`cpu`, the index of a GPU, or `auto`. For several processes: indices separated by commas, or `auto`."""
     threads: NonNegativeInt = 0
     """CPU threads. 0 uses torch's default."""
     save_every: PositiveInt = 500
@@ -79,11 +82,11 @@ class FinetuneSettings(
     def fingerprint(self) -> dict[str, str]:
         """The settings that must not change when a run is resumed."""
         free = {"out", "device", "threads", "save_every", "save_dtype", "eval_every", "eval_examples"}
-        free |= {"preset", "dry_run", "mlflow"}
+        free |= {"preset", "dry_run", "mlflow", "store"}
         free |= {"data", "eval_data"}  # compared by content: see `finetune.output`
         return {
             # Different spellings of the same path give the same text.
-            name: str(value.resolve() if isinstance(value, Path) and value.exists() else value)
+            name: str(Path(value).resolve() if name == "model" and Path(value).exists() else value)
             for name, value in self.model_dump(exclude=free).items()
         }
 
@@ -164,8 +167,8 @@ class RewardServerSettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="REWARD_SERVER_")
 
-    model: Path
-    """Directory that `rookery reward-model` wrote."""
+    model: PathOrUrl
+    """Directory that `rookery reward-model` wrote, or its URL, such as s3://bucket/reward/model."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: Port = 8007

@@ -121,6 +121,8 @@ class TrainerSettings(
 
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
+    store: str = ""
+    """URL for a copy of the newest version when the training ends, such as s3://bucket/runs/my-run."""
     lora_rank: NonNegativeInt = 16
     """Rank of the adapter. vLLM must be started with at least this rank. 0 trains all weights of a GPT-2."""
     seed: int = 0

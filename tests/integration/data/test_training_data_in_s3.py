@@ -1,11 +1,15 @@
-"""What `rookery sft` and its kin train on, in a bucket."""
+"""What `rookery sft` and its kin train on and leave behind, in a bucket."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from launcher.pipeline.store import Store
+from launcher.serve_players import _read
 from rookery.errors import SetupError, Unavailable
+from rookery.hub import identity, model_folder
+from rookery.remote import local_folder, upload
 from services.data.store.folders import open_folder
 from services.trainer.examples.data_file import local_path
 
@@ -14,6 +18,7 @@ from services.trainer.examples.data_file import local_path
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     local_path.cache_clear()
+    local_folder.cache_clear()
 
 
 def test_an_object_is_copied_once_and_again_when_it_has_changed(bucket: str, tmp_path: Path) -> None:
@@ -33,7 +38,7 @@ def test_an_object_is_copied_once_and_again_when_it_has_changed(bucket: str, tmp
 
 
 def test_what_is_not_there_is_named(bucket: str) -> None:
-    with pytest.raises(SetupError, match=f"cannot read '{bucket}/missing.jsonl'"):
+    with pytest.raises(SetupError, match=f"cannot reach '{bucket}/missing.jsonl'"):
         local_path(f"{bucket}/missing.jsonl")
 
 
@@ -43,5 +48,40 @@ def test_a_store_out_of_reach_is_named(bucket: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     s3fs.S3FileSystem.clear_instance_cache()
-    with pytest.raises(Unavailable, match=f"cannot read '{bucket}/x' now"):
+    with pytest.raises(Unavailable, match=f"cannot reach '{bucket}/x' now"):
         local_path(f"{bucket}/x")
+
+
+def test_models_go_to_a_bucket_and_come_from_there(bucket: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from services.trainer.finetune import sft
+    from services.trainer.settings import SftSettings
+    from services.trainer.tiny import build_tiny
+
+    upload(
+        build_tiny(tmp_path / "tiny", layers=1, hidden_size=32, intermediate_size=32), ["."], f"{bucket}/base"
+    )
+    moves = [{"messages": [{"role": "user", "content": "."}, {"role": "assistant", "content": "e2e4"}]}] * 4
+    open_folder(f"{bucket}/set").write_bytes("a.jsonl", "\n".join(map(json.dumps, moves)).encode())
+    how = {"data": f"{bucket}/set/a.jsonl", "steps": 1, "batch_size": 2, "threads": 1, "lora_rank": 2}
+    first = SftSettings(model=f"{bucket}/base", out=tmp_path / "one", store=f"{bucket}/sft", **how)  # type: ignore[arg-type]
+    made = sft.run(first)
+    kept = model_folder(f"{bucket}/sft/model")
+    assert identity(f"{bucket}/sft/model").partition("@")[2] == identity(str(made)).partition("@")[2]
+    assert {file.name: file.read_bytes() for file in kept.iterdir()} == {
+        file.name: file.read_bytes() for file in made.iterdir()
+    }
+    player = _read(f"model:{bucket}/sft/model")
+    assert (player.folder, player.options["name"]) == (kept.resolve(), "model")
+    adapter = _read(f"run:{bucket}/sft@1")
+    assert adapter.version is not None
+    assert (adapter.version.folder / "SHA256SUMS").is_file()
+    sft.run(SftSettings(model=f"{bucket}/sft/model", out=tmp_path / "two", **how))  # type: ignore[arg-type]
+    with pytest.raises(SetupError, match=f"there is no folder at '{bucket}/nothing'"):
+        model_folder(f"{bucket}/nothing")
+
+
+def test_a_store_without_its_bucket_is_named(bucket: str, tmp_path: Path) -> None:
+    Store(f"{bucket}/runs", tmp_path)
+    with pytest.raises(SetupError, match=r"--store 's3://no-such-bucket/runs': there is no bucket 'no-such-"):
+        Store("s3://no-such-bucket/runs", tmp_path)

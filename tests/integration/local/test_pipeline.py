@@ -98,7 +98,10 @@ def test_steps_that_depend_on_a_change_are_run_again(tmp_path: Path) -> None:
     said = runner("--set", "count=30")
     assert "1/2 positions: up to date" in said
     assert "tasks.parquet, which it wrote, has changed" in said
-    assert "1/2" not in runner("--set", "count=30", "--only", "2", "--force")
+    said = runner("--set", "count=31", "--only", "2", "--force")
+    assert "1/2" not in said
+    assert "warning: step 'positions' wrote what it reads with other settings" in said
+    assert "--count 30" in said
 
 
 def test_an_interrupted_step_goes_on(tmp_path: Path) -> None:
@@ -190,6 +193,7 @@ def test_steps_on_several_machines_share_a_store(tmp_path: Path) -> None:
     assert "1/2 positions: up to date" in run(machines[1], "--set", "count=22", "--only", "1")
 
 
+@pytest.mark.stockfish
 def test_mlflow_has_the_steps_and_their_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
     from rookery.mlflow_run import connect
@@ -203,6 +207,10 @@ def test_mlflow_has_the_steps_and_their_trainings(tmp_path: Path, monkeypatch: p
     name = "sft"
     run = "sft --model models/rook-tiny --data {examples}/moves.jsonl --steps 2 --batch-size 2 --out {sft}"
     outputs = ["model"]
+    [[steps]]
+    name = "match"
+    run = "evaluate random first-legal --sections matches --pairs 1 --nodes 100 --out {match}"
+    outputs = ["report.json"]
     """
     runner = Runner(tmp_path, text)
     runner("--mlflow")
@@ -216,7 +224,12 @@ def test_mlflow_has_the_steps_and_their_trainings(tmp_path: Path, monkeypatch: p
         "1 examples": ids["pipeline pipeline"],
         "2 sft": ids["pipeline pipeline"],
         "2-sft": ids["2 sft"],
+        "3 match": ids["pipeline pipeline"],
     }
+    (registered,) = client.search_model_versions("name = 'pipeline-2-sft'")
+    assert (registered.run_id, registered.source) == (ids["2-sft"], f"runs:/{ids['2-sft']}/model")
+    evaluated = {name for name in runs["3 match"].data.metrics if name.startswith("matches/")}
+    assert {name.rpartition("/")[2] for name in evaluated} >= {"random", "first-legal"}
     assert runs["2 sft"].data.params["command"].startswith("sft --model models/rook-tiny")
     assert (
         runs["2 sft"].data.tags["output model"]
@@ -306,6 +319,17 @@ def test_values_are_taken_as_they_are(tmp_path: Path, value: str) -> None:
     machine = json.loads(Runner(tmp_path)("--set", f"games={value}", action="export"))
     job = machine["States"]["1 positions"]["Parameters"]["ContainerOverrides"]
     assert job["Command"][-2:] == ["--set", f"games={value}"]
+
+
+def test_names_are_valid_for_aws(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.file = runner.file.rename(tmp_path / "my (tiny) schönes pipeline.toml")
+    states = json.loads(runner(action="export"))["States"]
+    jobs = [
+        state["Parameters"]["JobName"] for state in states.values() if "batch" in state.get("Resource", "")
+    ]
+    assert jobs == ["my-tiny-sch-nes-pipeline-positions", "my-tiny-sch-nes-pipeline-questions"]
+    assert states["Notify success"]["Parameters"]["Subject"] == "my (tiny) sch?nes pipeline: done"
 
 
 def test_a_store_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,8 @@ def test_a_reward_model_is_served_before_the_reward_service(house: Path) -> None
     assert "--model-url" not in flags(plan(), "reward")
     with pytest.raises(SetupError, match=r"'models/m' is not a reward model: it has no reward_model.json"):
         plan("--reward-model", "models/m")
+    with pytest.raises(SetupError, match=r"scheme 'delta\+0.5\*model' needs .* with --reward-model"):
+        plan("--set", "reward.scheme=delta+0.5*model")
     (house / "models" / "m" / "reward_model.json").write_text("{}")
     made = plan("--reward-model", "models/m", "--set", "reward.scheme=model", "--set", "reward-model.rows=4")
     assert [command.name for command in made.stages[0]] == ["redis", "reward-model"]

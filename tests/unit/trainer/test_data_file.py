@@ -48,9 +48,9 @@ def test_a_url_is_copied_with_its_manifest(files: AbstractFileSystem, tmp_path: 
 
 def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
     files.pipe("/bucket/set/other.jsonl", b"")
-    with pytest.raises(SetupError, match=rf"cannot read '{URL}'"):
+    with pytest.raises(SetupError, match=rf"cannot reach '{URL}'"):
         local_path(URL)
-    with pytest.raises(SetupError, match="--data nobody://x/y: Protocol not known: nobody"):
+    with pytest.raises(SetupError, match="nobody://x/y: Protocol not known: nobody"):
         local_path("nobody://x/y")
     fsspec.register_implementation("bare", Bare, clobber=True)
     with pytest.raises(SetupError, match="--data bare://bucket/ names a bucket, but no file in it"):

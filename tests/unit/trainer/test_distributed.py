@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import SetupError, Unavailable
-from services.trainer.__main__ import FINETUNE_COMMANDS, main
 from services.trainer.batches.micro_batches import partition, split_rows
 from services.trainer.batches.rows import Row, ScoredCompletion
 from tests.conftest import ROOT
@@ -28,7 +27,7 @@ from services.trainer.distributed import process_group  # noqa: E402
 from services.trainer.distributed.placement import own_device  # noqa: E402
 from services.trainer.distributed.process_group import Follower, RankZero, World, join_processes  # noqa: E402
 from services.trainer.losses.statistics import MicroBatchStats  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
+from services.trainer.settings import SftSettings, TrainerSettings  # noqa: E402
 from services.trainer.training import ranks  # noqa: E402
 from services.trainer.training.ranks import agreed, follow  # noqa: E402
 from services.trainer.training.step import RunningState  # noqa: E402
@@ -253,16 +252,8 @@ def test_what_cannot_be_sharded_is_refused(changed: dict[str, Any]) -> None:
 
 def test_the_page_shows_commands_that_parse() -> None:
     page = (ROOT / "services/trainer/README.md").read_text().replace("\\\n", " ")
-    launches = re.findall(r"^\$ accelerate launch .+ -m services.trainer (.+)", page, re.MULTILINE)
+    launches = re.findall(r"^\$ accelerate launch .+ -m services.trainer (--.+)", page, re.MULTILINE)
+    [sft] = re.findall(r"-m services.trainer sft (.+)", page)
+    assert SftSettings.parse(shlex.split(sft), prog="sft").out == Path("runs/sft")
     parsed = [TrainerSettings.parse(shlex.split(flags), prog="trainer") for flags in launches]
     assert [settings.sharding for settings in parsed] == ["none", "fsdp2"]
-
-
-@pytest.mark.parametrize("command", FINETUNE_COMMANDS)
-def test_commands_of_one_process_refuse_a_launcher(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr("sys.argv", ["trainer", command])
-    assert main() != 0
-    assert f"{command} trains in one process" in capsys.readouterr().err

@@ -1,0 +1,103 @@
+"""Copies folders from and to URLs that fsspec supports, such as `s3://bucket/runs/sft/model`.
+
+Copies of what is at a URL are in `$XDG_CACHE_HOME/rookery`, in a folder named by the store's identity of the
+files. What has changed there has another identity and is copied again.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rookery.errors import SetupError, Unavailable
+
+
+def is_url(place: str) -> bool:
+    """Whether `place` is a URL and not a path or the id of a model."""
+    return "://" in place
+
+
+def cache_folder() -> Path:
+    """The folder of the copies."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rookery"
+
+
+@cache
+def local_folder(url: str) -> Path:
+    """A copy of the folder at `url`. A process asks the store once.
+
+    Raises:
+        SetupError: nothing is there, or the protocol is not supported.
+        Unavailable: the store does not answer.
+    """
+    with store_faults(url):
+        files, root = open_store(url)
+        root = root.rstrip("/")
+        found = sorted(files.find(root))
+        if not found or found == [root]:
+            raise SetupError(f"there is no folder at {url!r}")
+        identity = hashlib.sha256("\n".join(files.ukey(name) for name in found).encode()).hexdigest()
+        copy = cache_folder() / identity[:32] / root.rpartition("/")[2]
+        if not copy.exists():
+            part = copy.with_name(f".{copy.name}.{os.getpid()}")
+            for name in found:
+                place = part / name[len(root) + 1 :]
+                place.parent.mkdir(parents=True, exist_ok=True)
+                files.get_file(name, str(place))
+            try:
+                part.rename(copy)
+            except OSError:  # another process was faster
+                shutil.rmtree(part)
+    return copy
+
+
+def upload(folder: Path, names: Iterable[str], url: str) -> None:
+    """Copies files and folders of `folder`, those that exist, below `url`.
+
+    Raises:
+        SetupError: the protocol is not supported, or the store refuses.
+        Unavailable: the store does not answer.
+    """
+    with store_faults(url):
+        files, root = open_store(url)
+        for name in names:
+            path = folder / name
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                if file.is_file():
+                    place = f"{root.rstrip('/')}/{file.relative_to(folder).as_posix()}"
+                    files.makedirs(place.rpartition("/")[0], exist_ok=True)
+                    files.put_file(str(file), place)
+
+
+def open_store(url: str) -> tuple[Any, str]:
+    """The file system of a URL, without what it has cached, and the path there.
+
+    Raises:
+        SetupError: the protocol is not supported.
+    """
+    hint = ": pip install 'rookery[s3]'" if url.startswith("s3://") else ""
+    try:
+        from fsspec.core import url_to_fs
+
+        files, root = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise SetupError(f"{url}: {error}{hint}") from error
+    files.invalidate_cache()
+    return files, str(root)
+
+
+@contextmanager
+def store_faults(url: str) -> Iterator[None]:
+    """Turns the store's errors into Rookery's. botocore's connection errors are not OSErrors."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise SetupError(f"cannot reach {url!r}: {error.strerror or error}") from error
+    except Exception as error:
+        if isinstance(error, OSError) or type(error).__module__.startswith("botocore"):
+            raise Unavailable(f"cannot reach {url!r} now: {error}") from error
+        raise
