@@ -10,6 +10,7 @@ therefore watches its parent.
 """
 
 import asyncio
+import atexit
 import os
 import socket
 import threading
@@ -182,11 +183,12 @@ def kept(open_: Callable[P, AbstractContextManager[R]], *args: P.args, **kwargs:
     """What `open_` gives for these arguments, opened once in each process and closed at its end."""
     key = (open_, *args, *kwargs.items())
     if key not in _opened:
+        atexit.register(close_kept)  # later, what is closed could no longer wait for its processes
         _opened[key] = _to_close.enter_context(open_(*args, **kwargs))
     return cast(R, _opened[key])
 
 
 def close_kept() -> None:
-    """Closes everything that this process keeps. A process that ends need not."""
+    """Closes everything that this process keeps."""
     _opened.clear()
     _to_close.close()
