@@ -38,6 +38,9 @@ Single parts
 Roads from games to an evaluated policy
   pipeline run FILE       run the steps of a pipeline file that are not up to date
 
+Before a run
+  plan                    predict speed, engine cores, bandwidth and cost of a run from measured points
+
 Results
   evaluate PLAYER ...     evaluate models, runs and engines: positions, puzzles, suites, reasoning, matches
   plot RUN ...            draw the training curves of runs
@@ -230,6 +233,12 @@ def _pipeline(rest: list[str]) -> int:
     return main(settings, Console(highlight=False, markup=False, soft_wrap=True))
 
 
+def _plan(rest: list[str]) -> int:
+    from launcher.capacity import CapacitySettings, plan
+
+    return plan(CapacitySettings.parse(rest, prog="rookery plan"))
+
+
 def _fit(command: str) -> Callable[[list[str]], int]:
     """A command that trains on a file. The trainer has a command of the same name."""
     return lambda rest: _become("services.trainer", command, *rest)
@@ -251,6 +260,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "uci": _uci,
     "evaluate": _evaluate,
     "pipeline": _pipeline,
+    "plan": _plan,
     "plot": _plot,
     "compare": _compare,
 }

@@ -36,8 +36,8 @@ IMAGES = {
     "data": {"data", "native", "s3"},
     "reward": {"reward"},
     "rollouts": {"rollouts"},
-    "inference": {"inference-cpu"},
-    "trainer": {"trainer", "mlflow"},
+    "inference": {"inference-cpu", "s3"},
+    "trainer": {"trainer", "mlflow", "s3"},
     "arena": {"arena", "mlflow"},
 }
 """The extras that each image holds."""

@@ -86,6 +86,12 @@ def _docker(*asked: str) -> tuple[str | None, str]:
     return docker, ""
 
 
+def _helm() -> tuple[str | None, str]:
+    if importlib.util.find_spec("kubernetes_validate") is None:
+        return None, "kubernetes-validate is not installed"
+    return shutil.which("helm"), "no `helm` on the path: https://helm.sh/docs/intro/install"
+
+
 def _module(name: str) -> Callable[[], tuple[str | None, str]]:
     return lambda: (name if importlib.util.find_spec(name) else None, f"{name} is not installed")
 
@@ -98,13 +104,14 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "torch": _module("torch"),
     "prometheus": _prometheus,
     "compose": functools.cache(lambda: _docker("compose", "version")),
+    "helm": _helm,
     "docker": functools.cache(lambda: _docker("version")),
     "ray": _module("ray"),
     "shared_data": _shared_data,
 }
 
 
-BY_NAME_ALONE = {"compose", "docker"}
+BY_NAME_ALONE = {"compose", "docker", "helm"}
 """What `all` does not insist on: not every machine may have it."""
 
 

@@ -21,8 +21,8 @@ class Store:
         """Reads the records that the store has of the steps.
 
         Raises:
-            SetupError: the URL is unknown, the package for it is missing, there is no such bucket, or the records
-                are damaged.
+            SetupError: the URL is unknown, the package for it is missing, there is no such bucket, or the
+                records are damaged.
         """
         self._url, self._out = url, out
         self.records: dict[str, Record] = {}

@@ -1,0 +1,184 @@
+"""What a group and a look at the counts cost Redis, and whether `launcher.simulation` predicts its load.
+
+Each worker is a thread that looks, reads, waits as long as a generation takes, and publishes. The processor
+time is what Redis itself counts, so other work on the machine does not matter; the rate of groups is what the
+workers managed. Prints JSON.
+"""
+
+import argparse
+import heapq
+import json
+import os
+import random
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import redis
+
+from launcher.redis_server import redis_argv
+from launcher.simulation import PAUSE_S, RedisCosts, simulate
+from rookery.codec import encode_group
+from rookery.processes.ports import Ports
+from rookery.streams import RunStreams
+from rookery.trace import Completion, Trace, TraceGroup
+from tests.builders import feed, group
+
+COMPLETIONS, BATCH = 8, 32
+
+
+def sized_group(number: int, tokens: int) -> TraceGroup:
+    """A group of `COMPLETIONS` completions of so many tokens, of four characters each."""
+    rng, model = random.Random(number), group(number)
+    ids, text = [rng.randrange(151_936) for _ in range(tokens)], "abc " * tokens
+    completion = Completion(text, tuple(ids), tuple(-rng.random() for _ in ids), "stop", 1)
+    traces = tuple(
+        Trace(f"{model.id}-{slot}", completion, model.traces[0].verdict) for slot in range(COMPLETIONS)
+    )
+    return replace(model, traces=traces)
+
+
+def cpu_s(server: "redis.Redis") -> float:
+    """Seconds of processor time that Redis has used."""
+    used = server.info("cpu")
+    return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
+
+def join(streams: RunStreams) -> None:
+    """Makes the consumer groups, which see what comes after them."""
+    for stream, group_name in (("positions", "rollouts"), ("traces", "trainer")):
+        streams.read(stream, group=group_name, consumer="c", count=1, block_s=0.01)
+
+
+def look(streams: RunStreams) -> None:
+    """As the rollouts' loop does before it starts groups."""
+    streams.pending("positions", group="rollouts")
+    streams.overview()
+
+
+def calibrate(url: str, server: "redis.Redis", tokens: int, count: int) -> RedisCosts:
+    """Measures the costs of a look, and of a group from the feed to its settlement, one after the other."""
+    with closing(RunStreams(url, f"calibrate-{tokens}")) as streams:
+        join(streams)
+        epoch, made = streams.take_over(), [sized_group(n, tokens) for n in range(BATCH)]
+        started = cpu_s(server)
+        for number in range(count):
+            if number % BATCH == 0:
+                feed(streams, BATCH)
+            [entry] = streams.read("positions", group="rollouts", consumer="c", count=1, block_s=1)
+            one = replace(made[number % BATCH], id=f"g{number}")
+            assert streams.publish_group(one, entry_id=entry.id, consumer_group="rollouts")  # noqa: S101
+            if number % BATCH == BATCH - 1:
+                settle(streams, epoch)
+        group_s = (cpu_s(server) - started) / count
+        started = cpu_s(server)
+        for _ in range(count):
+            look(streams)
+        return RedisCosts((cpu_s(server) - started) / count, group_s)
+
+
+def settle(streams: RunStreams, epoch: int) -> None:
+    """As the trainer does."""
+    held = streams.read("traces", group="trainer", consumer="t", count=10 * BATCH, block_s=0.01)
+    streams.settle([entry.id for entry in held], group="trainer", result="trained", epoch=epoch)
+
+
+def work(url: str, name: str, args: argparse.Namespace, until: float, done: list[float]) -> None:
+    """One worker."""
+    rng, made = random.Random(name), sized_group(0, args.tokens)
+    ready: list[tuple[float, str]] = []
+    with closing(RunStreams(url, "load")) as streams:
+        while time.monotonic() < until:
+            look(streams)
+            if room := args.in_flight - len(ready):
+                entries = streams.read("positions", group="rollouts", consumer=name, count=room, block_s=1)
+                for entry in entries:
+                    at = time.monotonic() + args.generation_s * rng.uniform(0.5, 1.5)
+                    heapq.heappush(ready, (at, entry.id))
+            pause = ready[0][0] - time.monotonic() if ready else PAUSE_S
+            time.sleep(max(0.0, min(PAUSE_S, pause)))
+            while ready and ready[0][0] <= time.monotonic():
+                _, entry_id = heapq.heappop(ready)
+                one = replace(made, id=f"{name}-{entry_id}")
+                streams.publish_group(one, entry_id=entry_id, consumer_group="rollouts")
+                done.append(time.monotonic())
+
+
+def load(url: str, server: "redis.Redis", args: argparse.Namespace) -> dict[str, float]:
+    """Runs all workers, the feed and the trainer, and counts after the first groups are made."""
+    done: list[float] = []
+    begin = time.monotonic() + 2 * args.generation_s + 1
+    end = begin + args.seconds
+    names = [f"w{number}" for number in range(args.workers)]
+    with closing(RunStreams(url, "load")) as streams:
+        join(streams)
+        epoch = streams.take_over()
+        feed(streams, 4 * args.workers * args.in_flight)
+        threads = [threading.Thread(target=work, args=(url, name, args, end, done)) for name in names]
+        for thread in threads:
+            thread.start()
+        used = None
+        while (now := time.monotonic()) < end:
+            if used is None and now >= begin:
+                begin, used = now, cpu_s(server)
+            if streams.length("positions") < 3 * args.workers * args.in_flight:
+                feed(streams, BATCH)
+            settle(streams, epoch)
+            time.sleep(0.02)
+        busy = (cpu_s(server) - (used or 0.0)) / (time.monotonic() - begin)
+        for thread in threads:
+            thread.join()
+    groups = sum(begin <= at < end for at in done) / (end - begin)
+    return {"groups_per_s": round(groups, 1), "busy": round(busy, 4)}
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(prog="python -m bench.redis_load", description=__doc__)
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--in-flight", type=int, default=8)
+    parser.add_argument("--generation-s", type=float, default=1.0)
+    parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--groups", type=int, default=2000, help="to measure the costs with")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Ports("127.0.0.1") as ports:
+        port = ports.choose(0)
+        process = subprocess.Popen(redis_argv(Path(folder), port), stdout=subprocess.DEVNULL)
+        url = f"redis://127.0.0.1:{port}/0"
+        try:
+            with closing(redis.Redis.from_url(url)) as server, closing(RunStreams(url, "r")) as streams:
+                streams.ping()
+                costs = {
+                    str(tokens): calibrate(url, server, tokens, args.groups) for tokens in (args.tokens, 512)
+                }
+                measured = load(url, server, args)
+        finally:
+            process.kill()
+            process.wait()
+    predicted = simulate(
+        args.workers,
+        in_flight=args.in_flight,
+        generation_s=args.generation_s,
+        costs=costs[str(args.tokens)],
+        seconds=args.seconds,
+    )
+    report = {
+        "load_average": os.getloadavg(),
+        "bytes": {str(tokens): len(encode_group(sized_group(0, tokens))) for tokens in (args.tokens, 512)},
+        "microseconds": {
+            name: {key: round(1e6 * value, 1) for key, value in asdict(cost).items()}
+            for name, cost in costs.items()
+        },
+        "measured": measured,
+        "predicted": {key: round(value, 4) for key, value in asdict(predicted).items()},
+    }
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()

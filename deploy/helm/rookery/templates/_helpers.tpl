@@ -1,0 +1,54 @@
+{{- /* The labels of everything, and with a component those of one service, as JSON: (list $) or (list $ "reward") */ -}}
+{{- define "rookery.labels" -}}
+{{- $labels := dict "app.kubernetes.io/name" "rookery" "app.kubernetes.io/instance" (first .).Release.Name -}}
+{{- range rest . }}{{ $_ := set $labels "app.kubernetes.io/component" . }}{{ end -}}
+{{ toJson $labels }}
+{{- end }}
+
+{{- define "rookery.redisSecret" -}}
+{{ .Values.redis.secret | default (printf "%s-redis" .Release.Name) }}
+{{- end }}
+
+{{- /* Where inference servers get versions from that they do not have; empty: from a volume. */ -}}
+{{- define "rookery.adapterUrl" -}}
+{{- $from := .Values.adapters.from -}}
+{{- if eq $from "http" -}}
+http://{{ .Release.Name }}-trainer:8003/adapters
+{{- else if eq $from "store" -}}
+{{ required "adapters.store: a URL such as s3://bucket/adapters, with adapters.from: store" .Values.adapters.store }}
+{{- else if ne $from "volume" -}}
+{{- fail (printf "adapters.from: %q is neither http, store nor volume" $from) -}}
+{{- end -}}
+{{- end }}
+
+{{- /* A volume claim that outlives the release: (dict "root" $ "name" ... "size" ... "modes" ...) */ -}}
+{{- define "rookery.claim" }}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: {{ .root.Release.Name }}-{{ .name }}
+  labels: {{ include "rookery.labels" (list .root) }}
+  annotations: { helm.sh/resource-policy: keep }
+spec:
+  accessModes: [{{ .mode }}]
+  {{- with .root.Values.storageClass }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources: { requests: { storage: {{ .size }} } }
+{{- end }}
+
+{{- /* The volume behind a mount: (dict "root" $ "mount" ... "service" $service) */ -}}
+{{- define "rookery.volume" -}}
+{{- $release := .root.Release.Name -}}
+{{- if eq .mount "runs" }}persistentVolumeClaim: { claimName: {{ $release }}-runs }
+{{- else if eq .mount "runs-read" }}
+{{- if eq .root.Values.adapters.from "volume" }}persistentVolumeClaim: { claimName: {{ $release }}-runs, readOnly: true }
+{{- else }}emptyDir: {}
+{{- end }}
+{{- else if eq .mount "games" }}persistentVolumeClaim: { claimName: {{ .root.Values.games }}, readOnly: true }
+{{- else if eq .mount "reward-model" }}persistentVolumeClaim: { claimName: {{ required "services.reward-model.claim: the claim with the reward model" .service.claim }}, readOnly: true }
+{{- else if eq .mount "scratch" }}emptyDir: {}
+{{- else }}persistentVolumeClaim: { claimName: {{ $release }}-{{ .mount }} }
+{{- end }}
+{{- end }}

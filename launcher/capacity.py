@@ -1,0 +1,214 @@
+"""`rookery plan`: what a run would need and cost on machines that are not there yet, from measured points."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic_settings import SettingsConfigDict
+
+from launcher.simulation import SATURATED, Load, RedisCosts, simulate
+from rookery.errors import SetupError
+from rookery.plots.steps import METRICS_FILE, read_metrics
+from rookery.settings import Settings
+
+WORKERS = (1, 10, 100, 300, 1000)
+_WARM_UP_STEPS = 5
+_BYTES_OF_A_GROUP = 600
+_BYTES_OF_A_TOKEN = 11
+"""On the wire: three for its id, four for its log-probability, four of text."""
+
+CPU_POINTS = {"generation_tokens_per_s": 3900.0, "training_tokens_per_s": 1420.0, "adapter_mb": 1.8}
+"""rook-tiny on two CPU cores: vLLM's CPU build with 64 requests for 8 completions, and 150 steps of `rookery
+demo`, whose trainer had one of the cores."""
+GPU_POINTS = {"generation_tokens_per_s": 6300.0, "training_tokens_per_s": 6230.0, "adapter_mb": 132.0}
+"""One H100, as others measured: generation with a model of 7B, in Hugging Face's survey of RL libraries; LoRA
+of rank 16 on Qwen3-4B, in prime-rl's documentation. Such an adapter has 33 million numbers, of 4 bytes."""
+
+
+class CapacitySettings(Settings):
+    """Predict samples a second, engine cores, stream depth, adapter bandwidth and cost of a run.
+
+    The measured points have flags of their own; `--like` takes them from a run on machines of the same kind.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="PLAN_")
+
+    gpus: NonNegativeInt = 2
+    """GPUs of the run. 0: one machine without; the points of generation and training are then those of cores
+    that both share."""
+    training_gpus: PositiveInt = 1
+    """GPUs that train. Each other one serves."""
+    tokens: PositiveFloat = 512
+    """Tokens of a completion, on average."""
+    prompt_tokens: NonNegativeFloat = 128
+    """Tokens of a prompt."""
+    nodes: PositiveInt = 1000
+    """Stockfish nodes of a search."""
+    cores: PositiveInt = 2
+    """CPU cores for Stockfish; with --gpus 0, all of the machine's."""
+    group_size: int = Field(default=8, ge=2)
+    """Completions per position."""
+    batch_groups: PositiveInt = 32
+    """Positions per training step."""
+    staleness: NonNegativeInt = 2
+    """How many steps generation may run ahead of training."""
+    max_inflight: PositiveInt = 64
+    """Groups that a rollouts worker has in work. In the simulation, each worker has a server of its own."""
+
+    like: Path | None = None
+    """Folder of a run, whose metrics.jsonl gives the points of training."""
+    generation_tokens_per_s: PositiveFloat | None = None
+    """Tokens that a server generates in a second. Default: 6300 (an H100); without GPUs, 3900 (two cores)."""
+    training_tokens_per_s: PositiveFloat | None = None
+    """Tokens of prompts and completions that a GPU trains on in a second. Default: 6230, or 1420 without."""
+    overhead_s: NonNegativeFloat | None = None
+    """Seconds of a step besides training: commit, settle, publish. Default: 0.06, as rook-tiny has."""
+    engine_nodes_per_s: PositiveFloat = 517_000
+    """Nodes that a core searches in a second. Default: searches of 1,000 nodes with a cleared hash."""
+    adapter_mb: PositiveFloat | None = None
+    """Size of an adapter. Default: 132, or 1.8."""
+    redis_look_us: PositiveFloat = 32
+    """Redis' time for a look at the counts. These three were measured by `python -m bench.redis_load`."""
+    redis_group_us: PositiveFloat = 130
+    """Redis' time for all else of a group, without what grows with its size."""
+    redis_kib_us: NonNegativeFloat = 3.3
+    """Redis' time for a KiB of a group."""
+    gpu_hour: NonNegativeFloat = 2.5
+    """Price of a GPU for an hour: an example, as is the next."""
+    core_hour: NonNegativeFloat = 0.04
+    """Price of a CPU core for an hour."""
+
+    def points(self) -> Mapping[str, float]:
+        """The measured points: those given, those of the run `like`, else the defaults.
+
+        Raises:
+            SetupError: the run has too few steps.
+        """
+        defaults = {"overhead_s": 0.06, **(GPU_POINTS if self.gpus else CPU_POINTS)}
+        found = defaults | (_points_of(self.like) if self.like else {})
+        given = {name: value for name in found if (value := getattr(self, name)) is not None}
+        return found | given
+
+
+def _points_of(run: Path) -> dict[str, float]:
+    path = run / METRICS_FILE
+    if not path.is_file():
+        raise SetupError(f"--like {str(run)!r}: there is no {METRICS_FILE}")
+    rows = read_metrics(path)[_WARM_UP_STEPS:]
+    if not rows:
+        raise SetupError(f"--like {str(run)!r}: {METRICS_FILE} has no more than {_WARM_UP_STEPS} steps")
+
+    def tokens(row: Mapping[str, Any]) -> float:
+        completions = row["completions"] * row["completion_length"]
+        return float(completions + row["groups"] * row.get("prompt_length", 0.0))
+
+    return {
+        "training_tokens_per_s": sum(map(tokens, rows)) / sum(row["train_s"] for row in rows),
+        "overhead_s": fmean(row["commit_s"] + row["settle_s"] + row["publish_s"] for row in rows),
+    }
+
+
+def predict(settings: CapacitySettings) -> dict[str, float | str]:
+    """Figures of the run by name, in the order in which they are printed.
+
+    Generation, training and searches go on at the same time, and the slowest decides.
+
+    Raises:
+        SetupError: no GPU is left to serve.
+    """
+    points = settings.points()
+    servers = settings.gpus - settings.training_gpus if settings.gpus else 1
+    if servers < 1:
+        raise SetupError(
+            f"--gpus {settings.gpus} --training-gpus {settings.training_gpus}: no GPU is left to serve"
+        )
+    samples = settings.batch_groups * settings.group_size
+    generation_s = samples * settings.tokens / (points["generation_tokens_per_s"] * servers)
+    trainers = settings.training_gpus if settings.gpus else 1
+    trained = settings.batch_groups * (settings.group_size * settings.tokens + settings.prompt_tokens)
+    training_s = trained / (points["training_tokens_per_s"] * trainers) + points["overhead_s"]
+    # The best move of each position, and the answered move of each completion.
+    searched_s = (
+        settings.batch_groups * (settings.group_size + 1) * settings.nodes / settings.engine_nodes_per_s
+    )
+    step_s = max(generation_s, training_s, searched_s / settings.cores)
+    slower = "generation" if step_s == generation_s else "training" if step_s == training_s else "Stockfish"
+    ready = 0 if slower != "training" else min(1, settings.staleness)
+    hour = settings.gpus * settings.gpu_hour + settings.cores * settings.core_hour
+    return {
+        "samples/s": samples / step_s,
+        "seconds a step": step_s,
+        "limited by": slower,
+        "generation, seconds a batch": generation_s,
+        "training, seconds a batch": training_s,
+        "engine cores busy": searched_s / step_s,
+        "groups in traces": settings.batch_groups * (1 + ready),
+        "groups in traces, at most": settings.batch_groups * (1 + settings.staleness),
+        "MB in traces, at most": settings.batch_groups
+        * (1 + settings.staleness)
+        * group_bytes(settings)
+        / 1e6,
+        "adapters, MB/s from the trainer": points["adapter_mb"] * servers / step_s,
+        "cost an hour": hour,
+        "cost of a million samples": hour / 3600 * step_s / samples * 1e6,
+    }
+
+
+def group_bytes(settings: CapacitySettings) -> float:
+    """Bytes of a group on the wire."""
+    own = settings.group_size * settings.tokens + settings.prompt_tokens
+    return _BYTES_OF_A_GROUP + _BYTES_OF_A_TOKEN * own
+
+
+def loads(settings: CapacitySettings) -> list[Load]:
+    """What 1 to 1,000 workers, each with a server of its own, make of one Redis."""
+    kib = group_bytes(settings) / 1024
+    costs = RedisCosts(
+        settings.redis_look_us / 1e6, (settings.redis_group_us + settings.redis_kib_us * kib) / 1e6
+    )
+    tokens = settings.max_inflight * settings.group_size * settings.tokens
+    generation_s = tokens / settings.points()["generation_tokens_per_s"]
+    return [
+        simulate(
+            workers, in_flight=settings.max_inflight, generation_s=generation_s, costs=costs, seconds=5.0
+        )
+        for workers in WORKERS
+    ]
+
+
+def plan(settings: CapacitySettings) -> int:
+    """Prints the points, the prediction and the simulation."""
+    predicted = predict(settings)
+    lines = [
+        "measured points",
+        *(f"  {name:<34}{value:>12,.2f}" for name, value in settings.points().items()),
+    ]
+    lines.append("predicted")
+    lines += [
+        f"  {name:<34}{value:>12}" if isinstance(value, str) else f"  {name:<34}{value:>12,.2f}"
+        for name, value in predicted.items()
+    ]
+    lines.append("one Redis, simulated\n  workers   groups/s    busy   wait of a call")
+    found = loads(settings)
+    for load in found:
+        lines.append(
+            f"  {load.workers:>7}{load.groups_per_s:>11,.1f}{load.busy:>8.1%}{1e3 * load.wait_s:>13.2f} ms"
+        )
+    lines.append(f"  {saturation(found)}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def saturation(found: list[Load]) -> str:
+    """Where Redis saturates, by the first load above `SATURATED`, or by proportion."""
+    for load in found:
+        if load.busy >= SATURATED:
+            return f"saturated with {load.workers:,} workers or fewer, at {load.groups_per_s:,.0f} groups/s"
+    last, more = found[-1], SATURATED / found[-1].busy
+    return (
+        f"not saturated with {last.workers:,} workers; by proportion, {SATURATED:.0%} busy with "
+        f"{more * last.workers:,.0f}, at {more * last.groups_per_s:,.0f} groups/s"
+    )

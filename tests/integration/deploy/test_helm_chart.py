@@ -1,0 +1,211 @@
+"""The Helm chart as the real helm renders it, against Kubernetes' own schemas; no cluster."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from services.inference.server.settings import ServerSettings
+from services.trainer.settings import TrainerSettings
+from tests.conftest import ROOT, require
+
+pytestmark = pytest.mark.helm
+
+HELM = ROOT / "deploy" / "helm"
+EXAMPLES = sorted((HELM / "examples").glob("*.yaml"))
+PASSWORD = ("--set", "redis.password=secret")
+WITHOUT_SCHEMA = {"ScaledObject", "PodMonitor"}
+"""Kinds that KEDA and the Prometheus operator add to a cluster."""
+
+Chart = dict[tuple[str, str], dict[str, Any]]
+
+
+def helm(*flags: str) -> subprocess.CompletedProcess[str]:
+    command = [require("helm"), "template", "r", str(HELM / "rookery"), "--namespace", "chess", *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def render(*flags: str | Path) -> Chart:
+    """The objects by kind and name, without the release's prefix."""
+    done = helm(*map(str, flags))
+    assert done.returncode == 0, done.stderr
+    found = [document for document in yaml.safe_load_all(done.stdout) if document]
+    return {(made["kind"], made["metadata"]["name"].removeprefix("r-")): made for made in found}
+
+
+def workloads(chart: Chart) -> Chart:
+    return {key: made for key, made in chart.items() if key[0] in ("Deployment", "StatefulSet")}
+
+
+def container(chart: Chart, name: str) -> dict[str, Any]:
+    [made] = [made for (_, named), made in workloads(chart).items() if named == name]
+    found: dict[str, Any] = made["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def environment(chart: Chart, name: str) -> dict[str, str]:
+    return {v["name"]: v["value"] for v in container(chart, name)["env"] if "value" in v}
+
+
+@pytest.fixture(scope="module")
+def chart() -> Chart:
+    return render(*PASSWORD)
+
+
+@pytest.mark.parametrize("example", [None, *EXAMPLES], ids=lambda path: path.stem if path else "defaults")
+def test_kubernetes_accepts_every_object(example: Path | None) -> None:
+    import kubernetes_validate
+
+    made = render(*(("--values", example) if example else PASSWORD))
+    for (kind, _), found in made.items():
+        if kind not in WITHOUT_SCHEMA:
+            kubernetes_validate.validate(found, "1.33", strict=True)
+    labels = [found["spec"]["template"]["metadata"]["labels"] for found in workloads(made).values()]
+    for (kind, name), found in made.items():
+        if kind in ("Service", "PodDisruptionBudget", "NetworkPolicy"):
+            selector = found["spec"].get("podSelector", found["spec"].get("selector"))
+            selector = selector.get("matchLabels", selector)
+            assert sum(selector.items() <= pod.items() for pod in labels) == 1, (kind, name)
+    claims = {name for kind, name in made if kind == "PersistentVolumeClaim"}
+    given = {"my-games", "reward-model"}
+    for found in workloads(made).values():
+        pod = found["spec"]["template"]["spec"]
+        volumes = {volume["name"]: volume for volume in pod.get("volumes", [])}
+        volumes |= {c["metadata"]["name"]: {} for c in found["spec"].get("volumeClaimTemplates", [])}
+        assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == volumes.keys()
+        claimed = {
+            v["persistentVolumeClaim"]["claimName"] for v in volumes.values() if "persistentVolumeClaim" in v
+        }
+        assert {claim.removeprefix("r-") for claim in claimed} <= claims | given
+
+
+def test_the_services_are_set_as_in_docker_compose(chart: Chart) -> None:
+    words = dict(re.findall(r"^([A-Z_]+)=(.*)$", (ROOT / ".env").read_text(), re.M))
+    text = re.sub(r"\$\{(\w+)(?::[-?]([^}]*))?\}", lambda m: words.get(m[1], m[2] or ""), _compose())
+    services = yaml.safe_load(text)["services"]
+    own = {"POD_NAME", "ROOKERY_CONFIG", "PROBE_PORT", "MLFLOW_TRACKING_URI", "TRAINER_MLFLOW"}
+    own |= {"INFERENCE_ADAPTER_URL", "ROOKERY_REDIS_URL", "STATUS_REDIS_URL"}
+    made = render(*PASSWORD, "--set", "services.arena.enabled=true")
+    for name in ("data", "feed", "archive", "exporter", "rollouts", "inference", "trainer", "arena"):
+        composed = {k: str(v) for k, v in services[name]["environment"].items() if v and k not in own}
+        rendered = {
+            k: re.sub(r"\br-(?=[\w{])", "", v) for k, v in environment(made, name).items() if k not in own
+        }
+        rendered = {k: v.replace("dns:///inference", "http://inference") for k, v in rendered.items()}
+        rendered = {k: v.replace("-{service}", "{service}") for k, v in rendered.items()}
+        assert rendered == composed, name
+    redis = container(made, "redis")
+    assert redis["args"][3:] == services["redis"]["command"][3:]
+    script = made["ConfigMap", "toml"]["data"]
+    assert script["redis.sh"] == (ROOT / "launcher" / "redis.sh").read_text()
+    assert script["run.toml"] == (ROOT / "deploy" / "run.toml").read_text()
+
+
+def _compose() -> str:
+    return (ROOT / "docker-compose.yml").read_text()
+
+
+def test_there_is_one_trainer_and_its_successor_waits_for_its_end(chart: Chart) -> None:
+    for name in ("trainer", "feed", "archive", "exporter"):
+        spec = chart["Deployment", name]["spec"]
+        assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"}), name
+
+
+def test_replicas_are_found_by_dns(chart: Chart) -> None:
+    for name in ("inference", "reward", "rollouts"):
+        assert chart["Service", name]["spec"]["clusterIP"] == "None"
+    for name, variable in (("rollouts", "ROLLOUTS_INFERENCE_URLS"), ("trainer", "TRAINER_INFERENCE_URLS")):
+        assert environment(chart, name)[variable] == "dns:///r-inference:8000"
+    rollouts = chart["StatefulSet", "rollouts"]["spec"]["template"]["spec"]["containers"][0]
+    assert rollouts["args"] == ["--consumer", "$(POD_NAME)"]
+
+
+def test_rollouts_and_inference_are_scaled_by_how_long_the_trainer_waits() -> None:
+    made = render("--values", HELM / "examples" / "gpu-s3.yaml")
+    for kind, name in (("StatefulSet", "rollouts"), ("Deployment", "inference")):
+        scaled = made["ScaledObject", name]["spec"]
+        assert scaled["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": kind, "name": f"r-{name}"}
+        [trigger] = scaled["triggers"]
+        assert (trigger["type"], trigger["metricType"]) == ("prometheus", "Value")
+        rate = 'avg(rate(rookery_rollout_wait_seconds_total{namespace="chess"}[5m]))'
+        assert trigger["metadata"]["query"] == rate
+        assert "replicas" not in made[kind, name]["spec"], "helm upgrade would undo what KEDA has scaled"
+    assert "replicas" not in made["Deployment", "reward"]["spec"]
+    hpa = made["HorizontalPodAutoscaler", "reward"]["spec"]
+    assert hpa["metrics"][0]["resource"]["name"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("flags", "url", "store", "mode", "server_volume"),
+    [
+        (PASSWORD, "http://r-trainer:8003/adapters", None, "ReadWriteOnce", "emptyDir"),
+        (("--values", HELM / "examples" / "gpu-s3.yaml"), *2 * ["s3://chess/qwen/adapters"],
+         "ReadWriteOnce", "emptyDir"),
+        (("--values", HELM / "examples" / "volume.yaml"), None, None, "ReadWriteMany",
+         "persistentVolumeClaim"),
+    ],
+    ids=["http", "store", "volume"],
+)  # fmt: skip
+def test_adapters_reach_the_servers(
+    flags: tuple[str | Path, ...], url: str | None, store: str | None, mode: str, server_volume: str
+) -> None:
+    made = render(*flags)
+    assert environment(made, "inference").get("INFERENCE_ADAPTER_URL") == url
+    assert environment(made, "trainer").get("TRAINER_ADAPTER_STORE") == store
+    assert made["PersistentVolumeClaim", "runs"]["spec"]["accessModes"] == [mode]
+    pod = made["Deployment", "inference"]["spec"]["template"]["spec"]
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "runs-read"]
+    assert server_volume in volume
+    assert "adapter_url" in ServerSettings.model_fields
+    assert "adapter_store" in TrainerSettings.model_fields
+
+
+def test_gpus_shared_memory_and_secrets_go_to_those_who_need_them() -> None:
+    made = render("--values", HELM / "examples" / "gpu-s3.yaml")
+    for name in ("inference", "trainer"):
+        found = container(made, name)
+        assert found["image"] == f"registry.example.com/rookery-{name}-gpu:1.2.3"
+        assert found["resources"]["limits"] == {"memory": "64Gi", "nvidia.com/gpu": 1}
+        assert found["envFrom"] == [{"secretRef": {"name": "huggingface"}}]
+        assert {"name": "shm", "mountPath": "/dev/shm"} in found["volumeMounts"]
+    assert "envFrom" not in container(made, "reward")
+    assert ("Secret", "redis") not in made
+    for name in ("rollouts", "trainer", "inference", "feed", "archive", "exporter"):
+        [url] = [v for v in container(made, name)["env"] if v["name"] == "ROOKERY_REDIS_URL"]
+        assert url["valueFrom"]["secretKeyRef"] == {"name": "rookery-redis", "key": "url"}
+
+
+def test_each_service_lets_in_only_its_clients(chart: Chart) -> None:
+    let_in = {}
+    for (kind, name), made in chart.items():
+        if kind == "NetworkPolicy":
+            rules = [peer for rule in made["spec"]["ingress"] for peer in rule["from"]]
+            pods = [p["podSelector"]["matchExpressions"][0]["values"] for p in rules if "podSelector" in p]
+            let_in[name] = set(*pods)
+    assert let_in.keys() == {name for _, name in workloads(chart)}
+    assert let_in["inference"] == {"rollouts", "trainer", "arena"}, "/reload has no password"
+    assert let_in["trainer"] == {"inference"}
+    assert let_in["redis"] == {
+        "feed", "archive", "exporter", "reward", "rollouts", "inference", "trainer", "arena",
+    }  # fmt: skip
+    assert let_in["feed"] == set()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "redis.password"),
+        (("--set", "redis.password=a/b"), "letters and digits only"),
+        (("--set", "redis.enabled=false"), "redis.secret"),
+        ((*PASSWORD, "--set", "adapters.from=nfs"), 'adapters.from: "nfs"'),
+        ((*PASSWORD, "--set", "adapters.from=store"), "adapters.store"),
+        ((*PASSWORD, "--set", "services.reward-model.enabled=true"), "services.reward-model.claim"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(flags: tuple[str, ...], said: str) -> None:
+    done = helm(*flags)
+    assert done.returncode != 0
+    assert said in done.stderr

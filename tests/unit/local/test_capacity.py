@@ -1,0 +1,96 @@
+"""`rookery plan`: its arithmetic, its points, and the simulation against what queueing must give."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launcher.capacity import CapacitySettings, plan, predict, saturation
+from launcher.simulation import SATURATED, RedisCosts, simulate
+from rookery.errors import SetupError
+
+
+def predicted(**settings: object) -> dict[str, float]:
+    return predict(CapacitySettings(**settings))  # type: ignore[arg-type, return-value]
+
+
+def test_the_slower_side_decides() -> None:
+    points = {"generation_tokens_per_s": 1000, "training_tokens_per_s": 2000, "overhead_s": 1.0}
+    points |= {"batch_groups": 10, "group_size": 4, "tokens": 100, "prompt_tokens": 0}
+    slow = predicted(gpus=2, **points)
+    assert (slow["seconds a step"], slow["limited by"]) == (4.0, "generation")
+    assert (slow["samples/s"], slow["groups in traces"]) == (10.0, 10)
+    fast = predicted(gpus=5, **points)
+    assert (fast["seconds a step"], fast["limited by"]) == (3.0, "training")
+    assert fast["groups in traces"] == 20, "a batch in training, and one that is ready"
+    assert fast["groups in traces, at most"] == 30
+    served = predicted(gpus=5, adapter_mb=30, **points)
+    assert served["adapters, MB/s from the trainer"] == 30 * 4 / 3
+    searched = predicted(gpus=2, nodes=2000, engine_nodes_per_s=1000, **points)
+    assert searched["limited by"] == "Stockfish"
+    assert searched["seconds a step"] == 10 * 5 * 2 / 2
+    assert searched["engine cores busy"] == 2
+
+
+def test_prices_count_per_sample() -> None:
+    found = predicted(gpus=4, gpu_hour=3.0, core_hour=0.5, cores=4)
+    assert found["cost an hour"] == 14.0
+    assert found["cost of a million samples"] == pytest.approx(14 / 3600 / found["samples/s"] * 1e6)
+
+
+def test_a_run_gives_its_points_and_flags_win(tmp_path: Path) -> None:
+    row = {"step": 1, "completions": 40, "completion_length": 20.0, "groups": 10, "prompt_length": 20.0}
+    row |= {"train_s": 2.0, "commit_s": 0.1, "settle_s": 0.2, "publish_s": 0.3}
+    cold = row | {"train_s": 99.0}
+    lines = [json.dumps((cold if step <= 5 else row) | {"step": step}) for step in range(1, 9)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    points = CapacitySettings(like=tmp_path).points()
+    assert points["training_tokens_per_s"] == pytest.approx(500.0)
+    assert points["overhead_s"] == pytest.approx(0.6)
+    assert CapacitySettings(like=tmp_path, overhead_s=0.0).points()["overhead_s"] == 0.0
+    assert CapacitySettings(gpus=0).points()["generation_tokens_per_s"] == 3900.0
+    (tmp_path / "metrics.jsonl").write_text(lines[0] + "\n")
+    for folder, said in ((tmp_path, "no more than 5 steps"), (tmp_path / "no", "no metrics.jsonl")):
+        with pytest.raises(SetupError, match=said):
+            CapacitySettings(like=folder).points()
+
+
+def test_a_gpu_must_be_left_to_serve() -> None:
+    with pytest.raises(SetupError, match="--gpus 2 --training-gpus 2"):
+        predicted(gpus=2, training_gpus=2)
+
+
+def test_below_saturation_every_worker_adds_its_groups() -> None:
+    costs = RedisCosts(look_s=30e-6, group_s=150e-6)
+    found = [simulate(n, in_flight=8, generation_s=1.0, costs=costs, seconds=20.0) for n in (10, 100)]
+    for load in found:
+        assert load.groups_per_s == pytest.approx(8 * load.workers, rel=0.05)
+        busy = load.groups_per_s * costs.group_s + load.looks_per_s * costs.look_s
+        assert load.busy == pytest.approx(busy, rel=0.02)
+        assert load.busy < SATURATED
+    assert simulate(10, in_flight=8, generation_s=1.0, costs=costs, seconds=20.0) == found[0]
+    assert "not saturated with 100 workers" in saturation(found)
+
+
+def test_idle_workers_look_as_often_as_they_do() -> None:
+    load = simulate(4, in_flight=1, generation_s=1e6, costs=RedisCosts(1e-6, 1e-6), seconds=50.0)
+    assert (load.groups_per_s, load.looks_per_s) == (0.0, pytest.approx(4 / 0.2, rel=0.02))
+
+
+def test_a_saturated_redis_gives_no_more_groups() -> None:
+    costs = RedisCosts(look_s=1e-3, group_s=4e-3)
+    found = [simulate(n, in_flight=8, generation_s=1.0, costs=costs, seconds=10.0) for n in (50, 200)]
+    for load in found:
+        assert load.busy == pytest.approx(1.0, abs=0.01)
+        assert load.groups_per_s <= 1 / costs.group_s
+    assert found[1].groups_per_s == pytest.approx(found[0].groups_per_s, rel=0.1)
+    assert found[1].wait_s > found[0].wait_s > 0.05
+    assert "saturated with 50 workers" in saturation(found)
+
+
+def test_it_prints_points_prediction_and_simulation(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = CapacitySettings.parse(["--gpus", "8", "--tokens", "64", "--nodes", "2000"], prog="plan")
+    assert plan(settings) == 0
+    said = capsys.readouterr().out
+    for part in ("training_tokens_per_s", "samples/s", "engine cores", "1000", "saturated with"):
+        assert part in said
