@@ -107,7 +107,7 @@ class Lines:
         target = state_answer(state.answer)
         return self._position(row, state.fen, before, task=STATE_TASK, move=state.move, target=target)
 
-    def _position(self, row: int, fen: str, last_moves: Sequence[str], **asked: str) -> Position:
+    def _position(self, row: int, fen: str, last_moves: Sequence[str], **asked: Any) -> Position:
         board = chess.Board(fen)
         if not board.is_valid() or not any(board.legal_moves):
             raise InvalidInput(f"no possible position with a legal move: {fen!r}")

@@ -1,7 +1,7 @@
 """Precision and compilation change how a step is computed, and its numbers only by rounding."""
 
-import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
+from rookery.errors import SetupError  # noqa: E402
 from services.trainer.batches.micro_batches import collate  # noqa: E402
 from services.trainer.batches.rows import prepare_batch  # noqa: E402
 from services.trainer.model.policies import build_policy  # noqa: E402
@@ -76,9 +77,12 @@ def test_bfloat16_rounds_and_no_more(model: tuple[Path, int], tmp_path: Path) ->
     assert torch.equal(bits, gradient), "on a CPU, auto is fp32"
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")  # torch's own, while it compiles
-def test_compiled_layers_have_the_numbers_of_plain_ones(model: tuple[Path, int], tmp_path: Path) -> None:
+def test_compiled_layers_have_the_numbers_of_plain_ones(
+    model: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the graphs and the gradient of compiled code, but without its C++, which takes a minute."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     (exact, gradients, _), (compiled, about, _) = (
@@ -87,3 +91,12 @@ def test_compiled_layers_have_the_numbers_of_plain_ones(model: tuple[Path, int],
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
     torch.testing.assert_close(compiled, exact, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(about, gradients, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "flags", [["--gradient-checkpointing"], ["--int8-base"], ["--sharding", "fsdp2"]], ids=lambda f: f[0]
+)
+def test_what_is_not_compiled_is_refused(flags: list[str]) -> None:
+    given = ["--model", "m", "--run-dir", "r", "--compile", *flags]
+    with pytest.raises(SetupError, match=f"--compile cannot be used with {' '.join(flags)}"):
+        TrainerSettings.parse(given, prog="trainer")
