@@ -29,6 +29,7 @@ _COLOURS = {
 
 LEARNING = {
     "reward": "mean reward",
+    **{f"perfect_{task.lower()}": f"perfect {task}: lines" for task in "PA"},
     "legal_rate": "legal moves",
     "box_rate": "boxed answers",
     "loss": "loss",
@@ -59,7 +60,7 @@ STRENGTH = {
 
 _PERCENT = (
     "legal_rate", "box_rate", "zero_variance_share", "identical_answers", "distinct_candidates",
-    "legal_rate_greedy", "action_accuracy_greedy",
+    "legal_rate_greedy", "action_accuracy_greedy", "perfect_p", "perfect_a",
 )  # fmt: skip
 
 
@@ -90,8 +91,7 @@ def probes(answers: Mapping[str, str | None]) -> Table:
 def flow(snapshot: Snapshot) -> Table:
     """The number of groups by result, and the trained and served versions."""
     table = _table("groups", "", right=("",))
-    run = snapshot.overview
-    if run is None:
+    if (run := snapshot.overview) is None:
         table.add_row(Text("redis does not answer", "red"), "")
         return table
     for name, value in _flow_rows(run):

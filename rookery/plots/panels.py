@@ -24,6 +24,14 @@ class Panel:
 
 
 REWARD = Panel("Reward", ("reward",))
+TASKS = (
+    Panel("Reward of RookWorld's tasks", ("reward_p", "reward_a")),
+    Panel("Perfect answers, share", ("perfect_p", "perfect_a"), low=0.0, high=1.03),
+    Panel("P: lines, accuracy of the fields", ("component_p_*",), low=0.0, high=1.03),
+    Panel("A: lines, accuracy of the fields", ("component_a_*",), low=0.0, high=1.03),
+)
+"""The panels of RookWorld's tasks."""
+
 SHARES = Panel("Share of answers", ("legal_rate", "box_rate"), low=0.0, high=1.03)
 REGRET = Panel("Regret of legal moves", ("regret",), low=0.0, references=("regret_random",))
 ENTROPY = Panel("Entropy, nats per token", ("entropy",), low=0.0)
@@ -39,12 +47,13 @@ NORM = Panel("Gradient norm", ("grad_norm",), low=0.0)
 SECONDS = Panel("Seconds per step", ("step_s", "rollout_wait_s", "train_s", "commit_s"), low=0.0)
 AGE = Panel("Age of groups, versions", ("age_mean", "age_max"), low=0.0)
 
-OVERVIEW = (REWARD, SHARES, REGRET, ENTROPY, EXPLORATION, PIECES, KL, NORM, SECONDS, AGE)
+OVERVIEW = (REWARD, *TASKS, SHARES, REGRET, ENTROPY, EXPLORATION, PIECES, KL, NORM, SECONDS, AGE)
 """The panels of a report."""
 
 PANELS = (
     REWARD,
-    Panel("Reward by component", ("component_*",)),
+    Panel("Reward by component", ("component_[!pa]*", "component_[pa][!_]*")),
+    *TASKS,
     SHARES,
     REGRET,
     Panel("Loss per token", ("loss", "value_loss")),
@@ -117,6 +126,10 @@ LABELS = {
     "evaluation_action_accuracy_random": "random legal move",
     "evaluation_distinct_candidates": "distinct candidates",
     "evaluation_piece_distance": "pieces: distance from engine",
+    "reward_p": "P: lines",
+    "reward_a": "A: lines",
+    "perfect_p": "P: lines",
+    "perfect_a": "A: lines",
     "regret": "policy",
     "regret_random": "random legal move, held out",
     "legal_rate": "legal move",
@@ -153,7 +166,7 @@ def label_of(key: str) -> str:
     >>> label_of("kl_behaviour_age2"), label_of("component_delta"), label_of("moves_rook")
     ('age 2', 'delta', 'rook')
     """
-    return LABELS.get(key) or re.sub("^(component|best_moves|moves)_", "", key).replace(
+    return LABELS.get(key) or re.sub("^(component(_[pa])?|best_moves|moves)_", "", key).replace(
         "kl_behaviour_age", "age "
     )
 

@@ -88,6 +88,10 @@ def attend(
     return torch.cat(parts).index_select(0, blocks.place_T)[None]
 
 
+attend_uncompiled = torch.compiler.disable(attend)
+"""`attend` as it is, also within compiled code: every batch of rollouts has blocks of other shapes."""
+
+
 def _select(heads_THD: torch.Tensor, places_SQ: torch.Tensor) -> torch.Tensor:
     """Returns the heads at these positions, [S, H, Q, D].
 

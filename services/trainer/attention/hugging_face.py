@@ -12,7 +12,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from rookery.errors import SetupError
-from services.trainer.attention import Blocks, attend, causal_mask
+from services.trainer.attention import Blocks, attend, attend_uncompiled, causal_mask
 
 NAME = "rookery"
 
@@ -21,10 +21,14 @@ _UNKNOWN = ("softcap", "s_aux", "position_bias")
 
 
 class BlockAttention:
-    """The blocks of one forward pass, and how many layers have used them."""
+    """The blocks of one forward pass, and how many layers have used them.
 
-    def __init__(self, blocks: Blocks) -> None:
+    `compiled` means that compiled code may include the attention itself.
+    """
+
+    def __init__(self, blocks: Blocks, *, compiled: bool = True) -> None:
         self.blocks = blocks
+        self.attend = attend if compiled else attend_uncompiled
         self.layers = 0
 
     def check(self, model: Any) -> None:
@@ -82,7 +86,8 @@ def _attention(
                 f"{type(module).__name__} passes {name!r} to its attention, which is not supported"
             )
     block_attention.layers += 1
-    return attend(query, key, value, block_attention.blocks, scale=scaling, window=sliding_window), None
+    blocks = block_attention.blocks
+    return block_attention.attend(query, key, value, blocks, scale=scaling, window=sliding_window), None
 
 
 def _mask(*args: Any, **rest: Any) -> torch.Tensor | None:

@@ -1,4 +1,4 @@
-"""Files of chats, JSON lines or Parquet, and the examples in them, tokenised on demand.
+"""Files of chats, JSON lines, JSON or Parquet, and the examples in them, tokenised on demand.
 
 A JSONL file is indexed, not loaded. It is not memory-mapped either, because mapped pages count as memory of
 the process. Of a Parquet file, only the needed columns are loaded, as a compact Arrow table.
@@ -7,7 +7,7 @@ the process. Of a Parquet file, only the needed columns are loaded, as a compact
 import json
 import logging
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -46,7 +46,9 @@ def open_chats(path: Path) -> Chats:
     if not path.is_file() or path.stat().st_size == 0:
         raise InvalidInput(f"no examples in {str(path)!r}: the file is missing or empty")
     with path.open("rb") as source:
-        chats: Chats = ParquetChats(path) if source.read(4) == b"PAR1" else JsonlChats(path)
+        start = source.read(4)
+    kind = ParquetChats if start == b"PAR1" else JsonChats if start.lstrip()[:1] == b"[" else JsonlChats
+    chats: Chats = kind(path)
     if not len(chats):
         raise InvalidInput(f"no examples in {str(path)!r}: it has no rows")
     return chats
@@ -81,6 +83,31 @@ class JsonlChats:
         with self.path.open("rb") as file:
             number = file.read(self._starts[index]).count(b"\n") + 1
         return f"{self.path}:{number}"
+
+
+class JsonChats:
+    """A JSON file with a list of conversations, such as `analysis.json`. The whole file is loaded.
+
+    A conversation is a list of messages, or an object like a line of a JSONL file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._rows: list[Any] = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise InvalidInput(f"{path} is not JSON: {error}") from error
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Chat:
+        row = self._rows[index]
+        try:
+            return parse_chat(row if isinstance(row, Mapping) else {"messages": row}, "messages")
+        except (KeyError, TypeError, InvalidInput) as error:
+            place = f"{self.path}, conversation {index + 1}"
+            raise InvalidInput(f"{place}: not a chat example: {error}: {str(row)[:120]!r}") from error
 
 
 class ParquetChats:

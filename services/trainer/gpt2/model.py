@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from rookery.errors import InvalidInput
-from services.trainer.attention import Blocks, attend
+from services.trainer.attention import Blocks, attend_uncompiled
 
 Mask: TypeAlias = torch.Tensor | Blocks | None
 """Which token attends to which: see `Gpt2.hidden`."""
@@ -106,7 +106,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         if cache is not None:
             keys_BHSD, values_BHSD = cache.extend(self._layer, keys_BHSD, values_BHSD)
         if isinstance(mask, Blocks):
-            seen_BTHD = attend(queries_BHTD, keys_BHSD, values_BHSD, mask)
+            seen_BTHD = attend_uncompiled(queries_BHTD, keys_BHSD, values_BHSD, mask)
         else:
             seen_BTHD = F.scaled_dot_product_attention(
                 queries_BHTD,

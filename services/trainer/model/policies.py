@@ -39,7 +39,7 @@ def tokenizer_files(folder: Path) -> dict[str, bytes]:
 
 
 class Gpt2Policy(Policy):
-    """Trains all weights in float32. On a GPU, matrix products are in bfloat16."""
+    """Trains all weights in float32. With bf16, matrix products are in bfloat16."""
 
     def _build(self, settings: TrainerSettings) -> None:
         self._folder = settings.model
@@ -47,6 +47,7 @@ class Gpt2Policy(Policy):
         self.model: Gpt2 = self._loaded().train()
         self.model.gradient_checkpointing = settings.gradient_checkpointing
         self._frozen: Gpt2 | None = None
+        self._run = torch.compile(Gpt2.hidden, dynamic=True) if settings.compile else Gpt2.hidden
 
     def _loaded(self) -> Gpt2:
         model: Gpt2 = place_model(loader.load(self._folder), self.device, sharding=self._sharding)
@@ -77,8 +78,8 @@ class Gpt2Policy(Policy):
 
     def _hidden_of(self, model: Gpt2, batch: MicroBatch) -> torch.Tensor:
         with self._precision():
-            hidden_1TD = model.hidden(
-                batch.input_ids_1T, position_ids_BT=batch.position_ids_1T, mask=batch.blocks
+            hidden_1TD = self._run(
+                model, batch.input_ids_1T, position_ids_BT=batch.position_ids_1T, mask=batch.blocks
             )
         return hidden_1TD[0, batch.predictor_N]
 
@@ -91,7 +92,7 @@ class Gpt2Policy(Policy):
 
     def _precision(self) -> contextlib.AbstractContextManager[None]:
         context: contextlib.AbstractContextManager[None] = torch.autocast(
-            self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"
+            self.device.type, dtype=torch.bfloat16, enabled=self.in_bf16
         )
         return context
 

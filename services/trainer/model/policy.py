@@ -32,13 +32,16 @@ class Policy:
 
     def __init__(self, settings: TrainerSettings) -> None:
         self.device = device_named(settings.device)
+        self.in_bf16 = settings.precision == "bf16" or (
+            settings.precision == "auto" and self.device.type == "cuda"
+        )
         self.base_model = str(settings.model)
         torch.manual_seed(settings.seed)
         self._build(settings)
 
     def _build(self, settings: TrainerSettings) -> None:
         disable_progress_bar()  # the run has its own progress bar, and a log should have none
-        dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
+        dtype = torch.bfloat16 if self.in_bf16 else torch.float32
         if settings.int8_base:
             base = load_int8(settings.model, dtype=dtype, device=self.device)
         else:
@@ -52,6 +55,8 @@ class Policy:
         )
         self.model = place_model(adapted, self.device, sharding=settings.sharding).train()
         self._body: Any = self.model.get_base_model().base_model
+        if settings.compile:
+            self._body.compile(dynamic=True)
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -86,7 +91,7 @@ class Policy:
 
     def _hidden(self, batch: MicroBatch) -> torch.Tensor:
         """Returns the last layer's hidden states that predict a completion token, [N, D]."""
-        attention = BlockAttention(batch.blocks)
+        attention = BlockAttention(batch.blocks, compiled=False)
         hidden_1TD = self._body(
             input_ids=batch.input_ids_1T,
             position_ids=batch.position_ids_1T,

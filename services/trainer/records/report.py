@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 COMPONENT = "component_"
-GROUPS, REWARD = "groups_", "reward_"
+GROUPS, REWARD, PERFECT = "groups_", "reward_", "perfect_"
 
 UNREADABLE = {Outcome.NO_BOX, Outcome.TRUNCATED, Outcome.EMPTY_BOX, Outcome.TOO_LONG, Outcome.UNPARSABLE}
 """Outcomes without a readable move in a box."""
@@ -110,14 +110,16 @@ def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def components(groups: Sequence[TraceGroup]) -> dict[str, float]:
     """Returns the mean of each component of the reward over all completions; a missing one counts as 0.
 
-    So the means add up to the mean reward if each verdict's components add up to its reward.
+    So the means add up to the mean reward if each verdict's components add up to its reward. RookWorld's
+    tasks have other components each: their means are over the completions of the task, as `component_a_fen`.
     """
-    verdicts = [trace.verdict for group in groups for trace in group.traces]
-    names = sorted({name for verdict in verdicts for name in verdict.components})
-    return {
-        COMPONENT + name: statistics.fmean(verdict.components.get(name, 0.0) for verdict in verdicts)
-        for name in names
-    }
+    found: dict[str, float] = {}
+    for task, own in _tasks(groups).items():
+        verdicts = [trace.verdict for group in own for trace in group.traces]
+        prefix = COMPONENT + (f"{task}_" if task else "")
+        for name in sorted({name for verdict in verdicts for name in verdict.components}):
+            found[prefix + name] = statistics.fmean(v.components.get(name, 0.0) for v in verdicts)
+    return found
 
 
 def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
@@ -132,17 +134,25 @@ def lengths(groups: Sequence[TraceGroup]) -> dict[str, float]:
 
 
 def by_task(groups: Sequence[TraceGroup]) -> dict[str, float]:
-    """Returns the number of groups and the mean reward of each task; empty if groups have no tasks."""
-    rewards: dict[str, list[float]] = {}
-    counts: dict[str, int] = {}
+    """Returns, for each of RookWorld's tasks, the number of groups, the mean reward and the share of perfect
+    answers; empty if groups have no tasks."""
+    found: dict[str, float] = {}
+    for task, own in _tasks(groups).items():
+        rewards = [reward for group in own for reward in group.rewards]
+        if task:
+            perfect = sum(reward > 1.0 - 1e-9 for reward in rewards)  # a mean of fields may be rounded
+            found |= {GROUPS + task: len(own), REWARD + task: statistics.fmean(rewards)}
+            found[PERFECT + task] = perfect / len(rewards)
+    return found
+
+
+def _tasks(groups: Sequence[TraceGroup]) -> dict[str, list[TraceGroup]]:
+    """The groups by RookWorld's task, `p` or `a`, or under an empty string if a move was asked for."""
+    found: dict[str, list[TraceGroup]] = {}
     for group in groups:
-        if task := task_of(group.position, style=group.prompt.style):
-            counts[task] = counts.get(task, 0) + 1
-            rewards.setdefault(task, []).extend(group.rewards)
-    return {
-        **{GROUPS + task.lower(): count for task, count in sorted(counts.items())},
-        **{REWARD + task.lower(): statistics.fmean(values) for task, values in sorted(rewards.items())},
-    }
+        task = task_of(group.position, style=group.prompt.style).lower()
+        found.setdefault(task, []).append(group)
+    return dict(sorted(found.items()))
 
 
 def task_counts(row: Mapping[str, float]) -> str:
@@ -164,6 +174,7 @@ STATISTICS = {
     "zero_variance_groups", "zero_variance_share", "collapsed_steps",
     "identical_answers", "distinct_candidates", "piece_distance",
     "completion_length", "completion_length_p95", "completion_length_max",
+    "reward_p", "reward_a", "perfect_p", "perfect_a",
 }  # fmt: skip
 """Exported as `rookery_learning{statistic=...}` if the step has them."""
 

@@ -32,6 +32,7 @@ def _auto_is_0(value: object) -> object:
 
 
 Sharding: TypeAlias = Literal["none", "fsdp2"]
+Precision: TypeAlias = Literal["auto", "fp32", "bf16"]
 
 
 class TrainerOptimiserSettings(OptimiserSettings):
@@ -58,6 +59,11 @@ class TrainerMemorySettings(MemorySettings):
     """Keep the base's linear layers in 8 bits: half the memory, or a quarter on a CPU. Needs bitsandbytes."""
     offload: bool = False
     """Keep Adam's moments off the GPU between steps."""
+    precision: Precision = "auto"
+    """Of the base's weights, or of the matrix products if all weights train: bf16, fp32, or auto: bf16 on a
+    GPU, fp32 on a CPU. Trained weights, losses and Adam's moments are always in fp32."""
+    compile: bool = False
+    """torch.compile the model's layers, except attention. The first step then takes a minute longer."""
 
 
 class DistributedSettings(Settings):
@@ -149,6 +155,17 @@ class TrainerSettings(
     def _schedule_ends(self) -> Self:
         if self.lr_schedule != "constant" and not self.max_steps:
             raise ValueError(f"--lr-schedule {self.lr_schedule} falls until --max-steps, which is not set")
+        return self
+
+    @model_validator(mode="after")
+    def _compiled_as_it_can_be(self) -> Self:
+        with_flags = {
+            "--gradient-checkpointing": self.gradient_checkpointing,
+            "--int8-base": self.int8_base,
+            f"--sharding {self.sharding}": self.sharding != "none",
+        }
+        if self.compile and (found := [flag for flag, given in with_flags.items() if given]):
+            raise ValueError(f"--compile cannot be used with {' or '.join(found)}")
         return self
 
     @model_validator(mode="after")

@@ -39,6 +39,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "whole" / "settings.json").write_text(json.dumps({"task": "rookworld", "max_tokens": 144}))
     (folder / "empty").mkdir()
+    (folder / "lora" / "adapters" / "policy-v000011.bad").mkdir()
     return folder
 
 

@@ -288,3 +288,20 @@ def test_a_tiny_model_of_pieces_has_a_token_for_each(tmp_path: Path) -> None:
     assert tokenizer.convert_ids_to_tokens(example.prompt_ids) == ["<|user|>", *board, "<|assistant|>"]
     answer = ["e7", "e8", "b", " ", "b2", "b4", "<|end|>"]
     assert tokenizer.convert_ids_to_tokens(example.answers[0]) == answer
+
+
+def test_a_json_file_has_a_list_of_conversations(tmp_path: Path) -> None:
+    """`analysis.json` of `rookery data annotate`, and of those who write one by hand."""
+    path = tmp_path / "analysis.json"
+    path.write_text(json.dumps([[QUESTION, ANSWER], {"messages": [ANSWER]}], indent=2))
+    chats = open_chats(path)
+    assert [chat.messages for chat in (chats[0], chats[1])] == [[QUESTION, ANSWER], [ANSWER]]
+    for content, complaint in (
+        ("[]", "it has no rows"),
+        ("[[", "analysis.json is not JSON"),
+        ('[["e4"]]', "analysis.json, conversation 1: .* not a message of role and content: 'e4'"),
+        ('[{"text": 1}]', "analysis.json, conversation 1: not a chat example: 'messages'"),
+    ):
+        path.write_text(content)
+        with pytest.raises(InvalidInput, match=complaint):
+            open_chats(path)[0]

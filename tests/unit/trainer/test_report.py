@@ -70,7 +70,7 @@ def test_the_readme_explains_every_key_and_no_other(written: dict[str, float]) -
     unexplained = [key for key in written if not any(re.fullmatch(p, key) for p in patterns.values())]
     assert unexplained == []
     # After a kill, on a GPU, of real verdicts, of RookWorld's lines.
-    elsewhere = {"recovered", "cuda_peak_mib", "component_NAME", "groups_TASK", "reward_TASK"}
+    elsewhere = {"recovered", "cuda_peak_mib", "component_NAME", "groups_TASK", "reward_TASK", "perfect_TASK"}
     elsewhere |= {"distinct_candidates", "moves_PIECE", "best_moves_PIECE", "piece_distance"}
     elsewhere |= {"repeated_share", "reward_new", "legal_rate_new", "zero_variance_new"}
     unknown = [k for k, p in patterns.items() if not any(re.fullmatch(p, key) for key in written)]
@@ -169,12 +169,19 @@ def test_rookworlds_tasks_are_counted_apart() -> None:
         position, prompt = replace(group.position, task=task), replace(group.prompt, style="rookworld")
         return replace(group, position=position, prompt=prompt)
 
-    groups = [asked(0, "P"), asked(1, "A"), asked(2, "P")]
+    def judged(group: TraceGroup, reward: float, **components: float) -> TraceGroup:
+        verdict = replace(group.traces[0].verdict, reward=reward, components=components)
+        return replace(group, traces=(replace(group.traces[0], verdict=verdict), *group.traces[1:]))
+
+    groups = [asked(0, "P"), judged(asked(1, "A"), 1.0, fen=1.0), judged(asked(2, "P"), 0.8, best=0.5)]
     found = by_task(groups)
     assert (found["groups_p"], found["groups_a"]) == (2, 1)
     assert found["reward_a"] == pytest.approx(sum(groups[1].rewards) / 4)
     assert found["reward_p"] == pytest.approx(sum(groups[0].rewards + groups[2].rewards) / 8)
+    assert (found["perfect_p"], found["perfect_a"]) == (0.0, 0.25)
     assert by_task([make_group(0)]) == {}
+    means = components(groups)
+    assert (means["component_p_best"], means["component_a_fen"]) == (0.5 / 8, 0.25)
 
 
 def test_an_infinite_figure_is_written_as_none(written: dict[str, float], tmp_path: Path) -> None:
