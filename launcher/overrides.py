@@ -71,7 +71,7 @@ def as_flag(key: str, value: str) -> list[str]:
     name = key.replace("_", "-")
     if value.lower() in ("true", "false"):
         return [f"--{name}" if value.lower() == "true" else f"--no-{name}"]
-    return [f"--{name}", value]
+    return [f"--{name}" if len(name) > 1 else f"-{name}", value]
 
 
 def _toml() -> dict[str, Any]:

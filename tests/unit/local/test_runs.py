@@ -75,12 +75,15 @@ def test_dry_run_of_a_resumed_run_shows_its_values_with_their_sources(
         UpSettings.parse(flags, prog="rookery up", show=print_services)
     assert ended.value.code == 0
     said = capsys.readouterr().out
-    up, rollouts, trainer = (dict(re.findall(r"^(\w+) = (.*)$", part, re.M)) for part in said.split("\n["))
+    up, reward, rollouts, trainer = (
+        dict(re.findall(r"^(\w+) = (.*)$", part, re.M)) for part in said.split("\n[")
+    )
     shown = {name: tuple(map(str.strip, up[name].split("  # "))) for name in up}
     assert shown["group_size"] == ("4", "run r")
     assert shown["nodes"] == ("50", "flag")
     assert shown["set"] == ('["trainer.lr=1e-4", "reward.k=0.002"]', "flag, run r")
     assert "steps" not in shown, "how long to go on is said anew"
+    assert reward["k"].startswith("0.002 "), "a flag of one letter"
     assert rollouts["group_size"].startswith("4 ")
     assert trainer["lr"].startswith("0.0001 ")
 
