@@ -6,6 +6,7 @@ same work says what the spreading costs, also where the machine has other work t
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, contextmanager
@@ -48,7 +49,9 @@ def measure(*, annotations: int, groups: int, nodes: int, rounds: int) -> dict[s
                 for workers in WORKERS:
                     with _side(address, workers) as at, opened(at, workers, nodes) as do:
                         do(warm)
-                        measured.setdefault(side, {}).setdefault(workers, []).append(_times(do, asked))
+                        times = _times(do, asked)
+                    measured.setdefault(side, {}).setdefault(workers, []).append(times)
+                    print(f"{name}, {side}, {workers}: {count} in {times[0]:.1f} s", file=sys.stderr)
         report[name] = {side: _ratios(count, times) for side, times in measured.items()}
     return report
 
@@ -92,7 +95,11 @@ def _side(cluster: Callable[[int], Any] | None, workers: int) -> Iterator[str | 
 @contextmanager
 def _cluster(nodes: int) -> Iterator[str]:
     """The address of a Ray cluster of nodes with one CPU each."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    os.environ |= {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_raylet_start_wait_time_s": "200",
+    }
     from ray.cluster_utils import Cluster
 
     size = {"num_cpus": 1, "object_store_memory": 80 << 20}

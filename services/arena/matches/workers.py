@@ -38,8 +38,11 @@ async def open_players(specs: Sequence[str], referee: str | None, make: Make) ->
 
 
 @contextmanager
-def playing(ray: str | None, specs: Sequence[str], referee: str | None, make: Make) -> Iterator[Play]:
-    """What plays a game: `play` in this process, or the workers of the Ray cluster at `ray`."""
+def playing(ray: str | None, specs: Sequence[str], judge: str | None, make: Make) -> Iterator[Play]:
+    """What plays a game: `play` in this process, or the workers of the Ray cluster at `ray`.
+
+    `judge` is the referee's specification.
+    """
     if ray is None:
         yield play
         return
@@ -53,10 +56,9 @@ def playing(ray: str | None, specs: Sequence[str], referee: str | None, make: Ma
             referee: Player | None = None,
             backoff_s: float = 1.0,
         ) -> Game:
-            asked = _Asked(tuple(specs), spec_of_referee, make, _described((dict(players), referee)))
+            asked = _Asked(tuple(specs), judge, make, _described((dict(players), referee)))
             return await asyncio.wrap_future(workers.submit(_play_here, asked, fixture, rules, backoff_s))
 
-        spec_of_referee = referee
         yield play_there
 
 
