@@ -105,9 +105,12 @@ def commit(folder: Path, tmp_path: Path, number: int) -> Adapter:
     return replace(made, version=committed.version, path=str(committed.folder))
 
 
-def rules(url: str, root: Path, *, keep: int = 8) -> DownloadingRules:
+def rules(
+    url: str, root: Path, *, keep: int = 8, stopping: threading.Event | None = None
+) -> DownloadingRules:
     checks = AdapterRules(root, frozenset({"model"}), 8)
-    return DownloadingRules(checks, url, root=root, names=(CONFIG_FILE, WEIGHTS_FILE), keep=keep)
+    names, event = (CONFIG_FILE, WEIGHTS_FILE), stopping or threading.Event()
+    return DownloadingRules(checks, url, root=root, names=names, keep=keep, stopping=event)
 
 
 async def verify(checks: DownloadingRules, adapter: Adapter) -> Adapter:
@@ -186,6 +189,14 @@ async def test_the_route_gives_out_what_servers_load_and_nothing_else(trainer: T
             "policy-v000001/..%2F..%2Fmade",
         ):
             assert (await http.get(path)).status_code == 404, path
+
+
+async def test_a_server_that_stops_ends_its_download(trainer: Trainer, tmp_path: Path) -> None:
+    root, stopping = tmp_path / "served", threading.Event()
+    stopping.set()
+    with pytest.raises(PeerFault, match="the server is stopping"):
+        await verify(rules(trainer.line.url, root, stopping=stopping), trainer.versions[1])
+    assert in_place(root) == []
 
 
 async def test_the_oldest_downloads_make_room(trainer: Trainer, tmp_path: Path) -> None:
