@@ -4,7 +4,6 @@ The files of a version are written to a hidden folder, which gets its final name
 `SHA256SUMS`, and the weights that of the policy record. A download that was cut off continues where it ended.
 """
 
-import hashlib
 import os
 import shutil
 import threading
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO
 
 import httpx
 
-from rookery.errors import InvalidInput, PeerFault
+from rookery.errors import InvalidInput, PeerFault, Unavailable
 from rookery.retries import PAUSES_S, pause_after
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import file_checks
@@ -67,11 +66,15 @@ class DownloadingRules:
             InvalidInput: a check fails, or the other side does not have the version.
             PeerFault: the other side does not answer, or the connection was cut too often. What has arrived
                 is kept for the next call.
+            Unavailable: the files cannot be written.
         """
         folder = (self._root / adapter.path).resolve()
         here = all((folder / name).is_file() for name in self._names)
         if not (here and folder.is_relative_to(self._root)):
-            adapter = replace(adapter, path=str(self._fetch(adapter.version)))
+            try:
+                adapter = replace(adapter, path=str(self._fetch(adapter.version)))
+            except OSError as error:
+                raise Unavailable(f"cannot keep {adapter.version.name} on this disk: {error}") from error
         return self._rules.verify(adapter)
 
     def must_differ(self, adapter: Adapter) -> bool:
@@ -128,10 +131,9 @@ class DownloadingRules:
 def _check(path: Path, sha256: str | None, url: str) -> None:
     try:
         file_checks.check_sha256(path, sha256 or "")
-    except InvalidInput:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except InvalidInput as error:
         path.unlink()  # the next attempt begins anew
-        raise InvalidInput(f"{url}: sha256 {found}, not {sha256!r} as in {SUMS}") from None
+        raise InvalidInput(f"{url}, by its {SUMS}: {error}") from error
 
 
 class _CutOffError(Exception):
@@ -152,6 +154,8 @@ class _Http:
                     raise InvalidInput(f"GET {url}: {response.status_code} {response.reason_phrase}")
                 with _synced(path, "ab" if response.status_code == 206 else "wb") as file:
                     _write(response.iter_raw(), file, stopping)
+        except httpx.InvalidURL as error:
+            raise InvalidInput(f"--adapter-url: {url!r}: {error}") from error
         except httpx.HTTPError as error:
             raise _CutOffError(f"GET {url}: {type(error).__name__} {error}") from error
 

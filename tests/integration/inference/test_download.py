@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from bench.noise_adapter import write_adapter
-from rookery.errors import InvalidInput, PeerFault, SetupError
+from rookery.errors import InvalidInput, PeerFault, SetupError, Unavailable
 from rookery.trace import Adapter
 from services.inference.server import download
 from services.inference.server.adapter import CONFIG_FILE, WEIGHTS_FILE, AdapterRules
@@ -161,7 +161,9 @@ async def test_what_is_not_the_version_is_refused_and_not_kept(trainer: Trainer,
     checks, folder = rules(trainer.line.url, root), Path(adapter.path)
     whole = (folder / WEIGHTS_FILE).read_bytes()
     (folder / WEIGHTS_FILE).write_bytes(whole[:-1] + b"!")
-    with pytest.raises(InvalidInput, match=f"{WEIGHTS_FILE}: sha256 .*, not '{adapter.version.sha256}'"):
+    with pytest.raises(
+        InvalidInput, match=f"{WEIGHTS_FILE}, by .* has sha256 .*, not '{adapter.version.sha256}'"
+    ):
         await verify(checks, adapter)
     assert in_place(root) == []
     other = replace(adapter, version=replace(adapter.version, sha256="f" * 64))
@@ -197,6 +199,16 @@ async def test_a_server_that_stops_ends_its_download(trainer: Trainer, tmp_path:
     with pytest.raises(PeerFault, match="the server is stopping"):
         await verify(rules(trainer.line.url, root, stopping=stopping), trainer.versions[1])
     assert in_place(root) == []
+
+
+async def test_a_disk_that_takes_no_files_is_named(trainer: Trainer, tmp_path: Path) -> None:
+    root = tmp_path / "served"
+    root.mkdir()
+    (root / FOLDER).write_text("a file, where the folder should be")
+    with pytest.raises(Unavailable, match="cannot keep policy-v000001"):
+        await verify(rules(trainer.line.url, root), trainer.versions[1])
+    with pytest.raises(InvalidInput, match="http://a:b"):
+        await verify(rules("http://a:b", tmp_path / "other"), trainer.versions[1])
 
 
 async def test_the_oldest_downloads_make_room(trainer: Trainer, tmp_path: Path) -> None:
