@@ -18,6 +18,7 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import chess
 import redis
 
 from launcher.redis_server import redis_argv
@@ -25,21 +26,51 @@ from launcher.simulation import PAUSE_S, RedisCosts, simulate
 from rookery.codec import encode_group
 from rookery.processes.ports import Ports
 from rookery.streams import RunStreams
-from rookery.trace import Completion, Trace, TraceGroup
-from tests.builders import feed, group
+from rookery.trace import (
+    Completion,
+    Outcome,
+    Phase,
+    PolicyVersion,
+    Position,
+    Prompt,
+    Sampling,
+    Trace,
+    TraceGroup,
+    Verdict,
+)
 
 COMPLETIONS, BATCH = 8, 32
 
 
 def sized_group(number: int, tokens: int) -> TraceGroup:
     """A group of `COMPLETIONS` completions of so many tokens, of four characters each."""
-    rng, model = random.Random(number), group(number)
+    rng, verdict = random.Random(number), Verdict(-0.5, Outcome.LEGAL, "bench-1")
     ids, text = [rng.randrange(151_936) for _ in range(tokens)], "abc " * tokens
     completion = Completion(text, tuple(ids), tuple(-rng.random() for _ in ids), "stop", 1)
-    traces = tuple(
-        Trace(f"{model.id}-{slot}", completion, model.traces[0].verdict) for slot in range(COMPLETIONS)
+    traces = tuple(Trace(f"g{number}-{slot}", completion, verdict) for slot in range(COMPLETIONS))
+    return TraceGroup(
+        id=f"g{number}",
+        run="bench",
+        position=position(number),
+        prompt=Prompt("fen", (), chess.STARTING_FEN),
+        prompt_token_ids=(1,),
+        policy=PolicyVersion(0, "aa"),
+        base_model="tiny",
+        sampling=Sampling(),
+        traces=traces,
+        created_at=1.0,
     )
-    return replace(model, traces=traces)
+
+
+def position(number: int) -> Position:
+    """A position that only its number tells from others."""
+    return Position(f"x:0:{number}", chess.STARTING_FEN, 0, Phase.OPENING, f"game {number}", ())
+
+
+def feed(streams: RunStreams, count: int) -> None:
+    """Adds the next `count` positions to the run's stream."""
+    cursor = streams.feed_cursor()
+    streams.add_positions([position(cursor + i) for i in range(count)], cursor=cursor)
 
 
 def cpu_s(server: "redis.Redis") -> float:

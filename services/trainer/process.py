@@ -86,6 +86,7 @@ async def _train(
     settings: TrainerSettings, world: World, state: dict[str, str], stop: threading.Event
 ) -> None:
     streams = RunStreams(settings.redis_url, settings.run, stopping=stop)
+    store = distribution.Store(settings.adapter_store) if settings.adapter_store else None
     # Lock before anything is written or taken over: a second trainer must not disturb the first one.
     with commits.sole_writer(settings.adapters_dir):
         policy = await asyncio.to_thread(build_policy, settings)
@@ -95,7 +96,6 @@ async def _train(
         await asyncio.to_thread(check_resumable, settings, streams)
         settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
         epoch = await asyncio.to_thread(streams.take_over)
-        store = distribution.Store(settings.adapter_store) if settings.adapter_store else None
         publisher = Publisher(
             streams, settings.inference_urls, epoch=epoch, loop=asyncio.get_running_loop(), store=store
         )

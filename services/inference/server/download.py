@@ -4,19 +4,19 @@ The files of a version are written to a hidden folder, which gets its final name
 `SHA256SUMS`, and the weights that of the policy record. A download that was cut off continues where it ended.
 """
 
-import hashlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx
 
-from rookery.errors import InvalidInput, PeerFault
+from rookery.errors import InvalidInput, PeerFault, Unavailable
 from rookery.retries import PAUSES_S, pause_after
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import file_checks
@@ -36,15 +36,28 @@ _BLOCK = 1 << 20
 class DownloadingRules:
     """The checks of `rules`, before which a version that is not in `root` is downloaded from `url`."""
 
-    def __init__(self, rules: Rules, url: str, *, root: Path, names: tuple[str, ...], keep: int) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        url: str,
+        *,
+        root: Path,
+        names: tuple[str, ...],
+        keep: int,
+        stopping: threading.Event,
+    ) -> None:
         """`names` are the files of a version, the weights last; the `keep` newest downloads stay on disk.
+
+        `stopping` ends a download, so that it does not delay the end of the process.
 
         Raises:
             InvalidInput: the store of `url` is unknown, or the package for it is missing.
         """
         self._rules, self._url = rules, url.rstrip("/")
         self._root, self._names, self._keep = root.resolve(), names, keep
-        self._source: _Http | _Store = _Http() if url.startswith(("http://", "https://")) else _Store(url)
+        self._stopping = stopping
+        http = url.startswith(("http://", "https://"))
+        self._source: _Http | _Store = _Http() if http else _Store(url)
 
     def verify(self, adapter: Adapter) -> Adapter:
         """Returns the version with its path on this machine. Reads the weights.
@@ -53,11 +66,15 @@ class DownloadingRules:
             InvalidInput: a check fails, or the other side does not have the version.
             PeerFault: the other side does not answer, or the connection was cut too often. What has arrived
                 is kept for the next call.
+            Unavailable: the files cannot be written.
         """
         folder = (self._root / adapter.path).resolve()
         here = all((folder / name).is_file() for name in self._names)
         if not (here and folder.is_relative_to(self._root)):
-            adapter = replace(adapter, path=str(self._fetch(adapter.version)))
+            try:
+                adapter = replace(adapter, path=str(self._fetch(adapter.version)))
+            except OSError as error:
+                raise Unavailable(f"cannot keep {adapter.version.name} on this disk: {error}") from error
         return self._rules.verify(adapter)
 
     def must_differ(self, adapter: Adapter) -> bool:
@@ -96,7 +113,7 @@ class DownloadingRules:
         failures, size = 0, -1
         while True:
             try:
-                return self._source.append(url, path)
+                return self._source.append(url, path, self._stopping)
             except _CutOffError as error:
                 grown = path.stat().st_size if path.exists() else 0
                 failures, size = (1 if grown > size else failures + 1), grown
@@ -114,10 +131,9 @@ class DownloadingRules:
 def _check(path: Path, sha256: str | None, url: str) -> None:
     try:
         file_checks.check_sha256(path, sha256 or "")
-    except InvalidInput:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except InvalidInput as error:
         path.unlink()  # the next attempt begins anew
-        raise InvalidInput(f"{url}: sha256 {found}, not {sha256!r} as in {SUMS}") from None
+        raise InvalidInput(f"{url}, by its {SUMS}: {error}") from error
 
 
 class _CutOffError(Exception):
@@ -125,7 +141,7 @@ class _CutOffError(Exception):
 
 
 class _Http:
-    def append(self, url: str, path: Path) -> None:
+    def append(self, url: str, path: Path, stopping: threading.Event) -> None:
         start = path.stat().st_size if path.exists() else 0
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
         try:
@@ -137,8 +153,9 @@ class _Http:
                 if not response.is_success:
                     raise InvalidInput(f"GET {url}: {response.status_code} {response.reason_phrase}")
                 with _synced(path, "ab" if response.status_code == 206 else "wb") as file:
-                    for block in response.iter_raw():
-                        file.write(block)
+                    _write(response.iter_raw(), file, stopping)
+        except httpx.InvalidURL as error:
+            raise InvalidInput(f"--adapter-url: {url!r}: {error}") from error
         except httpx.HTTPError as error:
             raise _CutOffError(f"GET {url}: {type(error).__name__} {error}") from error
 
@@ -152,16 +169,25 @@ class _Store:
         except (ImportError, ValueError) as error:
             raise InvalidInput(f"--adapter-url {url!r}: {error} (pip install 'rookery[s3]')") from error
 
-    def append(self, url: str, path: Path) -> None:
+    def append(self, url: str, path: Path, stopping: threading.Event) -> None:
         try:
             self._files.invalidate_cache()
             with self._files.open(url, "rb") as source, _synced(path, "ab") as file:
                 source.seek(file.tell())
-                shutil.copyfileobj(source, file, _BLOCK)
+                _write(iter(lambda: source.read(_BLOCK), b""), file, stopping)
         except (FileNotFoundError, PermissionError) as error:
             raise InvalidInput(f"{url}: {error.strerror or error}") from error
+        except PeerFault:
+            raise
         except Exception as error:  # each store has its own
             raise _CutOffError(f"{url}: {type(error).__name__} {error}") from error
+
+
+def _write(blocks: Iterator[bytes], file: BinaryIO, stopping: threading.Event) -> None:
+    for block in blocks:
+        file.write(block)
+        if stopping.is_set():
+            raise PeerFault("the server is stopping, and ends its download")
 
 
 @contextmanager

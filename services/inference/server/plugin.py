@@ -201,14 +201,14 @@ class RookeryPlugin:
         """Starts the background tasks: warm-up and unloading, the policy record, the orderly end."""
         logs.configure("inference")
         settings = ServerSettings()
-        policies = _policies(settings, engine_client, state)
-        tasks = [asyncio.create_task(_maintain(policies))]
+        stopping = threading.Event()
+        policies = _policies(settings, engine_client, state, stopping)
+        tasks = [asyncio.create_task(_maintain(policies, stopping))]
         follower = None
         if settings.follow:
-            stopping = threading.Event()
             streams = RunStreams(settings.redis_url, settings.run, stopping=stopping)
             follower = PolicyFollower(streams, policies)
-            tasks.append(asyncio.create_task(_follow(follower, stopping)))
+            tasks.append(asyncio.create_task(follower.run()))
         for task in tasks:
             task.add_done_callback(_log_failure)
         state.rookery = ServerState(engine_client, policies, follower, tuple(tasks))
@@ -217,7 +217,9 @@ class RookeryPlugin:
         )
 
 
-def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> Policies:
+def _policies(
+    settings: ServerSettings, client: "AsyncLLM", state: "State", stopping: threading.Event
+) -> Policies:
     models = state.openai_serving_models
     folder = settings.model_dir
     names = settings.base_names | {digest for digest in [weights_digest(folder)] if digest}
@@ -226,7 +228,7 @@ def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> P
 
         return FullWeightsPolicies(
             FullWeightsVllmEngine(client, models, base=str(folder)),
-            _downloading(FullWeightsRules(settings.adapter_root, names, folder), settings),
+            _downloading(FullWeightsRules(settings.adapter_root, names, folder), settings, stopping),
             state.rookery_drainer,
         )
     import torch
@@ -237,13 +239,13 @@ def _policies(settings: ServerSettings, client: "AsyncLLM", state: "State") -> P
     rules = AdapterRules(settings.adapter_root, names, settings.max_lora_rank, precision=precision)
     return Policies(
         VllmEngine(client, models),
-        _downloading(rules, settings),
+        _downloading(rules, settings, stopping),
         keep=settings.max_loras - 1,
         leases=settings.leases,
     )
 
 
-def _downloading(rules: Rules, settings: ServerSettings) -> Rules:
+def _downloading(rules: Rules, settings: ServerSettings, stopping: threading.Event) -> Rules:
     """The rules, which first download a version that is elsewhere if the settings say from where."""
     if not settings.adapter_url:
         return rules
@@ -255,6 +257,7 @@ def _downloading(rules: Rules, settings: ServerSettings) -> Rules:
         names=(kind.CONFIG_FILE, kind.WEIGHTS_FILE),
         # More than are loaded: vLLM reads an adapter that it has evicted from disk again.
         keep=4 if settings.full_weights else settings.max_loras + settings.leases + SPARE_DOWNLOADS,
+        stopping=stopping,
     )
 
 
@@ -263,19 +266,15 @@ def _log_failure(task: "asyncio.Task[None]") -> None:
         logger.critical("a background task ended: %s", error, exc_info=error)
 
 
-async def _follow(follower: PolicyFollower, stopping: threading.Event) -> None:
+async def _maintain(policies: Policies, stopping: threading.Event) -> None:
     try:
-        await follower.run()
+        while True:
+            try:
+                await policies.prepare()
+                await policies.unload_retired()
+            except RookeryError as error:
+                logger.warning("could not prepare or unload versions: %s", error)
+            await asyncio.sleep(POLL_S)
     finally:
-        # Otherwise a thread that waits for Redis would delay the interpreter's exit.
+        # Otherwise a thread that waits for Redis or a download would delay the interpreter's exit.
         stopping.set()
-
-
-async def _maintain(policies: Policies) -> None:
-    while True:
-        try:
-            await policies.prepare()
-            await policies.unload_retired()
-        except RookeryError as error:
-            logger.warning("could not prepare or unload versions: %s", error)
-        await asyncio.sleep(POLL_S)

@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from bench.noise_adapter import write_adapter
-from rookery.errors import InvalidInput, PeerFault, SetupError
+from rookery.errors import InvalidInput, PeerFault, SetupError, Unavailable
 from rookery.trace import Adapter
 from services.inference.server import download
 from services.inference.server.adapter import CONFIG_FILE, WEIGHTS_FILE, AdapterRules
@@ -105,9 +105,12 @@ def commit(folder: Path, tmp_path: Path, number: int) -> Adapter:
     return replace(made, version=committed.version, path=str(committed.folder))
 
 
-def rules(url: str, root: Path, *, keep: int = 8) -> DownloadingRules:
+def rules(
+    url: str, root: Path, *, keep: int = 8, stopping: threading.Event | None = None
+) -> DownloadingRules:
     checks = AdapterRules(root, frozenset({"model"}), 8)
-    return DownloadingRules(checks, url, root=root, names=(CONFIG_FILE, WEIGHTS_FILE), keep=keep)
+    names, event = (CONFIG_FILE, WEIGHTS_FILE), stopping or threading.Event()
+    return DownloadingRules(checks, url, root=root, names=names, keep=keep, stopping=event)
 
 
 async def verify(checks: DownloadingRules, adapter: Adapter) -> Adapter:
@@ -158,7 +161,9 @@ async def test_what_is_not_the_version_is_refused_and_not_kept(trainer: Trainer,
     checks, folder = rules(trainer.line.url, root), Path(adapter.path)
     whole = (folder / WEIGHTS_FILE).read_bytes()
     (folder / WEIGHTS_FILE).write_bytes(whole[:-1] + b"!")
-    with pytest.raises(InvalidInput, match=f"{WEIGHTS_FILE}: sha256 .*, not '{adapter.version.sha256}'"):
+    with pytest.raises(
+        InvalidInput, match=f"{WEIGHTS_FILE}, by .* has sha256 .*, not '{adapter.version.sha256}'"
+    ):
         await verify(checks, adapter)
     assert in_place(root) == []
     other = replace(adapter, version=replace(adapter.version, sha256="f" * 64))
@@ -186,6 +191,24 @@ async def test_the_route_gives_out_what_servers_load_and_nothing_else(trainer: T
             "policy-v000001/..%2F..%2Fmade",
         ):
             assert (await http.get(path)).status_code == 404, path
+
+
+async def test_a_server_that_stops_ends_its_download(trainer: Trainer, tmp_path: Path) -> None:
+    root, stopping = tmp_path / "served", threading.Event()
+    stopping.set()
+    with pytest.raises(PeerFault, match="the server is stopping"):
+        await verify(rules(trainer.line.url, root, stopping=stopping), trainer.versions[1])
+    assert in_place(root) == []
+
+
+async def test_a_disk_that_takes_no_files_is_named(trainer: Trainer, tmp_path: Path) -> None:
+    root = tmp_path / "served"
+    root.mkdir()
+    (root / FOLDER).write_text("a file, where the folder should be")
+    with pytest.raises(Unavailable, match="cannot keep policy-v000001"):
+        await verify(rules(trainer.line.url, root), trainer.versions[1])
+    with pytest.raises(InvalidInput, match="http://a:b"):
+        await verify(rules("http://a:b", tmp_path / "other"), trainer.versions[1])
 
 
 async def test_the_oldest_downloads_make_room(trainer: Trainer, tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ import hashlib
 import random
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import chess
@@ -30,13 +33,25 @@ ROLLOUT = Sampling(temperature=1.0, max_tokens=12)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[Server]:
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A folder of another machine, and the URL under which it gives out its files."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as http:
+        threading.Thread(target=http.serve_forever).start()
+        yield folder, f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+
+
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory, redis_url: str, elsewhere: tuple[Path, str]
+) -> Iterator[Server]:
     from services.trainer.tiny import build_tiny
 
     model = build_tiny(
         tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
     )
-    flags = ("--max-loras", "3", "--max-lora-rank", "8", "--leases", "1")
+    flags = ("--max-loras", "3", "--max-lora-rank", "8", "--leases", "1", "--adapter-url", elsewhere[1])
     server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, flags)
     try:
         server.start()
@@ -101,6 +116,26 @@ async def test_a_group_comes_with_its_tokens_logprobs_and_seeds(client: Inferenc
     for completion in one.completions:
         assert len(completion.token_ids) == len(completion.logprobs) > 0
         assert all(logprob <= 0.0 for logprob in completion.logprobs)
+
+
+async def test_a_version_on_another_machine_is_downloaded(
+    server: Server, client: InferenceClient, elsewhere: tuple[Path, str]
+) -> None:
+    folder, url = elsewhere
+    far = write_adapter(folder / policy_name(500), server.model, version=500, scale=0.1)
+    names = ("adapter_config.json", "adapter_model.safetensors")
+    digests = {name: hashlib.sha256((Path(far.path) / name).read_bytes()).hexdigest() for name in names}
+    sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    with pytest.raises(InvalidInput, match=f"{url}/policy-v000500/SHA256SUMS: 404"):
+        await client.reload(far)
+    (Path(far.path) / "SHA256SUMS").write_text(sums)
+
+    await client.reload(far)
+
+    served = await client.adapter()
+    assert served and served.version == far.version
+    assert Path(served.path).is_relative_to(server.root)
+    await client.reload(adapter(server, 0, name="again", scale=0.0), rollback=True)
 
 
 async def test_a_new_version_answers_differently_and_the_alias_moves(
