@@ -46,8 +46,9 @@ BOARD = Board(
                 panel(
                     "Legal moves",
                     units.PercentUnit,
-                    "Share of completions with a legal move, and with a readable box.",
-                    _of("legal_rate", "box_rate"),
+                    "Share of completions with a legal move, and with a readable box. "
+                    "Of RookWorld's tasks, share of perfect answers.",
+                    _of("legal_rate", "box_rate", "perfect_p", "perfect_a"),
                 ),
                 panel(
                     "Regret",

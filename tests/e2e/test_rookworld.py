@@ -33,6 +33,7 @@ pytestmark = [
 STEPS = 4
 GROUPS, GROUP_SIZE = 8, 4
 POLICY_TOKENS, STATE_TOKENS = 72, 48
+POOL = 24
 
 
 @dataclass
@@ -67,7 +68,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     command += ["--preset", "rookworld-full"]
     command += ["--redis-url", server.url, "--task", "rookworld", "--model", str(model), "--nodes", "200"]
     command += ["--batch-groups", str(GROUPS), "--group-size", str(GROUP_SIZE)]
-    command += ["--max-tokens", str(POLICY_TOKENS)]
+    command += ["--max-tokens", str(POLICY_TOKENS), "--source", "generated", "--max-positions", str(POOL)]
     for setting in (
         f"inference.port={port}", "feed.state_share=0.4", f"rollouts.state_max_tokens={STATE_TOKENS}",
         "trainer.lora_rank=0", "trainer.keep=100000", "trainer.kl=forward", "trainer.kl_schedule=adaptive",
@@ -118,6 +119,14 @@ def _watch(url: str, groups: list[TraceGroup], stop: threading.Event) -> None:
                 last = entry_id
                 groups.append(decode_group(fields[b"data"]))
     client.close()
+
+
+def test_generated_positions_come_from_a_fixed_pool(seen: Seen) -> None:
+    drawn = [group.position for group in seen.groups]
+    assert all(position.id.startswith("generated:0:") for position in drawn)
+    assert len(seen.groups) > POOL >= len(set(drawn)), "each with its task, its move and its history"
+    kept = json.loads((seen.run_dir / "settings.json").read_text())
+    assert (kept["source"], kept["max_positions"]) == ("generated", POOL)
 
 
 def test_both_tasks_are_asked_as_raw_text(seen: Seen) -> None:

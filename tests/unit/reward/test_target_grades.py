@@ -17,6 +17,7 @@ from rookery.rookworld import PolicyAnswer, StateAnswer, parse_policy_line, poli
 from rookery.rookworld_env import step
 from rookery.trace import Outcome
 from services.reward.rookworld_grades import FORMAT, INVALID, Grade, grade_state
+from services.reward.rookworld_judge import judged_by_target
 from services.reward.target_grades import EVALUATION_SPAN, grade_target
 
 K = 0.00368208
@@ -106,6 +107,17 @@ def test_with_the_right_fen_the_steps_are_those_of_the_rules(
 def test_a_target_that_is_no_answer_is_refused(task: str, target: str) -> None:
     with pytest.raises(InvalidInput, match=f"is no answer of task '{task}'"):
         grade(A_TARGET, task=task, target=target)
+
+
+def test_a_target_judges_unless_the_scheme_says_otherwise() -> None:
+    assert judged_by_target("P", "", P_TARGET)
+    assert judged_by_target("P", "target", P_TARGET)
+    assert not judged_by_target("P", "graded", P_TARGET)
+    assert not judged_by_target("A", "", "")
+    with pytest.raises(InvalidInput, match="scheme 'target' of task 'A' needs a target"):
+        judged_by_target("A", "target", "")
+    with pytest.raises(InvalidInput, match="scheme 'delta' judges moves: task 'P' takes only 'graded' and"):
+        judged_by_target("P", "delta", P_TARGET)
 
 
 @pytest.mark.shared_data

@@ -1,0 +1,152 @@
+"""A data set of P: and A: lines on its whole way: feed, rollouts, reward and a training step.
+
+Only the inference server is a stand-in, which answers as it is told. `tests/e2e` has the real one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI, Request
+
+from rookery.clients import InferenceClient, RewardClient
+from rookery.rookworld import policy_prompt, state_answer
+from rookery.rookworld_env import step
+from rookery.streams import Entry, RunStreams
+from rookery.trace import Sampling, TraceGroup
+from services.data.feed import Feed, numbered_positions
+from services.data.settings import FeedSettings
+from services.inference.rollouts.group_generator import GroupGenerator
+from services.inference.rollouts.peers import Peers
+from services.reward.scorer import Scorer
+from services.reward.servicer import RewardServicer
+from services.reward.settings import RewardSettings
+from tests.gpt2 import rookworld_lines, write_rookworld_model
+from tests.integration.rollouts.conftest import START
+from tests.integration.rollouts.standins import Inference, serve_http, serve_reward
+
+pytestmark = [pytest.mark.redis, pytest.mark.stockfish, pytest.mark.torch]
+
+pytest.importorskip("torch")
+
+LINES = [line for line in rookworld_lines(12) if "+1.0+" not in line][:8]
+WRONG = f"{START}+0.001+0+0"
+SIZE = 4
+
+
+def right_answer(prompt: str) -> str:
+    """The answer of the data set, whatever the padding of the question."""
+    for line in LINES:
+        question = line[: line.index("M:")] if line.startswith("P:") else "+".join(line.split("+")[:3]) + "+"
+        if question.split() == prompt.split():
+            return line[len(question) :]
+    raise AssertionError(f"not asked for: {prompt!r}")
+
+
+def answering(inference: Inference, encode: Callable[[str], list[int]]) -> FastAPI:
+    app = inference.app()
+
+    @app.post("/v1/completions")
+    async def complete(request: Request) -> dict:
+        body = await request.json()
+        texts = [right_answer(body["prompt"]), WRONG, "M: nothing", right_answer(body["prompt"])]
+        choices = [
+            {
+                "index": i,
+                "finish_reason": "stop",
+                "text": text,
+                "prompt_token_ids": encode(body["prompt"]),
+                "token_ids": (ids := encode(text)),
+                "logprobs": {"token_logprobs": [-5.0] * len(ids)},
+            }
+            for i, text in enumerate(texts)
+        ]
+        return {"choices": choices}
+
+    return app
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_rookworld_model(tmp_path / "model", n_layer=1)
+
+
+async def test_a_line_is_asked_judged_by_its_answer_and_learned(
+    streams: RunStreams, model: Path, tmp_path: Path, stockfish_path: str
+) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(LINES))
+    settings = FeedSettings(task="rookworld", sources=str(file), depth=len(LINES))
+    with numbered_positions(settings) as position:
+        Feed(streams, position, seed=0, depth=settings.depth, mix=settings.mix).top_up()
+    entries: list[Entry] = []
+    while len(entries) < len(LINES):
+        entries += streams.read("positions", group="rollouts", consumer="c", count=len(LINES), block_s=5.0)
+    scorer = await Scorer.start(RewardSettings(engine_path=Path(stockfish_path), engines=1))
+    app = answering(Inference(), lambda text: tokenizer(text)["input_ids"])
+    async with serve_http(app) as url, serve_reward(RewardServicer(scorer)) as (target, _):
+        peers = Peers([InferenceClient(url)], RewardClient(target), changed=asyncio.Event())
+        await peers.refresh(peers.servers[0])
+        rollouts = GroupGenerator("test", peers, "rookworld", SIZE, Sampling(max_tokens=144), seed=7)
+        groups = [await rollouts.generate(entry) for entry in entries]
+        await peers.close()
+    await scorer.close()
+    assert {group.position.task for group in groups} == {"P", "A"}
+    for group in groups:
+        _check(group)
+    _learns(groups, model, tmp_path)
+
+
+def _check(group: TraceGroup) -> None:
+    assert group.position.target
+    assert all(version.startswith("target-1/") for version in group.reward_versions)
+    assert all(trace.verdict.engine.nodes == 0 for trace in group.traces)
+    right, wrong, nonsense, again = group.rewards
+    assert right == again == pytest.approx(1.0), "even where the engine would disagree with the label"
+    assert nonsense == -0.3
+    if group.position.task == "A":
+        assert -0.3 < wrong < 1.0
+        truth = state_answer(step(group.position.fen, group.position.move).answer)
+        assert group.position.target == truth
+    else:
+        assert wrong == -0.3
+        assert group.prompt.messages[0].content == policy_prompt(group.position.fen)
+
+
+def _learns(groups: list[TraceGroup], model: Path, folder: Path) -> None:
+    """After some steps, the right answers are likelier, and the others are not."""
+    import torch
+
+    from services.trainer.batches.micro_batches import collate
+    from services.trainer.batches.rows import make_rows
+    from services.trainer.model.policies import build_policy
+    from services.trainer.settings import TrainerSettings
+    from services.trainer.training.step import RunningState, train_step
+
+    settings = TrainerSettings(
+        model=model, run_dir=folder, device="cpu", lora_rank=0, warmup_steps=0, kl_report_every=0
+    )
+    policy = build_policy(settings)
+
+    def likelihoods() -> dict[int, float]:
+        none = [[0.0] * SIZE] * len(groups)
+        rows = make_rows(groups, none, version=0, mask_truncated=False, row_tokens=9999)
+        found: dict[int, float] = {}
+        for row in rows:
+            batch = collate([row])
+            with torch.no_grad():
+                logprobs = policy.score(batch).logprobs_N
+            for slot in range(SIZE):
+                found[slot] = found.get(slot, 0.0) + logprobs[batch.completion_N == slot].mean().item()
+        return found
+
+    before = likelihoods()
+    optimizer = torch.optim.AdamW(policy.parameters, lr=1e-3)
+    for number in range(4):
+        train_step(policy, optimizer, groups, step=number, settings=settings, state=RunningState())
+    after = likelihoods()
+    assert after[0] - before[0] > max(0.0, after[2] - before[2])
