@@ -87,7 +87,8 @@ class PipelineRun:
                 self._client.set_tag(self._step_id, f"{what} {Path(path).name}", digest.sha256)
         self._client.log_metric(self._step_id, "seconds", record.seconds)
         if step.argv[0] == "evaluate" and record.status == "done":
-            for name, value in _evaluated(step.folder / "report.json"):
+            sections = json.loads((step.folder / "report.json").read_bytes())["sections"]
+            for name, value in _means(sections):
                 self._client.log_metric(self._step_id, name, value)
         with suppress(FileNotFoundError):
             self._client.log_artifact(self._id, str(self._pipeline.out / STATE_FILE))
@@ -108,14 +109,13 @@ def _parameter(value: str) -> str:
     return " ".join(str(mask_setting(word)) for word in value.split(" "))[:LONGEST_VALUE]
 
 
-def _evaluated(report: Path) -> Iterator[tuple[str, float]]:
-    """The means in a report.json of `rookery evaluate`, named SECTION/TABLE/METRIC/PLAYER."""
-    for section, tables in json.loads(report.read_bytes())["sections"].items():
-        for table, metrics in tables.items():
-            for metric, players in metrics.items():
-                for player, cell in players.items() if isinstance(players, dict) else ():
-                    if isinstance(cell, dict) and isinstance(mean := cell.get("mean"), int | float):
-                        yield _NOT_IN_NAMES.sub("_", f"{section}/{table}/{metric}/{player}"), mean
+def _means(node: Any, *path: str) -> Iterator[tuple[str, float]]:
+    """The means in sections of a report.json of `rookery evaluate`, named SECTION/TABLE/METRIC/PLAYER."""
+    if isinstance(node, dict) and isinstance(mean := node.get("mean"), int | float):
+        yield _NOT_IN_NAMES.sub("_", "/".join(path)), mean
+    elif isinstance(node, dict):
+        for name, below in node.items():
+            yield from _means(below, *path, name)
 
 
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
