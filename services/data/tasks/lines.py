@@ -98,6 +98,8 @@ class Lines:
         text = self._texts[row].as_py()
         if text.lstrip().startswith("P:"):
             policy = parse_policy_line(text)
+            if not chess.Board(policy.fen).is_legal(chess.Move.from_uci(policy.best)):
+                raise InvalidInput(f"the best move {policy.best!r} is not legal in {policy.fen!r}")
             return self._position(
                 row, policy.fen, (), task=POLICY_TASK, target=policy_answer(policy.answer, layout="compact")
             )

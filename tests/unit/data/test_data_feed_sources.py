@@ -153,10 +153,12 @@ def test_a_style_that_asks_for_another_task_has_no_target(tmp_path: Path) -> Non
 def test_faulty_lines_are_passed_over_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     over = state_line(step("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "h8g8"))
     place = tmp_path / "lines.txt"
-    place.write_text("\n".join([LINES[0], "P: no line at all", over, "", LINES[2]]))
+    illegal = LINES[0].replace("B: e2e4", "B: e2e5")
+    place.write_text("\n".join([LINES[0], "P: no line at all", over, illegal, "", LINES[2]]))
     drawn = positions(4, task="rookworld", sources=str(place))
     assert {position.fen for position in drawn} == {START}
     assert f"passed over: {str(place)!r}, line 2: not a P: line: 'P: no line at all'" in caplog.text
+    assert "line 4: the best move 'e2e5' is not legal" in caplog.text
     assert "line 3: no possible position with a legal move" in caplog.text
 
 
