@@ -6,7 +6,9 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
@@ -14,6 +16,7 @@ from prometheus_client import REGISTRY
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion
 from services.trainer.versions import publisher as module
+from services.trainer.versions.distribution import Store
 from services.trainer.versions.publisher import Publisher
 from tests.integration.trainer.runs import events
 
@@ -232,6 +235,29 @@ def test_a_server_that_joins_is_told_at_once_and_one_that_leaves_is_forgotten(
         asyncio.run_coroutine_threadsafe(publisher.close(), loop).result(timeout=10)
     first.close()
     second.close()
+
+
+def test_a_store_that_is_away_stops_nothing_and_gets_the_version_later(
+    redis_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, blocked = tmp_path / "policy-v000000", tmp_path / "store"
+    folder.mkdir()
+    for name in ("adapter_model.safetensors", "optimizer.safetensors", "state.json", "SHA256SUMS"):
+        (folder / name).write_text(name)
+    blocked.write_text("in the way")
+    committed = replace(adapter(0), path=str(folder))
+    streams = RunStreams(redis_url, "r")
+    with events() as loop:
+        store = Store(f"file://{blocked}/adapters")
+        publisher = Publisher(streams, "", epoch=streams.take_over(), loop=loop, store=store)
+        publisher.publish(committed)
+        assert streams.policy() == committed
+        assert "policy-v000000 is not in the store" in caplog.text
+        blocked.unlink()
+        publisher.republish(committed)
+        asyncio.run_coroutine_threadsafe(publisher.close(), loop).result(timeout=10)
+    kept = {path.name for path in (blocked / "adapters" / "policy-v000000").iterdir()}
+    assert kept == {"adapter_model.safetensors", "SHA256SUMS"}
 
 
 def test_closing_does_not_wait_for_a_hung_server(one: Setting) -> None:
