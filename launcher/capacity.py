@@ -173,7 +173,11 @@ def loads(settings: CapacitySettings) -> list[Load]:
     generation_s = tokens / settings.points()["generation_tokens_per_s"]
     return [
         simulate(
-            workers, in_flight=settings.max_inflight, generation_s=generation_s, costs=costs, seconds=5.0
+            workers,
+            in_flight=settings.max_inflight,
+            generation_s=generation_s,
+            costs=costs,
+            seconds=max(5.0, 10 * generation_s / workers),  # hundreds of groups, also of one worker
         )
         for workers in WORKERS
     ]

@@ -190,7 +190,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     listening: dict[str, object] = {"host": HOST, **plan.ports[name]}
     if settings.preset and name in read_preset(settings.preset):
         listening["preset"] = settings.preset
-    if name in ("data", "reward", "reward-model"):
+    if name in ("reward", "reward-model"):
         return {**listening, **_without_run(name, settings, plan)}
     member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
     if name == "feed":
@@ -228,8 +228,6 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
 
 def _without_run(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of the services that know nothing of runs."""
-    if name == "data":
-        return {"sources": settings.source.resolve()}
     if name == "reward-model":
         return {"model": (settings.reward_model or Path()).resolve()}
     engines = {"engines": settings.engines} if settings.engines else {}

@@ -16,6 +16,7 @@ from typing import Any
 
 from bench.scale import traces, workers
 
+PARTS = ("workers", "pipeline", "traces")
 UP_TO_DATE_S = 3.0
 _STEPS, _MODEL_MB = 6, 350
 """As many steps as in pipelines/pychess.toml; one of them reads a model of the size of distilgpt2."""
@@ -28,7 +29,7 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--parts", nargs="+", default=["workers", "pipeline", "traces"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--annotations", type=int, default=160)
     parser.add_argument("--groups", type=int, default=640, help="to score, of eight answers")
     parser.add_argument("--nodes", type=int, default=20_000, help="of annotations; scoring has a tenth")

@@ -67,7 +67,7 @@ class RayPool(Executor):
         host, _, port = address.rpartition(":")
         try:
             if host and "://" not in address:  # `ray.init` would wait five minutes for a host that is silent
-                socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+                socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
             ray.init(address, logging_level="warning")
         except (OSError, ValueError, RuntimeError) as error:
             raise SetupError(f"no Ray cluster at {address!r}: {error}") from error

@@ -25,8 +25,9 @@ from services.data.tasks.rookworld import RookworldMix
 GENERATED = "generated"
 """The source of the feed that is no file."""
 
-LINE_FILES = tuple(
-    f"{kind}{packed}" for kind in (".txt", ".jsonl", ".parquet") for packed in ("", ".zst", ".gz")
+LINE_FILES = (
+    *(f"{kind}{packed}" for kind in (".txt", ".jsonl") for packed in ("", ".zst", ".gz")),
+    ".parquet",
 )
 """How the names of files with RookWorld's lines end."""
 

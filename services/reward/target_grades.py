@@ -1,7 +1,7 @@
 """Grades RookWorld answers by a data set's own answer, the target, with continuous terms.
 
     -0.3                        the answer is not in the task's format
-     0.2 + 0.8 x quality        it is, and quality is in [0, 1]; 1 only for the target itself
+     0.2 + 0.8 x quality        it is, and quality is in [0, 1]: 1 for the target, in any order of its moves
 
 The quality of a `P:` answer is the mean of three fields, or 0 if its best move is not legal:
 

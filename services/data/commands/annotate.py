@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     recipe = AnnotationRecipe(options.style, manner, Effort.of(options.nodes, lines=options.lines))
     folder = open_folder(options.out)
     with numbered_positions(options) as (positions, origin), workers_of(options) as workers:
-        engine = WorkerEngine(options.engine, workers.submit(engine_name, options.engine).result())
+        engine = WorkerEngine(options.engine, next(workers.map(engine_name, [options.engine])))
         terms = {"positions": origin, "count": options.count, **asdict(recipe), "engine": engine.name}
         parts = Parts(folder, ANNOTATIONS, terms=terms)
         work = partial(workers.map, partial(annotate_shard, recipe, engine))

@@ -32,6 +32,8 @@ def main(argv: list[str]) -> int:
     if options.style in GAME_STYLES:
         if options.exam:
             parser.error(f"--exam leaves out positions: with --style {options.style} a line is a whole game")
+        if any(getattr(options, name) != parser.get_default(name) for name in ("candidates", "legal_share")):
+            parser.error(f"--candidates and --legal-share have no effect with --style {options.style}")
         return _write_games(options)
     recipe = MovesRecipe(
         count=options.count,

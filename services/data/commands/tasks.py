@@ -73,7 +73,7 @@ def _from_positions(options: argparse.Namespace) -> dict[str, Any]:
         terms = {"positions": origin, "count": options.count, "recipe": asdict(recipe)}
         engine = None
         if needs_engine(options.task):
-            engine = WorkerEngine(options.engine, workers.submit(engine_name, options.engine).result())
+            engine = WorkerEngine(options.engine, next(workers.map(engine_name, [options.engine])))
             terms["engine"] = engine.name
         parts = Parts(folder, EXAMPLES, terms=terms)
         work = partial(workers.map, partial(task_shard, recipe, engine))

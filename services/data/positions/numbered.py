@@ -205,10 +205,11 @@ def make_parts(
     interrupted continues from the finished parts and ends the same. A part's counts are its `positions` and
     `records`. `advance` is called with the number of new records, those of finished parts first.
     """
-    seen = {position_key(record.fen) for part in parts.done for record in parts.read(part)}
-    advance(len(seen))
-    positions = new_positions(supply, done=parts.done, seen=set(seen))
-    results = _until(wanted - len(seen), positions, work)
+    made = sum(parts.counts(part)["records"] for part in parts.done)
+    advance(made)
+    # Positions without a record, too: they are not tried again.
+    seen = {position_key(supply.position(n).fen) for part in parts.done for n in supply.part(part)}
+    results = _until(wanted - made, new_positions(supply, done=parts.done, seen=seen), work)
     for part, group in groupby(results, key=lambda one: one[0] // PART_SIZE):
         records, counts = list[R](), Counter(positions=0, records=0)
         for _, record in group:

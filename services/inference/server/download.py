@@ -5,9 +5,9 @@ The files of a version are written to a hidden folder, which gets its final name
 """
 
 import os
+import re
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -68,9 +68,14 @@ class DownloadingRules:
                 is kept for the next call.
             Unavailable: the files cannot be written.
         """
-        folder = (self._root / adapter.path).resolve()
-        here = all((folder / name).is_file() for name in self._names)
-        if not (here and folder.is_relative_to(self._root)):
+        try:
+            folder = (self._root / adapter.path).resolve()
+            here = folder.is_relative_to(self._root) and all(
+                (folder / name).is_file() for name in self._names
+            )
+        except (OSError, ValueError):  # a path of the other machine that means nothing here
+            here = False
+        if not here:
             try:
                 adapter = replace(adapter, path=str(self._fetch(adapter.version)))
             except OSError as error:
@@ -81,6 +86,8 @@ class DownloadingRules:
         return self._rules.must_differ(adapter)
 
     def _fetch(self, version: PolicyVersion) -> Path:
+        if not re.fullmatch("[0-9a-f]{64}", version.sha256):  # it becomes part of a path
+            raise InvalidInput(f"{version.name}: {version.sha256!r} is no SHA-256")
         # The checksum is in the name because a run that went back has other bytes under the same number.
         folder = self._root / FOLDER / f"{version.name}-{version.sha256[:16]}"
         if not folder.is_dir():
@@ -94,7 +101,9 @@ class DownloadingRules:
                 )
             for name in self._names:
                 self._download(f"{remote}/{name}", part / name)
-                _check(part / name, sums.get(name), f"{remote}/{name}")
+                if name not in sums:
+                    raise InvalidInput(f"{remote}/{SUMS} does not name {name!r}")
+                _check(part / name, sums[name], f"{remote}/{name}")
             part.rename(folder)
         os.utime(folder)
         self._prune()
@@ -117,20 +126,21 @@ class DownloadingRules:
             except _CutOffError as error:
                 grown = path.stat().st_size if path.exists() else 0
                 failures, size = (1 if grown > size else failures + 1), grown
-                if failures > len(PAUSES_S):
+                if failures > len(PAUSES_S) or self._stopping.wait(pause_after(failures, PAUSES_S)):
                     raise PeerFault(f"{error}; {grown} bytes are kept for the next attempt") from error
-                time.sleep(pause_after(failures, PAUSES_S))
 
     def _prune(self) -> None:
         """Deletes the versions that were used least recently, and downloads that were given up."""
         by_age = sorted((self._root / FOLDER).iterdir(), key=lambda path: path.stat().st_mtime)
         for folder in by_age[: -self._keep]:
-            shutil.rmtree(folder, ignore_errors=True)
+            # Hidden first: if this is killed, what is left counts as a download that was cut off.
+            hidden = folder.rename(folder.with_name(f".{folder.name.lstrip('.')}"))
+            shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _check(path: Path, sha256: str | None, url: str) -> None:
+def _check(path: Path, sha256: str, url: str) -> None:
     try:
-        file_checks.check_sha256(path, sha256 or "")
+        file_checks.check_sha256(path, sha256)
     except InvalidInput as error:
         path.unlink()  # the next attempt begins anew
         raise InvalidInput(f"{url}, by its {SUMS}: {error}") from error

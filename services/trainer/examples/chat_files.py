@@ -72,8 +72,7 @@ class JsonlChats:
             file.seek(self._starts[index])
             line = file.readline().rstrip(b"\n")
         try:
-            row = json.loads(line)
-            return parse_completion(row) if "completion" in row else parse_chat(row, "messages")
+            return _chat_of(json.loads(line))
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"{self._place(index)}: not a chat example: {line[:120]!r}") from error
         except InvalidInput as error:
@@ -104,7 +103,7 @@ class JsonChats:
     def __getitem__(self, index: int) -> Chat:
         row = self._rows[index]
         try:
-            return parse_chat(row if isinstance(row, Mapping) else {"messages": row}, "messages")
+            return _chat_of(row if isinstance(row, Mapping) else {"messages": row})
         except (KeyError, TypeError, InvalidInput) as error:
             place = f"{self.path}, conversation {index + 1}"
             raise InvalidInput(f"{place}: not a chat example: {error}: {str(row)[:120]!r}") from error
@@ -192,3 +191,7 @@ class ChatExamples:
 
     def _made(self, places: Sequence[int]) -> list[Example]:
         return tokenize([self._chats[place] for place in places], self._tokenizer)
+
+
+def _chat_of(row: Mapping[str, Any]) -> Chat:
+    return parse_completion(row) if "completion" in row else parse_chat(row, "messages")

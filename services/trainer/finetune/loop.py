@@ -153,6 +153,8 @@ def _train(task: FinetuneTask, source: ExampleSource, settings: FinetuneSettings
             if log and due:
                 output.save_checkpoint(settings.out, weights, optimizer, step=step, fingerprint=identity)
             if signal_number:
+                # A process that ends makes its launcher stop the others: rank 0 must have saved by then.
+                world.gather([step])
                 logger.info(
                     "stopped after step %d of %d: the same command resumes from there", step, settings.steps
                 )

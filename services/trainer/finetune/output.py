@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from rookery.errors import InvalidInput
+from rookery.errors import InvalidInput, RookeryError
 from rookery.plots.steps import METRICS_FILE
 from rookery.remote import upload
 from services.trainer.distributed.process_group import is_rank_zero
@@ -204,8 +204,11 @@ def export(
     delete_checkpoints(settings.out)
     logger.info("wrote %s", final)
     if settings.store:
-        upload(settings.out, _RESULTS, settings.store)
-        logger.info("copied it to %s", settings.store)
+        try:
+            upload(settings.out, _RESULTS, settings.store)
+            logger.info("copied it to %s", settings.store)
+        except RookeryError as error:  # the result on disk is whole
+            logger.error("%s is not copied: %s", final, error)
     return final
 
 

@@ -31,7 +31,7 @@ from rookery.metrics import (
     TRAINER_VERSION,
 )
 from rookery.plots.steps import METRICS_FILE, read_metrics
-from rookery.prompt import task_of
+from rookery.prompt import GAME_TASK, task_of
 from rookery.trace import Outcome, TraceGroup
 from services.trainer.batches.advantages import zero_variance
 from services.trainer.records.exploration import BEST_MOVES, MOVES, exploration, of_new_positions
@@ -150,8 +150,8 @@ def _tasks(groups: Sequence[TraceGroup]) -> dict[str, list[TraceGroup]]:
     """The groups by RookWorld's task, `p` or `a`, or under an empty string if a move was asked for."""
     found: dict[str, list[TraceGroup]] = {}
     for group in groups:
-        task = task_of(group.position, style=group.prompt.style).lower()
-        found.setdefault(task, []).append(group)
+        task = task_of(group.position, style=group.prompt.style)
+        found.setdefault("" if task == GAME_TASK else task.lower(), []).append(group)
     return dict(sorted(found.items()))
 
 

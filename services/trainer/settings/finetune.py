@@ -49,8 +49,8 @@ class FinetuneSettings(
     """Training data."""
     out: Path
     """Folder for model/, metrics.jsonl and the checkpoint."""
-    store: str = ""
-    """URL for a copy of the result (model/, adapters/, metrics and reports), such as s3://bucket/sft."""
+    store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
+    """URL, of this run alone, for a copy of the result (model/, adapters/, metrics and reports), such as s3://bucket/sft."""
     steps: PositiveInt = 2000
     """Optimizer steps."""
     batch_size: PositiveInt = 128

@@ -127,8 +127,8 @@ class TrainerSettings(
 
     mlflow: bool = False
     """Log to MLflow: to MLFLOW_TRACKING_URI if set, else to files in mlruns/ next to the run's folder."""
-    store: str = ""
-    """URL for a copy of the newest version when the training ends, such as s3://bucket/runs/my-run."""
+    store: str = Field(default="", pattern=r"^$|^[a-z0-9]+://.+")
+    """URL, of this run alone, for a copy of the newest version when the training ends, such as s3://bucket/runs/my-run."""
     lora_rank: NonNegativeInt = 16
     """Rank of the adapter. vLLM must be started with at least this rank. 0 trains all weights of a GPT-2."""
     seed: int = 0
@@ -202,7 +202,8 @@ class TrainerSettings(
         fields = ("lora_rank", "lora_alpha", "lora_targets", "batch_groups", "adam_bits")
         own = {"model": self.base_identity, **{name: str(getattr(self, name)) for name in fields}}
         critic = {"critic": "value head"} if self.objective == "ppo" else {}
-        return {**own, **critic, **({"base": "int8"} if self.int8_base else {})}
+        base = "int8" if self.int8_base else "" if self.precision == "auto" else self.precision
+        return {**own, **critic, **({"base": base} if base else {})}
 
 
 class AutobatchSettings(TrainerSettings):

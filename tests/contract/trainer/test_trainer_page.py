@@ -27,7 +27,13 @@ def test_the_commands_that_train_on_files_parse(words: list[str]) -> None:
     from services.trainer import settings
 
     parsed = getattr(settings, FINETUNE_COMMANDS[words[1]][0]).parse(words[2:], prog=words[1])
-    assert {parsed.model.name, Path(parsed.data).suffix} <= {"rook-tiny", "Qwen3-0.6B", ".jsonl", ".parquet"}
+    named = {Path(parsed.model).name, Path(parsed.data).suffix}
+    assert named <= {
+        "rook-tiny",
+        "Qwen3-0.6B",
+        ".jsonl",
+        ".parquet",
+    }
 
 
 def test_each_of_them_is_shown() -> None:

@@ -20,6 +20,12 @@ PASSWORD = ("--set", "redis.password=secret")
 WITHOUT_SCHEMA = {"ScaledObject", "PodMonitor"}
 """Kinds that KEDA and the Prometheus operator add to a cluster."""
 
+EXPORTER = {
+    "app.kubernetes.io/name": "rookery",
+    "app.kubernetes.io/instance": "r",
+    "app.kubernetes.io/component": "exporter",
+}
+
 Chart = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -183,7 +189,9 @@ def test_each_service_lets_in_only_its_clients(chart: Chart) -> None:
     for (kind, name), made in chart.items():
         if kind == "NetworkPolicy":
             rules = [peer for rule in made["spec"]["ingress"] for peer in rule["from"]]
-            pods = [p["podSelector"]["matchExpressions"][0]["values"] for p in rules if "podSelector" in p]
+            selectors = [peer["podSelector"] for peer in rules if "podSelector" in peer]
+            pods = [s["matchExpressions"][0]["values"] for s in selectors if "matchExpressions" in s]
+            assert name == "redis" or EXPORTER in [s["matchLabels"] for s in selectors], "`rookery status`"
             let_in[name] = set(*pods)
     assert let_in.keys() == {name for _, name in workloads(chart)}
     assert let_in["inference"] == {"rollouts", "trainer", "arena"}, "/reload has no password"
