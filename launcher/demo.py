@@ -42,7 +42,7 @@ def demo(given: DemoSettings, console: Console) -> int:
         session.say(f"run {settings.run}: everything it writes is in {session.plan.run_dir}")
         held_out = write_held_out(
             session.plan.run_dir / HELD_OUT_FILE,
-            source=settings.source,
+            source=settings.games,
             count=max(settings.eval_positions, settings.evaluate_positions if settings.evaluate_every else 0),
             seed=settings.seed,
         )

@@ -16,6 +16,7 @@ from launcher.services import MODULES
 from rookery.prompt import STYLES
 from rookery.settings import Assignments, PresetSettings, RedisUrl
 
+_SAMPLES = Path("samples/lichess.pgn.zst")
 _OVERRIDE = re.compile(rf"({'|'.join(MODULES)})\.[a-z][a-z0-9_]*=.*")
 
 
@@ -31,7 +32,7 @@ class UpSettings(PresetSettings):
 
     model: str = "models/rook-tiny"
     """Model to start from: a directory, or a Hugging Face id."""
-    source: Path = Path("samples/lichess.pgn.zst")
+    source: Path = _SAMPLES
     """Games to draw positions from: .pgn, .pgn.zst, .gz or .bz2. Or `generated`: positions of openings and
     random moves. Or, for --task rookworld, a file of P: and A: lines with their answers: .txt, .jsonl or
     .parquet."""
@@ -88,6 +89,14 @@ class UpSettings(PresetSettings):
     def generated(self) -> bool:
         """Whether positions are generated, so that `source` is no file."""
         return str(self.source) == "generated"
+
+    @property
+    def games(self) -> Path:
+        """The games that held-out positions are drawn from: the sample games if `source` has none."""
+        lines = self.task == "rookworld" and not {".txt", ".jsonl", ".parquet"}.isdisjoint(
+            self.source.suffixes
+        )
+        return _SAMPLES if self.generated or lines else self.source
 
     @property
     def shown_style(self) -> str:

@@ -27,7 +27,10 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": mask_text(record.getMessage()),
         }
-        entry.update({k: mask_setting(v) for k, v in record.__dict__.items() if k not in _STANDARD})
+        extras = {
+            k: v for k, v in record.__dict__.items() if k not in _STANDARD and k[0] != "_"
+        }  # Ray adds _...
+        entry.update({k: mask_setting(v) for k, v in extras.items()})
         if record.exc_info:
             entry["exception"] = mask_text(self.formatException(record.exc_info))
         return json.dumps(entry, default=str)

@@ -4,7 +4,9 @@ import asyncio
 import io
 import json
 import os
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,9 +46,11 @@ class TwoNodes:
         """Kills a process in the middle of a call. Returns its id."""
         while True:
             for process in psutil.Process().children(recursive=True):
-                if process.is_running() and " ".join(process.cmdline()[:1]).startswith(CALLS):
-                    process.kill()
-                    return process.pid
+                with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                    if " ".join(process.cmdline()[:1]).startswith(CALLS):
+                        process.kill()
+                        return process.pid
+            time.sleep(0.01)
 
     def kill_node(self) -> None:
         self._cluster.remove_node(self._second, allow_graceful=False)

@@ -44,13 +44,15 @@ class Gpt2Policy(Policy):
     def _build(self, settings: TrainerSettings) -> None:
         self._folder = settings.model
         self._sharding = settings.sharding
+        self._compile = settings.compile
         self.model: Gpt2 = self._loaded().train()
         self.model.gradient_checkpointing = settings.gradient_checkpointing
         self._frozen: Gpt2 | None = None
-        self._run = torch.compile(Gpt2.hidden, dynamic=True) if settings.compile else Gpt2.hidden
 
     def _loaded(self) -> Gpt2:
         model: Gpt2 = place_model(loader.load(self._folder), self.device, sharding=self._sharding)
+        if self._compile:
+            model.hidden = torch.compile(model.hidden, dynamic=True)  # type: ignore[method-assign]
         return model
 
     def version_files(self) -> dict[str, Content]:
@@ -78,8 +80,8 @@ class Gpt2Policy(Policy):
 
     def _hidden_of(self, model: Gpt2, batch: MicroBatch) -> torch.Tensor:
         with self._precision():
-            hidden_1TD = self._run(
-                model, batch.input_ids_1T, position_ids_BT=batch.position_ids_1T, mask=batch.blocks
+            hidden_1TD = model.hidden(
+                batch.input_ids_1T, position_ids_BT=batch.position_ids_1T, mask=batch.blocks
             )
         return hidden_1TD[0, batch.predictor_N]
 

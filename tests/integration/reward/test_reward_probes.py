@@ -178,7 +178,7 @@ def test_the_prompt_copied_is_its_example_and_no_more(table: Table) -> None:
         if style.startswith("mover"):  # shows another board than the one the answer is read on
             continue
         copied = table.verdicts(lambda board, style=style: prompt_text(board, style))
-        example = "nothing" if style.startswith("rookworld") else boxed("Nf3")  # it asks for no box
+        example = "nothing" if style.startswith(("rookworld", "game")) else boxed("Nf3")  # it asks for no box
         assert copied == table.verdicts(lambda board, example=example: example)
         assert fmean(verdict.reward for verdict in copied) < table.random_mean
     report(table, "the prompt copied", fmean(verdict.reward for verdict in copied))

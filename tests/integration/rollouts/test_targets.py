@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI, Request
 
-from rookery.clients import InferenceClient, RewardClient
+from rookery.clients import RewardClient
 from rookery.rookworld import policy_prompt, state_answer
 from rookery.rookworld_env import step
 from rookery.streams import Entry, RunStreams
@@ -89,10 +89,16 @@ async def test_a_line_is_asked_judged_by_its_answer_and_learned(
     scorer = await Scorer.start(RewardSettings(engine_path=Path(stockfish_path), engines=1))
     app = answering(Inference(), lambda text: tokenizer(text)["input_ids"])
     async with serve_http(app) as url, serve_reward(RewardServicer(scorer)) as (target, _):
-        peers = Peers([InferenceClient(url)], RewardClient(target), changed=asyncio.Event())
-        await peers.refresh(peers.servers[0])
+        stopping, changed = asyncio.Event(), asyncio.Event()
+        peers = Peers(url, RewardClient(target), changed=changed)
+        watching = asyncio.create_task(peers.watch(stopping))
+        while peers.unavailable_reason():
+            await changed.wait()
+            changed.clear()
         rollouts = GroupGenerator("test", peers, "rookworld", SIZE, Sampling(max_tokens=144), seed=7)
         groups = [await rollouts.generate(entry) for entry in entries]
+        stopping.set()
+        await watching
         await peers.close()
     await scorer.close()
     assert {group.position.task for group in groups} == {"P", "A"}
