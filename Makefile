@@ -17,7 +17,7 @@ demo: setup ## train the shipped model for some minutes, and compare before and 
 	$(BIN)/rookery demo
 
 test: setup ## run every test; one whose needs are missing is skipped; with ROOKERY_REQUIRE=all it fails
-	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: setup ## formatting, lint (Dockerfiles too), types, import rules, generated files, unit tests
 	$(BIN)/ruff format --check .
