@@ -22,7 +22,7 @@ _BYTES_OF_A_TOKEN = 11
 
 CPU_POINTS = {"generation_tokens_per_s": 3900.0, "training_tokens_per_s": 1420.0, "adapter_mb": 1.8}
 """rook-tiny on two CPU cores: vLLM's CPU build with 64 requests for 8 completions, and 150 steps of `rookery
-demo`, whose trainer had one of the cores."""
+demo --model models/rook-tiny`, whose trainer had one of the cores."""
 GPU_POINTS = {"generation_tokens_per_s": 6300.0, "training_tokens_per_s": 6230.0, "adapter_mb": 132.0}
 """One H100, as others measured: generation with a model of 7B, in Hugging Face's survey of RL libraries; LoRA
 of rank 16 on Qwen3-4B, in prime-rl's documentation. Such an adapter has 33 million numbers, of 4 bytes."""
@@ -71,7 +71,7 @@ class CapacitySettings(Settings):
     adapter_mb: PositiveFloat | None = None
     """Size of an adapter. Default: 132, or 1.8."""
     redis_look_us: PositiveFloat = 32
-    """Redis' time for a look at the counts. These three were measured by `python -m bench.redis_load`."""
+    """Redis' time for a look at the counts. The three: `python -m bench.scale.redis_load`."""
     redis_group_us: PositiveFloat = 130
     """Redis' time for all else of a group, without what grows with its size."""
     redis_kib_us: NonNegativeFloat = 3.3

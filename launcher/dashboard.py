@@ -29,7 +29,8 @@ _COLOURS = {
 
 LEARNING = {
     "reward": "mean reward",
-    **{f"perfect_{task.lower()}": f"perfect {task}: lines" for task in "PA"},
+    "perfect_p": "perfect P: lines",
+    "perfect_a": "perfect A: lines",
     "legal_rate": "legal moves",
     "box_rate": "boxed answers",
     "loss": "loss",

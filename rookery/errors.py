@@ -122,7 +122,7 @@ def cause_message(error: BaseException) -> str:
     httpx says "All connection attempts failed" where the operating system gave the reason.
     """
     first = error
-    while earlier := first.__cause__ or first.__context__:
+    while earlier := first.__cause__ or (None if first.__suppress_context__ else first.__context__):
         first = earlier.exceptions[0] if isinstance(earlier, BaseExceptionGroup) else earlier
     return f"{type(error).__name__} {str(first) or error}".strip()
 

@@ -27,10 +27,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": mask_text(record.getMessage()),
         }
-        extras = {
-            k: v for k, v in record.__dict__.items() if k not in _STANDARD and k[0] != "_"
-        }  # Ray adds _...
-        entry.update({k: mask_setting(v) for k, v in extras.items()})
+        for name, value in record.__dict__.items():
+            if name not in _STANDARD and not name.startswith("_"):  # Ray's own fields begin with `_`
+                entry[name] = mask_setting(value)
         if record.exc_info:
             entry["exception"] = mask_text(self.formatException(record.exc_info))
         return json.dumps(entry, default=str)

@@ -36,7 +36,6 @@ def local_folder(url: str) -> Path:
     """
     with store_faults(url):
         files, root = open_store(url)
-        root = root.rstrip("/")
         found = sorted(files.find(root))
         if not found or found == [root]:
             raise SetupError(f"there is no folder at {url!r}")
@@ -68,36 +67,48 @@ def upload(folder: Path, names: Iterable[str], url: str) -> None:
             path = folder / name
             for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
                 if file.is_file():
-                    place = f"{root.rstrip('/')}/{file.relative_to(folder).as_posix()}"
+                    place = f"{root}/{file.relative_to(folder).as_posix()}"
                     files.makedirs(place.rpartition("/")[0], exist_ok=True)
                     files.put_file(str(file), place)
 
 
 def open_store(url: str) -> tuple[Any, str]:
-    """The file system of a URL, without what it has cached, and the path there.
+    """The file system of a URL and the path there. It does not cache listings, because others write too.
 
     Raises:
-        SetupError: the protocol is not supported.
+        SetupError: the protocol is not supported, or its package is missing.
     """
-    hint = ": pip install 'rookery[s3]'" if url.startswith("s3://") else ""
+    s3 = url.startswith("s3://")
     try:
         from fsspec.core import url_to_fs
 
-        files, root = url_to_fs(url)
+        files, root = url_to_fs(url, **({"use_listings_cache": False} if s3 else {}))
     except (ImportError, ValueError) as error:
-        raise SetupError(f"{url}: {error}{hint}") from error
+        hint = ": pip install 'rookery[s3]'" if s3 and isinstance(error, ImportError) else ""
+        raise SetupError(f"{url!r}: {error}{hint}") from error
     files.invalidate_cache()
-    return files, str(root)
+    return files, str(root).rstrip("/")
+
+
+_NOT_RETRIABLE = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+"""Errors that a retry cannot fix. `FileExistsError`: a folder of the path is a file."""
 
 
 @contextmanager
-def store_faults(url: str) -> Iterator[None]:
-    """Turns the store's errors into Rookery's. botocore's connection errors are not OSErrors."""
+def store_faults(place: str, doing: str = "reach") -> Iterator[None]:
+    """Turns the errors of a store into Rookery's, with the place.
+
+    Raises:
+        SetupError: nothing is there, or the store refuses.
+        Unavailable: the store does not answer.
+    """
     try:
         yield
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise SetupError(f"cannot reach {url!r}: {error.strerror or error}") from error
+    except _NOT_RETRIABLE as error:
+        raise SetupError(f"cannot {doing} {place!r}: {error.strerror or error}") from error
     except Exception as error:
-        if isinstance(error, OSError) or type(error).__module__.startswith("botocore"):
-            raise Unavailable(f"cannot reach {url!r} now: {error}") from error
+        # The connection errors of these packages are not all OSErrors.
+        client = type(error).__module__.partition(".")[0] in ("aiohttp", "botocore", "httpx")
+        if client or isinstance(error, OSError):
+            raise Unavailable(f"cannot {doing} {place!r} now: {error}") from error
         raise

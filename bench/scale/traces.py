@@ -45,12 +45,12 @@ _TRAINER, _ROLLOUTS, _ARCHIVE = "trainer", "rollouts", "archive"
 
 def measure(groups: int) -> dict[str, Any]:
     """Microseconds of Redis and of the clients for a group, by the size of its completions."""
-    with _redis() as url:
+    with redis_server() as url:
         return {name: _of_size(tokens, groups, url) for name, tokens in SIZES.items()}
 
 
 def _of_size(tokens: int, count: int, url: str) -> dict[str, Any]:
-    model = _group(tokens)
+    model = group_of(tokens)
     with closing(RunStreams(url, f"bench-{tokens}")) as streams, closing(redis.Redis.from_url(url)) as server:
         streams.join_archive(group=_ARCHIVE, limit=1024)
         epoch = streams.take_over()
@@ -61,9 +61,9 @@ def _of_size(tokens: int, count: int, url: str) -> dict[str, Any]:
 
         @contextmanager
         def stage(name: str) -> Iterator[None]:
-            before = _cpu_s(server)
+            before = cpu_s(server)
             yield
-            stages[name] = round(1e6 * (_cpu_s(server) - before) / count, 1)
+            stages[name] = round(1e6 * (cpu_s(server) - before) / count, 1)
 
         with stage("feed"):
             for first in range(0, count, BATCH):
@@ -101,7 +101,7 @@ def _of_size(tokens: int, count: int, url: str) -> dict[str, Any]:
     }
 
 
-def _group(tokens: int) -> TraceGroup:
+def group_of(tokens: int) -> TraceGroup:
     """A group whose completions have `tokens` tokens of four characters each."""
     rng = Random(tokens)
     position = PositionGenerator(0).position(0)
@@ -143,13 +143,15 @@ def _group(tokens: int) -> TraceGroup:
     )
 
 
-def _cpu_s(server: redis.Redis) -> float:
+def cpu_s(server: redis.Redis) -> float:
+    """Seconds of processor time that Redis has used."""
     used: Any = server.info("cpu")
     return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 
 
 @contextmanager
-def _redis() -> Iterator[str]:
+def redis_server() -> Iterator[str]:
+    """Starts a Redis with the settings of a run. Yields its URL."""
     with tempfile.TemporaryDirectory(prefix="bench-redis-") as folder, Ports("127.0.0.1") as ports:
         port = ports.choose(0)
         command = redis_argv(Path(folder), port)

@@ -1,20 +1,19 @@
 """Carries the outputs of a pipeline's steps between machines, through a folder that all of them reach."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from launcher.pipeline.pipeline import Step
 from launcher.pipeline.state import STATE_FILE, Record, digest_of, read_records
-from rookery.errors import RookeryError, SetupError
+from rookery.errors import SetupError
+from rookery.remote import open_store, store_faults
 
 
 class Store:
     """A copy of the pipeline's folder behind a URL (`s3://bucket/prefix`, or a path). With "" there is none.
 
-    All methods raise `RookeryError` if the store does not answer or refuses something.
+    All methods raise `SetupError` if the store refuses something, and `Unavailable` if it does not answer.
     """
 
     def __init__(self, url: str, out: Path) -> None:
@@ -28,14 +27,8 @@ class Store:
         self.records: dict[str, Record] = {}
         if not url:
             return
-        try:
-            from fsspec.core import url_to_fs
-
-            self._files: Any
-            self._files, self._root = url_to_fs(url)
-        except (ImportError, ValueError) as error:
-            raise SetupError(f"--store {url!r}: {error} (pip install 'rookery[s3]')") from error
-        with tempfile.TemporaryDirectory() as folder, self._named():
+        self._files, self._root = open_store(url)
+        with tempfile.TemporaryDirectory() as folder, store_faults(url):
             self._check_bucket()
             fetched = Path(folder) / STATE_FILE
             if self._files.exists(self._place(out / STATE_FILE)):
@@ -52,7 +45,7 @@ class Store:
         if record is not None and record == self.records.get(step.name):
             own = step.outputs if record.status == "done" else (step.folder,)
         reads = [path for path in map(Path, step.reads) if path.is_relative_to(self._out)]
-        with self._named():
+        with store_faults(self._url):
             for path in (*reads, *own):
                 digest = known.get(str(path))
                 if digest is None or digest_of(path).sha256 != digest.sha256:
@@ -62,18 +55,9 @@ class Store:
         """Replaces the copies of files and folders, and of the records."""
         if not self._url:
             return
-        with self._named():
+        with store_faults(self._url):
             for path in (*paths, self._out / STATE_FILE):
                 self._put(path)
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except SetupError:
-            raise
-        except Exception as error:  # each file system has its own
-            raise RookeryError(f"--store {self._url!r}: {error}") from error
 
     def _check_bucket(self) -> None:
         """Asks for the bucket, because S3 lists a missing one as empty, and only refuses what is written."""

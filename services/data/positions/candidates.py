@@ -5,6 +5,7 @@ Random choices depend only on the seed and the game, so the result is the same f
 any number of processes.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,7 +103,7 @@ class GameSubset:
         return places
 
 
-class CandidateFinder(Generic[T]):
+class CandidateFinder(ABC, Generic[T]):
     """Finds the candidates in those games of the file at `location` that are chosen."""
 
     def __init__(self, choice: GameChoice, location: str) -> None:
@@ -140,9 +141,9 @@ class CandidateFinder(Generic[T]):
         found.named = found.named[:SKIPPED_NAMED]
         return found
 
+    @abstractmethod
     def candidates(self, played: Played, raw: RawGame) -> Iterator[Candidate[T]]:
         """The candidates of one sound game."""
-        raise NotImplementedError
 
     def _of_split(self, raws: Sequence[RawGame], found: CandidateFindings[T]) -> Sequence[RawGame]:
         """For the split `heldout`, drops most games here, before their moves are read, to save time."""

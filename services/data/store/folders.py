@@ -7,15 +7,15 @@ and writes are streamed. Formats are handled elsewhere, such as Parquet in `serv
 
 import hashlib
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from rookery.errors import RookeryError, SetupError, Unavailable
+from rookery.errors import RookeryError
+from rookery.remote import open_store, store_faults
 
 PART_BYTES = 8 << 20
 """Part size of a multipart upload, held in memory. S3 accepts 10,000 parts, so files of up to 80 GB."""
@@ -42,7 +42,7 @@ class OutputFile:
         self._digest = hashlib.sha256()
 
     def write(self, data: bytes, /) -> int:
-        with _store_errors(self._place, "write"):
+        with store_faults(self._place, "write"):
             self._file.write(data)
         self._digest.update(data)
         size = memoryview(data).nbytes
@@ -138,16 +138,16 @@ class LocalFolder(Folder):
     def write(self, name: str) -> Iterator[OutputFile]:
         final = self._path / name
         temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
-        with _store_errors(str(final), "write"):
+        with store_faults(str(final), "write"):
             final.parent.mkdir(parents=True, exist_ok=True)
             file = temporary.open("wb")
         try:
             with file:
                 yield OutputFile(name, file, place=str(final))
-                with _store_errors(str(final), "write"):
+                with store_faults(str(final), "write"):
                     file.flush()
                     os.fsync(file.fileno())
-            with _store_errors(str(final), "write"):
+            with store_faults(str(final), "write"):
                 temporary.replace(final)
                 _sync(final.parent)
         finally:
@@ -155,14 +155,14 @@ class LocalFolder(Folder):
 
     @contextmanager
     def read(self, name: str) -> Iterator[IO[bytes]]:
-        with _store_errors(self.place(name), "read"):
+        with store_faults(self.place(name), "read"):
             file = (self._path / name).open("rb")
         with file:
             yield file
 
     def remove(self, name: str) -> None:
         path = self._path / name
-        with _store_errors(str(path), "remove"):
+        with store_faults(str(path), "remove"):
             path.unlink(missing_ok=True)
         with suppress(OSError):  # fails if not empty; buckets have no empty folders either
             path.parent.rmdir()
@@ -180,22 +180,22 @@ class RemoteFolder(Folder):
 
     def __init__(self, url: str) -> None:
         self.url = url
-        with _store_errors(url, "open"):
-            self._files, self._root = _file_system(url)
+        with store_faults(url, "open"):
+            self._files, self._root = open_store(url)
 
     @contextmanager
     def write(self, name: str) -> Iterator[OutputFile]:
         place = self.place(name)
-        with _store_errors(place, "write"):
+        with store_faults(place, "write"):
             # Without autocommit, closing sends the last part, and only `commit` joins the parts to a file.
             file = self._files.open(f"{self._root}/{name}", "wb", autocommit=False, block_size=PART_BYTES)
         try:
             yield OutputFile(name, file, place=place)
-            with _store_errors(place, "write"):
+            with store_faults(place, "write"):
                 file.close()
                 file.commit()
         except BaseException:
-            with suppress(RookeryError), _store_errors(place, "write"):  # report the first error
+            with suppress(RookeryError), store_faults(place, "write"):  # report the first error
                 file.discard()
             with suppress(AttributeError):
                 file.closed = True  # or its finalizer would try to send the rest
@@ -203,17 +203,17 @@ class RemoteFolder(Folder):
 
     @contextmanager
     def read(self, name: str) -> Iterator[IO[bytes]]:
-        with _store_errors(self.place(name), "read"):
+        with store_faults(self.place(name), "read"):
             file = self._files.open(f"{self._root}/{name}", "rb")
         with file:
             yield file
 
     def remove(self, name: str) -> None:
-        with _store_errors(self.place(name), "remove"), suppress(FileNotFoundError):
+        with store_faults(self.place(name), "remove"), suppress(FileNotFoundError):
             self._files.rm_file(f"{self._root}/{name}")
 
     def names(self, *, below: str = "", suffix: str = "") -> list[str]:
-        with _store_errors(self.url, "list"):
+        with store_faults(self.url, "list"):
             found = self._files.find(f"{self._root}/{below}".rstrip("/"))
         prefix = f"{self._root}/"
         # S3 lists a file as if it were below itself.
@@ -237,43 +237,6 @@ def open_file(url: str | Path) -> tuple[Folder, str]:
     """The folder of a file, and its name in that folder."""
     folder, _, name = str(url).rpartition("/")
     return open_folder(folder or ("/" if str(url).startswith("/") else ".")), name
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    import fsspec
-
-    protocol = url.partition("://")[0]
-    # A cached listing would miss files that another process has just written.
-    options = {"use_listings_cache": False} if protocol == "s3" else {}
-    try:
-        files, root = fsspec.core.url_to_fs(url, **options)
-    except ImportError as error:
-        hint = ": pip install 'rookery[s3]'" if protocol == "s3" else ""
-        raise SetupError(f"{url!r}: {error}{hint}") from error
-    except ValueError as error:
-        raise SetupError(f"{url!r}: {error}") from error
-    return files, str(root).rstrip("/")
-
-
-@contextmanager
-def _store_errors(place: str, doing: str) -> Iterator[None]:
-    """Converts the store's errors to `SetupError` or `Unavailable`, with the place."""
-    try:
-        yield
-    except _NOT_RETRIABLE as error:
-        raise SetupError(f"cannot {doing} {place!r}: {error.strerror or error}") from error
-    except _unavailable_errors() as error:
-        raise Unavailable(f"cannot {doing} {place!r} now: {error}") from error
-
-
-_NOT_RETRIABLE = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
-"""Errors that a retry cannot fix. `FileExistsError`: a folder of the path is a file."""
-
-
-def _unavailable_errors() -> tuple[type[Exception], ...]:
-    """Errors of an unreachable store. S3's are no OSError; its library is only imported if it is used."""
-    botocore = sys.modules.get("botocore.exceptions")
-    return (OSError, botocore.BotoCoreError) if botocore else (OSError,)
 
 
 def _sync(folder: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import httpx
 
 from rookery.errors import InvalidInput, PeerFault, Unavailable
+from rookery.remote import open_store
 from rookery.retries import PAUSES_S, pause_after
 from rookery.trace import Adapter, PolicyVersion
 from services.inference.server import file_checks
@@ -172,16 +173,10 @@ class _Http:
 
 class _Store:
     def __init__(self, url: str) -> None:
-        try:
-            from fsspec.core import url_to_fs
-
-            self._files: Any = url_to_fs(url)[0]
-        except (ImportError, ValueError) as error:
-            raise InvalidInput(f"--adapter-url {url!r}: {error} (pip install 'rookery[s3]')") from error
+        self._files, _ = open_store(url)
 
     def append(self, url: str, path: Path, stopping: threading.Event) -> None:
         try:
-            self._files.invalidate_cache()
             with self._files.open(url, "rb") as source, _synced(path, "ab") as file:
                 source.seek(file.tell())
                 _write(iter(lambda: source.read(_BLOCK), b""), file, stopping)

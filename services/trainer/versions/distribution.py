@@ -4,12 +4,12 @@ Both offer `VERSION/FILE` for the files that a server loads, and `SHA256SUMS`.
 """
 
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse
 
-from rookery.errors import PeerFault, SetupError
+from rookery.errors import PeerFault
+from rookery.remote import open_store
 from services.trainer.versions import commits
 from services.trainer.versions.commits import OPTIMIZER, STATE, SUMS
 
@@ -41,13 +41,7 @@ class Store:
         Raises:
             SetupError: the store is unknown, or the package for it is missing.
         """
-        try:
-            from fsspec.core import url_to_fs
-
-            self._files: Any
-            self._files, self._root = url_to_fs(url)
-        except (ImportError, ValueError) as error:
-            raise SetupError(f"--adapter-store {url!r}: {error} (pip install 'rookery[s3]')") from error
+        self._files, self._root = open_store(url)
         self._url = url
 
     def keep(self, folder: Path) -> None:

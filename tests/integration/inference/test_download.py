@@ -234,5 +234,5 @@ async def test_a_version_comes_through_a_bucket(trainer: Trainer, tmp_path: Path
     assert (Path(got.path) / WEIGHTS_FILE).read_bytes() == weights
     with pytest.raises(SetupError, match="nosuch://bucket"):
         Store("nosuch://bucket")
-    with pytest.raises(InvalidInput, match="nosuch://bucket"):
+    with pytest.raises(SetupError, match="nosuch://bucket"):
         rules("nosuch://bucket", root)

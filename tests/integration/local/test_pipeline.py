@@ -341,7 +341,9 @@ def test_a_store_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pyte
     }.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     runner = Runner(tmp_path)
-    assert "error: --store 's3://none/x': Could not connect" in runner("--store", "s3://none/x", status=1)
+    assert "error: cannot reach 's3://none/x' now: Could not connect" in runner(
+        "--store", "s3://none/x", status=1
+    )
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "pipelines").glob("*.toml")), ids=lambda path: path.stem)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import redis.asyncio
 
-from rookery import metrics
+from rookery import metrics, shared_cache
 from rookery.errors import EngineFault
 from services.reward.scorer import Item, Scorer
 from services.reward.settings import RewardSettings
@@ -21,7 +21,10 @@ def searched() -> float:
 
 
 @pytest.fixture
-def settings(stockfish_path: str, redis_url: str) -> RewardSettings:
+def settings(stockfish_path: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> RewardSettings:
+    monkeypatch.setattr(shared_cache, "LOOKUP_TIMEOUT_S", 30.0)  # on a busy machine, a slow answer is a miss
+    monkeypatch.setattr(shared_cache, "REDIS_TIMEOUT_S", 30.0)
+    monkeypatch.setattr(shared_cache, "_CLOSE_S", 30.0)
     return RewardSettings(engine_path=Path(stockfish_path), engines=1, nodes=700, redis_url=redis_url)
 
 

@@ -1,5 +1,6 @@
 """Every fault says once, for all transports, how bad it is."""
 
+import json
 import logging
 
 import grpc
@@ -16,6 +17,7 @@ from rookery.errors import (
     SetupError,
     Unavailable,
     WireError,
+    cause_message,
 )
 
 ALL = [
@@ -62,3 +64,19 @@ def test_only_what_may_pass_asks_for_a_retry(error: type[RookeryError]) -> None:
 def test_the_tree_in_the_docstring_names_every_error(error: type[RookeryError]) -> None:
     line = next(row for row in str(rookery.errors.__doc__).splitlines() if error.__name__ in row.split())
     assert str(error.http_status) in line or issubclass(error, Unavailable)
+
+
+def test_cause_message_tells_the_first_error_of_the_chain() -> None:
+    try:
+        try:
+            raise ConnectionRefusedError(111, "Connection refused")
+        except OSError as error:
+            raise RuntimeError("All connection attempts failed") from error
+    except RuntimeError as error:
+        assert cause_message(error) == "RuntimeError [Errno 111] Connection refused"
+
+
+def test_cause_message_leaves_out_what_was_suppressed() -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads("<html>")  # raised `from None`, out of a StopIteration
+    assert cause_message(caught.value) == "JSONDecodeError Expecting value: line 1 column 1 (char 0)"

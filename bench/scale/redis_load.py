@@ -10,56 +10,21 @@ import heapq
 import json
 import os
 import random
-import subprocess
-import tempfile
 import threading
 import time
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import chess
 import redis
 
-from launcher.redis_server import redis_argv
+from bench.scale.traces import cpu_s, group_of, redis_server
 from launcher.simulation import PAUSE_S, RedisCosts, simulate
 from rookery.codec import encode_group
-from rookery.processes.ports import Ports
 from rookery.streams import RunStreams
-from rookery.trace import (
-    Completion,
-    Outcome,
-    Phase,
-    PolicyVersion,
-    Position,
-    Prompt,
-    Sampling,
-    Trace,
-    TraceGroup,
-    Verdict,
-)
+from rookery.trace import Phase, Position
 
-COMPLETIONS, BATCH = 8, 32
-
-
-def sized_group(number: int, tokens: int) -> TraceGroup:
-    """A group of `COMPLETIONS` completions of so many tokens, of four characters each."""
-    rng, verdict = random.Random(number), Verdict(-0.5, Outcome.LEGAL, "bench-1")
-    ids, text = [rng.randrange(151_936) for _ in range(tokens)], "abc " * tokens
-    completion = Completion(text, tuple(ids), tuple(-rng.random() for _ in ids), "stop", 1)
-    traces = tuple(Trace(f"g{number}-{slot}", completion, verdict) for slot in range(COMPLETIONS))
-    return TraceGroup(
-        id=f"g{number}",
-        run="bench",
-        position=position(number),
-        prompt=Prompt("fen", (), chess.STARTING_FEN),
-        prompt_token_ids=(1,),
-        policy=PolicyVersion(0, "aa"),
-        base_model="tiny",
-        sampling=Sampling(),
-        traces=traces,
-        created_at=1.0,
-    )
+BATCH = 32
 
 
 def position(number: int) -> Position:
@@ -71,12 +36,6 @@ def feed(streams: RunStreams, count: int) -> None:
     """Adds the next `count` positions to the run's stream."""
     cursor = streams.feed_cursor()
     streams.add_positions([position(cursor + i) for i in range(count)], cursor=cursor)
-
-
-def cpu_s(server: "redis.Redis") -> float:
-    """Seconds of processor time that Redis has used."""
-    used = server.info("cpu")
-    return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 
 
 def join(streams: RunStreams) -> None:
@@ -95,13 +54,13 @@ def calibrate(url: str, server: "redis.Redis", tokens: int, count: int) -> Redis
     """Measures the costs of a look, and of a group from the feed to its settlement, one after the other."""
     with closing(RunStreams(url, f"calibrate-{tokens}")) as streams:
         join(streams)
-        epoch, made = streams.take_over(), [sized_group(n, tokens) for n in range(BATCH)]
+        epoch, made = streams.take_over(), group_of(tokens)
         started = cpu_s(server)
         for number in range(count):
             if number % BATCH == 0:
                 feed(streams, BATCH)
             [entry] = streams.read("positions", group="rollouts", consumer="c", count=1, block_s=1)
-            one = replace(made[number % BATCH], id=f"g{number}")
+            one = replace(made, id=f"g{number}")
             assert streams.publish_group(one, entry_id=entry.id, consumer_group="rollouts")  # noqa: S101
             if number % BATCH == BATCH - 1:
                 settle(streams, epoch)
@@ -120,7 +79,7 @@ def settle(streams: RunStreams, epoch: int) -> None:
 
 def work(url: str, name: str, args: argparse.Namespace, until: float, done: list[float]) -> None:
     """One worker."""
-    rng, made = random.Random(name), sized_group(0, args.tokens)
+    rng, made = random.Random(name), group_of(args.tokens)
     ready: list[tuple[float, str]] = []
     with closing(RunStreams(url, "load")) as streams:
         while time.monotonic() < until:
@@ -169,7 +128,7 @@ def load(url: str, server: "redis.Redis", args: argparse.Namespace) -> dict[str,
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(prog="python -m bench.redis_load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.scale.redis_load", description=__doc__)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--in-flight", type=int, default=8)
     parser.add_argument("--generation-s", type=float, default=1.0)
@@ -177,20 +136,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--groups", type=int, default=2000, help="to measure the costs with")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Ports("127.0.0.1") as ports:
-        port = ports.choose(0)
-        process = subprocess.Popen(redis_argv(Path(folder), port), stdout=subprocess.DEVNULL)
-        url = f"redis://127.0.0.1:{port}/0"
-        try:
-            with closing(redis.Redis.from_url(url)) as server, closing(RunStreams(url, "r")) as streams:
-                streams.ping()
-                costs = {
-                    str(tokens): calibrate(url, server, tokens, args.groups) for tokens in (args.tokens, 512)
-                }
-                measured = load(url, server, args)
-        finally:
-            process.kill()
-            process.wait()
+    with redis_server() as url, closing(redis.Redis.from_url(url)) as server:
+        costs = {str(tokens): calibrate(url, server, tokens, args.groups) for tokens in (args.tokens, 512)}
+        measured = load(url, server, args)
     predicted = simulate(
         args.workers,
         in_flight=args.in_flight,
@@ -200,9 +148,9 @@ def main() -> None:
     )
     report = {
         "load_average": os.getloadavg(),
-        "bytes": {str(tokens): len(encode_group(sized_group(0, tokens))) for tokens in (args.tokens, 512)},
+        "bytes": {str(tokens): len(encode_group(group_of(tokens))) for tokens in (args.tokens, 512)},
         "microseconds": {
-            name: {key: round(1e6 * value, 1) for key, value in asdict(cost).items()}
+            name: {"look": round(1e6 * cost.look_s, 1), "group": round(1e6 * cost.group_s, 1)}
             for name, cost in costs.items()
         },
         "measured": measured,
