@@ -44,6 +44,7 @@ def main(argv: list[str]) -> int:
     printable = PositionRecipe(recipe.count, seed=recipe.seed, split=recipe.split, shares=recipe.shares)
     if options.game:
         printable = replace(printable, ply_min=recipe.ply_min, ply_max=recipe.ply_max)
+    default = _recipe(parser.parse_args(["--count", "1"]))
     only_written = bool(options.exam or options.jobs != 1 or options.form != "parquet")
     if not options.out and (recipe != printable or only_written):
         parser.error(
@@ -54,6 +55,8 @@ def main(argv: list[str]) -> int:
         parser.error(
             "--offset, --distinct and --game only work without --out: a data set never repeats a position"
         )
+    if options.game and (recipe.split, recipe.shares) != (default.split, default.shares):
+        parser.error("--game names one game: leave out --split and --shares")
     if options.out:
         manifest = write_positions(
             options.source,

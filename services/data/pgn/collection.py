@@ -160,6 +160,8 @@ class GameCollection:
     def find(self, id: str) -> tuple[Game, str]:
         """A game and its text, by its id (a hash of its moves) or by source and number (`8999067f:102`).
 
+        The id of a position, `8999067f:102:9`, names its game too.
+
         Raises:
             NotFound: there is no such game, or it is broken.
         """
@@ -184,7 +186,7 @@ class GameCollection:
         return None
 
     def _by_number(self, id: str) -> int | None:
-        source, _, number = id.partition(":")
+        source, number, *_ = id.split(":")
         within = int(number) - 1 if number.isascii() and number.isdecimal() and len(number) < 20 else -1
         for first, file in zip(self._first_of, self._files, strict=False):
             named = file.source.sha256.startswith(source) and len(source) >= _SOURCE_DIGITS

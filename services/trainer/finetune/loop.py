@@ -24,6 +24,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from rookery.errors import InvalidInput, SetupError
 from rookery.hub import model_folder
+from rookery.remote import open_store
 from services.trainer.distributed.placement import own_device
 from services.trainer.distributed.process_group import World, join_processes
 from services.trainer.examples.rows import (
@@ -82,12 +83,14 @@ def start_run(settings: F) -> tuple[Path, F]:
 
     Raises:
         InvalidInput: the run is already finished.
-        SetupError: there is no such model or device, or the folder `out` cannot be made.
+        SetupError: there is no such model, device or kind of store, or the folder `out` cannot be made.
     """
     settings = own_device(settings)
     finished = make_folder(settings.out, setting="--out") / "model"
     if finished.exists():
         raise InvalidInput(f"{finished} exists: it is finished; choose another --out or delete it")
+    if settings.store:
+        open_store(settings.store)  # raises now, not after the training
     folder = model_folder(str(settings.model))
     torch.manual_seed(settings.seed)
     disable_progress_bar()  # the run's own progress bar is in `output`

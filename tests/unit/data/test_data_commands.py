@@ -50,6 +50,9 @@ def test_positions_of_a_named_game(source: str, capsys: pytest.CaptureFixture[st
     assert f"4 positions were asked for, but there are only 3 in game '{of_ruy}'" in capsys.readouterr().err
     assert main([*asked, "1", "--game", "0123456789abcdef"]) == 1
     assert "no game '0123456789abcdef'" in capsys.readouterr().err
+    assert main([*asked, "1", "--game", f"{of_ruy}:2"]) == 0, "the id of a position names its game"
+    with pytest.raises(SystemExit):
+        main([*asked, "1", "--game", of_ruy, "--split", "heldout"])
 
 
 def test_sample_writes_a_data_set(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

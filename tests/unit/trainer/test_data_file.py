@@ -50,7 +50,7 @@ def test_what_cannot_be_had_is_said(files: AbstractFileSystem) -> None:
     files.pipe("/bucket/set/other.jsonl", b"")
     with pytest.raises(SetupError, match=rf"cannot reach '{URL}'"):
         local_path(URL)
-    with pytest.raises(SetupError, match="nobody://x/y.*Protocol not known: nobody"):
+    with pytest.raises(SetupError, match=r"nobody://x/y.*Protocol not known: nobody"):
         local_path("nobody://x/y")
     fsspec.register_implementation("bare", Bare, clobber=True)
     with pytest.raises(SetupError, match="--data bare://bucket/ names a bucket, but no file in it"):
