@@ -21,11 +21,9 @@ from rookery.errors import RookeryError
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, policy_name
 
-MAX_PLIES = 200
-"""A game of the matches is a draw after this many plies."""
-
-REFEREE = "stockfish,nodes=200"
-"""Ends games at a lead of 13 pawns, because weak players can hardly mate."""
+ENDS = {"max_plies": 100, "referee": "stockfish,nodes=200", "limit_cp": 500}
+"""How games of the matches end, because weak players can hardly mate: at a lead of 13 pawns for six plies,
+and after 100 plies, when a lead of 5 pawns wins."""
 
 _RELOAD_TIMEOUT_S = 120.0
 
@@ -93,10 +91,10 @@ def evaluate(settings: DemoSettings, plan: Plan, held_out: Path, console: Consol
         for illegal in ("forfeit", "random"):
             console.print(f"match of the last version with the first: after an illegal move {illegal}")
             out = plan.run_dir / f"matches-{illegal}"
-            games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": out, "max_plies": MAX_PLIES}
+            games = {"pairs": settings.eval_pairs, "seed": settings.seed, "out": out, **ENDS}
             # Greedy play of weak players repeats moves: nearly every game would be drawn.
             sampled = [f"{player},temperature=1" for player in reversed(players)]
-            arena("match", *sampled, flags={**games, "illegal": illegal, "referee": REFEREE})
+            arena("match", *sampled, flags={**games, "illegal": illegal})
     arena("evaluate", *players, flags=flags)
 
 

@@ -5,6 +5,7 @@ and quality of play can be measured separately.
 """
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,7 +35,9 @@ class Rules:
     Attributes:
         illegal: what happens after an answer without a legal move: `forfeit` loses the game; `retry:K` asks
             again, up to K times in a turn, then forfeits; `random` plays a random legal move instead.
-        max_plies: the game is a draw after this many moves of both sides, the opening's included.
+        max_plies: the game ends after this many moves of both sides, the opening's included.
+        limit_cp: if there is a referee, a side that then leads by this many centipawns has won. Otherwise,
+            and without this number, the game is a draw.
         claim_draws: end the game at a threefold repetition and after fifty moves without a capture or pawn
             move. Without it, it ends at the fivefold repetition and after 75 moves.
         win_cp, draw_cp, adjudicate_plies, draw_from_ply: if there is a referee, a side has won when its
@@ -45,6 +48,7 @@ class Rules:
 
     illegal: str = "forfeit"
     max_plies: int = 400
+    limit_cp: int | None = None
     claim_draws: bool = True
     win_cp: int = 1300
     draw_cp: int = 10
@@ -228,20 +232,28 @@ def _end(board: chess.Board, turns: list[Turn], rules: Rules, *, adjudicate: boo
             return "1/2-1/2", chess.Termination.THREEFOLD_REPETITION.name.lower()
     if adjudicate and (result := _adjudicated(board.ply(), turns, rules)):
         return result, ADJUDICATION
-    return ("1/2-1/2", PLY_LIMIT) if len(board.move_stack) >= rules.max_plies else None
+    if len(board.move_stack) < rules.max_plies:
+        return None
+    leader = _leader(turns[-1:], rules.limit_cp) if adjudicate and turns and rules.limit_cp else None
+    return leader or "1/2-1/2", PLY_LIMIT
 
 
 def _adjudicated(ply: int, turns: list[Turn], rules: Rules) -> str | None:
     recent = turns[-rules.adjudicate_plies :]
     if len(recent) < rules.adjudicate_plies:
         return None
-    scores = [turn.cp if turn.mate is None else (100_000 if turn.mate > 0 else -100_000) for turn in recent]
-    known = [score for score in scores if score is not None]
-    if len(known) < len(scores):
-        return None
-    if min(known) >= rules.win_cp:
-        return "1-0"
-    if max(known) <= -rules.win_cp:
-        return "0-1"
-    drawn = ply >= rules.draw_from_ply and max(abs(score) for score in known) <= rules.draw_cp
+    if winner := _leader(recent, rules.win_cp):
+        return winner
+    drawn = ply >= rules.draw_from_ply and all(
+        turn.cp is not None and abs(turn.cp) <= rules.draw_cp for turn in recent
+    )
     return "1/2-1/2" if drawn else None
+
+
+def _leader(turns: list[Turn], cp: int) -> str | None:
+    """The result for the side that led by `cp` centipawns after each of the turns, or None."""
+    mates = (-math.inf, math.inf)
+    leads = [turn.cp if turn.mate is None else mates[turn.mate > 0] for turn in turns]
+    if all(lead is not None and lead >= cp for lead in leads):
+        return "1-0"
+    return "0-1" if all(lead is not None and lead <= -cp for lead in leads) else None

@@ -185,7 +185,7 @@ class _Session:
         playing: Callable[[], AbstractContextManager[Play]],
     ) -> None:
         book = read_openings(settings.openings or BUILT_IN)
-        self.rules = Rules(illegal=settings.illegal, max_plies=settings.max_plies)
+        self.rules = Rules(illegal=settings.illegal, max_plies=settings.max_plies, limit_cp=settings.limit_cp)
         self.openings: Sequence[Opening] = draw(book, settings.pairs, seed=settings.seed)
         self._settings = settings
         self._players = players

@@ -19,7 +19,9 @@ class GameSettings(Settings):
     illegal: str = Field(default="forfeit", pattern=r"^(forfeit|random|retry:[1-9]\d?)$")
     """After an illegal move: forfeit the game, retry:K (ask up to K more times), or random (a legal move)."""
     max_plies: int = Field(default=400, ge=1)
-    """The game is a draw after this many moves of both sides together."""
+    """The game ends after this many moves of both sides together."""
+    limit_cp: int | None = Field(default=None, ge=1)
+    """Lead in centipawns, by --referee, that wins at --max-plies. Default: a draw."""
     referee: str | None = None
     """Player, such as stockfish,nodes=10000, that ends games drawn, or at 13 pawns or more, for six plies."""
     concurrency: int = Field(default=32, ge=1, le=1024)

@@ -124,6 +124,24 @@ def test_a_referee_ends_decided_games(score: chess.engine.Score, result: str | N
     assert {(turn.cp, turn.mate) for turn in ended.turns} == {(score.score(), score.mate())}
 
 
+@pytest.mark.parametrize(
+    ("score", "result"),
+    [
+        (chess.engine.Cp(500), "1-0"),
+        (chess.engine.Cp(-500), "0-1"),
+        (chess.engine.Mate(-9), "0-1"),
+        (chess.engine.Cp(499), "1/2-1/2"),
+    ],
+)
+def test_a_lead_at_the_ply_limit_wins(score: chess.engine.Score, result: str) -> None:
+    def decides(board: chess.Board) -> chess.engine.Score:
+        return score if board.ply() == 9 else chess.engine.Cp(0)
+
+    rules = Rules(max_plies=9, limit_cp=500)
+    ended = game(RandomPlayer("a"), RandomPlayer("b"), rules, referee=judges(decides))
+    assert (ended.result, ended.termination, len(ended.turns)) == (result, "ply_limit", 9)
+
+
 def test_one_look_at_another_score_starts_the_count_again() -> None:
     def swings(board: chess.Board) -> chess.engine.Cp:
         return chess.engine.Cp(0 if board.ply() == 3 else 2000)
