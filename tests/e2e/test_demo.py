@@ -84,12 +84,6 @@ def test_gpt2_with_all_weights_is_evaluated_on_both_kinds_of_lines(tmp_path: Pat
     assert texts[FIRST] != texts[LAST], "each was asked while its own weights were served"
 
 
-def test_gpt2_that_is_asked_for_moves_is_evaluated_too(tmp_path: Path) -> None:
-    model = write_rookworld_model(tmp_path / "tiny-gpt2")
-    report = run_demo(tmp_path, "--preset", "pychess-ppo", "--model", str(model), "--group-size", "2")
-    assert set(report["sections"]["positions"]["metrics"]["legal_rate_greedy"]) == {FIRST, LAST, *REFERENCES}
-
-
 def test_the_demo_is_bounded() -> None:
     settings = DemoSettings.parse([], prog="rookery demo")
     assert settings.steps is not None
