@@ -17,6 +17,7 @@ from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.processes.child import Command
 from rookery.processes.ports import Ports
+from rookery.remote import is_url, local_folder
 from rookery.settings import read_preset
 from rookery.streams import RunStreams
 
@@ -124,14 +125,14 @@ def _check_redis(url: str, run: str) -> None:
 
 
 def _model(name: str) -> str:
-    """The model's directory if it is on this machine, else `name`, an id of the Hugging Face Hub.
+    """The model's directory, or a copy of that at a URL; else `name`, an id of the Hugging Face Hub.
 
     The path is absolute, because vLLM would read a relative path as a Hub id.
 
     Raises:
-        SetupError: `name` is a path without a model.
+        SetupError: `name` is a path without a model, or there is none at the URL.
     """
-    path = Path(name)
+    path = local_folder(name) if is_url(name) else Path(name)
     if (path / "config.json").is_file():
         return str(path.resolve())
     if path.exists() or path.is_absolute() or path.parent.is_dir():

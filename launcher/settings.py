@@ -31,7 +31,7 @@ class UpSettings(PresetSettings):
     model_config = SettingsConfigDict(env_prefix="UP_")
 
     model: str = "models/rook-tiny"
-    """Model to start from: a directory, or a Hugging Face id."""
+    """Model to start from: a directory, a Hugging Face id, or the URL of a folder, as s3://bucket/sft/model."""
     source: Path = _SAMPLES
     """Games to draw positions from: .pgn, .pgn.zst, .gz or .bz2. Or `generated`: positions of openings and
     random moves. Or, for --task rookworld, a file of P: and A: lines with their answers: .txt, .jsonl or

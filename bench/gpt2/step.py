@@ -38,7 +38,7 @@ class Step:
 def measure_step(folder: Path, prompts: list[list[int]], *, samples: int, rounds: int) -> Step:
     """GRPO with an exact KL to the base over `samples` completions; medians of `rounds` after a first."""
     settings = TrainerSettings(
-        model=folder, run_dir=folder, lora_rank=0, kl="policy_reference", lr=1e-5, warmup_steps=0, keep=3
+        model=str(folder), run_dir=folder, lora_rank=0, kl="policy_reference", lr=1e-5, warmup_steps=0, keep=3
     )
     policy = Gpt2Policy(settings)
     optimizer = adam.build(policy.parameters, lr=settings.lr)

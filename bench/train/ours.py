@@ -44,7 +44,7 @@ def run_grpo(work: Work) -> Measured:
 
     torch.set_num_threads(work.threads)
     settings = TrainerSettings(
-        model=Path(work.model),
+        model=work.model,
         run_dir=Path(work.model).parent,
         device="cpu",
         lr=work.lr,

@@ -125,7 +125,7 @@ def run(case: Scale) -> Reached:
         "scale", case.model, prompt, case.length - prompt + 1, group=2, groups=case.tokens // case.length // 2
     )
     settings = TrainerSettings(
-        model=Path(case.model),
+        model=case.model,
         run_dir=Path(case.model).parent,
         lora_targets=TARGETS,
         micro_batch_tokens=case.length,

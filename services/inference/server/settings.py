@@ -13,6 +13,7 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import SetupError
 from rookery.hub import model_folder
+from rookery.remote import is_url, local_folder
 from rookery.settings import Port, RunSettings
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -38,7 +39,7 @@ class ServerSettings(RunSettings):
     model_config = SettingsConfigDict(env_prefix="INFERENCE_")
 
     model: str = "models/rook-tiny"
-    """Base model: a directory, or a Hugging Face id."""
+    """Base model: a directory, a Hugging Face id, or the URL of a folder, such as s3://bucket/sft/model."""
     host: str = "0.0.0.0"
     """Address to listen on."""
     port: Port = 8000
@@ -77,12 +78,12 @@ class ServerSettings(RunSettings):
 
     @property
     def local_model(self) -> Path | None:
-        """The model's directory, or None for a Hugging Face id.
+        """The model's directory, or the copy of that at a URL; None for a Hugging Face id.
 
         Raises:
             SetupError: `model` is neither.
         """
-        path = Path(self.model)
+        path = local_folder(self.model) if is_url(self.model) else Path(self.model)
         if (path / "config.json").is_file():
             return path.resolve()
         if path.exists() or path.parent.is_dir() or not _HUB_ID.fullmatch(self.model):

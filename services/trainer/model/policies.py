@@ -42,7 +42,7 @@ class Gpt2Policy(Policy):
     """Trains all weights in float32. With bf16, matrix products are in bfloat16."""
 
     def _build(self, settings: TrainerSettings) -> None:
-        self._folder = settings.model
+        self._folder = Path(settings.model)
         self._sharding = settings.sharding
         self._compile = settings.compile
         self.model: Gpt2 = self._loaded().train()
@@ -105,7 +105,7 @@ class MergedPolicy(Policy):
     def _build(self, settings: TrainerSettings) -> None:
         if settings.int8_base:
             raise SetupError("--int8-base: a GPT-2 is served merged, which needs the base's own weights")
-        self._folder = settings.model
+        self._folder = Path(settings.model)
         super()._build(settings)
 
     def version_files(self) -> dict[str, Content]:
@@ -165,6 +165,6 @@ def build_policy(settings: TrainerSettings) -> Policy:
     elif is_gpt2(folder):
         plain, critic = MergedPolicy, MergedActorCritic
     kind = critic if settings.objective == "ppo" else plain
-    policy = kind(settings.model_copy(update={"model": folder}))
+    policy = kind(settings.model_copy(update={"model": str(folder)}))
     policy.base_model = str(settings.model)  # servers compare this name with their own --model
     return policy

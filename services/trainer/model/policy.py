@@ -43,9 +43,9 @@ class Policy:
         disable_progress_bar()  # the run has its own progress bar, and a log should have none
         dtype = torch.bfloat16 if self.in_bf16 else torch.float32
         if settings.int8_base:
-            base = load_int8(settings.model, dtype=dtype, device=self.device)
+            base = load_int8(Path(settings.model), dtype=dtype, device=self.device)
         else:
-            base = load_causal_lm(settings.model, dtype=dtype)
+            base = load_causal_lm(Path(settings.model), dtype=dtype)
         hugging_face.enable(base)
         if settings.gradient_checkpointing:
             base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

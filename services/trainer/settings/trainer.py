@@ -19,6 +19,7 @@ from services.trainer.settings.shared import (
     LrSchedule,
     MemorySettings,
     OptimiserSettings,
+    PathOrUrl,
     When,
 )
 
@@ -99,8 +100,8 @@ class TrainerSettings(
         "int8_base": When("lora_rank", but=(0,)),
     }
 
-    model: Path
-    """Base model: a directory or a Hugging Face id. Must be the model of the inference servers."""
+    model: PathOrUrl
+    """Base model, as of the inference servers: a directory, a Hugging Face id, or the URL of a folder."""
     run_dir: Path
     """Folder for metrics.jsonl and the versions (adapters/policy-v000000, ...)."""
     inference_urls: str = "http://127.0.0.1:8000"

@@ -73,6 +73,16 @@ def test_everyone_agrees(house: Path) -> None:
     assert trainer["--model"] == members["inference"]["--model"] == str(house / "models" / "m")
 
 
+def test_a_model_at_a_url_is_copied_once_for_all(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(house / "cache"))
+    made = plan("--model", f"file://{house}/models/m")
+    copy = Path(flags(made, "trainer")["--model"])
+    assert copy.is_relative_to(house / "cache")
+    assert (copy.name, flags(made, "inference")["--model"]) == ("m", str(copy))
+    with pytest.raises(SetupError, match="there is no folder at 'file:///nowhere/m'"):
+        plan("--model", "file:///nowhere/m")
+
+
 def test_rookworld_is_asked_and_shown_alike(house: Path) -> None:
     made = plan("--task", "rookworld")
     assert (flags(made, "feed")["--task"], flags(made, "rollouts")["--style"]) == ("rookworld", "rookworld")
