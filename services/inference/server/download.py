@@ -52,7 +52,7 @@ class DownloadingRules:
         `stopping` ends a download, so that it does not delay the end of the process.
 
         Raises:
-            InvalidInput: the store of `url` is unknown, or the package for it is missing.
+            SetupError: the store of `url` is unknown, or the package for it is missing.
         """
         self._rules, self._url = rules, url.rstrip("/")
         self._root, self._names, self._keep = root.resolve(), names, keep
