@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from launcher.settings import UpSettings
 from rookery.errors import SetupError
+from rookery.hub import prompt_style
 from rookery.origins import Origins
 
 S = TypeVar("S", bound=UpSettings)
@@ -36,15 +37,19 @@ def new_run_id() -> str:
 def settle_settings(given: S) -> S:
     """The settings of the run. A resumed run keeps its settings, except for those given now.
 
+    Unless a style is given, a new run has that of its model.
+
     Each assignment in `set` is kept until the same setting is assigned again. A run without a name gets a
     new one.
 
     Raises:
         SetupError: the settings file of the run cannot be read.
     """
+    kept = _kept(given)
+    if not kept and "style" not in given.model_fields_set and (style := prompt_style(Path(given.model))):
+        given = given.model_copy(update={"style": style})
     if not given.run:
         return given.model_copy(update={"run": new_run_id()})
-    kept = _kept(given)
     chosen = given.model_dump(include=given.model_fields_set, mode="json")
     assigned = {text.partition("=")[0]: text for text in (*kept.get("set", ()), *chosen.get("set", ()))}
     return type(given).model_validate({**kept, **chosen, "set": tuple(assigned.values())})

@@ -30,7 +30,7 @@ from launcher.services import MODULES
 from launcher.supervisor import STOP_S
 from rookery.clients import InferenceClient
 from rookery.errors import SetupError
-from rookery.hub import DIGEST, model_folder, weights_digest
+from rookery.hub import DIGEST, model_folder, prompt_style, weights_digest
 from rookery.processes.child import Child, Command, Watchdog, last_lines
 from rookery.processes.ports import Ports
 from rookery.remote import is_url, local_folder
@@ -162,6 +162,8 @@ def _read(spec: str) -> _Player:
             folder = model_folder(place)
             digest = (weights_digest(folder) or "").removeprefix(DIGEST)
             known = {"name": Path(place.rstrip("/")).name, "source": f"{head}:{digest[:12]}"}
+            if style := prompt_style(folder):
+                known["style"] = style
             return _Player(spec, folder.resolve(), None, {**known, **given}, thinking)
         return _read_run(spec, place, given, thinking)
     except SetupError as error:

@@ -62,7 +62,7 @@ class UpSettings(PresetSettings):
     task: Literal["move", "rookworld"] = "move"
     """What the model is asked: `move` for a move, `rookworld` for a mix of RookWorld's P: and A: lines."""
     style: str = "mover-squares"
-    """Prompt style of the positions. Only for --task move."""
+    """Prompt style of the positions, for --task move. Default: the model's own, if its manifest names one."""
     nodes: PositiveInt = 1000
     """Stockfish nodes per search."""
     reward_model: Path | None = None

@@ -15,6 +15,8 @@ from rookery.errors import SetupError
 from rookery.remote import is_url, local_folder
 
 CONFIG_FILE = "config.json"
+MANIFEST_FILE = "data_manifest.json"
+"""What a model was trained on, beside its weights. Only some models have it."""
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 
@@ -60,6 +62,19 @@ def is_gpt2(folder: Path) -> bool:
         return bool(json.loads((folder / CONFIG_FILE).read_text()).get("model_type") == "gpt2")
     except (OSError, ValueError, AttributeError):
         return False
+
+
+def prompt_style(folder: Path) -> str | None:
+    """The style of the prompts that the model was trained on, if its manifest names one.
+
+    Raises:
+        SetupError: the manifest is damaged.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        return json.loads(path.read_text()).get("style") if path.is_file() else None
+    except (OSError, ValueError, AttributeError) as error:
+        raise SetupError(f"{path}: {error!r}") from error
 
 
 def identity(model: str) -> str:

@@ -16,8 +16,8 @@ class UciSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="UCI_")
 
     player: str = ""
-    """The player. Give either this or --model."""
-    model: str = ""
+    """The player. Default: --model."""
+    model: str = "models/rook-small"
     """A model directory or Hugging Face id, which is served on this machine: short for --player model:..."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|\d+)$")
     """Where a served model computes: cpu, the index of a GPU, or auto."""
@@ -28,8 +28,8 @@ class UciSettings(Settings):
 
     @model_validator(mode="after")
     def _one_player(self) -> "UciSettings":
-        if bool(self.player) == bool(self.model):
-            raise ValueError("give exactly one of --player and --model")
+        if self.player and "model" in self.model_fields_set:
+            raise ValueError("give --player or --model, not both")
         return self
 
     @property

@@ -29,6 +29,17 @@ def test_a_new_run_gets_a_readable_name(tmp_path: Path) -> None:
     assert settle_settings(parse(tmp_path)).run
 
 
+def test_a_new_run_asks_in_the_style_of_its_model(tmp_path: Path) -> None:
+    small = ("--model", "models/rook-small")
+    assert settle_settings(parse(tmp_path, *small)).style == "mover-twice"
+    assert settle_settings(parse(tmp_path, *small, "--style", "fen")).style == "fen"
+    begin(tmp_path, "--run", "r", *small, "--style", "fen")
+    assert settle_settings(parse(tmp_path, "--run", "r")).style == "fen"
+    (tmp_path / "data_manifest.json").write_text("[")
+    with pytest.raises(SetupError, match=r"data_manifest\.json"):
+        settle_settings(parse(tmp_path, "--model", str(tmp_path)))
+
+
 def test_a_resumed_run_keeps_what_it_began_with(tmp_path: Path) -> None:
     began = begin(
         tmp_path,
