@@ -123,7 +123,26 @@ if through > 0 then redis.call('HINCRBY', KEYS[2], 'archive:' .. ARGV[2], throug
 return through
 """
 
-TAKE_OVER = """
+_NEW_EPOCH = """
+-- Microseconds since 1970, so that an epoch is new even if Redis has lost the newest ones.
+local function new_epoch(last)
+  local now = redis.call('TIME')
+  return string.format('%.0f', math.max(tonumber(last or '0') + 1, now[1] * 1000000 + now[2]))
+end
+"""
+
+TAKE_OVER_ARCHIVE = (
+    _NEW_EPOCH
+    + """
+local epoch = new_epoch(redis.call('HGET', KEYS[1], ARGV[1]))
+redis.call('HSET', KEYS[1], ARGV[1], epoch)
+return epoch
+"""
+)
+
+TAKE_OVER = (
+    _NEW_EPOCH
+    + """
 -- KEYS[1] to KEYS[5] as in `leave`, KEYS[6] epoch. Corrects both accounts to match the stream.
 local counts, settled, archived = redis.call('HGETALL', KEYS[2]), 0, 0
 for i = 1, #counts, 2 do
@@ -140,13 +159,19 @@ if astray < 0 then generated = redis.call('HINCRBY', KEYS[2], 'generated', -astr
 local unarchived = entries - redis.call('SCARD', KEYS[5])
 local missed = archived + unarchived < generated and redis.call('EXISTS', KEYS[3]) == 1
 if missed then redis.call('HINCRBY', KEYS[2], 'archive:missed', generated - archived - unarchived) end
-return {redis.call('INCR', KEYS[6]), astray}
+local epoch = new_epoch(redis.call('GET', KEYS[6]))
+redis.call('SET', KEYS[6], epoch)
+return {epoch, astray}
 """
+)
 
 PUBLISH_POLICY = """
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
-redis.call('HSET', KEYS[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4], 'base_model', ARGV[5],
-  'waiting', redis.call('XLEN', KEYS[3]) - redis.call('SCARD', KEYS[4]))
+-- A call that is repeated after a lost connection may arrive twice, the second time after later versions.
+local epoch, number = unpack(redis.call('HMGET', KEYS[1], 'epoch', 'number'))
+if epoch == ARGV[1] and tonumber(number) > tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4],
+  'base_model', ARGV[5], 'waiting', redis.call('XLEN', KEYS[3]) - redis.call('SCARD', KEYS[4]))
 return 1
 """
 

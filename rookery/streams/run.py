@@ -10,17 +10,17 @@ Keys, all prefixed `rookery:<run>:`
     traces      stream  entries until the trainer has committed or dropped them and the archive, if one
                         has joined, has written them
     dead        stream  entries that could not be processed, with the reason: the newest `DEAD_LIMIT`
-    policy      hash    the committed version: number, sha256, path, base_model, and how many groups were
-                        waiting for the trainer when it was published
+    policy      hash    the committed version: number, sha256, path, base_model, the epoch of its trainer, and
+                        how many groups were waiting for it when it was published
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
     feed        hash    cursor: how many positions have been fed; fresh: how many of the seeded order
     feed:deviations  hash  standard deviation of the rewards of groups, by number of the position, unless it
                            is 0 or the position was fed again; empty if the feed does not repeat positions
     terms       hash    sizes that all members of the run must share, set by the first member, and
                         reward_version:<task>, set by the first group
-    epoch       string  incremented by each trainer that starts; calls with an older epoch are refused
+    epoch       string  when the newest trainer started, in microseconds; calls with another epoch are refused
     traces:archive   hash  the archive that has joined: its consumer group, how many settled entries the
-                           stream keeps for it, and epoch:<consumer>, incremented by each archiver that starts
+                           stream keeps for it, and epoch:<consumer>, when the newest of this name started
     traces:settled   set   entries the trainer has settled and the archive has not written
     traces:archived  set   entries the archive has written and the trainer has not settled
 
@@ -63,7 +63,7 @@ class RunStreams(Reader):
         self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
         self._count_fault = script(lua.COUNT_FAULT)
         self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
-        self._take_over = script(lua.TAKE_OVER)
+        self._take_over, self._take_over_archive = script(lua.TAKE_OVER), script(lua.TAKE_OVER_ARCHIVE)
         self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
         self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
         self._backlog = script(lua.BACKLOG)
@@ -205,7 +205,8 @@ class RunStreams(Reader):
 
         An earlier archiver of this name can tell from `archive_epoch` that it was replaced.
         """
-        return int(self._call(lambda: self._redis.hincrby(self.key("traces:archive"), f"epoch:{consumer}")))
+        keys = [self.key("traces:archive")]
+        return int(self._call(lambda: self._take_over_archive(keys=keys, args=[f"epoch:{consumer}"])))
 
     def archive_epoch(self, *, consumer: str) -> int:
         """The current epoch of archivers of this name; 0 if there is none because Redis lost its data."""
@@ -238,7 +239,7 @@ class RunStreams(Reader):
         return epoch
 
     def publish_policy(self, adapter: Adapter, *, epoch: int) -> None:
-        """Publishes the committed version.
+        """Publishes the committed version, unless this trainer has published a later one already.
 
         Raises:
             Conflict: another trainer has taken over this run.

@@ -228,7 +228,7 @@ def test_a_trainer_that_starts_puts_the_account_right(streams: RunStreams, redis
     run = streams.overview()
     assert (run.astray, run.archive_astray, run.counts.generated, run.traces) == (0, 0, 6, 5)
     before = streams.counts()
-    assert streams.take_over() == epoch + 1
+    assert streams.take_over() > epoch
     assert streams.counts() == before
 
 
