@@ -19,6 +19,7 @@ Whole runs on this machine
   demo                    train on the sample games for a few minutes, then compare before and after
   up                      start all services and train until --steps, --minutes or Ctrl-C
   status                  show the state of a run: versions, groups, streams, services
+  dead ACTION             list, show, replay or drop the entries that a run could not handle
   exporter                export a run's streams as Prometheus metrics
 
 Single parts
@@ -165,6 +166,15 @@ def _status(rest: list[str]) -> int:
     return status(StatusSettings.parse(rest, prog="rookery status"))
 
 
+def _dead(rest: list[str]) -> int:
+    from launcher.dead import DeadSettings, dead
+
+    settings = DeadSettings.parse(rest, prog="rookery dead")
+    from rich.console import Console
+
+    return dead(settings, Console(highlight=False))
+
+
 def _exporter(rest: list[str]) -> int:
     from launcher.exporter import ExporterSettings, export
     from rookery.errors import SetupError
@@ -249,6 +259,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "up": _up,
     "demo": _demo,
     "status": _status,
+    "dead": _dead,
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),

@@ -39,7 +39,7 @@ from rookery.codec import encode_draw, encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
-from rookery.streams.reader import Reader
+from rookery.streams.dead import DeadLetters
 from rookery.streams.state import Backlog, Counts, FeedState, Overview
 from rookery.trace import Adapter, Draw, PolicyVersion, Position, TraceGroup
 
@@ -50,11 +50,8 @@ _REWARD_VERSION = "reward_version:"
 _EQUAL = 1e-9
 """A smaller standard deviation of rewards is only rounding."""
 
-DEAD_LIMIT = 1000
-"""Maximum entries of `dead`. Older ones are deleted, but are still included in `counts`."""
 
-
-class RunStreams(Reader):
+class RunStreams(DeadLetters):
     """The streams of one run, with a method for each change of state."""
 
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
@@ -62,7 +59,7 @@ class RunStreams(Reader):
         script = self._redis.register_script
         self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
         self._count_fault = script(lua.COUNT_FAULT)
-        self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
+        self._settle = script(lua.SETTLE)
         self._take_over, self._take_over_archive = script(lua.TAKE_OVER), script(lua.TAKE_OVER_ARCHIVE)
         self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
         self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
@@ -181,13 +178,6 @@ class RunStreams(Reader):
             raise Conflict(f"run {self.run!r}: another trainer has taken over from epoch {epoch}")
         return settled
 
-    def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
-        """Moves a held entry to `dead`, with the reason. `dead` keeps the newest `DEAD_LIMIT` entries."""
-        keys = [*self._shared_keys(stream), self.key("dead"), self.key(f"{stream}:faults")]
-        args: list[str | int] = [group, entry_id, stream, reason, DEAD_LIMIT]
-        self._call(lambda: self._dead_letter(keys=keys, args=args))
-        logger.error("dead-lettered entry %s of %s: %s", entry_id, stream, reason)
-
     # the archive
 
     def join_archive(self, *, group: str, limit: int) -> None:
@@ -219,10 +209,6 @@ class RunStreams(Reader):
         """
         keys, args = self._shared_keys("traces"), [group, result, *entry_ids]
         return int(self._call(lambda: self._archived(keys=keys, args=args)))
-
-    def _shared_keys(self, stream: str) -> list[str]:
-        parts = (stream, "counts", f"{stream}:archive", f"{stream}:settled", f"{stream}:archived")
-        return [self.key(part) for part in parts]
 
     # policy
 

@@ -58,6 +58,7 @@ class State:
     epoch: int = 0
     archive_epoch: int = 0
     version: int | None = None
+    replays: int = 0
 
     @property
     def kept(self) -> int:
@@ -81,7 +82,8 @@ class State:
         if item is None or item.archive != "held":
             return False
         item.archive = "done"
-        self.counts["archive:archived"] += 1
+        if self.limit is not None:  # Redis may have forgotten that the archive joined
+            self.counts["archive:archived"] += 1
         if item.trainer == "done":
             del self.traces[entry]
         return True
@@ -279,8 +281,8 @@ class Protocol(RuleBasedStateMachine):
         def act() -> None:
             self.streams.join_archive(group=ARCHIVE, limit=limit)
             if self.state.limit is None:
-                before = self.state.counts["generated"] - len(self.state.traces)
-                self.state.counts["archive:before"] += before
+                unarchived = sum(item.archive != "done" for item in self.state.traces.values())
+                self.state.counts["archive:before"] = self.state.counts["generated"] - unarchived
             self.state.limit = limit
 
         self.call(act)
@@ -300,6 +302,27 @@ class Protocol(RuleBasedStateMachine):
         def act() -> None:
             through = self.streams.archived(entries, group=ARCHIVE)
             assert through == sum([self.state.archived(entry) for entry in entries])
+
+        self.call(act)
+
+    @rule(which=SOME)
+    def replay_dead(self, which: int) -> None:
+        letters = self.streams.dead_letters()
+        if not letters:
+            return
+        letter = letters[which % len(letters)]
+
+        def act() -> None:
+            before = self._ids(letter.stream)
+            if not self.streams.replay_dead(letter):
+                return
+            (new,) = [entry for entry in self._ids(letter.stream) if entry not in before]
+            self.state.replays += 1
+            if letter.stream == "positions":
+                self.state.positions[new] = "new"
+            else:
+                self.state.traces[new] = Item(decode_group(letter.data).id)
+                self.state.counts["generated"] += 1
 
         self.call(act)
 
@@ -361,7 +384,8 @@ class Protocol(RuleBasedStateMachine):
         assert (run.positions, run.traces, run.kept, run.archived_ahead) == (0, 0, 0, 0)
         assert (run.astray, run.archive_astray) == (0, 0)
         assert run.counts.generated == run.counts.settled
-        assert run.counts.generated + run.counts.dead.get("positions", 0) == self.streams.feed_cursor()
+        outcomes = run.counts.generated + run.counts.dead.get("positions", 0)
+        assert outcomes == self.streams.feed_cursor() + self.state.replays
         assert len(self.trained) == len(set(self.trained)), "one effect per group"
 
     # reading
