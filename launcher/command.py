@@ -28,6 +28,7 @@ Single parts
   score FEN RESPONSE      score one answer
   check TEXT --fen FEN    mark what is true and false in a text about a position, or in the comments of a PGN
   data ...                make positions and data sets from games
+  replay ARCHIVE          train on the groups of an archive again, and compare the bytes of each version
   rescore ARCHIVE ...     score the answers of an archive again with another scheme
   sft ...                 fine-tune a model on chat examples
   reward-model ...        train a reward model on preference pairs
@@ -175,6 +176,17 @@ def _dead(rest: list[str]) -> int:
     return dead(settings, Console(highlight=False))
 
 
+def _replay(rest: list[str]) -> int:
+    from launcher.replay import ReplaySettings, replay
+
+    settings = ReplaySettings.parse(rest, prog="rookery replay")
+    _require("services.data")
+    _require("services.trainer")
+    from rich.console import Console
+
+    return replay(settings, Console(highlight=False, soft_wrap=True))
+
+
 def _exporter(rest: list[str]) -> int:
     from launcher.exporter import ExporterSettings, export
     from rookery.errors import SetupError
@@ -260,6 +272,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": _demo,
     "status": _status,
     "dead": _dead,
+    "replay": _replay,
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),
