@@ -371,14 +371,15 @@ class Protocol(RuleBasedStateMachine):
         self.start_trainer()
         if self.state.limit is not None:
             self.start_archiver(99)
-        self.claim("r1")
-        self.deliver("r1", 99)
-        for entry in list(self.state.positions):
-            self._publish(entry)
-        self._commit(self.trainers[-1], 99)
+        self.deliver("r1", 999)
+        while self.state.positions:
+            self.claim("r1")  # of some: a claim is limited
+            for entry in self.seen.keys() & self.state.positions.keys():
+                self._publish(entry)
+        self._commit(self.trainers[-1], 999)
         self._settle(self.trainers[-1], "trained")
         if self.state.limit is not None:
-            self.archive(99)
+            self.archive(999)
             self.acknowledge_file(-1)
         run = self.streams.overview()
         assert (run.positions, run.traces, run.kept, run.archived_ahead) == (0, 0, 0, 0)
