@@ -19,6 +19,7 @@ Whole runs on this machine
   demo                    train on the sample games for a few minutes, then compare before and after
   up                      start all services and train until --steps, --minutes or Ctrl-C
   status                  show the state of a run: versions, groups, streams, services
+  dead ACTION             list, show, replay or drop the entries that a run could not handle
   exporter                export a run's streams as Prometheus metrics
 
 Single parts
@@ -27,6 +28,7 @@ Single parts
   score FEN RESPONSE      score one answer
   check TEXT --fen FEN    mark what is true and false in a text about a position, or in the comments of a PGN
   data ...                make positions and data sets from games
+  replay ARCHIVE          train on the groups of an archive again, and compare the bytes of each version
   rescore ARCHIVE ...     score the answers of an archive again with another scheme
   sft ...                 fine-tune a model on chat examples
   reward-model ...        train a reward model on preference pairs
@@ -165,6 +167,26 @@ def _status(rest: list[str]) -> int:
     return status(StatusSettings.parse(rest, prog="rookery status"))
 
 
+def _dead(rest: list[str]) -> int:
+    from launcher.dead import DeadSettings, dead
+
+    settings = DeadSettings.parse(rest, prog="rookery dead")
+    from rich.console import Console
+
+    return dead(settings, Console(highlight=False))
+
+
+def _replay(rest: list[str]) -> int:
+    from launcher.replay import ReplaySettings, replay
+
+    settings = ReplaySettings.parse(rest, prog="rookery replay")
+    _require("services.data")
+    _require("services.trainer")
+    from rich.console import Console
+
+    return replay(settings, Console(highlight=False, soft_wrap=True))
+
+
 def _exporter(rest: list[str]) -> int:
     from launcher.exporter import ExporterSettings, export
     from rookery.errors import SetupError
@@ -249,6 +271,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "up": _up,
     "demo": _demo,
     "status": _status,
+    "dead": _dead,
+    "replay": _replay,
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),

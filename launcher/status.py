@@ -22,14 +22,8 @@ from rookery.masking import mask_setting
 from rookery.settings import RedisUrl, Settings
 
 
-class StatusSettings(Settings):
-    """Show the state of a run: versions, groups, streams, services.
-
-    Without flags, this is the run that `rookery up` started last. With --redis-url it can be any run whose
-    services use their default ports. The exit status is 1 if groups are astray or Redis does not answer.
-    """
-
-    model_config = SettingsConfigDict(env_prefix="STATUS_")
+class RunPlace(Settings):
+    """Which run a command looks at."""
 
     run: str | None = None
     """Name of the run. Default: the run started last in --runs-dir; with --redis-url, `default`."""
@@ -39,6 +33,35 @@ class StatusSettings(Settings):
     """Redis of the run. Default: read from the run's folder."""
     host: str = HOST
     """With --redis-url: host of the services. {service} stands for the name of each, for containers."""
+
+    def place(self) -> dict[str, Any]:
+        """The run's name, its Redis and the URLs of its probes.
+
+        Raises:
+            SetupError: there is no such run.
+        """
+        if self.redis_url is not None:
+            hosts = {name: self.host.replace("{service}", name) for name in PORTS}
+            probes = {name: f"http://{hosts[name]}:{ports['port']}/readyz" for name, ports in PORTS.items()}
+            return {"run": self.run or "default", "redis_url": self.redis_url, "probes": probes}
+        named = self.runs_dir / self.run / ENDPOINTS_FILE if self.run else None
+        path = named or latest_endpoints(self.runs_dir)
+        if path is None or not path.exists():
+            sought = f"run {self.run!r}" if self.run else "run"
+            raise SetupError(f"no {sought} in {str(self.runs_dir)!r}: give --run, --runs-dir or --redis-url")
+        place: dict[str, Any] = json.loads(path.read_text())
+        return place
+
+
+class StatusSettings(RunPlace):
+    """Show the state of a run: versions, groups, streams, services.
+
+    Without flags, this is the run that `rookery up` started last. With --redis-url it can be any run whose
+    services use their default ports. The exit status is 1 if groups are astray or Redis does not answer.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="STATUS_")
+
     watch: bool = False
     """Update the output until Ctrl-C."""
     every_s: PositiveFloat = 2.0
@@ -52,7 +75,7 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
         SetupError: there is no such run.
     """
     console = console or Console()
-    place = _place(settings)
+    place = settings.place()
     observer = Observer(
         {name: url for name, url in place["probes"].items() if name != "redis"},
         redis_url=place["redis_url"],
@@ -80,20 +103,3 @@ def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
     title = Text(f"run {place['run']} at {mask_setting(place['redis_url'])}", "bold")
     tables = dashboard.side_by_side(dashboard.probes(snapshot.probes), dashboard.flow(snapshot))
     return Group(title, tables, *dashboard.results(snapshot))
-
-
-def _place(settings: StatusSettings) -> dict[str, Any]:
-    if settings.redis_url is not None:
-        hosts = {name: settings.host.replace("{service}", name) for name in PORTS}
-        probes = {name: f"http://{hosts[name]}:{ports['port']}/readyz" for name, ports in PORTS.items()}
-        return {"run": settings.run or "default", "redis_url": settings.redis_url, "probes": probes}
-    path = (
-        settings.runs_dir / settings.run / ENDPOINTS_FILE
-        if settings.run
-        else latest_endpoints(settings.runs_dir)
-    )
-    if path is None or not path.exists():
-        sought = f"run {settings.run!r}" if settings.run else "run"
-        raise SetupError(f"no {sought} in {str(settings.runs_dir)!r}: give --run, --runs-dir or --redis-url")
-    place: dict[str, Any] = json.loads(path.read_text())
-    return place

@@ -32,6 +32,7 @@ REDIS_START_S = 10.0
 # No test asserts wall-clock time, hypothesis' own limit included: machines are shared.
 settings.register_profile("rookery", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=25)  # of `make check`
+settings.register_profile("long", deadline=None, max_examples=2000, stateful_step_count=100)
 settings.load_profile("rookery")
 
 

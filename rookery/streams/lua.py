@@ -52,7 +52,7 @@ _LEAVE = """
 local function leave(entry)
   local limit = redis.call('HGET', KEYS[3], 'limit')
   if redis.call('SISMEMBER', KEYS[4], entry) == 1 then return false end
-  if limit and redis.call('SREM', KEYS[5], entry) == 0 then
+  if redis.call('SREM', KEYS[5], entry) == 0 and limit then
     local reader = redis.call('HGET', KEYS[3], 'group')
     local held = #redis.pcall('XPENDING', KEYS[1], reader, entry, entry, 1) > 0
     if held or redis.call('SCARD', KEYS[4]) < tonumber(limit) then
@@ -98,8 +98,9 @@ return settled
 
 JOIN_ARCHIVE = """
 if redis.call('HSETNX', KEYS[3], 'group', ARGV[1]) == 1 then
-  local generated = tonumber(redis.call('HGET', KEYS[2], 'generated') or '0')
-  redis.call('HINCRBY', KEYS[2], 'archive:before', generated - redis.call('XLEN', KEYS[1]))
+  local before = tonumber(redis.call('HGET', KEYS[2], 'generated') or '0')
+  before = before - redis.call('XLEN', KEYS[1]) + redis.call('SCARD', KEYS[5])
+  redis.call('HINCRBY', KEYS[2], 'archive:before', before)
 end
 if redis.call('HGET', KEYS[3], 'group') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[3], 'limit', ARGV[2])
@@ -108,22 +109,63 @@ return 1
 """
 
 ARCHIVED = """
-local through = 0
+-- After Redis lost its data, an archiver may read before it joins again. Until then, settled entries are
+-- deleted although it holds them, and nothing is counted: `JOIN_ARCHIVE` counts these as `before`.
+local joined, through = redis.call('HEXISTS', KEYS[3], 'limit') == 1, 0
 for i = 3, #ARGV do
   if redis.call('XACK', KEYS[1], ARGV[1], ARGV[i]) == 1 then
     if redis.call('SREM', KEYS[4], ARGV[i]) == 1 then
       redis.call('XDEL', KEYS[1], ARGV[i])
-    else
+      through = through + 1
+    elseif #redis.call('XRANGE', KEYS[1], ARGV[i], ARGV[i]) > 0 then
       redis.call('SADD', KEYS[5], ARGV[i])
+      through = through + 1
     end
-    through = through + 1
   end
 end
-if through > 0 then redis.call('HINCRBY', KEYS[2], 'archive:' .. ARGV[2], through) end
+if joined and through > 0 then redis.call('HINCRBY', KEYS[2], 'archive:' .. ARGV[2], through) end
 return through
 """
 
-TAKE_OVER = """
+REPLAY_DEAD = """
+local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
+if not letter then return 0 end
+local entry, stream = {}, ''
+for i = 1, #letter[2], 2 do
+  local name, value = letter[2][i], letter[2][i + 1]
+  if name == 'stream' then
+    stream = value
+  elseif name ~= 'entry' and name ~= 'reason' then
+    table.insert(entry, name)
+    table.insert(entry, value)
+  end
+end
+redis.call('XADD', KEYS[2], '*', unpack(entry))
+redis.call('XDEL', KEYS[1], ARGV[1])
+if stream == 'traces' then redis.call('HINCRBY', KEYS[3], 'generated', 1) end
+return 1
+"""
+
+_NEW_EPOCH = """
+-- Microseconds since 1970, so that an epoch is new even if Redis has lost the newest ones.
+local function new_epoch(last)
+  local now = redis.call('TIME')
+  return string.format('%.0f', math.max(tonumber(last or '0') + 1, now[1] * 1000000 + now[2]))
+end
+"""
+
+TAKE_OVER_ARCHIVE = (
+    _NEW_EPOCH
+    + """
+local epoch = new_epoch(redis.call('HGET', KEYS[1], ARGV[1]))
+redis.call('HSET', KEYS[1], ARGV[1], epoch)
+return epoch
+"""
+)
+
+TAKE_OVER = (
+    _NEW_EPOCH
+    + """
 -- KEYS[1] to KEYS[5] as in `leave`, KEYS[6] epoch. Corrects both accounts to match the stream.
 local counts, settled, archived = redis.call('HGETALL', KEYS[2]), 0, 0
 for i = 1, #counts, 2 do
@@ -138,15 +180,21 @@ local astray = generated - settled - (entries - redis.call('SCARD', KEYS[4]))
 if astray > 0 then redis.call('HINCRBY', KEYS[2], 'dropped:lost', astray) end
 if astray < 0 then generated = redis.call('HINCRBY', KEYS[2], 'generated', -astray) end
 local unarchived = entries - redis.call('SCARD', KEYS[5])
-local missed = archived + unarchived < generated and redis.call('EXISTS', KEYS[3]) == 1
+local missed = archived + unarchived < generated and redis.call('HEXISTS', KEYS[3], 'limit') == 1
 if missed then redis.call('HINCRBY', KEYS[2], 'archive:missed', generated - archived - unarchived) end
-return {redis.call('INCR', KEYS[6]), astray}
+local epoch = new_epoch(redis.call('GET', KEYS[6]))
+redis.call('SET', KEYS[6], epoch)
+return {epoch, astray}
 """
+)
 
 PUBLISH_POLICY = """
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
-redis.call('HSET', KEYS[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4], 'base_model', ARGV[5],
-  'waiting', redis.call('XLEN', KEYS[3]) - redis.call('SCARD', KEYS[4]))
+-- A call that is repeated after a lost connection may arrive twice, the second time after later versions.
+local epoch, number = unpack(redis.call('HMGET', KEYS[1], 'epoch', 'number'))
+if epoch == ARGV[1] and tonumber(number) > tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'number', ARGV[2], 'sha256', ARGV[3], 'path', ARGV[4],
+  'base_model', ARGV[5], 'waiting', redis.call('XLEN', KEYS[3]) - redis.call('SCARD', KEYS[4]))
 return 1
 """
 

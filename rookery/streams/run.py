@@ -10,17 +10,17 @@ Keys, all prefixed `rookery:<run>:`
     traces      stream  entries until the trainer has committed or dropped them and the archive, if one
                         has joined, has written them
     dead        stream  entries that could not be processed, with the reason: the newest `DEAD_LIMIT`
-    policy      hash    the committed version: number, sha256, path, base_model, and how many groups were
-                        waiting for the trainer when it was published
+    policy      hash    the committed version: number, sha256, path, base_model, the epoch of its trainer, and
+                        how many groups were waiting for it when it was published
     counts      hash    generated, trained, dropped:<reason>, dead:<stream>, archive:<result>
     feed        hash    cursor: how many positions have been fed; fresh: how many of the seeded order
     feed:deviations  hash  standard deviation of the rewards of groups, by number of the position, unless it
                            is 0 or the position was fed again; empty if the feed does not repeat positions
     terms       hash    sizes that all members of the run must share, set by the first member, and
                         reward_version:<task>, set by the first group
-    epoch       string  incremented by each trainer that starts; calls with an older epoch are refused
+    epoch       string  when the newest trainer started, in microseconds; calls with another epoch are refused
     traces:archive   hash  the archive that has joined: its consumer group, how many settled entries the
-                           stream keeps for it, and epoch:<consumer>, incremented by each archiver that starts
+                           stream keeps for it, and epoch:<consumer>, when the newest of this name started
     traces:settled   set   entries the trainer has settled and the archive has not written
     traces:archived  set   entries the archive has written and the trainer has not settled
 
@@ -39,7 +39,7 @@ from rookery.codec import encode_draw, encode_group, encode_position
 from rookery.errors import Conflict, SetupError
 from rookery.prompt import task_of
 from rookery.streams import lua
-from rookery.streams.reader import Reader
+from rookery.streams.dead import DeadLetters
 from rookery.streams.state import Backlog, Counts, FeedState, Overview
 from rookery.trace import Adapter, Draw, PolicyVersion, Position, TraceGroup
 
@@ -50,11 +50,8 @@ _REWARD_VERSION = "reward_version:"
 _EQUAL = 1e-9
 """A smaller standard deviation of rewards is only rounding."""
 
-DEAD_LIMIT = 1000
-"""Maximum entries of `dead`. Older ones are deleted, but are still included in `counts`."""
 
-
-class RunStreams(Reader):
+class RunStreams(DeadLetters):
     """The streams of one run, with a method for each change of state."""
 
     def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
@@ -62,8 +59,8 @@ class RunStreams(Reader):
         script = self._redis.register_script
         self._feed, self._publish_group = script(lua.FEED), script(lua.PUBLISH_GROUP)
         self._count_fault = script(lua.COUNT_FAULT)
-        self._dead_letter, self._settle = script(lua.DEAD_LETTER), script(lua.SETTLE)
-        self._take_over = script(lua.TAKE_OVER)
+        self._settle = script(lua.SETTLE)
+        self._take_over, self._take_over_archive = script(lua.TAKE_OVER), script(lua.TAKE_OVER_ARCHIVE)
         self._publish_policy, self._agree = script(lua.PUBLISH_POLICY), script(lua.AGREE)
         self._join_archive, self._archived = script(lua.JOIN_ARCHIVE), script(lua.ARCHIVED)
         self._backlog = script(lua.BACKLOG)
@@ -181,13 +178,6 @@ class RunStreams(Reader):
             raise Conflict(f"run {self.run!r}: another trainer has taken over from epoch {epoch}")
         return settled
 
-    def dead_letter(self, stream: str, entry_id: str, *, group: str, reason: str) -> None:
-        """Moves a held entry to `dead`, with the reason. `dead` keeps the newest `DEAD_LIMIT` entries."""
-        keys = [*self._shared_keys(stream), self.key("dead"), self.key(f"{stream}:faults")]
-        args: list[str | int] = [group, entry_id, stream, reason, DEAD_LIMIT]
-        self._call(lambda: self._dead_letter(keys=keys, args=args))
-        logger.error("dead-lettered entry %s of %s: %s", entry_id, stream, reason)
-
     # the archive
 
     def join_archive(self, *, group: str, limit: int) -> None:
@@ -205,7 +195,8 @@ class RunStreams(Reader):
 
         An earlier archiver of this name can tell from `archive_epoch` that it was replaced.
         """
-        return int(self._call(lambda: self._redis.hincrby(self.key("traces:archive"), f"epoch:{consumer}")))
+        keys = [self.key("traces:archive")]
+        return int(self._call(lambda: self._take_over_archive(keys=keys, args=[f"epoch:{consumer}"])))
 
     def archive_epoch(self, *, consumer: str) -> int:
         """The current epoch of archivers of this name; 0 if there is none because Redis lost its data."""
@@ -218,10 +209,6 @@ class RunStreams(Reader):
         """
         keys, args = self._shared_keys("traces"), [group, result, *entry_ids]
         return int(self._call(lambda: self._archived(keys=keys, args=args)))
-
-    def _shared_keys(self, stream: str) -> list[str]:
-        parts = (stream, "counts", f"{stream}:archive", f"{stream}:settled", f"{stream}:archived")
-        return [self.key(part) for part in parts]
 
     # policy
 
@@ -238,7 +225,7 @@ class RunStreams(Reader):
         return epoch
 
     def publish_policy(self, adapter: Adapter, *, epoch: int) -> None:
-        """Publishes the committed version.
+        """Publishes the committed version, unless this trainer has published a later one already.
 
         Raises:
             Conflict: another trainer has taken over this run.

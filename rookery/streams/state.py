@@ -86,7 +86,7 @@ class Overview:
 
     @property
     def dead_deleted(self) -> int:
-        """Dead letters that were deleted from `dead`, which keeps only the newest."""
+        """Dead letters that are no longer in `dead`: replayed, dropped, or too old."""
         return max(0, sum(self.counts.dead.values()) - self.dead)
 
     @property

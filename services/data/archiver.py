@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from rookery import metrics
 from rookery.codec import decode_group
 from rookery.errors import Conflict, RookeryError, Unavailable, WireError
+from rookery.failpoints import reach
 from rookery.logs import configure
 from rookery.serving import background_service, serve
 from rookery.settings import fail
@@ -184,9 +185,11 @@ class Archiver:
         ids = [entry.id for entry in entries]
         groups = ((entry.id, decode_group(entry.data)) for entry in entries)
         written = self._archive.write(self._streams.run, groups, first=ids[0], last=ids[-1])
+        reach("archive.written")
         metrics.ARCHIVE_FILES.inc()
         metrics.ARCHIVE_BYTES.inc(written.size)
         self._acknowledge(ids, "archived", label="archived")
+        reach("archive.acknowledged")
         logger.info("archived %d groups in %s", len(ids), self._archive.folder.place(written.name))
         self._batch = FileBatch(self._limits)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from rookery.errors import SetupError
+from rookery.failpoints import reach
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, TraceGroup
 from services.trainer.batches import finite
@@ -83,6 +84,7 @@ def train(
             except GroupsAtFault as error:
                 intake.reject(batch, error.reasons)
                 continue
+            reach("trainer.stepped")
             number = commit.version.number + 1
             row = describe_step(groups, stats.row(), version=number, dropped=intake.dropped)
             row |= meter.row(groups, tokens=stats.tokens, train_s=phases["train"], passes=passes)
@@ -103,6 +105,7 @@ def train(
                 publisher.publish(_adapter(settings, commit))
             attempts.committed()
             reporter.report(row, phases_s=phases, ages=ages_of(groups, version=number))
+            reach("trainer.reported")
             # Also keep the versions from which groups may still arrive: `policy_trainer.mismatch` needs them.
             keep = max(settings.keep, settings.max_staleness + 1)
             commits.prune(settings.adapters_dir, newest=number, keep=keep)

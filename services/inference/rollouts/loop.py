@@ -16,6 +16,7 @@ from typing import TypeVar
 from prometheus_client import Counter
 
 from rookery.errors import Conflict, PeerFault, RookeryError, SetupError, Unavailable
+from rookery.failpoints import reach
 from rookery.metrics import (
     BACKPRESSURE_S,
     PEERS_WAIT_S,
@@ -193,6 +194,7 @@ class Loop:
             await self._publish(entry, group)
 
     async def _publish(self, entry: Entry, group: TraceGroup) -> None:
+        reach("rollouts.generated")
         try:
             published = await asyncio.to_thread(
                 self._streams.publish_group,
@@ -211,6 +213,7 @@ class Loop:
                     f"--set rollouts.accept_reward_version={accepted})"
                 ) from error
             return await self._postpone(entry, error)
+        reach("rollouts.published")
         self._dead_letters_in_a_row = self._conflicts_in_a_row = 0
         self._in_flight.remove(entry.id)
         ROLLOUT_GROUPS.labels("published" if published else "superseded").inc()

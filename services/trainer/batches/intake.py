@@ -18,6 +18,7 @@ import chess
 
 from rookery.codec import decode_group
 from rookery.errors import SetupError, Unavailable, WireError
+from rookery.failpoints import reach
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
@@ -132,7 +133,9 @@ class Intake:
     def acknowledge(self, batch: Sequence[PendingEntry], *, ledger: Sequence[str]) -> None:
         """Acknowledges a committed batch. `ledger` is the ledger of that commit."""
         self._ledger, self._dropped_before = ledger, self.dropped_in_run
+        reach("trainer.committed")
         self._settle([entry.entry_id for entry in batch], "trained", label="trained")
+        reach("trainer.acknowledged")
 
     def reject(self, batch: Sequence[PendingEntry], reasons: Mapping[str, str]) -> None:
         """Moves the groups whose ids are in `reasons` to `dead`. The next batch begins with the others."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.errors import SetupError
+from rookery.failpoints import reach
 from rookery.trace import PolicyVersion, policy_name
 from services.trainer.versions.files import Content, make_folder, sync_files, sync_folder, write_file
 
@@ -126,7 +127,9 @@ def write(
     if final.exists():
         # A restart resumes from the newest version, so one trainer never makes a version twice.
         raise SetupError(f"{final} exists already: two trainers write to one run folder")
+    reach("commit.written")
     temporary.rename(final)
+    reach("commit.renamed")
     sync_folder(root)
     return Commit(version, final, ledger, row, running_state, dict(dropped or {}), went_back_to)
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from rookery import replicas
 from rookery.clients import InferenceClient
 from rookery.errors import PeerFault, RookeryError
+from rookery.failpoints import reach
 from rookery.masking import mask_text
 from rookery.metrics import RELOADS, SERVER_BEHIND
 from rookery.streams import RunStreams
@@ -59,7 +60,9 @@ class Publisher:
         self.wait()
         self._keep(adapter)
         self._streams.publish_policy(adapter, epoch=self._epoch)
+        reach("trainer.recorded")
         self._run(self._reload(adapter))
+        reach("trainer.published")
 
     def republish(self, adapter: Adapter) -> None:
         """Restores the record if Redis lost it, and sends /reload again to servers that did not answer."""

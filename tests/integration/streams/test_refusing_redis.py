@@ -36,7 +36,7 @@ def test_a_master_that_became_a_replica_is_waited_for(redis_server: RedisServer,
             assert not calling.done(), calling.exception()
             time.sleep(0.01)
         client.replicaof("NO", "ONE")
-        assert calling.result(timeout=30) in (1, 2)
+        calling.result(timeout=30)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import redis
 from rookery.codec import decode_group, decode_position
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.streams import Entry, RunStreams
-from rookery.streams import run as run_module
+from rookery.streams import dead as dead_module
 from rookery.trace import (
     Adapter,
     PolicyVersion,
@@ -177,7 +177,7 @@ def test_faults_are_counted_until_the_entry_leaves(streams: RunStreams, redis_ur
 def test_the_newest_dead_letters_are_kept_and_all_are_counted(
     streams: RunStreams, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "DEAD_LIMIT", 3)
+    monkeypatch.setattr(dead_module, "DEAD_LIMIT", 3)
     entries = take(streams, 5)
     for number, entry in enumerate(entries):
         streams.dead_letter("positions", entry.id, group="rollouts", reason=f"reason {number}")
@@ -228,7 +228,7 @@ def test_a_trainer_that_starts_puts_the_account_right(streams: RunStreams, redis
     run = streams.overview()
     assert (run.astray, run.archive_astray, run.counts.generated, run.traces) == (0, 0, 6, 5)
     before = streams.counts()
-    assert streams.take_over() == epoch + 1
+    assert streams.take_over() > epoch
     assert streams.counts() == before
 
 

@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 import redis
 
+from rookery import failpoints
 from rookery.errors import Conflict, SetupError, Unavailable
 from rookery.trace import TraceGroup
 from services.inference.rollouts.admission import Admission, Lead, RunCounts
+from tests.conftest import RedisServer
 from tests.unit.trainer.groups import make_group
 
 pytestmark = [pytest.mark.redis, pytest.mark.torch]
@@ -53,6 +55,16 @@ def event_loop_thread() -> Iterator[asyncio.AbstractEventLoop]:
 @pytest.fixture
 def run(redis_url: str, tmp_path: Path, model: Path, event_loop_thread: asyncio.AbstractEventLoop) -> Run:
     return Run(redis_url, "one", tmp_path / "one", model, event_loop_thread)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(_shared_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory, model: Path) -> bytes:
+    """The adapter of three steps of a trainer that nothing has stopped."""
+    with events() as running:
+        run = Run(_shared_redis.url, "undisturbed", tmp_path_factory.mktemp("undisturbed"), model, running)
+        run.add(_groups(3 * BATCH))
+        run.train(3)
+    return run.adapter(3)
 
 
 def _groups(count: int, *, first: int = 0) -> list[TraceGroup]:
@@ -219,52 +231,21 @@ def _with_equal_rewards(group: TraceGroup) -> TraceGroup:
     return replace(group, traces=traces)
 
 
-def test_a_kill_between_commit_and_acknowledgement_trains_nothing_twice(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", [place for place in failpoints.PLACES if place[:6] in ("traine", "commit")])
+def test_a_trainer_that_ends_anywhere_trains_on_each_group_once(
+    place: str, run: Run, tmp_path: Path, undisturbed: bytes
 ) -> None:
-    undisturbed = Run(run.url, "two", tmp_path / "two", run.model, run.events)
-    for each in (run, undisturbed):
-        each.add(_groups(2 * BATCH))
-    undisturbed.train(2)
-
-    class KilledError(Exception):
-        pass
-
-    def killed(*_: object, **__: object) -> None:
-        raise KilledError
-
-    with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr("services.trainer.batches.intake.Intake.acknowledge", killed)
-        run.train(2)
-    assert run.streams.counts().trained == 0
-    run.train(2)
-    assert run.streams.counts().trained == 2 * BATCH
-    assert run.adapter(2) == undisturbed.adapter(2)
-    assert run.accounted()
-
-
-def test_a_kill_before_the_commit_redelivers_the_batch(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undisturbed = Run(run.url, "two", tmp_path / "two", run.model, run.events)
-    for each in (run, undisturbed):
-        each.add(_groups(BATCH))
-    undisturbed.train(1)
-    real = commits.write
-
-    def full_disk(root: Path, *, number: int, **rest: object) -> commits.Commit:
-        if number:
-            raise OSError(28, "No space left on device")
-        return real(root, number=number, **rest)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
-        patch.setattr(commits, "write", full_disk)
-        run.train(1)
+    """As if it had never ended. Nothing that is not committed was ever published."""
+    run.add(_groups(3 * BATCH))
+    with failpoints.armed(f"{place}=error@2"), pytest.raises(OSError, match=f"failpoint {place}"):
+        run.train(3)
     policy = run.streams.policy()
     assert policy is not None
-    assert policy.version.number == 0, "nothing uncommitted was ever published"
-    run.train(1)
-    assert run.adapter(1) == undisturbed.adapter(1)
+    assert Path(policy.path).is_dir()
+    run.train(3)
+    assert run.streams.counts().trained == 3 * BATCH
+    assert run.adapter(3) == undisturbed
+    assert run.accounted()
 
 
 def test_stale_groups_are_dropped_and_counted(run: Run) -> None:
@@ -434,18 +415,10 @@ def test_a_group_that_the_process_dies_of_is_given_up_after_some_starts(
     assert run.accounted()
 
 
-def test_kills_from_outside_bury_no_group(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kills_from_outside_bury_no_group(run: Run) -> None:
     run.add(_groups(BATCH))
-    write = commits.write
-
-    def killed(root: Path, *, number: int, **rest: Any) -> Any:
-        if number:
-            raise KilledError
-        return write(root, number=number, **rest)
-
     for _ in range(2 * attempts.MAX_ATTEMPTS):
-        with monkeypatch.context() as patch, pytest.raises(KilledError):
-            patch.setattr(commits, "write", killed)
+        with failpoints.armed("trainer.stepped=error"), pytest.raises(OSError, match="failpoint"):
             run.train(1)
     run.train(1)
     assert run.streams.counts().dead == {}
@@ -491,7 +464,8 @@ def test_a_trainer_of_another_folder_does_not_fence_the_one_that_runs(run: Run, 
     run.folder = tmp_path / "other"
     with pytest.raises(SetupError, match="has published policy-v000001"):
         asyncio.run(process.run(run.settings(2, port=0)))
-    assert run.streams.take_over() == epoch + 1, "nobody came in between"
+    with contextlib.closing(redis.Redis.from_url(run.url)) as client:
+        assert client.get(run.streams.key("epoch")) == str(epoch).encode(), "nobody came in between"
 
 
 def test_a_run_goes_back_to_an_earlier_version(run: Run, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from launcher.services import PORTS
-from launcher.status import StatusSettings, _place
+from launcher.status import StatusSettings
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,6 @@ from launcher.status import StatusSettings, _place
 )
 def test_services_are_sought_on_their_default_ports(flags: list[str], reward: str) -> None:
     settings = StatusSettings.parse(["--redis-url", "redis://r:6379/0", *flags], prog="rookery status")
-    place = _place(settings)
+    place = settings.place()
     assert place["probes"].keys() == PORTS.keys()
     assert place["probes"]["reward"] == reward

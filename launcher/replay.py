@@ -1,0 +1,168 @@
+"""`rookery replay`: trains on a recorded run's groups again, and compares the bytes of every version."""
+
+import json
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from pydantic import NonNegativeInt
+from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from rich.console import Console
+from rich.progress import Progress
+
+from launcher.plan import HOST
+from launcher.redis_server import redis_argv
+from launcher.services import MODULES
+from rookery.errors import RookeryError, SetupError
+from rookery.processes.child import Child, Command, Watchdog, last_lines
+from rookery.processes.ports import Ports
+from rookery.remote import is_url
+from rookery.settings import CONFIG_VARIABLE, Settings
+from rookery.streams import RunStreams
+
+POLL_S = 0.2
+SETTLED_S = 2.0
+"""A batch that was just settled gets its version within this time."""
+
+
+class ReplaySettings(Settings):
+    """Train on the groups of an archive again, with a recorded run's settings, and compare the versions.
+
+    On the same kind of CPU with the same number of threads, each version that the run still has must have the
+    same bytes. If one differs, then the settings or the archive are not those of the run, or training is not
+    deterministic. The archive must have all groups of the run.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="REPLAY_")
+
+    archive: CliPositionalArg[str]
+    """Folder or URL of the archive."""
+    run_dir: Path
+    """Folder of the recorded run, with trainer.toml and adapters/."""
+    run: str = ""
+    """Name of the run in the archive. Default: the name of its folder."""
+    steps: NonNegativeInt = 0
+    """Stop after this many steps. 0: at the newest version that the run has."""
+    out: Path | None = None
+    """Folder for the new versions and the logs. Default: `replay` in the run's folder."""
+
+
+def replay(settings: ReplaySettings, console: Console) -> int:
+    """Trains, prints one line for each version, and returns the exit status: 1 if one differs.
+
+    Raises:
+        SetupError: the recorded run is incomplete, or `out` is not empty.
+        RookeryError: the trainer ended early; the message quotes its log.
+    """
+    recorded = versions(settings.run_dir)
+    newest = settings.steps or max(recorded, default=0)
+    config, out = settings.run_dir / "trainer.toml", settings.out or settings.run_dir / "replay"
+    if not newest or not config.exists():
+        raise SetupError(f"--run-dir {settings.run_dir}: no trainer.toml, or no version after 0 in adapters/")
+    if out.exists() and any(out.iterdir()):
+        raise SetupError(f"{out} is not empty: delete it, or name another folder with --out")
+    with _redis(out, console) as (url, start), closing(RunStreams(url, "replay")) as streams:
+        groups = ["republish", settings.archive if is_url(settings.archive) else _absolute(settings.archive)]
+        groups += ["--run", settings.run or settings.run_dir.resolve().name, "--to", "replay"]
+        feeding = start("republish", MODULES["data"], *groups, "--redis-url", url)
+        flags = ["--run-dir", str(out), "--redis-url", url, "--run", "replay", "--max-steps", str(newest)]
+        flags += [
+            "--inference-urls",
+            "",
+            "--adapter-store",
+            "",
+            "--store",
+            "",
+            "--no-mlflow",
+            "--no-rest",
+            "--port",
+            "0",
+        ]
+        training = start("trainer", MODULES["trainer"], *flags, config=config)
+        batch = int(tomllib.loads(config.read_text())["trainer"]["batch_groups"])
+        _wait(training, feeding, streams, console, out / "logs", newest=newest, batch=batch)
+    return compare(recorded, versions(out), console)
+
+
+def versions(run_dir: Path) -> dict[int, str]:
+    """The SHA-256 of every version in a run's folder, by number."""
+    states = [json.loads(path.read_bytes()) for path in run_dir.glob("adapters/policy-v*/state.json")]
+    return dict(sorted((state["number"], state["sha256"]) for state in states))
+
+
+def _absolute(folder: str) -> str:
+    return str(Path(folder).absolute())
+
+
+@contextmanager
+def _redis(out: Path, console: Console) -> "Iterator[tuple[str, _Start]]":
+    """A Redis of its own, and what starts processes beside it. All end with the block."""
+    with ExitStack() as exits:
+        port = exits.enter_context(Ports(HOST)).choose(0)
+        watchdog = Watchdog()
+        exits.callback(watchdog.close)
+        start = _Start(out / "logs", watchdog, exits)
+        start.run("redis", redis_argv(out / "redis", port))
+        url = f"redis://{HOST}:{port}/0"
+        with closing(RunStreams(url, "replay")) as streams:
+            streams.ping()
+        console.print(f"logs and versions are in {out}")
+        yield url, start
+
+
+class _Start:
+    """Starts a module of this installation, and ends it with `exits`."""
+
+    def __init__(self, logs: Path, watchdog: Watchdog, exits: ExitStack) -> None:
+        self._logs, self._watchdog, self._exits = logs, watchdog, exits
+
+    def __call__(self, name: str, module: str, *flags: str, config: Path | None = None) -> Child:
+        env = {CONFIG_VARIABLE: str(config)} if config else {}
+        return self.run(name, (sys.executable, "-m", module, *flags), env)
+
+    def run(self, name: str, argv: tuple[str, ...], env: dict[str, str] | None = None) -> Child:
+        self._logs.mkdir(parents=True, exist_ok=True)
+        child = Child(Command(name, argv, self._logs / f"{name}.log", env=env or {}), self._watchdog)
+        self._exits.callback(child.kill)
+        return child
+
+
+def _wait(
+    training: Child,
+    feeding: Child,
+    streams: RunStreams,
+    console: Console,
+    logs: Path,
+    *,
+    newest: int,
+    batch: int,
+) -> None:
+    """Waits for the trainer's end, and shows how far it is."""
+    seen = -1
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("steps", total=newest)
+        while (status := training.poll()) is None:
+            run, complete = streams.overview(), feeding.poll()
+            if complete:
+                raise RookeryError(f"republish: {' / '.join(last_lines(logs / 'republish.log', 3))}")
+            done = run.committed or 0
+            if complete == 0 and run.traces < batch and done == seen < newest:
+                raise RookeryError(f"the archive ends after step {done} of {newest}: groups are missing")
+            seen = done if complete == 0 and run.traces < batch else -1
+            progress.update(task, completed=done)
+            time.sleep(POLL_S if seen < 0 else SETTLED_S)
+    if status:
+        said = " / ".join(last_lines(logs / "trainer.log", 3))
+        raise RookeryError(f"the trainer ended with status {status}: {said}")
+
+
+def compare(recorded: dict[int, str], replayed: dict[int, str], console: Console) -> int:
+    """Prints whether each version of both has the same bytes. Returns 1 if one differs or none is in both."""
+    shared = [number for number in recorded if number in replayed]
+    for number in shared:
+        same = recorded[number] == replayed[number]
+        console.print(f"version {number}: {'identical' if same else 'DIFFERS'}  {replayed[number]}")
+    return 0 if shared and all(recorded[n] == replayed[n] for n in shared) else 1

@@ -1,0 +1,88 @@
+"""`python -m tests.chaos`: makes faults on a run of real processes, and reports what became of it.
+
+The seed and the commit reproduce a case. The exit status is 1 if something was lost, doubled, or not
+recovered from.
+"""
+
+import argparse
+import logging
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from services.trainer.tiny import build_tiny
+from tests.chaos.cluster import BATCH, Cluster, NotRecoveredError, group_of
+from tests.chaos.faults import IN_ORDER, LOSSES, Row, adapter, never_reached, strike
+from tests.integration.trainer.runs import Run, events
+
+STEPS = 4
+"""Steps of the run during each fault."""
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="default: a random one")
+    parser.add_argument("--faults", nargs="*", help="some faults, by their names in the report (all)")
+    parser.add_argument("--lasts-s", type=float, default=60.0, help="how long a pause or a cut lasts (60)")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.CRITICAL)
+    console = Console()
+    console.print(f"seed {options.seed}")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = []
+        for row in run(Path(folder), seed=options.seed, names=options.faults, lasts_s=options.lasts_s):
+            console.print(f"{row.fault}: recovered in {row.recovered_s:.1f} s")
+            rows.append(row)
+    console.print(table(rows))
+    return int(any(row.lost or row.doubled for row in rows))
+
+
+def run(folder: Path, *, seed: int, names: list[str] | None = None, lasts_s: float) -> Iterator[Row]:
+    """Makes the faults one by one, and yields a row for each.
+
+    Raises:
+        NotRecoveredError: the run did not go on, an account does not hold, a failpoint was never passed, or
+            the adapter differs from that of a run without faults.
+    """
+    model = build_tiny(folder / "model", seed=3, layers=2)
+    chosen = [name for name in (*IN_ORDER, *LOSSES) if names is None or name in names]
+    in_order = [name for name in chosen if name in IN_ORDER]
+    with Cluster(folder, model, seed=seed) as cluster:
+        cluster.random.shuffle(in_order)
+        for number, name in enumerate((*in_order, *(name for name in chosen if name in LOSSES)), start=1):
+            if number == len(in_order) + 1:
+                compare(cluster, folder, model, steps=STEPS * len(in_order))
+            yield strike(cluster, name, {**IN_ORDER, **LOSSES}[name], steps=STEPS * number, lasts_s=lasts_s)
+        if len(chosen) == len(in_order):
+            compare(cluster, folder, model, steps=STEPS * len(in_order))
+        if names is None and (missing := never_reached(cluster)):
+            raise NotRecoveredError(f"failpoints that were never passed: {', '.join(sorted(missing))}")
+
+
+def compare(cluster: Cluster, folder: Path, model: Path, *, steps: int) -> None:
+    """Compares the adapter with that of a trainer which nothing disturbs."""
+    with events() as running:
+        other = Run(cluster.url, "undisturbed", folder / "undisturbed", model, running)
+        other.add([group_of(number) for number in range(steps * BATCH)])
+        other.train(steps, max_staleness=100_000)
+    if adapter(other.folder, steps) != adapter(cluster.run_dir, steps):
+        raise NotRecoveredError(f"the adapter of step {steps} differs from that of a run without faults")
+
+
+def table(rows: list[Row]) -> Table:
+    """The report."""
+    report = Table("fault", "injections", "recovered in, s", "lost", "doubled", box=None)
+    for row in rows:
+        report.add_row(
+            row.fault, *map(str, (row.injections, f"{row.recovered_s:.1f}", row.lost, row.doubled))
+        )
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

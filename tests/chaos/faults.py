@@ -1,0 +1,204 @@
+"""What is done to a run, one fault after the other, and how the run is checked afterwards."""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rookery import failpoints
+from services.data.store.folders import open_folder
+from services.data.traces.archive import TraceArchive
+from services.trainer.versions import commits
+from tests.chaos.cluster import BATCH, Cluster, NotRecoveredError, group_of
+from tests.chaos.proxy import FAULTS
+
+Inject = Callable[[Cluster, float], int]
+"""Makes a fault that lasts so many seconds, and returns how often it struck."""
+
+
+def kill_at(place: str, cluster: Cluster, lasts_s: float) -> int:
+    """A process ends at a failpoint, when it passes it for the second time: the first is the start's."""
+    archiver = place.startswith("archive")
+    process = cluster.archiver if archiver else cluster.trainer
+    assert process
+    process.kill()
+    process.join()
+    if archiver:
+        doomed = cluster.archiver = cluster.start_archiver(f"{place}=kill")
+    else:
+        doomed = cluster.trainer = cluster.start_trainer(f"{place}=kill@2")
+    cluster.until(lambda: doomed.exitcode is not None, f"{place} is reached", supervised=False)
+    if doomed.exitcode != -signal.SIGKILL:
+        raise NotRecoveredError(f"{place}: the process ended by itself, with status {doomed.exitcode}")
+    return 1
+
+
+def kill_any_time(cluster: Cluster, lasts_s: float) -> int:
+    for _ in range(3):
+        time.sleep(cluster.random.random() * 0.5)
+        for process in (cluster.trainer, cluster.archiver):
+            assert process
+            process.kill()
+            process.join()
+        cluster.ensure()
+    return 6
+
+
+def pause_the_trainer(cluster: Cluster, lasts_s: float) -> int:
+    """It hangs; a second one must neither take its folder nor, with another folder, its run."""
+    trainer = cluster.trainer
+    assert trainer
+    assert trainer.pid
+    os.kill(trainer.pid, signal.SIGSTOP)
+    rivals = [cluster.start_trainer(), cluster.start_trainer(run_dir=cluster.folder / "rival")]
+    cluster.until(lambda: all(r.exitcode is not None for r in rivals), "rivals give up", supervised=False)
+    if [rival.exitcode for rival in rivals] != [2, 2]:
+        raise NotRecoveredError(f"two trainers: rivals ended with {[r.exitcode for r in rivals]}")
+    time.sleep(lasts_s)
+    os.kill(trainer.pid, signal.SIGCONT)
+    return 3
+
+
+def network(fault: str, cluster: Cluster, lasts_s: float) -> int:
+    before, began = cluster.proxy.injections, time.monotonic()
+    with cluster.proxy.making(fault):
+        while time.monotonic() - began < lasts_s or cluster.proxy.injections - before < 5:
+            time.sleep(0.05)
+            cluster.ensure()
+    return cluster.proxy.injections - before
+
+
+def fill_the_disk(cluster: Cluster, lasts_s: float) -> int:
+    """No file may be longer than 8 KiB: the adapter does not fit."""
+    assert cluster.trainer
+    cluster.trainer.kill()
+    cluster.trainer.join()
+    trainer = cluster.start_trainer(file_bytes=8192)
+    cluster.until(lambda: trainer.exitcode is not None, "the disk is full", supervised=False)
+    if trainer.exitcode != 1:
+        raise NotRecoveredError(f"disk full: the trainer ended with {trainer.exitcode}")
+    return 1
+
+
+def damage_the_version(cluster: Cluster, lasts_s: float) -> int:
+    """The newest adapter is cut, then has a flipped bit: a trainer refuses both. Then it is whole again."""
+    assert cluster.trainer
+    cluster.trainer.kill()
+    cluster.trainer.join()
+    newest = list(commits.folders(cluster.run_dir / "adapters").values())[-1] / "adapter_model.safetensors"
+    whole = newest.read_bytes()
+    place = cluster.random.randrange(len(whole))
+    flipped = whole[:place] + bytes([whole[place] ^ 1 << cluster.random.randrange(8)]) + whole[place + 1 :]
+    for damaged in (whole[:place], flipped):
+        newest.write_bytes(damaged)
+        trainer = cluster.start_trainer()
+        cluster.until(lambda t=trainer: t.exitcode is not None, "damage is refused", supervised=False)  # type: ignore[misc]
+        if trainer.exitcode != 2:
+            raise NotRecoveredError(f"damaged adapter: the trainer ended with {trainer.exitcode}")
+    newest.write_bytes(whole)
+    return 2
+
+
+def fill_redis(cluster: Cluster, lasts_s: float) -> int:
+    with cluster.redis_client() as client:
+        client.config_set("maxmemory", 1)
+        time.sleep(lasts_s)
+        client.config_set("maxmemory", 0)
+    return 1
+
+
+def pause_redis(cluster: Cluster, lasts_s: float) -> int:
+    cluster.signal_redis(signal.SIGSTOP)
+    time.sleep(lasts_s)
+    cluster.signal_redis(signal.SIGCONT)
+    return 1
+
+
+def cut_redis_file(cluster: Cluster, lasts_s: float) -> int:
+    """Redis is killed, and up to 4 KiB of what it wrote last are lost, amid a command."""
+    time.sleep(cluster.random.random())
+    cluster.signal_redis(signal.SIGKILL)
+    file = cluster.folder / "redis" / "appendonly.aof"
+    with file.open("r+b") as log:
+        log.truncate(max(0, file.stat().st_size - cluster.random.randrange(1, 4096)))
+    cluster.start_redis()
+    return 1
+
+
+WINDOWS = {
+    f"kill at {place}": partial(kill_at, place)
+    for place in failpoints.PLACES
+    if not place.startswith("rollouts")  # tests/integration/rollouts/test_process.py
+}
+IN_ORDER: dict[str, Inject] = {
+    **WINDOWS,
+    "kill at any time": kill_any_time,
+    "trainer paused, two more": pause_the_trainer,
+    **{f"network: {fault}": partial(network, fault) for fault in FAULTS},
+    "disk full": fill_the_disk,
+    "adapter damaged": damage_the_version,
+    "redis full": fill_redis,
+    "redis paused": pause_redis,
+}
+"""Faults that lose nothing from Redis: the groups keep their order, and the adapter its bytes."""
+LOSSES: dict[str, Inject] = {"redis killed, file cut": cut_redis_file}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the report."""
+
+    fault: str
+    injections: int
+    recovered_s: float
+    lost: int
+    doubled: int
+
+
+def strike(cluster: Cluster, name: str, inject: Inject, *, steps: int, lasts_s: float) -> Row:
+    """Makes a fault while the run goes on to `steps` steps, and checks the run when it is there."""
+    cluster.ensure()
+    cluster.allow(steps)
+    injections = inject(cluster, lasts_s)
+    began = time.monotonic()
+    cluster.ensure()
+    cluster.settle(steps)
+    lost, doubled = check(cluster, steps)
+    return Row(name, injections, time.monotonic() - began, lost, doubled)
+
+
+def check(cluster: Cluster, steps: int) -> tuple[int, int]:
+    """Groups lost and doubled, by the commits, the archive and the counts of a run at rest after `steps`.
+
+    Raises:
+        NotRecoveredError: an account does not hold, or versions are not 0, 1, 2, ...
+    """
+    run = cluster.streams.overview()
+    if run.astray or run.archive_astray or run.counts.archive.get("missed"):
+        raise NotRecoveredError(f"the account does not hold: {run}")
+    versions = list(commits.folders(cluster.run_dir / "adapters"))
+    rows = [json.loads(line) for line in (cluster.run_dir / "metrics.jsonl").read_text().splitlines()]
+    if versions != list(range(steps + 1)) or [row["version"] for row in rows] != versions[1:]:
+        raise NotRecoveredError(f"versions {versions}, in the metrics {[row['version'] for row in rows]}")
+    wanted = {group_of(number).id for number in range(steps * BATCH)}
+    state = json.loads((cluster.run_dir / "adapters" / f"policy-v{steps:06d}" / "state.json").read_bytes())
+    trained = Counter(entry.partition(":")[0] for entry in state["ledger"])
+    archive = TraceArchive(open_folder(str(cluster.folder / "archive")))
+    archived = Counter(group.id for group in archive.groups(run="chaos"))
+    lost = sum(len(wanted - found.keys()) for found in (trained, archived))
+    return lost, sum(found.total() - len(found) for found in (trained, archived))
+
+
+def never_reached(cluster: Cluster) -> set[str]:
+    """The failpoints that no process has passed."""
+    hits = set(cluster.hits.read_text().split())
+    return {place for place in failpoints.PLACES if not place.startswith("rollouts")} - hits
+
+
+def adapter(run_dir: Path, step: int) -> bytes:
+    return (run_dir / "adapters" / f"policy-v{step:06d}" / "adapter_model.safetensors").read_bytes()

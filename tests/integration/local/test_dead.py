@@ -1,0 +1,53 @@
+"""`rookery dead` on a real Redis."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from launcher.dead import DeadSettings, dead
+from rookery.errors import NotFound, SetupError
+from rookery.streams import RunStreams
+from tests.integration.streams.test_streams import generated, read, take
+
+pytestmark = pytest.mark.redis
+
+
+def command(url: str, *words: str) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    flags = ["--redis-url", url, "--run", "test"]
+    assert dead(DeadSettings.parse([*words, *flags], prog="rookery dead"), console) == 0
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_dead_letters_are_shown_replayed_and_dropped(redis_url: str) -> None:
+    streams = RunStreams(redis_url, "test")
+    streams.join_archive(group="archive", limit=10)
+    assert "dead letters: none" in command(redis_url, "list")
+    (position,) = take(streams, 1)
+    streams.dead_letter("positions", position.id, group="rollouts", reason="no such move")
+    first, second = generated(streams, 2)
+    for entry in (first, second):
+        streams.dead_letter("traces", entry.id, group="trainer", reason="not finite [nan]")
+    listed = command(redis_url, "list")
+    assert "dead letters: 1 of positions, 2 of traces" in listed
+    assert "not finite [nan]" in listed
+    ids = [letter.id for letter in streams.dead_letters()]
+    shown = command(redis_url, "show", ids[1])
+    assert f"entry {first.id} of traces" in shown
+    assert "TraceGroup(id='g0'" in shown
+
+    assert command(redis_url, "replay", *ids[:2]).count("again") == 2
+    assert read(streams, "positions", 1, group="rollouts", consumer="r")[0].data == position.data
+    assert read(streams, "traces", 1, group="trainer", consumer="t")[0].data == first.data
+    with pytest.raises(NotFound, match=rf"no dead letter {ids[0]}.* names the 1"):
+        command(redis_url, "drop", ids[0])
+    command(redis_url, "drop", "all")
+    run = streams.overview()
+    assert (run.dead, run.counts.dead) == (0, {"positions": 1, "traces": 2})
+    assert (run.counts.generated, run.traces, run.astray, run.archive_astray) == (3, 1, 0, 0)
+
+
+def test_what_to_replay_must_be_said(redis_url: str) -> None:
+    with pytest.raises(SetupError, match="rookery dead replay: name entries"):
+        command(redis_url, "replay")

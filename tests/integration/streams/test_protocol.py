@@ -1,0 +1,440 @@
+"""The scripts against a model of them, over random histories: repeated calls, crashes, rivals, rollbacks.
+
+Hypothesis makes the histories and shortens one that fails; a longer search: `--hypothesis-profile=long`.
+"""
+
+import contextlib
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import pytest
+import redis
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from rookery.codec import decode_group, decode_position
+from rookery.errors import Conflict
+from rookery.streams import Entry, RunStreams
+from rookery.trace import Adapter, PolicyVersion
+from tests.builders import group, numbered_position
+
+pytestmark = pytest.mark.redis
+
+ROLLOUTS = st.sampled_from(["r1", "r2"])
+TRAINER, ARCHIVE = "trainer", "archive"
+SOME = st.integers(0, 99)
+"""Chooses one of a list, modulo its length."""
+
+
+@dataclass
+class Item:
+    """An entry of `traces`, and who has it: "new" is nobody yet, "done" is finished."""
+
+    group: str
+    trainer: str = "new"
+    archive: str = "new"
+
+
+@dataclass
+class State:
+    """What Redis should hold."""
+
+    cursor: int = 0
+    positions: dict[str, str] = field(default_factory=dict)
+    """The holder of each entry, or "new"."""
+    traces: dict[str, Item] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    limit: int | None = None
+    epoch: int = 0
+    archive_epoch: int = 0
+    version: int | None = None
+    replays: int = 0
+
+    @property
+    def kept(self) -> int:
+        return sum(item.trainer == "done" for item in self.traces.values())
+
+    def settle(self, entry: str, result: str) -> bool:
+        item = self.traces.get(entry)
+        if item is None or item.trainer != "held":
+            return False
+        self.counts[result] += 1
+        if self.limit is not None and item.archive != "done":
+            if item.archive == "held" or self.kept < self.limit:
+                item.trainer = "done"
+                return True
+            self.counts["archive:missed"] += 1
+        del self.traces[entry]
+        return True
+
+    def archived(self, entry: str) -> bool:
+        item = self.traces.get(entry)
+        if item is None or item.archive != "held":
+            return False
+        item.archive = "done"
+        if self.limit is not None:  # Redis may have forgotten that the archive joined
+            self.counts["archive:archived"] += 1
+        if item.trainer == "done":
+            del self.traces[entry]
+        return True
+
+
+@dataclass
+class Process:
+    """A trainer or an archiver: its epoch, and the entries that it remembers, with their groups."""
+
+    epoch: int
+    held: dict[str, str] = field(default_factory=dict)
+
+
+class Protocol(RuleBasedStateMachine):
+    """Each rule makes one call on Redis and on the model. `repeat` makes any earlier call once more."""
+
+    url: str
+
+    @initialize()
+    def begin(self) -> None:
+        self.streams = RunStreams(self.url, uuid.uuid4().hex)
+        self.redis = redis.Redis.from_url(self.url)
+        self.state = State()
+        self.saved: tuple[dict[bytes, bytes], State] | None = None
+        self.calls: list[Callable[[], None]] = []
+        self.seen: dict[str, str] = {}
+        """Every entry of `positions` that any process ever held, with the number of its position."""
+        self.trainers: list[Process] = []
+        self.archivers: list[Process] = []
+        self.trained: list[str] = []
+        """The groups in the commits on disk, which Redis cannot lose."""
+        self.commits = 0
+        self.files: set[str] = set()
+        """The groups in the archive's files."""
+
+    def teardown(self) -> None:
+        if hasattr(self, "streams"):
+            self._finish()
+            self.redis.close()
+            self.streams.close()
+
+    def call(self, act: Callable[[], None]) -> None:
+        self.calls.append(act)
+        act()
+
+    # the feed and the rollouts
+
+    @rule(count=st.integers(1, 4))
+    def feed(self, count: int) -> None:
+        first = self.state.cursor
+
+        def act() -> None:
+            before = self._ids("positions")
+            cursor = self.streams.add_positions(
+                [numbered_position(first + i) for i in range(count)], cursor=first
+            )
+            if self.state.cursor == first:
+                self.state.cursor += count
+                new = [entry for entry in self._ids("positions") if entry not in before]
+                self.state.positions |= dict.fromkeys(new, "new")
+            assert cursor == self.state.cursor
+
+        self.call(act)
+
+    @rule(consumer=ROLLOUTS, count=st.integers(1, 3))
+    def deliver(self, consumer: str, count: int) -> None:
+        """Also a reply that is lost: nothing tells the consumer apart from one that never got it."""
+        self._remember(self._read("positions", "rollouts", consumer, count), consumer)
+
+    @rule(consumer=ROLLOUTS)
+    def claim(self, consumer: str) -> None:
+        self._remember(
+            self.streams.claim_idle("positions", group="rollouts", consumer=consumer, idle_s=0), consumer
+        )
+
+    @rule(consumer=ROLLOUTS)
+    def start_again(self, consumer: str) -> None:
+        held = self.streams.read_held("positions", group="rollouts", consumer=consumer)
+        assert {e.id for e in held} == {e for e, who in self.state.positions.items() if who == consumer}
+
+    @precondition(lambda self: self.seen)
+    @rule(which=SOME)
+    def publish(self, which: int) -> None:
+        self._publish(list(self.seen)[which % len(self.seen)])
+
+    def _publish(self, entry: str) -> None:
+        def act() -> None:
+            owed = self.state.positions.get(entry, "new") != "new"
+            before = self._ids("traces")
+            made = group(int(self.seen[entry]), version=self.state.version or 0)
+            assert self.streams.publish_group(made, entry_id=entry, consumer_group="rollouts") == owed
+            if owed:
+                del self.state.positions[entry]
+                (new,) = [entry for entry in self._ids("traces") if entry not in before]
+                self.state.traces[new] = Item(made.id)
+                self.state.counts["generated"] += 1
+
+        self.call(act)
+
+    @precondition(lambda self: self.seen)
+    @rule(which=SOME)
+    def give_up_position(self, which: int) -> None:
+        entry = list(self.seen)[which % len(self.seen)]
+
+        def act() -> None:
+            self.streams.dead_letter("positions", entry, group="rollouts", reason="a test")
+            if self.state.positions.get(entry, "new") != "new":
+                del self.state.positions[entry]
+                self.state.counts["dead:positions"] += 1
+
+        self.call(act)
+
+    # trainers
+
+    @rule()
+    def start_trainer(self) -> None:
+        epoch = self.streams.take_over()
+        assert epoch not in {trainer.epoch for trainer in self.trainers}, "it would fence nobody"
+        self.state.epoch = epoch
+        self.trainers.append(Process(epoch))
+        held = self.streams.read_held("traces", group=TRAINER, consumer="t")
+        assert {e.id for e in held} == {e for e, item in self.state.traces.items() if item.trainer == "held"}
+        self._hold(self.trainers[-1], held)
+
+    @precondition(lambda self: self.trainers)
+    @rule(count=st.integers(1, 4))
+    def train_on(self, count: int) -> None:
+        """The newest trainer reads, and commits what no commit has. It may never settle it."""
+        self._commit(self.trainers[-1], count)
+
+    def _commit(self, trainer: Process, count: int) -> None:
+        self._hold(trainer, self._read("traces", TRAINER, "t", count))
+        new = {name for name in trainer.held.values() if name not in self.trained}
+        if new:
+            self.trained += sorted(new)
+            self.commits += 1
+
+    @precondition(lambda self: self.trainers)
+    @rule(which=SOME, result=st.sampled_from(["trained", "dropped:stale"]))
+    def settle(self, which: int, result: str) -> None:
+        self._settle(self.trainers[which % len(self.trainers)], result)
+
+    def _settle(self, trainer: Process, result: str) -> None:
+        entries = [e for e, name in trainer.held.items() if (name in self.trained) == (result == "trained")]
+
+        def act() -> None:
+            with self._fenced(trainer):
+                settled = self.streams.settle(entries, group=TRAINER, result=result, epoch=trainer.epoch)
+                assert settled == sum([self.state.settle(entry, result) for entry in entries])
+
+        self.call(act)
+
+    @precondition(lambda self: any(trainer.held for trainer in self.trainers))
+    @rule(which=SOME)
+    def give_up_group(self, which: int) -> None:
+        held = [entry for trainer in self.trainers for entry in trainer.held]
+        entry = held[which % len(held)]
+
+        def act() -> None:
+            self.streams.dead_letter("traces", entry, group=TRAINER, reason="a test")
+            self.state.settle(entry, "dead:traces")
+
+        self.call(act)
+
+    @precondition(lambda self: self.trainers)
+    @rule(which=SOME)
+    def publish_version(self, which: int) -> None:
+        trainer, number = self.trainers[which % len(self.trainers)], self.commits
+
+        def act() -> None:
+            before = self.streams.policy()
+            with self._fenced(trainer):
+                adapter = Adapter(PolicyVersion(number, "aa"), f"/a/{number}", "tiny")
+                self.streams.publish_policy(adapter, epoch=trainer.epoch)
+                self.state.version = max(number, self.state.version or 0)
+            after = self.streams.policy()
+            assert before is None or (after and after.version.number >= before.version.number)
+
+        self.call(act)
+
+    # the archive
+
+    @rule(limit=st.integers(0, 3))
+    def start_archiver(self, limit: int) -> None:
+        epoch = self.streams.take_over_archive(consumer="a")
+        assert epoch not in {archiver.epoch for archiver in self.archivers}, "it would replace nobody"
+        self.state.archive_epoch = epoch
+        self.archivers.append(Process(epoch))
+        self._join(limit)
+        held = self.streams.read_held("traces", group=ARCHIVE, consumer="a")
+        assert {e.id for e in held} == {e for e, item in self.state.traces.items() if item.archive == "held"}
+        self._hold(self.archivers[-1], held)
+
+    def _join(self, limit: int) -> None:
+        def act() -> None:
+            self.streams.join_archive(group=ARCHIVE, limit=limit)
+            if self.state.limit is None:
+                unarchived = sum(item.archive != "done" for item in self.state.traces.values())
+                self.state.counts["archive:before"] = self.state.counts["generated"] - unarchived
+            self.state.limit = limit
+
+        self.call(act)
+
+    @precondition(lambda self: self.archivers)
+    @rule(count=st.integers(1, 4))
+    def archive(self, count: int) -> None:
+        """The newest archiver reads and writes a file. It may never say so."""
+        self._hold(self.archivers[-1], self._read("traces", ARCHIVE, "a", count))
+        self.files |= set(self.archivers[-1].held.values())
+
+    @precondition(lambda self: self.archivers)
+    @rule(which=SOME)
+    def acknowledge_file(self, which: int) -> None:
+        entries = list(self.archivers[which % len(self.archivers)].held)
+
+        def act() -> None:
+            through = self.streams.archived(entries, group=ARCHIVE)
+            assert through == sum([self.state.archived(entry) for entry in entries])
+
+        self.call(act)
+
+    @rule(which=SOME)
+    def replay_dead(self, which: int) -> None:
+        letters = self.streams.dead_letters()
+        if not letters:
+            return
+        letter = letters[which % len(letters)]
+
+        def act() -> None:
+            before = self._ids(letter.stream)
+            if not self.streams.replay_dead(letter):
+                return
+            (new,) = [entry for entry in self._ids(letter.stream) if entry not in before]
+            self.state.replays += 1
+            if letter.stream == "positions":
+                self.state.positions[new] = "new"
+            else:
+                self.state.traces[new] = Item(decode_group(letter.data).id)
+                self.state.counts["generated"] += 1
+
+        self.call(act)
+
+    # faults
+
+    @precondition(lambda self: self.calls)
+    @rule(which=SOME)
+    def repeat(self, which: int) -> None:
+        """A reply was lost, and the caller tries again; or the network delivers an old call only now."""
+        self.calls[which % len(self.calls)]()
+
+    @rule()
+    def save(self) -> None:
+        keys = self.redis.keys(self.streams.key("*"))
+        self.saved = {key: self.redis.dump(key) for key in keys}, deepcopy(self.state)
+
+    @precondition(lambda self: self.saved)
+    @rule()
+    def roll_back(self) -> None:
+        """Redis forgets what it was told since. Processes, commits and files do not."""
+        assert self.saved
+        dumps, state = self.saved
+        if keys := self.redis.keys(self.streams.key("*")):
+            self.redis.delete(*keys)
+        for key, value in dumps.items():
+            self.redis.restore(key, 0, value)
+        self.state, self.saved = deepcopy(state), None
+
+    # what holds at any moment
+
+    @invariant()
+    def redis_is_as_the_model_says(self) -> None:
+        if not hasattr(self, "streams"):
+            return
+        run, state = self.streams.overview(), self.state
+        assert self._ids("positions") == list(state.positions), "nothing that is owed is deleted"
+        assert self._ids("traces") == list(state.traces)
+        assert (run.astray, run.archive_astray) == (0, 0)
+        assert (run.kept, run.traces) == (state.kept, len(state.traces) - state.kept)
+        counts = {k.decode(): int(v) for k, v in self.redis.hgetall(self.streams.key("counts")).items()}
+        assert {name: n for name, n in counts.items() if n} == {n: c for n, c in state.counts.items() if c}
+        assert run.committed == state.version
+
+    def _finish(self) -> None:
+        """After all faults: every position that was fed has one outcome, and nothing is left over."""
+        self.start_trainer()
+        if self.state.limit is not None:
+            self.start_archiver(99)
+        self.deliver("r1", 999)
+        while self.state.positions:
+            self.claim("r1")  # of some: a claim is limited
+            for entry in self.seen.keys() & self.state.positions.keys():
+                self._publish(entry)
+        self._commit(self.trainers[-1], 999)
+        self._settle(self.trainers[-1], "trained")
+        if self.state.limit is not None:
+            self.archive(999)
+            self.acknowledge_file(-1)
+        run = self.streams.overview()
+        assert (run.positions, run.traces, run.kept, run.archived_ahead) == (0, 0, 0, 0)
+        assert (run.astray, run.archive_astray) == (0, 0)
+        assert run.counts.generated == run.counts.settled
+        outcomes = run.counts.generated + run.counts.dead.get("positions", 0)
+        assert outcomes == self.streams.feed_cursor() + self.state.replays
+        assert len(self.trained) == len(set(self.trained)), "one effect per group"
+
+    # reading
+
+    def _read(self, stream: str, consumer_group: str, consumer: str, count: int) -> list[Entry]:
+        """New entries: those that the model has for the group. Where it has none, a read would only wait."""
+        holders = self.state.positions
+        if stream == "traces":
+            holders = {e: getattr(item, consumer_group) for e, item in self.state.traces.items()}
+        new = [entry for entry, holder in holders.items() if holder == "new"][:count]
+        entries: list[Entry] = []
+        while new and not entries:  # the first call creates a missing group
+            entries = self.streams.read(
+                stream, group=consumer_group, consumer=consumer, count=count, block_s=1.0
+            )
+        assert [entry.id for entry in entries] == new
+        for entry in new:
+            if stream == "traces":
+                setattr(self.state.traces[entry], consumer_group, "held")
+            else:
+                self.state.positions[entry] = consumer
+        return entries
+
+    def _remember(self, entries: list[Entry], consumer: str) -> None:
+        for entry in entries:
+            assert self.state.positions[entry.id] != "new"
+            self.state.positions[entry.id] = consumer
+            self.seen[entry.id] = decode_position(entry.data).id.rpartition(":")[2]
+
+    def _hold(self, process: Process, entries: list[Entry]) -> None:
+        process.held |= {entry.id: decode_group(entry.data).id for entry in entries}
+
+    def _ids(self, stream: str) -> list[str]:
+        return [entry.decode() for entry, _ in self.redis.xrange(self.streams.key(stream))]
+
+    @contextlib.contextmanager
+    def _fenced(self, trainer: Process) -> Iterator[None]:
+        """The block changes something if the trainer's epoch is the run's, and is refused otherwise."""
+        refused = False
+        try:
+            yield
+        except Conflict:
+            refused = True
+        assert refused == (trainer.epoch != self.state.epoch)
+
+
+def test_any_history_leaves_what_the_model_says(redis_url: str) -> None:
+    class OnThisRedis(Protocol):
+        url = redis_url
+
+    run_state_machine_as_test(OnThisRedis)

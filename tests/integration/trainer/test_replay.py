@@ -1,0 +1,59 @@
+"""`rookery replay`: a recorded run, trained on again by real processes, has the same bytes."""
+
+import contextlib
+import io
+from pathlib import Path
+
+import pytest
+import redis
+from rich.console import Console
+
+from launcher.replay import ReplaySettings, compare, replay, versions
+from rookery.codec import decode_group
+from rookery.errors import RookeryError
+from services.data.store.folders import open_folder
+from services.data.traces.archive import TraceArchive
+from tests.unit.trainer.groups import make_group
+
+pytestmark = [pytest.mark.redis, pytest.mark.torch]
+
+pytest.importorskip("torch")
+
+from services.trainer.tiny import build_tiny  # noqa: E402
+from tests.integration.trainer.runs import BATCH, Run, events  # noqa: E402
+
+STEPS = 3
+
+
+def archive(run: Run, folder: Path) -> str:
+    """The groups that wait in the stream, as the archiver writes them."""
+    with contextlib.closing(redis.Redis.from_url(run.url)) as client:
+        entries = client.xrange(run.streams.key("traces"))
+    groups = [(entry.decode(), decode_group(fields[b"data"])) for entry, fields in entries]
+    TraceArchive(open_folder(str(folder))).write(run.name, groups, first=groups[0][0], last=groups[-1][0])
+    return str(folder)
+
+
+def test_a_recorded_run_gives_the_same_bytes_again(redis_url: str, tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with events() as running:
+        run = Run(
+            redis_url, "one", tmp_path / "one", build_tiny(tmp_path / "tiny", seed=3, layers=2), running
+        )
+        run.add([make_group(number, vocabulary=90) for number in range(STEPS * BATCH)])
+        recorded = archive(run, tmp_path / "archive")
+        run.settings(STEPS).write_resolved(run.folder)
+        run.train(STEPS)
+    flags = [recorded, "--run-dir", str(run.folder), "--steps", str(STEPS + 1)]
+    with pytest.raises(RookeryError, match=f"the archive ends after step {STEPS} of {STEPS + 1}"):
+        replay(ReplaySettings.parse(flags, prog="rookery replay"), console)
+    for number in range(STEPS + 1):
+        again = run.folder / "replay" / "adapters" / run.version(number).name / "adapter_model.safetensors"
+        assert again.read_bytes() == run.adapter(number)
+
+    replayed = versions(run.folder / "replay")
+    assert compare(versions(run.folder), replayed, console) == 0
+    assert compare({**replayed, 2: "0" * 64}, replayed, console) == 1
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert said.count("identical") == 2 * (STEPS + 1) - 1
+    assert "version 2: DIFFERS" in said
