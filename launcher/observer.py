@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from launcher.probes import TIMEOUT_S, probe
+from rookery.access import OPEN, Access
 from rookery.errors import InvalidInput, Unavailable
 from rookery.plots.strength import read_strength
 from rookery.streams import RunStreams
@@ -84,7 +85,13 @@ class Observer:
     """Refreshes `snapshot` in a thread of its own, from `start` to `close`."""
 
     def __init__(
-        self, probe_urls: Mapping[str, str], *, redis_url: str, run: str, run_dir: Path | None
+        self,
+        probe_urls: Mapping[str, str],
+        *,
+        redis_url: str,
+        run: str,
+        run_dir: Path | None,
+        access: Access = OPEN,
     ) -> None:
         self._probe_urls = dict(probe_urls)
         self._stopping = threading.Event()
@@ -92,7 +99,7 @@ class Observer:
         self._run_dir = run_dir
         self._log = StepLog(run_dir / METRICS_FILE) if run_dir else None
         self._thread = threading.Thread(target=self._watch, name="observer", daemon=True)
-        self._http = httpx.Client(timeout=TIMEOUT_S)
+        self._http = httpx.Client(headers=access.headers, verify=access.client_tls(), timeout=TIMEOUT_S)
         self._looking = threading.Lock()
         self.snapshot = Snapshot()
 

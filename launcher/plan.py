@@ -42,6 +42,7 @@ class Plan:
 
     run_dir: Path
     redis_url: str
+    scheme: str
     ports: Mapping[str, Mapping[str, int]]
     commands: Mapping[str, Command]
 
@@ -57,7 +58,7 @@ class Plan:
 
     def url(self, service: str) -> str:
         """The HTTP base URL of a service."""
-        return f"http://{HOST}:{self.ports[service]['port']}"
+        return f"{self.scheme}://{HOST}:{self.ports[service]['port']}"
 
     @property
     def reward_target(self) -> str:
@@ -101,7 +102,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         )
     else:
         _check_redis(redis_url, settings.run)
-    draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
+    draft = Plan(run_dir, redis_url, settings.access.scheme, _ports(ports, overrides), commands)
     left_out = {"redis"}
     left_out |= set() if settings.archive else {"archive"}
     left_out |= set() if settings.evaluate_every else {"arena"}
@@ -187,7 +188,7 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
 def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of a service that the run decides. `--set` cannot change them."""
     model = _model(settings.model)
-    listening: dict[str, object] = {"host": HOST, **plan.ports[name]}
+    listening: dict[str, object] = {"host": HOST, **plan.ports[name], **settings.access_values}
     if settings.preset and name in read_preset(settings.preset):
         listening["preset"] = settings.preset
     if name in ("reward", "reward-model"):

@@ -17,12 +17,13 @@ from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST
 from launcher.runs import ENDPOINTS_FILE, latest_endpoints
 from launcher.services import PORTS
+from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from rookery.settings import RedisUrl, Settings
+from rookery.settings import RedisUrl
 
 
-class StatusSettings(Settings):
+class StatusSettings(AccessSettings):
     """Show the state of a run: versions, groups, streams, services.
 
     Without flags, this is the run that `rookery up` started last. With --redis-url it can be any run whose
@@ -58,6 +59,7 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
         redis_url=place["redis_url"],
         run=place["run"],
         run_dir=settings.runs_dir / place["run"],
+        access=settings.access,
     )
     with closing(observer):
         if settings.watch:
@@ -85,7 +87,10 @@ def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
 def _place(settings: StatusSettings) -> dict[str, Any]:
     if settings.redis_url is not None:
         hosts = {name: settings.host.replace("{service}", name) for name in PORTS}
-        probes = {name: f"http://{hosts[name]}:{ports['port']}/readyz" for name, ports in PORTS.items()}
+        probes = {
+            name: f"{settings.access.scheme}://{hosts[name]}:{ports['port']}/readyz"
+            for name, ports in PORTS.items()
+        }
         return {"run": settings.run or "default", "redis_url": settings.redis_url, "probes": probes}
     path = (
         settings.runs_dir / settings.run / ENDPOINTS_FILE
