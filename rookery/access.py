@@ -82,8 +82,8 @@ class Access:
         """Logs a warning if the service `name`, which listens on `host`, answers everybody on the network."""
         if not self.token and not _is_loopback(host):
             logger.warning(
-                "%s listens on %s without a token, so everybody who reaches it may call it: set ROOKERY_TOKEN "
-                "or --token-file",
+                "%s listens on %s without a token, so everybody who reaches it may call it: set "
+                "ROOKERY_TOKEN or --token-file",
                 name,
                 host,
             )

@@ -1,5 +1,6 @@
 """The Helm chart as the real helm renders it, against Kubernetes' own schemas; no cluster."""
 
+import base64
 import re
 import subprocess
 from pathlib import Path
@@ -217,3 +218,16 @@ def test_values_that_cannot_work_are_refused(flags: tuple[str, ...], said: str) 
     done = helm(*flags)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_every_service_has_the_token_which_is_generated_or_yours(chart: Chart) -> None:
+    made = chart["Secret", "token"]["data"]["token"]
+    assert made != render(*PASSWORD)["Secret", "token"]["data"]["token"], "each release has its own"
+    assert re.fullmatch("[A-Za-z0-9]{48}", base64.b64decode(made).decode())
+    own = render(*PASSWORD, "--set", "token.secret=mine")
+    assert ("Secret", "token") not in own
+    for found, secret in ((chart, "r-token"), (own, "mine")):
+        for kind, name in workloads(found):
+            if name != "redis":
+                [token] = [v for v in container(found, name)["env"] if v["name"] == "ROOKERY_TOKEN"]
+                assert token["valueFrom"]["secretKeyRef"] == {"name": secret, "key": "token"}, kind
