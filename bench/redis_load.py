@@ -179,7 +179,8 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, Ports("127.0.0.1") as ports:
         port = ports.choose(0)
-        process = subprocess.Popen(redis_argv(Path(folder), port), stdout=subprocess.DEVNULL)
+        command = [*redis_argv(Path(folder)), "--port", str(port)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         url = f"redis://127.0.0.1:{port}/0"
         try:
             with closing(redis.Redis.from_url(url)) as server, closing(RunStreams(url, "r")) as streams:

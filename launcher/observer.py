@@ -45,12 +45,14 @@ SERVER_BEHIND = "rookery_server_behind_versions"
 class Snapshot:
     """The state of a run at one moment.
 
+    `redis` is the version of the Redis, empty if it does not answer.
     `probes` has None for a service that is ready, or else the reason why it is not. `served` is the version
     that inference serves. `steps` are the trainer's first and last `WINDOW` records, oldest first, and
     `strength` the versions evaluated so far, as `read_strength` returns them. `idle_s` is how long the
     rollouts waited, by cause. `behind` is how many versions each inference server is behind.
     """
 
+    redis: str = ""
     probes: Mapping[str, str | None] = field(default_factory=dict)
     overview: Overview | None = None
     served: int | None = None
@@ -117,6 +119,7 @@ class Observer:
     def look(self) -> Snapshot:
         """Queries all services once. Values of a service that does not answer are left out."""
         return Snapshot(
+            redis=self._redis_version(),
             probes={
                 name: self._redis_fault() if name == "redis" else probe(url, self._http)
                 for name, url in self._probe_urls.items()
@@ -158,6 +161,12 @@ class Observer:
         except Unavailable as error:
             return str(error)
         return None
+
+    def _redis_version(self) -> str:
+        try:
+            return "" if self._redis_fault() else str(self._streams.server_version())
+        except Unavailable:
+            return ""
 
     def _overview(self) -> Overview | None:
         try:

@@ -80,6 +80,8 @@ def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every
 
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
     title = Text(f"run {place['run']} at {mask_setting(place['redis_url'])}", "bold")
+    if snapshot.redis:
+        title.append(f" ({snapshot.redis})")
     tables = dashboard.side_by_side(dashboard.probes(snapshot.probes), dashboard.flow(snapshot))
     return Group(title, tables, *dashboard.results(snapshot))
 
