@@ -5,7 +5,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format proto dashboards lock bench clean
+.PHONY: help setup demo test check format proto dashboards token lock bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ proto: setup ## generate rookery/v1 from proto/
 
 dashboards: setup ## write Grafana's dashboards (deploy/grafana/dashboards)
 	$(PY) -m scripts.dashboards
+
+token: ## write token.env, with a random token for docker compose, unless it exists
+	@test -e token.env || (umask 077 && echo "ROOKERY_TOKEN=$$(openssl rand -hex 32)" > token.env)
 
 lock: setup ## write requirements/*.txt from the packages in .venv
 	$(PY) scripts/lock.py

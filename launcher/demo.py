@@ -16,6 +16,7 @@ from launcher.runs import HELD_OUT_FILE, settle_settings, write_held_out
 from launcher.session import End, Session
 from launcher.settings import DemoSettings
 from launcher.up import INTERRUPTED
+from rookery.access import Access
 from rookery.clients import InferenceClient
 from rookery.errors import RookeryError
 from rookery.streams import RunStreams
@@ -81,10 +82,11 @@ def evaluate(settings: DemoSettings, plan: Plan, held_out: Path, console: Consol
         "seed": settings.seed,
         "out": plan.run_dir,
         "sections": "positions,reasoning,matches",
+        **settings.access_values,
     }
     # A rollback removes the names of all later versions, so the first version must be loaded first.
     for version, player in zip(versions, players, strict=True):
-        asyncio.run(_reload(plan.url("inference"), version))
+        asyncio.run(_reload(plan.url("inference"), version, settings.access))
         if is_gpt2(settings.model):
             arena("evaluate", player, flags={**flags, "ask_only": True})
     if settings.eval_pairs and settings.task == "move" and not is_gpt2(settings.model):
@@ -119,12 +121,13 @@ def _spec(settings: DemoSettings, plan: Plan, adapter: Adapter) -> str:
         "style": settings.shown_style,
         "max-tokens": settings.max_tokens,
         "source": f"run:{settings.run}@{version.number}:{version.sha256[:12]}",
+        **settings.access.player_options,
     }
     return ",".join(
         (f"{plan.url('inference')}#{version.name}", *(f"{key}={value}" for key, value in options.items()))
     )
 
 
-async def _reload(url: str, adapter: Adapter) -> None:
-    async with InferenceClient(url, timeout_s=_RELOAD_TIMEOUT_S) as inference:
+async def _reload(url: str, adapter: Adapter, access: Access) -> None:
+    async with InferenceClient(url, access=access, timeout_s=_RELOAD_TIMEOUT_S) as inference:
         await inference.reload(adapter, rollback=True)

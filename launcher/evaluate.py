@@ -19,6 +19,7 @@ from launcher.plan import HOST
 from launcher.runs import HELD_OUT_FILE, write_held_out
 from launcher.serve_players import batches, running, serve
 from launcher.services import MODULES, PORTS
+from rookery.access import AccessSettings
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Command, Watchdog
 from rookery.processes.ports import Ports
@@ -129,7 +130,7 @@ def _reward(settings: EvaluateSettings) -> Iterator[str]:
                 "reward service",
                 (sys.executable, "-m", MODULES["reward"], *argv),
                 settings.out / "logs" / "reward.log",
-                probe_url=f"http://{HOST}:{port}/readyz",
+                probe_url=f"{AccessSettings().access.scheme}://{HOST}:{port}/readyz",
             )
             with running(command, watchdog):
                 yield f"dns:///{HOST}:{grpc_port}"

@@ -12,6 +12,7 @@ from pydantic import PositiveFloat
 from pydantic_settings import SettingsConfigDict
 
 from rookery import metrics
+from rookery.access import AccessSettings
 from rookery.errors import Unavailable
 from rookery.logs import configure
 from rookery.serving import background_service, serve
@@ -28,7 +29,7 @@ Figure = tuple[Gauge, tuple[str, ...], float]
 """A gauge, its label values and its value."""
 
 
-class ExporterSettings(RunSettings):
+class ExporterSettings(RunSettings, AccessSettings):
     """Export the streams of a run as Prometheus metrics: length, lag, age, consumers, results of groups."""
 
     model_config = SettingsConfigDict(env_prefix="EXPORTER_")
@@ -121,6 +122,7 @@ async def _serve(settings: ExporterSettings) -> None:
             settings.host,
             settings.port,
             port_setting="--port (EXPORTER_PORT)",
+            access=settings.access,
             ready=streams.unreachable,
             background=(streams.stop_waiting, Exporter(streams, every_s=settings.every_s).run),
         )

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from launcher.probes import TIMEOUT_S, probe
+from rookery.access import OPEN, Access
 from rookery.errors import InvalidInput, Unavailable
 from rookery.plots.strength import read_strength
 from rookery.streams import RunStreams
@@ -44,12 +45,14 @@ SERVER_BEHIND = "rookery_server_behind_versions"
 class Snapshot:
     """The state of a run at one moment.
 
+    `redis` is the version of the Redis, empty if it does not answer.
     `probes` has None for a service that is ready, or else the reason why it is not. `served` is the version
     that inference serves. `steps` are the trainer's first and last `WINDOW` records, oldest first, and
     `strength` the versions evaluated so far, as `read_strength` returns them. `idle_s` is how long the
     rollouts waited, by cause. `behind` is how many versions each inference server is behind.
     """
 
+    redis: str = ""
     probes: Mapping[str, str | None] = field(default_factory=dict)
     overview: Overview | None = None
     served: int | None = None
@@ -84,7 +87,13 @@ class Observer:
     """Refreshes `snapshot` in a thread of its own, from `start` to `close`."""
 
     def __init__(
-        self, probe_urls: Mapping[str, str], *, redis_url: str, run: str, run_dir: Path | None
+        self,
+        probe_urls: Mapping[str, str],
+        *,
+        redis_url: str,
+        run: str,
+        run_dir: Path | None,
+        access: Access = OPEN,
     ) -> None:
         self._probe_urls = dict(probe_urls)
         self._stopping = threading.Event()
@@ -92,7 +101,7 @@ class Observer:
         self._run_dir = run_dir
         self._log = StepLog(run_dir / METRICS_FILE) if run_dir else None
         self._thread = threading.Thread(target=self._watch, name="observer", daemon=True)
-        self._http = httpx.Client(timeout=TIMEOUT_S)
+        self._http = httpx.Client(headers=access.headers, verify=access.client_tls(), timeout=TIMEOUT_S)
         self._looking = threading.Lock()
         self.snapshot = Snapshot()
 
@@ -110,6 +119,7 @@ class Observer:
     def look(self) -> Snapshot:
         """Queries all services once. Values of a service that does not answer are left out."""
         return Snapshot(
+            redis=self._redis_version(),
             probes={
                 name: self._redis_fault() if name == "redis" else probe(url, self._http)
                 for name, url in self._probe_urls.items()
@@ -151,6 +161,12 @@ class Observer:
         except Unavailable as error:
             return str(error)
         return None
+
+    def _redis_version(self) -> str:
+        try:
+            return "" if self._redis_fault() else str(self._streams.server_version())
+        except Unavailable:
+            return ""
 
     def _overview(self) -> Overview | None:
         try:

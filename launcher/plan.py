@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from launcher import redis_server
 from launcher.devices import count_gpus, place
 from launcher.overrides import Overrides, as_flag, environment_variable
-from launcher.redis_server import redis_argv
 from launcher.services import MODULES, PORTS, SUBCOMMANDS
 from launcher.settings import UpSettings
 from rookery import hub
@@ -24,8 +24,6 @@ from rookery.streams import RunStreams
 HOST = "127.0.0.1"
 _REWARD_MODEL_CARD = "reward_model.json"
 """The file by which a reward model is recognised."""
-
-REDIS_PORT = 6379
 
 STAGES = (
     ("redis", "reward-model"),
@@ -43,6 +41,7 @@ class Plan:
 
     run_dir: Path
     redis_url: str
+    scheme: str
     ports: Mapping[str, Mapping[str, int]]
     commands: Mapping[str, Command]
 
@@ -58,7 +57,7 @@ class Plan:
 
     def url(self, service: str) -> str:
         """The HTTP base URL of a service."""
-        return f"http://{HOST}:{self.ports[service]['port']}"
+        return f"{self.scheme}://{HOST}:{self.ports[service]['port']}"
 
     @property
     def reward_target(self) -> str:
@@ -90,19 +89,13 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     commands = {}
     redis_url = settings.redis_url
     if redis_url is None:
-        redis_port = ports.choose(REDIS_PORT)
-        redis_url = f"redis://{HOST}:{redis_port}/0"
-        argv = redis_argv(run_dir / "redis", redis_port)
-        commands["redis"] = Command(
-            "redis",
-            argv,
-            run_dir / "logs" / "redis.log",
-            probe_url=redis_url,
-            addresses=((HOST, redis_port),),
-        )
+        folder = run_dir / "redis"
+        redis_url = redis_server.redis_url(folder)
+        argv = redis_server.redis_argv(folder)
+        commands["redis"] = Command("redis", argv, run_dir / "logs" / "redis.log", probe_url=redis_url)
     else:
         _check_redis(redis_url, settings.run)
-    draft = Plan(run_dir, redis_url, _ports(ports, overrides), commands)
+    draft = Plan(run_dir, redis_url, settings.access.scheme, _ports(ports, overrides), commands)
     left_out = {"redis"}
     left_out |= set() if settings.archive else {"archive"}
     left_out |= set() if settings.evaluate_every else {"arena"}
@@ -188,7 +181,7 @@ def service_command(name: str, settings: UpSettings, plan: Plan, overrides: Over
 def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     """The settings of a service that the run decides. `--set` cannot change them."""
     model = _model(settings.model)
-    listening: dict[str, object] = {"host": HOST, **plan.ports[name]}
+    listening: dict[str, object] = {"host": HOST, **plan.ports[name], **settings.access_values}
     if settings.preset and name in read_preset(settings.preset):
         listening["preset"] = settings.preset
     if name in ("reward", "reward-model"):

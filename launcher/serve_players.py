@@ -28,6 +28,7 @@ from launcher.probes import probe
 from launcher.runs import SETTINGS_FILE
 from launcher.services import MODULES
 from launcher.supervisor import STOP_S
+from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.errors import SetupError
 from rookery.hub import DIGEST, model_folder, prompt_style, weights_digest
@@ -107,7 +108,7 @@ def serve(specs: Sequence[str], *, device: str = "auto", logs: Path | None = Non
             log = folder / f"inference-{number}.log"
             command = _command(group, port=port, device=devices[number], share=share, log=log)
             exits.enter_context(running(command, watchdog))
-            resolved |= asyncio.run(_load(group, f"http://{HOST}:{port}"))
+            resolved |= asyncio.run(_load(group, f"{AccessSettings().access.scheme}://{HOST}:{port}"))
         yield [resolved.get(spec, spec) for spec in specs]
 
 
@@ -143,7 +144,8 @@ class _Player:
 
     def at(self, url: str, model: str) -> str:
         """The spec of the player at an endpoint that serves it as `model`."""
-        return ",".join((f"{url}#{model}", *(f"{key}={value}" for key, value in self.options.items())))
+        options = {**self.options, **AccessSettings().access.player_options}
+        return ",".join((f"{url}#{model}", *(f"{key}={value}" for key, value in options.items())))
 
 
 def _is_served(spec: str) -> bool:
@@ -253,7 +255,7 @@ def _command(group: Sequence[_Player], *, port: int, device: str, share: float, 
         "inference server",
         (sys.executable, "-m", MODULES["inference"], *values, *switches),
         log,
-        probe_url=f"http://{HOST}:{port}/readyz",
+        probe_url=f"{AccessSettings().access.scheme}://{HOST}:{port}/readyz",
     )
 
 
@@ -278,7 +280,7 @@ def running(command: Command, watchdog: Watchdog) -> Iterator[None]:
 
 def _wait(child: Child, command: Command) -> None:
     deadline = time.monotonic() + _START_S
-    with httpx.Client() as http:
+    with httpx.Client(verify=AccessSettings().access.client_tls()) as http:
         while (reason := probe(str(command.probe_url), http)) is not None:
             if child.poll() is not None:
                 said = " ".join(last_lines(command.log, 1)).removeprefix("error: ")
@@ -295,7 +297,7 @@ async def _load(group: Sequence[_Player], url: str) -> dict[str, str]:
     """
     resolved = {}
     names: dict[Path, str] = {}
-    async with InferenceClient(url, timeout_s=_RELOAD_S) as inference:
+    async with InferenceClient(url, access=AccessSettings().access, timeout_s=_RELOAD_S) as inference:
         for player in group:
             model, version = player.folder.name, player.version
             if version and version.folder not in names:

@@ -84,6 +84,7 @@ class Session:
             redis_url=self.plan.redis_url,
             run=self.settings.run,
             run_dir=self.plan.run_dir,
+            access=self.settings.access,
         )
         self._observer.start()
 

@@ -13,6 +13,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 from pydantic_settings import SettingsConfigDict
 
 from launcher.services import MODULES
+from rookery.access import AccessSettings
 from rookery.prompt import STYLES
 from rookery.settings import Assignments, PresetSettings, RedisUrl
 
@@ -20,7 +21,7 @@ _SAMPLES = Path("samples/lichess.pgn.zst")
 _OVERRIDE = re.compile(rf"({'|'.join(MODULES)})\.[a-z][a-z0-9_]*=.*")
 
 
-class UpSettings(PresetSettings):
+class UpSettings(PresetSettings, AccessSettings):
     """Run all services on this machine until --steps, --minutes or Ctrl-C.
 
     Precedence: flags, then UP_... variables, then the [up] table of the TOML file named by ROOKERY_CONFIG,

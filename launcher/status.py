@@ -17,12 +17,13 @@ from launcher.observer import Observer, Snapshot
 from launcher.plan import HOST
 from launcher.runs import ENDPOINTS_FILE, latest_endpoints
 from launcher.services import PORTS
+from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.masking import mask_setting
-from rookery.settings import RedisUrl, Settings
+from rookery.settings import RedisUrl
 
 
-class RunPlace(Settings):
+class RunPlace(AccessSettings):
     """Which run a command looks at."""
 
     run: str | None = None
@@ -42,7 +43,10 @@ class RunPlace(Settings):
         """
         if self.redis_url is not None:
             hosts = {name: self.host.replace("{service}", name) for name in PORTS}
-            probes = {name: f"http://{hosts[name]}:{ports['port']}/readyz" for name, ports in PORTS.items()}
+            probes = {
+                name: f"{self.access.scheme}://{hosts[name]}:{ports['port']}/readyz"
+                for name, ports in PORTS.items()
+            }
             return {"run": self.run or "default", "redis_url": self.redis_url, "probes": probes}
         named = self.runs_dir / self.run / ENDPOINTS_FILE if self.run else None
         path = named or latest_endpoints(self.runs_dir)
@@ -81,6 +85,7 @@ def status(settings: StatusSettings, console: Console | None = None) -> int:
         redis_url=place["redis_url"],
         run=place["run"],
         run_dir=settings.runs_dir / place["run"],
+        access=settings.access,
     )
     with closing(observer):
         if settings.watch:
@@ -101,5 +106,7 @@ def _watch(place: dict[str, Any], observer: Observer, console: Console, *, every
 
 def _page(place: dict[str, Any], snapshot: Snapshot) -> Group:
     title = Text(f"run {place['run']} at {mask_setting(place['redis_url'])}", "bold")
+    if snapshot.redis:
+        title.append(f" ({snapshot.redis})")
     tables = dashboard.side_by_side(dashboard.probes(snapshot.probes), dashboard.flow(snapshot))
     return Group(title, tables, *dashboard.results(snapshot))

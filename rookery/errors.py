@@ -5,6 +5,7 @@ A bad completion is data (an `Outcome` in a `Verdict`), never an exception.
 * RookeryError                500, ERROR
   x InvalidInput              422, WARNING   the caller's FEN, PGN, adapter or request
     x Quarantined             422, ERROR     engines died on this position: do not retry
+  x Unauthorized              401, WARNING   a call without the token
   x NotFound                  404, WARNING
   x Conflict                  409, WARNING   the same policy version with other bytes, or an older version
   x Unavailable               503, WARNING   overloaded or stopping: retry later; never a reward
@@ -58,6 +59,18 @@ class Quarantined(InvalidInput):
 
     log_level = logging.ERROR
     title = "Quarantined position"
+
+
+class Unauthorized(RookeryError):
+    """A call without the token of the service, or with a wrong one."""
+
+    http_status = 401
+    grpc_code = "UNAUTHENTICATED"
+    log_level = logging.WARNING
+    title = "Unauthorized"
+
+    def __init__(self, call: str) -> None:
+        super().__init__(f"{call} needs the token of this service: Authorization: Bearer TOKEN")
 
 
 class NotFound(RookeryError):
@@ -114,6 +127,16 @@ class WireError(RookeryError):
     """Bytes that do not decode to the expected record."""
 
     title = "Wire error"
+
+
+def problem(error: RookeryError) -> dict[str, object]:
+    """The RFC 9457 document of an error."""
+    return {
+        "type": f"urn:rookery:problem:{error.kind}",
+        "title": error.title,
+        "status": error.http_status,
+        "detail": str(error),
+    }
 
 
 def cause_message(error: BaseException) -> str:

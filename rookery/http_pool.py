@@ -5,19 +5,20 @@ request: with 64 concurrent requests this took three quarters of a rollouts proc
 """
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import httpx
+
+from rookery.access import OPEN, Access
 
 
 class HttpPool:
     """Connections to the server at `url`, opened on demand and kept for later requests."""
 
-    def __init__(self, url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> None:
-        self._headers = headers
+    def __init__(self, url: str, *, timeout_s: float, access: Access = OPEN) -> None:
+        self._headers = access.headers
         self._url, self._timeout = url, httpx.Timeout(timeout_s, connect=5.0)
-        self._tls = httpx.create_ssl_context()
+        self._tls = access.client_tls()
         self._all: list[httpx.AsyncClient] = []
         self._idle: list[httpx.AsyncClient] = []
 

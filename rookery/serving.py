@@ -18,8 +18,10 @@ import grpc
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rookery import __version__
+from rookery.access import OPEN, Access
+from rookery.authentication import RequireToken, TokenInterceptor
 from rookery.body_limit import MAX_BODY_BYTES, BodyLimit
-from rookery.errors import InvalidInput, RookeryError, SetupError, validation_message
+from rookery.errors import InvalidInput, RookeryError, SetupError, problem, validation_message
 from rookery.processes.ports import bind
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class Service:
     host: str
     port: int
     port_setting: str
+    access: Access = OPEN
     grpc_port: int | None = None
     grpc_port_setting: str = ""
     add_grpc: Callable[[grpc.aio.Server], None] | None = None
@@ -90,6 +93,7 @@ def background_service(
     port: int,
     *,
     port_setting: str,
+    access: Access,
     ready: ReadyCheck,
     background: tuple[Callable[[asyncio.Event], Awaitable[None]], ...],
 ) -> Service:
@@ -98,7 +102,7 @@ def background_service(
 
     app = FastAPI(title=f"Rookery {name}", version=__version__)
     add_probes(app, ready=ready)
-    return Service(name, app, host, port, port_setting, background=background)
+    return Service(name, app, host, port, port_setting, access, background=background)
 
 
 def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
@@ -143,16 +147,6 @@ def add_problem_handlers(app: "FastAPI", *, max_body_bytes: int = MAX_BODY_BYTES
         return problem_response(body, dict(error.headers or {}))
 
 
-def problem(error: RookeryError) -> dict[str, object]:
-    """The RFC 9457 document of an error."""
-    return {
-        "type": f"urn:rookery:problem:{error.kind}",
-        "title": error.title,
-        "status": error.http_status,
-        "detail": str(error),
-    }
-
-
 @asynccontextmanager
 async def grpc_errors(context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
     """Aborts the gRPC call with the status code of a `RookeryError` raised inside the `with` block."""
@@ -171,6 +165,7 @@ async def serve(service: Service) -> None:
     Raises:
         SetupError: a port is taken; the message names the setting that changes it.
     """
+    service.access.warn_if_open(service.name, service.host)
     stopping = service.stopping
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -184,8 +179,9 @@ async def serve(service: Service) -> None:
     tasks = [asyncio.create_task(_http(service, http_socket))]
     tasks += [asyncio.create_task(_guard(task, stopping)) for task in service.background]
     logger.info(
-        "%s listens on http://%s:%d%s",
+        "%s listens on %s://%s:%d%s",
         service.name,
+        service.access.scheme,
         service.host,
         http_socket.getsockname()[1],
         f" and grpc port {service.grpc_port}" if grpc_server else "",
@@ -212,7 +208,11 @@ async def _http(service: Service, sock: socket.socket) -> None:
             yield
 
     config = uvicorn.Config(
-        service.app, log_config=None, access_log=False, timeout_graceful_shutdown=int(DRAIN_S)
+        RequireToken(service.app, service.access),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=int(DRAIN_S),
+        **service.access.server_tls(),
     )
     server = Server(config)
     serving = asyncio.create_task(server.serve(sockets=[sock]))
@@ -227,18 +227,19 @@ async def _start_grpc(service: Service) -> grpc.aio.Server | None:
     if service.add_grpc is None or service.grpc_port is None:
         return None
     server = grpc.aio.server(
+        interceptors=[TokenInterceptor(service.access)],
         options=[
             ("grpc.max_receive_message_length", MAX_BODY_BYTES),
             ("grpc.max_send_message_length", 64 << 20),
             ("grpc.so_reuseport", 0),
             ("grpc.max_connection_age_ms", round(CONNECTION_AGE_S * 1000)),
-        ]
+        ],
     )
     service.add_grpc(server)
     health = await _add_health_and_reflection(server, service.grpc_services)
     service.background += (lambda stopping: _tell_health(health, service, stopping),)
     try:
-        bound = server.add_insecure_port(f"{service.host}:{service.grpc_port}")
+        bound = service.access.add_grpc_port(server, f"{service.host}:{service.grpc_port}")
     except RuntimeError as error:
         raise SetupError(
             f"grpc port {service.grpc_port} on {service.host} is taken: "

@@ -141,7 +141,7 @@ class Settings(BaseSettings):
 
 
 class SharedEnvironment(InitSettingsSource):
-    """The variables ROOKERY_REDIS_URL and ROOKERY_RUN, which all members of a run read."""
+    """The variables that all members of a run read, such as ROOKERY_REDIS_URL and ROOKERY_TOKEN_FILE."""
 
 
 class TomlFile(InitSettingsSource):
@@ -311,7 +311,7 @@ class RunSettings(Settings):
     """Name of the run: the prefix of its Redis keys, and the name of its folder in `runs/`."""
 
 
-_SHARED = ("redis_url", "run")
+_SHARED = ("redis_url", "run", "token_file", "guard_metrics", "tls_cert", "tls_key", "tls_ca")
 
 
 def _shared_environment(settings_cls: type[BaseSettings]) -> dict[str, Any]:

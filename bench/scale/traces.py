@@ -154,7 +154,7 @@ def redis_server() -> Iterator[str]:
     """Starts a Redis with the settings of a run. Yields its URL."""
     with tempfile.TemporaryDirectory(prefix="bench-redis-") as folder, Ports("127.0.0.1") as ports:
         port = ports.choose(0)
-        command = redis_argv(Path(folder), port)
+        command = [*redis_argv(Path(folder)), "--port", str(port)]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         url = f"redis://127.0.0.1:{port}/0"
         try:

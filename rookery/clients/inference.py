@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import httpx
 
+from rookery.access import OPEN, Access
 from rookery.errors import (
     Conflict,
     InvalidInput,
@@ -39,13 +40,12 @@ class Generation:
 class InferenceClient:
     """HTTP client of one inference server. `complete(..., tokens=False)` asks any OpenAI-compatible server.
 
-    `key` is sent as a bearer token. It is masked in errors.
+    The token of `access` is masked in errors.
     """
 
-    def __init__(self, url: str, *, key: str = "", timeout_s: float = 600.0) -> None:
+    def __init__(self, url: str, *, access: Access = OPEN, timeout_s: float = 600.0) -> None:
         self.url = url.rstrip("/")
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = HttpPool(self.url, timeout_s=timeout_s, headers=headers)
+        self._http = HttpPool(self.url, timeout_s=timeout_s, access=access)
         self._is_vllm: bool | None = None
 
     async def __aenter__(self) -> Self:

@@ -8,9 +8,10 @@ from typing import TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rookery.clients.score_items import REFUSALS, TRIES, PendingScores, ScoreItem, reason_of
+from rookery.access import OPEN, Access
+from rookery.clients.score_items import TRIES, PendingScores, ScoreItem, raise_refusal, reason_of
 from rookery.clients.score_stream import Groups, ScoreStream
-from rookery.errors import InvalidInput, PeerFault, RookeryError
+from rookery.errors import PeerFault, RookeryError
 from rookery.retries import PAUSES_S, retry
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
@@ -33,12 +34,15 @@ class RewardClient:
     a service that restarts: it waits for a connection, within its timeout, instead of failing at once.
     """
 
-    def __init__(self, target: str, *, timeout_s: float = 60.0, wait_for_ready: bool = False) -> None:
+    def __init__(
+        self, target: str, *, access: Access = OPEN, timeout_s: float = 60.0, wait_for_ready: bool = False
+    ) -> None:
         self._timeout_s = timeout_s
+        self._metadata = access.metadata
         self._wait_for_ready = wait_for_ready
-        self._channel = grpc.aio.insecure_channel(
+        self._channel = access.grpc_channel(
             target,
-            options=[
+            [
                 ("grpc.service_config", _ROUND_ROBIN),
                 ("grpc.dns_min_time_between_resolutions_ms", round(_LOOK_UP_EVERY_S * 1000)),
                 ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
@@ -53,6 +57,7 @@ class RewardClient:
 
         Raises:
             InvalidInput: the service refuses an item, quoting it.
+            SetupError: the service demands another token.
             PeerFault: no answer after several attempts.
         """
         pending = PendingScores(items, scheme=scheme)
@@ -78,7 +83,7 @@ class RewardClient:
             PeerFault: no replica answered for a group after several attempts.
         """
         stream = ScoreStream[Key](
-            lambda: self._stub.ScoreStream(wait_for_ready=self._wait_for_ready),
+            lambda: self._stub.ScoreStream(metadata=self._metadata, wait_for_ready=self._wait_for_ready),
             items=items,
             calls=calls,
             timeout_s=self._timeout_s,
@@ -89,11 +94,13 @@ class RewardClient:
         request = reward_pb2.ScoreBatchRequest(items=pending.open)
         try:
             response = await self._stub.ScoreBatch(
-                request, timeout=self._timeout_s, wait_for_ready=self._wait_for_ready
+                request,
+                timeout=self._timeout_s,
+                metadata=self._metadata,
+                wait_for_ready=self._wait_for_ready,
             )
         except grpc.aio.AioRpcError as error:
-            if error.code() in REFUSALS:
-                raise InvalidInput(reason_of(error)) from error
+            raise_refusal(error)
             raise
         pending.take(response.items)
         return pending.verdicts()

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from rookery.access import OPEN, Access
 from rookery.errors import PeerFault, cause_message
 from rookery.http_pool import HttpPool
 from rookery.retries import PAUSES_S, retry
@@ -34,9 +35,9 @@ class ModelRewards:
 class RewardModelClient:
     """HTTP client of `rookery serve reward-model` at `url`."""
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, *, access: Access = OPEN, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
-        self._http = HttpPool(self.url, timeout_s=timeout_s)
+        self._http = HttpPool(self.url, timeout_s=timeout_s, access=access)
 
     async def card(self) -> ModelCard:
         """The model that the server runs.

@@ -10,14 +10,18 @@ from dataclasses import dataclass
 import grpc
 
 from rookery.codec import verdict_from_proto
-from rookery.errors import InvalidInput, PeerFault, RookeryError
+from rookery.errors import InvalidInput, PeerFault, RookeryError, SetupError
 from rookery.retries import PAUSES_S
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2
 
 TRIES = len(PAUSES_S) + 1
 
-REFUSALS = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED})
+_REFUSALS: dict[grpc.StatusCode, type[RookeryError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidInput,
+    grpc.StatusCode.UNIMPLEMENTED: InvalidInput,
+    grpc.StatusCode.UNAUTHENTICATED: SetupError,
+}
 """Status codes that a retry cannot change."""
 
 
@@ -101,6 +105,17 @@ def _slot(answer: reward_pb2.ScoreBatchItem) -> Verdict | RookeryError:
     problem = answer.problem
     kind = InvalidInput if 400 <= problem.status < 500 else PeerFault
     return kind(f"{problem.title}: {problem.detail}")
+
+
+def raise_refusal(error: grpc.aio.AioRpcError) -> None:
+    """Raises the error of a call that a retry would not change; returns if it may.
+
+    Raises:
+        InvalidInput: the service refuses or does not understand the request.
+        SetupError: the service demands another token.
+    """
+    if kind := _REFUSALS.get(error.code()):
+        raise kind(f"reward service: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:

@@ -14,8 +14,8 @@ from typing import Generic, Protocol, TypeVar
 
 import grpc
 
-from rookery.clients.score_items import REFUSALS, TRIES, PendingScores, ScoreItem, reason_of
-from rookery.errors import InvalidInput, PeerFault, RookeryError
+from rookery.clients.score_items import TRIES, PendingScores, ScoreItem, raise_refusal, reason_of
+from rookery.errors import PeerFault, RookeryError
 from rookery.retries import PAUSES_S, pause_after
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2
@@ -159,6 +159,7 @@ class _Call(Generic[Key]):
 
         Raises:
             InvalidInput: the service does not understand us.
+            SetupError: the service demands another token.
         """
         sending = None
         try:
@@ -170,8 +171,7 @@ class _Call(Generic[Key]):
         except PeerFault as error:
             return reason_of(error)
         except grpc.aio.AioRpcError as error:
-            if error.code() in REFUSALS:
-                raise InvalidInput(reason_of(error)) from error
+            raise_refusal(error)
             return reason_of(error)
         finally:
             self._rpc.cancel()

@@ -12,6 +12,7 @@ from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.metrics import REDIS_RETRIES
 from rookery.retries import pause_after
+from rookery.streams.server import ServerVersion
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,10 @@ class RunConnection:
         except redis.RedisError as error:
             self._check_admitted(error)
             raise Unavailable(f"redis does not answer: {error}") from error
+
+    def server_version(self) -> ServerVersion:
+        """The version of the Redis that answers."""
+        return ServerVersion.of_info(self._call(lambda: self._redis.info("server")))
 
     async def unreachable(self) -> str | None:
         """Why Redis does not answer now, or None if it does: the readiness check of a service."""

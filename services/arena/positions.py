@@ -15,6 +15,7 @@ from typing import Any
 import chess
 import httpx
 
+from rookery.access import OPEN, Access
 from rookery.errors import InvalidInput, PeerFault, cause_message
 from rookery.prompt import mover_board
 from rookery.trace import Phase, Position
@@ -58,14 +59,16 @@ def read_jsonl(path: Path) -> list[Position]:
     ]
 
 
-async def fetch(url: str, *, count: int, seed: int) -> list[Position]:
+async def fetch(url: str, *, count: int, seed: int, access: Access = OPEN) -> list[Position]:
     """The first `count` held-out positions in a data service's order for `seed`. They may have duplicates.
 
     Raises:
         PeerFault: the service does not answer, or answers with a status of 500 or more.
         InvalidInput: the service refuses the request, or one of its positions is not valid.
     """
-    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S) as http:
+    async with httpx.AsyncClient(
+        base_url=url, headers=access.headers, verify=access.client_tls(), timeout=_TIMEOUT_S
+    ) as http:
         pages = [
             await _page(http, count=min(_PAGE, count - offset), offset=offset, seed=seed)
             for offset in range(0, count, _PAGE)

@@ -52,7 +52,7 @@ async def run(settings: EvaluateSettings, *, console: Console | None = None) -> 
         for player in players:
             stack.push_async_callback(player.close)
         store = stack.enter_context(open_answers(settings.out / ANSWERS_FILE))
-        reward = RewardClient(settings.reward_target, timeout_s=REWARD_TIMEOUT_S)
+        reward = RewardClient(settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S)
         stack.push_async_callback(reward.close)
         asker = Asker(
             store=store,
@@ -94,7 +94,7 @@ async def held_out(settings: QuestionSettings) -> Chosen:
     else:
         url = str(settings.data_url)
         # Twice as many as needed, because duplicates and excluded positions are removed.
-        pool = await fetch(url, count=2 * settings.count, seed=settings.seed)
+        pool = await fetch(url, count=2 * settings.count, seed=settings.seed, access=settings.access)
         source, digest = mask_setting(url), None
     positions = choose(pool, count=settings.count, seed=settings.seed, seen=seen)
     return Chosen(tuple(positions), source, digest)

@@ -5,10 +5,11 @@ from pathlib import Path
 from pydantic import Field, PositiveInt, field_validator, model_validator
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
+from rookery.access import AccessSettings
 from rookery.settings import Port, RunSettings, Settings, Specs
 
 
-class QuestionSettings(Settings):
+class QuestionSettings(AccessSettings):
     """What `evaluate` and `watch` have in common: positions, and how players are asked about them."""
 
     reward_target: str = "dns:///127.0.0.1:50051"

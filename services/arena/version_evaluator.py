@@ -52,7 +52,9 @@ class VersionEvaluator:
     def __init__(self, settings: WatchSettings) -> None:
         """Raises InvalidInput or SetupError if the opponent or the referee cannot be made."""
         self._settings = settings
-        self._reward = RewardClient(settings.reward_target, timeout_s=REWARD_TIMEOUT_S)
+        self._reward = RewardClient(
+            settings.reward_target, access=settings.access, timeout_s=REWARD_TIMEOUT_S
+        )
         self._others = [
             dict(make_player(spec).describe()) for spec in (settings.opponent, settings.referee) if spec
         ]
@@ -129,6 +131,7 @@ class VersionEvaluator:
             "style": settings.style,
             "max-tokens": settings.max_tokens,
             "source": f"run:{settings.run}@{version.number}:{version.sha256[:12]}",
+            **settings.access.player_options,
         }
         place = f"{settings.inference_url}#{version.name}"
         return ",".join((place, *(f"{key}={value}" for key, value in options.items())))

@@ -46,7 +46,7 @@ class Watcher:
         """Why nothing can be evaluated at the moment; None if nothing is wrong."""
         self._settings = settings
         self._streams = streams
-        self._inference = InferenceClient(settings.inference_url)
+        self._inference = InferenceClient(settings.inference_url, access=settings.access)
         self._evaluator = VersionEvaluator(settings)
         self._done = self._newest = -1
 
@@ -207,6 +207,7 @@ async def serve_watcher(settings: WatchSettings) -> None:
             host=settings.host,
             port=settings.port,
             port_setting="--port (ARENA_PORT)",
+            access=settings.access,
             background=(watch,),
         )
     )

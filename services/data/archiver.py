@@ -273,6 +273,7 @@ async def _serve(settings: ArchiverSettings) -> None:
             settings.host,
             settings.port,
             port_setting="--port (ARCHIVE_PORT)",
+            access=settings.access,
             ready=ready,
             background=(archive,),
         )

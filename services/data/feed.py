@@ -175,6 +175,7 @@ async def _serve(settings: FeedSettings) -> None:
                 settings.host,
                 settings.port,
                 port_setting="--port (FEED_PORT)",
+                access=settings.access,
                 ready=streams.unreachable,
                 background=(stop_waiting, feed.run),
             )

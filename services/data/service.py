@@ -33,6 +33,7 @@ def data_service(order: PositionOrder, settings: DataSettings) -> Service:
         host=settings.host,
         port=settings.port,
         port_setting="--port (DATA_PORT)",
+        access=settings.access,
         grpc_port=settings.grpc_port,
         grpc_port_setting="--grpc-port (DATA_GRPC_PORT)",
         add_grpc=lambda server: data_pb2_grpc.add_DataServiceServicer_to_server(servicer, server),  # type: ignore[no-untyped-call]

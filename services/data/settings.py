@@ -14,6 +14,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.settings import Port, RunSettings, Settings
 from services.data.pgn.games import Split
@@ -75,7 +76,7 @@ class PositionSettings(Settings):
             raise SetupError(f"{error}: set --sources (DATA_SOURCES)") from error
 
 
-class DataSettings(PositionSettings):
+class DataSettings(PositionSettings, AccessSettings):
     """Serves positions, games and prompts. `python -m services.data help` lists the other commands."""
 
     host: str = "127.0.0.1"
@@ -86,7 +87,7 @@ class DataSettings(PositionSettings):
     """gRPC port; 0 picks a free one."""
 
 
-class FeedSettings(PositionSettings, RunSettings):
+class FeedSettings(PositionSettings, RunSettings, AccessSettings):
     """Keeps the `positions` stream of a run filled."""
 
     model_config = SettingsConfigDict(env_prefix="FEED_")
@@ -151,7 +152,7 @@ class FeedSettings(PositionSettings, RunSettings):
         return (*own, EnvSettingsSource(PositionSettings, env_prefix="DATA_"))
 
 
-class ArchiverSettings(RunSettings):
+class ArchiverSettings(RunSettings, AccessSettings):
     """Stores every group of a run in Parquet files, on disk or in a bucket.
 
     The usual variables give access to S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, ...

@@ -53,6 +53,7 @@ async def _serve(settings: RewardSettings) -> None:
         host=settings.host,
         port=settings.port,
         port_setting="--port (REWARD_PORT)",
+        access=settings.access,
         grpc_port=settings.grpc_port,
         grpc_port_setting="--grpc-port (REWARD_GRPC_PORT)",
         add_grpc=lambda server: add_RewardServiceServicer_to_server(servicer, server),  # type: ignore[no-untyped-call]

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from rookery.errors import InvalidInput, RookeryError, validation_message
-from rookery.serving import problem
+from rookery.errors import InvalidInput, RookeryError, problem, validation_message
 from rookery.trace import Evaluation, Move, Verdict
 from services.reward import LocalScorer
 from services.reward.requests import ScoreRequest

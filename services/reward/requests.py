@@ -17,8 +17,7 @@ from starlette.requests import Request
 
 from rookery import metrics
 from rookery.body_limit import StrictBody
-from rookery.errors import RookeryError, Unavailable
-from rookery.serving import problem
+from rookery.errors import RookeryError, Unavailable, problem
 from rookery.trace import Outcome, Verdict
 from services.reward.scorer import Item
 

@@ -130,7 +130,7 @@ class Scorer:
             ),
         )
         try:
-            return cls(await pool.start(), settings, shared, _reward_model(settings.model_url))
+            return cls(await pool.start(), settings, shared, _reward_model(settings))
         except RookeryError as error:
             raise SetupError(f"{str(path)!r} is not a working engine: {error}") from error
 
@@ -294,12 +294,12 @@ class Scorer:
 _NOT_JUDGED = EngineFault("not judged")
 
 
-def _reward_model(url: str) -> RewardModel | None:
-    if not url:
+def _reward_model(settings: RewardSettings) -> RewardModel | None:
+    if not settings.model_url:
         return None
     from rookery.clients.reward_model import RewardModelClient
 
-    return RewardModel(RewardModelClient(url))
+    return RewardModel(RewardModelClient(settings.model_url, access=settings.access))
 
 
 def _shared_cache(url: str) -> SharedCache | None:

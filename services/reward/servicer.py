@@ -15,8 +15,8 @@ import grpc
 
 from rookery import metrics
 from rookery.codec import verdict_to_proto
-from rookery.errors import InvalidInput, RookeryError
-from rookery.serving import DRAIN_S, grpc_errors, problem
+from rookery.errors import InvalidInput, RookeryError, problem
+from rookery.serving import DRAIN_S, grpc_errors
 from rookery.trace import Verdict
 from rookery.v1 import reward_pb2, reward_pb2_grpc
 from services.reward.requests import MAX_ITEMS, counted

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from rookery.access import AccessSettings
 from rookery.errors import InvalidInput
 from rookery.settings import Port, PresetSettings, RedisUrl
 from rookery.winprob import LICHESS_K
@@ -17,7 +18,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class RewardSettings(PresetSettings):
+class RewardSettings(PresetSettings, AccessSettings):
     """Nodes, hash, k, win model and scheme change the reward and are part of `reward_version`.
 
     `close_nodes` makes the reward of an answer depend on the other answers of its request.

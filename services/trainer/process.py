@@ -77,6 +77,7 @@ async def _lead(settings: TrainerSettings, world: World) -> None:
             host=settings.host,
             port=settings.port,
             port_setting="--port or TRAINER_PORT",
+            access=settings.access,
             background=(training,),
         )
     )
@@ -97,7 +98,12 @@ async def _train(
         settings.write_resolved(settings.run_dir)  # only now, after the checks for resuming
         epoch = await asyncio.to_thread(streams.take_over)
         publisher = Publisher(
-            streams, settings.inference_urls, epoch=epoch, loop=asyncio.get_running_loop(), store=store
+            streams,
+            settings.inference_urls,
+            access=settings.access,
+            epoch=epoch,
+            loop=asyncio.get_running_loop(),
+            store=store,
         )
         state.pop("reason")
         try:

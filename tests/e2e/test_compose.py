@@ -7,7 +7,9 @@ as PYTHON_VERSION.
 import json
 import os
 import re
+import secrets
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -16,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from rookery.access import Access
 from tests.conftest import ROOT, free_port, require
 
 pytestmark = [pytest.mark.compose, pytest.mark.docker, pytest.mark.timeout(3600)]
@@ -23,6 +26,7 @@ pytestmark = [pytest.mark.compose, pytest.mark.docker, pytest.mark.timeout(3600)
 PORTS = ("GATEWAY_HTTP", "GATEWAY_GRPC", "DATA_HTTP", "DATA_GRPC", "INFERENCE_HTTP")
 PORTS += ("PROMETHEUS_HTTP", "GRAFANA_HTTP", "MLFLOW_HTTP")
 BUILD_S, UP_S, STEPS_S = 2400, 900, 600.0
+ACCESS = Access(secrets.token_hex())
 QUESTION = {"fen": "8/4P1k1/8/8/8/8/1K6/8 w - - 0 1", "response": "\\boxed{e8=Q}"}
 
 
@@ -31,8 +35,12 @@ class Compose:
 
     def __init__(self) -> None:
         self.ports = {name: free_port() for name in PORTS}
+        self._token = tempfile.NamedTemporaryFile("w", suffix=".env")  # noqa: SIM115 - as long as the project
+        self._token.write(f"ROOKERY_TOKEN={ACCESS.token}\n")
+        self._token.flush()
         self.environment = {
             **os.environ,
+            "TOKEN_ENV": self._token.name,
             "COMPOSE_PROJECT_NAME": f"rookery-test-{os.getpid()}",
             "COMPOSE_PROFILES": "cpu,observability,evaluation",
             "EVALUATE_EVERY": "2",
@@ -151,7 +159,9 @@ def test_the_gateway_is_one_address_for_all(compose: Compose) -> None:
     port = compose.ports["GATEWAY_HTTP"]
     before = compose.ask('sum by (instance) (rookery_reward_requests_total{job="reward", transport="http"})')
     for _ in range(60):
-        answer = httpx.post(f"http://127.0.0.1:{port}/v1/score", json=QUESTION, timeout=30)
+        answer = httpx.post(
+            f"http://127.0.0.1:{port}/v1/score", json=QUESTION, headers=ACCESS.headers, timeout=30
+        )
         assert answer.json()["reward"] == 0.0, answer.text
 
     def spread() -> bool:
@@ -167,7 +177,7 @@ def test_the_gateway_speaks_grpc(compose: Compose) -> None:
     from rookery.clients import RewardClient
 
     async def ready() -> bool:
-        client = RewardClient(f"dns:///127.0.0.1:{compose.ports['GATEWAY_GRPC']}")
+        client = RewardClient(f"dns:///127.0.0.1:{compose.ports['GATEWAY_GRPC']}", access=ACCESS)
         try:
             return await client.ready()
         finally:
@@ -183,7 +193,12 @@ def test_a_killed_replica_loses_nothing(compose: Compose) -> None:
     compose.until(lambda: compose.version() >= before + 3, "training without the third replica")
     port = compose.ports["GATEWAY_HTTP"]
     for _ in range(20):
-        assert httpx.post(f"http://127.0.0.1:{port}/v1/score", json=QUESTION, timeout=30).status_code == 200
+        assert (
+            httpx.post(
+                f"http://127.0.0.1:{port}/v1/score", json=QUESTION, headers=ACCESS.headers, timeout=30
+            ).status_code
+            == 200
+        )
     compose.status()
     assert not {name for name in compose.counts() if name.startswith("dead:")}
 

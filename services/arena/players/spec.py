@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 import chess.engine
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
+from rookery.access import Access
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, RookeryError, SetupError
 from rookery.prompt import STYLES
@@ -183,6 +184,7 @@ class _Http(_Spec):
     top_k: int = Field(default=0, ge=0)
     max_tokens: PositiveInt = 32
     key_env: str = ""
+    key_file: Path | None = None
     source: str = ""
 
     @field_validator("style")
@@ -200,17 +202,25 @@ class _Http(_Spec):
         url, _, model = self.place.partition("#")
         if not model:
             raise InvalidInput("the model's name is missing: http://HOST:PORT#MODEL")
-        key = os.environ.get(self.key_env, "") if self.key_env else ""
-        if self.key_env and not key:
-            raise SetupError(f"the environment variable {self.key_env!r} is empty (key-env=)")
         return ModelPlayer(
             name=self.called,
-            client=InferenceClient(url.rstrip("/").removesuffix("/v1"), key=key),
+            client=InferenceClient(url.rstrip("/").removesuffix("/v1"), access=Access(token=self._key())),
             model=model,
             style=self.style,
             sampling=Sampling(self.temperature, self.top_p, self.top_k, self.max_tokens),
             source=self.source,
         )
+
+    def _key(self) -> str:
+        if self.key_file:
+            try:
+                return self.key_file.read_text().strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise SetupError(f"{self.key_file}: {error} (key-file=)") from error
+        key = os.environ.get(self.key_env, "") if self.key_env else ""
+        if self.key_env and not key:
+            raise SetupError(f"the environment variable {self.key_env!r} is empty (key-env=)")
+        return key
 
 
 KINDS: dict[str, type[_Spec]] = {

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from dataclasses import dataclass
 from pathlib import Path
 
+from rookery.access import AccessSettings
 from rookery.clients import RewardClient, ScoreItem
 from rookery.clients.score_stream import Groups, Key, Scorer, each
 from rookery.errors import RookeryError, SetupError
@@ -122,7 +123,7 @@ async def reward_service(
         SetupError: the service cannot be started, or does not answer at `target`.
     """
     if target is not None:
-        client = RewardClient(target)
+        client = RewardClient(target, access=AccessSettings().access)
         try:
             if not await client.ready():
                 raise SetupError(f"no reward service is ready at {target!r} (--reward)")
@@ -137,7 +138,7 @@ async def reward_service(
         argv = (sys.executable, "-m", "services.reward", *map(str, flags))
         guard = Watchdog()
         child = Child(Command("reward", argv, log), guard)
-        client = RewardClient(f"{_HOST}:{grpc_port}")
+        client = RewardClient(f"{_HOST}:{grpc_port}", access=AccessSettings().access)
         try:
             await _until_ready(child, client, log)
             yield client

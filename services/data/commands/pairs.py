@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
+from rookery.access import AccessSettings
 from rookery.clients import InferenceClient
 from rookery.processes.workers import process_pool
 from rookery.prompt import STYLES
@@ -92,7 +93,7 @@ async def _policy(options: argparse.Namespace) -> AsyncIterator[Policy | None]:
     if not options.inference:
         yield None
         return
-    servers = [InferenceClient(url) for url in options.inference]
+    servers = [InferenceClient(url, access=AccessSettings().access) for url in options.inference]
     sampling = Sampling(temperature=options.temperature, max_tokens=options.max_tokens)
     try:
         yield Policy(servers, options.model, options.completions, sampling)

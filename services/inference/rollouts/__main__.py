@@ -42,8 +42,8 @@ async def _serve(settings: RolloutsSettings) -> None:
 
     changed = asyncio.Event()
     streams = RunStreams(settings.redis_url, settings.run)
-    reward = RewardClient(settings.reward_target, wait_for_ready=True)
-    peers = Peers(settings.inference_urls, reward, changed=changed)
+    reward = RewardClient(settings.reward_target, access=settings.access, wait_for_ready=True)
+    peers = Peers(settings.inference_urls, reward, access=settings.access, changed=changed)
     generator = GroupGenerator(
         run=settings.run,
         peers=peers,
@@ -75,6 +75,7 @@ async def _serve(settings: RolloutsSettings) -> None:
         settings.host,
         settings.port,
         port_setting="--port or ROLLOUTS_PORT",
+        access=settings.access,
         ready=ready,
         background=(streams.stop_waiting, peers.watch, loop.keep, run),
     )

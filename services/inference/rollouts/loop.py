@@ -188,6 +188,8 @@ class Loop:
             group = await self._generator.generate(entry)
         except Unavailable as error:
             await self._postpone(entry, error)
+        except SetupError:  # a wrong token, for example: the process ends, and the position stays pending
+            raise
         except RookeryError as error:  # a retry would fail the same way
             await self._dead_letter(entry, str(error))
         else:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from rookery import replicas
+from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient, RewardClient
 from rookery.errors import RookeryError, Unavailable
 from rookery.trace import Adapter
@@ -54,11 +55,18 @@ class InferenceServer:
 class Peers:
     """The inference servers and the reward service of a run. Sets `changed` when what they serve changes."""
 
-    def __init__(self, inference_urls: str, reward: RewardClient, *, changed: asyncio.Event) -> None:
-        """`inference_urls` are as in `rookery.replicas`."""
+    def __init__(
+        self,
+        inference_urls: str,
+        reward: RewardClient,
+        *,
+        access: Access = OPEN,
+        changed: asyncio.Event,
+    ) -> None:
+        """`inference_urls` are as in `rookery.replicas`, `access` is for them."""
         self.servers: list[InferenceServer] = []
         self.reward = reward
-        self._urls = inference_urls
+        self._urls, self._access = inference_urls, access
         self._gone: list[InferenceServer] = []
         self._changed = changed
         self._reward_ready = False
@@ -110,7 +118,9 @@ class Peers:
         async for urls in replicas.follow(self._urls):
             gone = [server for server in self.servers if server.client.url not in urls]
             here = {server.client.url: server for server in self.servers if server not in gone}
-            self.servers = [here.get(url) or InferenceServer(InferenceClient(url)) for url in urls]
+            self.servers = [
+                here.get(url) or InferenceServer(InferenceClient(url, access=self._access)) for url in urls
+            ]
             for server in self.servers:
                 if server.watcher is None:
                     server.watcher = tasks.create_task(self._watch_server(server, stopping))

@@ -3,18 +3,19 @@
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from rookery.access import AccessSettings
 from rookery.prompt import STYLES
 from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings
 from rookery.trace import Sampling
 
 
-class RolloutsSettings(RunSettings, PresetSettings):
+class RolloutsSettings(RunSettings, PresetSettings, AccessSettings):
     """Turns the positions of a run into scored groups of completions."""
 
     model_config = SettingsConfigDict(env_prefix="ROLLOUTS_")
 
-    host: str = "0.0.0.0"
+    host: str = "127.0.0.1"
     """Address for probes and metrics."""
     port: Port = 8004
     """Port for probes and metrics."""

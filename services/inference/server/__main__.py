@@ -26,6 +26,7 @@ def _prepare(settings: ServerSettings) -> tuple[list[str], dict[str, str]]:
     from rookery.streams import RunStreams
     from services.inference.server import vllm_command
 
+    settings.access.warn_if_open("inference", settings.host)
     cpu = vllm_command.runs_on_cpu(settings.device, cpu_build=vllm_command.vllm_is_cpu_build())
     with bind(settings.host, settings.port, setting="--port or INFERENCE_PORT") as probe:
         port = int(probe.getsockname()[1])

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import httpx
 
+from rookery.access import OPEN, Access
 from rookery.errors import InvalidInput, PeerFault, Unavailable
 from rookery.remote import open_store
 from rookery.retries import PAUSES_S, pause_after
@@ -45,6 +46,7 @@ class DownloadingRules:
         root: Path,
         names: tuple[str, ...],
         keep: int,
+        access: Access = OPEN,
         stopping: threading.Event,
     ) -> None:
         """`names` are the files of a version, the weights last; the `keep` newest downloads stay on disk.
@@ -58,7 +60,7 @@ class DownloadingRules:
         self._root, self._names, self._keep = root.resolve(), names, keep
         self._stopping = stopping
         http = url.startswith(("http://", "https://"))
-        self._source: _Http | _Store = _Http() if http else _Store(url)
+        self._source: _Http | _Store = _Http(access) if http else _Store(url)
 
     def verify(self, adapter: Adapter) -> Adapter:
         """Returns the version with its path on this machine. Reads the weights.
@@ -152,11 +154,18 @@ class _CutOffError(Exception):
 
 
 class _Http:
+    def __init__(self, access: Access) -> None:
+        self._client = httpx.Client(
+            headers={**access.headers, "Accept-Encoding": "identity"},
+            verify=access.client_tls(),
+            timeout=TIMEOUT_S,
+        )
+
     def append(self, url: str, path: Path, stopping: threading.Event) -> None:
         start = path.stat().st_size if path.exists() else 0
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+        headers = {"Range": f"bytes={start}-"} if start else {}
         try:
-            with httpx.stream("GET", url, headers=headers, timeout=TIMEOUT_S) as response:
+            with self._client.stream("GET", url, headers=headers) as response:
                 if response.status_code == 416:  # there is no byte `start`: the file is complete
                     return
                 if response.status_code >= 500:

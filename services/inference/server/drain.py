@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse
 
-from rookery.errors import Unavailable
-from rookery.serving import problem
+from rookery.errors import Unavailable, problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

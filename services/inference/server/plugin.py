@@ -1,7 +1,7 @@
 """Rookery's routes on vLLM's OpenAI server: the `vllm.endpoint_plugins` entry point.
 
 vLLM loads it only if `VLLM_PLUGINS` names `rookery`. Its settings come from the `INFERENCE_*` variables.
-vLLM's own routes, `/metrics` included, are unchanged. This module wires the parts; `policies` has the logic.
+vLLM's own routes are those of `VLLM_ROUTES`. This module wires the parts; `policies` has the logic.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 
 from rookery import logs
+from rookery.authentication import RequireToken
 from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable, validation_message
 from rookery.hub import weights_digest
 from rookery.serving import add_problem_handlers
@@ -44,6 +45,11 @@ logger = logging.getLogger(__name__)
 
 SPARE_DOWNLOADS = 8
 """How many downloaded adapters stay on disk besides those that are served."""
+
+VLLM_ROUTES = frozenset(
+    {"/health", "/metrics", "/ping", "/version", "/v1/models", "/v1/chat/completions", "/v1/completions"}
+)
+"""The routes of vLLM that stay. Of the others, some stop the engine or change its weights."""
 
 MAX_LEASE_S = 3600.0
 """A lease is short, and renewed: whoever dies without ending theirs does not keep a slot for long."""
@@ -191,11 +197,18 @@ class RookeryPlugin:
     required_tasks = ("generate",)
 
     def attach_router(self, app: FastAPI) -> None:
-        """Adds the routes and the middleware. vLLM adds its error handlers later, for its own errors."""
+        """Adds the routes and the middleware, and removes those of vLLM's routes that are not open.
+
+        vLLM adds its error handlers later, for its own errors.
+        """
+        settings = ServerSettings()
+        is_open = VLLM_ROUTES | set(settings.open_routes.split(","))
+        app.router.routes[:] = [route for route in app.routes if getattr(route, "path", "") in is_open]
         add_problem_handlers(app)
         app.include_router(router)
         app.state.rookery_drainer = RequestDrainer()
         app.add_middleware(DrainMiddleware, drainer=app.state.rookery_drainer)
+        app.add_middleware(RequireToken, access=settings.access)
 
     async def init_state(self, engine_client: "AsyncLLM", state: "State", args: Namespace) -> None:
         """Starts the background tasks: warm-up and unloading, the policy record, the orderly end."""
@@ -256,6 +269,7 @@ def _downloading(rules: Rules, settings: ServerSettings, stopping: threading.Eve
         root=settings.adapter_root,
         names=(kind.CONFIG_FILE, kind.WEIGHTS_FILE),
         # More than are loaded: vLLM reads an adapter that it has evicted from disk again.
+        access=settings.access,
         keep=4 if settings.full_weights else settings.max_loras + settings.leases + SPARE_DOWNLOADS,
         stopping=stopping,
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
+from rookery.access import AccessSettings
 from rookery.errors import SetupError
 from rookery.hub import model_folder
 from rookery.remote import is_url, local_folder
@@ -33,14 +34,17 @@ importance ratios need a distribution that is not truncated.
 """
 
 
-class ServerSettings(RunSettings):
+class ServerSettings(RunSettings, AccessSettings):
     """Runs one vLLM server that loads new policy versions."""
 
     model_config = SettingsConfigDict(env_prefix="INFERENCE_")
 
     model: str = "models/rook-tiny"
-    """Base model: a directory, a Hugging Face id, or the URL of a folder, such as s3://bucket/sft/model."""
-    host: str = "0.0.0.0"
+    """Base model: a directory, a Hugging Face id, or the URL of a folder, such as s3://bucket/sft/model. Its
+    weights must be safetensors."""
+    open_routes: str = ""
+    """Further routes of vLLM to serve, separated by commas, such as /tokenize,/v1/responses."""
+    host: str = "127.0.0.1"
     """Address to listen on."""
     port: Port = 8000
     """HTTP port; 0 picks a free one."""

@@ -23,6 +23,10 @@ they would never be cached and every completion of a group would compute the who
 
 CPU_BATCH_TOKENS = 8192
 
+MAX_COMPLETIONS = 1024
+"""Most completions that one request may ask for, unless VLLM_MAX_N_SEQUENCES says otherwise; vLLM's own limit
+is 16384, each with memory of its own before the first is generated."""
+
 SPARE_LORAS = 32
 """How many more adapters vLLM may hold in memory than it has slots. It reads an evicted one from disk again,
 and crashes if the trainer has deleted it: a leased version may be older than all that are kept on disk."""
@@ -69,6 +73,9 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
         "served-model-name": settings.served_name,
         "host": settings.host,
         "port": port,
+        "load-format": "safetensors",  # never a pickle, which is code
+        "allowed-origins": "[]",  # pages in a browser on this machine are no callers
+        **{name.replace("_", "-"): value for name, value in settings.access.server_tls().items()},
         "dtype": "float32" if cpu else "bfloat16",
         "max-num-seqs": settings.max_num_seqs,
         # So that the canary of a new version overtakes queued rollouts.
@@ -92,7 +99,7 @@ def command(settings: ServerSettings, *, port: int, cpu: bool) -> list[str]:
     if folder and not _knows_chat(folder):
         arguments["chat-template"] = PLAIN_TEMPLATE
     arguments |= _versions(settings)
-    flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log"]
+    flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log", "--no-enable-prompt-embeds"]
     if not settings.full_weights:
         flags.append("--enable-lora")
     if cpu:
@@ -141,7 +148,14 @@ def _model_limit(settings: ServerSettings) -> int:
 
 def environment(settings: ServerSettings, base: Mapping[str, str], *, cpu: bool) -> dict[str, str]:
     """vLLM's environment: `base`, vLLM's variables, and every setting, which the plugin reads."""
-    variables = {**base, "VLLM_PLUGINS": "rookery", "VLLM_NO_USAGE_STATS": "1", **_for_plugin(settings)}
+    variables = {
+        "VLLM_MAX_N_SEQUENCES": str(MAX_COMPLETIONS),
+        **base,
+        "VLLM_PLUGINS": "rookery",  # and so no plugin that looks for adapters on a disk or the Hub
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        **_for_plugin(settings),
+    }
     if settings.local_model:
         variables |= {"HF_HUB_OFFLINE": "1"}
     if cpu:

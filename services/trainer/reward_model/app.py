@@ -121,6 +121,7 @@ async def run(settings: RewardServerSettings) -> None:
             host=settings.host,
             port=settings.port,
             port_setting="--port (REWARD_SERVER_PORT)",
+            access=settings.access,
             background=(queue.run,),
         )
     )

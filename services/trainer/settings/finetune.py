@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
-from rookery.settings import Port, PresetSettings, Settings
+from rookery.access import AccessSettings
+from rookery.settings import Port, PresetSettings
 from services.trainer.settings.shared import (
     ADAPTER_CONDITIONS,
     AdapterSettings,
@@ -162,7 +163,7 @@ class DpoSettings(PairSettings):
     """Assumed share of pairs whose chosen and rejected answers are swapped."""
 
 
-class RewardServerSettings(Settings):
+class RewardServerSettings(AccessSettings):
     """Serve a reward model over HTTP."""
 
     model_config = SettingsConfigDict(env_prefix="REWARD_SERVER_")

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from rookery.access import AccessSettings
 from rookery.hub import identity
 from rookery.replicas import split_urls
 from rookery.settings import Port, PresetSettings, RunSettings, Settings
@@ -88,6 +89,7 @@ class TrainerSettings(
     ObjectiveSettings,
     RunSettings,
     PresetSettings,
+    AccessSettings,
 ):
     """Train a policy by policy gradient on the groups of a run's `traces` stream."""
 

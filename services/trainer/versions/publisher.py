@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rookery import replicas
+from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient
 from rookery.errors import PeerFault, RookeryError
 from rookery.failpoints import reach
@@ -41,12 +42,13 @@ class Publisher:
         streams: RunStreams,
         urls: str,
         *,
+        access: Access = OPEN,
         epoch: int,
         loop: asyncio.AbstractEventLoop,
         store: Store | None = None,
     ) -> None:
         """`urls` are as in `rookery.replicas`; a server that joins gets the newest version at once."""
-        self._streams = streams
+        self._streams, self._access = streams, access
         self._epoch = epoch
         self._loop = loop
         self._store, self._kept = store, -1
@@ -108,7 +110,9 @@ class Publisher:
             gone = [self._by_url.pop(url) for url in self._by_url.keys() - found]
             for url in found:
                 if url not in self._by_url:
-                    self._by_url[url] = _Server(InferenceClient(url, timeout_s=RELOAD_TIMEOUT_S))
+                    self._by_url[url] = _Server(
+                        InferenceClient(url, access=self._access, timeout_s=RELOAD_TIMEOUT_S)
+                    )
                     if self._newest:
                         self._by_url[url].reload(self._newest)
             self._found.set()

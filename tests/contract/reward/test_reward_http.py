@@ -4,7 +4,6 @@ import httpx
 import pytest
 
 from rookery.body_limit import MAX_BODY_BYTES
-from rookery.serving import problem
 from services.reward.requests import MAX_ITEMS
 from services.reward.scorer import Scorer
 
@@ -159,7 +158,7 @@ async def test_other_paths_are_problems_too(http: httpx.AsyncClient) -> None:
 
 
 def test_problem_documents_are_rfc_9457() -> None:
-    from rookery.errors import EngineFault
+    from rookery.errors import EngineFault, problem
 
     assert problem(EngineFault("gone")) == {
         "type": "urn:rookery:problem:engine-fault",

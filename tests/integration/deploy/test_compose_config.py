@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.conftest import ROOT, require
 pytestmark = pytest.mark.compose
 
 LOOP = {"redis", "feed", "data", "archive", "exporter", "reward", "gateway", "rollouts"}
+TOKEN = "a-token-of-the-tests-0123456789"
 WATCHERS = {"prometheus", "grafana", "mlflow"}
 PROFILES = {
     None: LOOP | {"inference", "trainer"} | WATCHERS,
@@ -28,6 +30,13 @@ PROFILES = {
 def config(profile: str | None, **environment: str) -> dict[str, Any]:
     """The resolved configuration."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("COMPOSE_")} | environment
+    with tempfile.NamedTemporaryFile("w", suffix=".env") as file:
+        file.write(f"ROOKERY_TOKEN={TOKEN}\n")
+        file.flush()
+        return _config(profile, {"TOKEN_ENV": file.name, **clean})
+
+
+def _config(profile: str | None, clean: dict[str, str]) -> dict[str, Any]:
     if profile:
         clean["COMPOSE_PROFILES"] = profile
     command = [require("compose"), "compose", "config", "--format", "json"]
@@ -101,6 +110,26 @@ def test_rookworlds_settings_reach_their_services() -> None:
     assert set(given) <= written
     feed = FeedSettings(**{key.lower(): value for key, value in ROOKWORLD["feed"].items()})
     assert (feed.sources, feed.max_positions) == ("generated", 256)
+
+
+def test_our_services_have_the_token_and_nobody_else() -> None:
+    profiles = "cpu,gpu,observability,evaluation,reward-model"
+    services = config(profiles)["services"]
+    have = {
+        name
+        for name, service in services.items()
+        if service.get("environment", {}).get("ROOKERY_TOKEN") == TOKEN
+    }
+    assert services.keys() - have == {"redis", "gateway"} | WATCHERS
+    refused = subprocess.run(
+        [require("compose"), "compose", "config"],
+        cwd=ROOT,
+        env={**os.environ, "TOKEN_ENV": "./no-such.env"},
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode != 0, "no service starts without a token by oversight"
+    assert "no-such.env" in refused.stderr
 
 
 def test_replicas_are_remembered() -> None:

@@ -1,5 +1,6 @@
 """The Helm chart as the real helm renders it, against Kubernetes' own schemas; no cluster."""
 
+import base64
 import re
 import subprocess
 from pathlib import Path
@@ -217,3 +218,42 @@ def test_values_that_cannot_work_are_refused(flags: tuple[str, ...], said: str) 
     done = helm(*flags)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_every_service_has_the_token_which_is_generated_or_yours(chart: Chart) -> None:
+    made = chart["Secret", "token"]["data"]["token"]
+    assert made != render(*PASSWORD)["Secret", "token"]["data"]["token"], "each release has its own"
+    assert re.fullmatch("[A-Za-z0-9]{48}", base64.b64decode(made).decode())
+    own = render(*PASSWORD, "--set", "token.secret=mine")
+    assert ("Secret", "token") not in own
+    for found, secret in ((chart, "r-token"), (own, "mine")):
+        for kind, name in workloads(found):
+            if name != "redis":
+                [token] = [v for v in container(found, name)["env"] if v["name"] == "ROOKERY_TOKEN"]
+                assert token["valueFrom"]["secretKeyRef"] == {"name": secret, "key": "token"}, kind
+
+
+def test_each_service_is_a_user_of_redis_of_its_own() -> None:
+    made = render(*PASSWORD, "--set", "services.arena.enabled=true")
+    secret = made["Secret", "redis"]["stringData"]
+    users = {line.split()[1]: line for line in secret["users.acl"].splitlines()}
+    assert "@default@" not in secret["users.acl"]
+    passwords = set()
+    for kind, name in workloads(made):
+        urls = {
+            variable["valueFrom"]["secretKeyRef"]["key"]
+            for variable in container(made, name)["env"]
+            if variable["name"].endswith("REDIS_URL")
+        }
+        for key in urls:
+            found = re.fullmatch(r"redis://(\w+):([0-9a-f]{64})@r-redis:6379/[01]", secret[key])
+            assert found, (kind, name, key)
+            assert found[1] == name
+            assert f" >{found[2]} " in users[name]
+            passwords.add(found[2])
+    assert len(passwords) == 8 == len(users) - 1
+    assert " >secret " in users["default"]
+    redis = container(made, "redis")
+    assert redis["args"][1:3] == ["--aclfile", "/etc/rookery-users/users.acl"]
+    own = container(render("--set", "redis.secret=mine"), "redis")
+    assert own["args"][1:3] == ["--requirepass", "$(REDISCLI_AUTH)"]

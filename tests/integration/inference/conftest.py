@@ -25,5 +25,5 @@ def streams(redis_url: str) -> RunStreams:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[InferenceClient]:
-    async with InferenceClient(server.url, timeout_s=120.0) as client:
+    async with InferenceClient(server.url, access=server.access, timeout_s=120.0) as client:
         yield client

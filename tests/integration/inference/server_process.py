@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import psutil
 
+from rookery.access import OPEN, TOKEN_VARIABLE, Access
 from tests.conftest import free_port
 from tests.waiting import wait_for
 
@@ -26,6 +27,7 @@ class Server:
     root: Path
     redis_url: str
     flags: tuple[str, ...] = ()
+    access: Access = OPEN
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -42,7 +44,10 @@ class Server:
         command += ["--host", "127.0.0.1", "--port", str(self.port), "--adapter-root", str(self.root)]
         command += ["--redis-url", self.redis_url, "--run", RUN, *self.flags]
         with (self.root / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            environment = {**os.environ, TOKEN_VARIABLE: self.access.token}
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=environment
+            )
 
     def wait_for(self, path: str, status: int) -> httpx.Response:
         assert self.process

@@ -18,17 +18,20 @@ import httpx
 import pytest
 
 from bench.noise_adapter import write_adapter
+from rookery.access import Access
 from rookery.clients import InferenceClient
 from rookery.errors import Conflict, InvalidInput, NotFound
 from rookery.hub import identity
 from rookery.prompt import render
 from rookery.streams import RunStreams
 from rookery.trace import Adapter, PolicyVersion, Prompt, Sampling, policy_name
+from tests import hostile
 from tests.builders import position
 from tests.integration.inference.server_process import Server
 
 pytestmark = [pytest.mark.vllm, pytest.mark.redis, pytest.mark.torch, pytest.mark.timeout(600)]
 
+ACCESS = Access("a-token-for-the-tests-0123456789")
 ROLLOUT = Sampling(temperature=1.0, max_tokens=12)
 
 
@@ -52,7 +55,7 @@ def server(
         tmp_path_factory.mktemp("model") / "tiny", hidden_size=64, layers=2, intermediate_size=128
     )
     flags = ("--max-loras", "3", "--max-lora-rank", "8", "--leases", "1", "--adapter-url", elsewhere[1])
-    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, flags)
+    server = Server(model, tmp_path_factory.mktemp("adapters"), redis_url, flags, ACCESS)
     try:
         server.start()
         yield server
@@ -83,7 +86,7 @@ def test_not_ready_before_a_policy_is_published(server: Server) -> None:
     ready = server.wait_for("/readyz", 503)
 
     assert ready.json() == {"status": "not ready", "reason": "no policy published yet"}
-    assert httpx.get(f"{server.url}/policy").status_code == 503
+    assert httpx.get(f"{server.url}/policy", headers=ACCESS.headers).status_code == 503
 
 
 async def test_the_published_policy_is_loaded_and_then_ready(
@@ -95,7 +98,9 @@ async def test_the_published_policy_is_loaded_and_then_ready(
     server.wait_for("/readyz", 200)
 
     assert await client.policy() == base.version
-    assert server.wait_for("/policy", 200).json() == {
+    async with httpx.AsyncClient(base_url=server.url, headers=ACCESS.headers) as http:
+        described = (await http.get("/policy")).json()
+    assert described == {
         "version": 0,
         "sha256": base.version.sha256,
         "name": "policy-v000000",
@@ -297,7 +302,7 @@ async def test_a_burst_larger_than_a_batch_survives(client: InferenceClient) -> 
 
 async def test_only_the_newest_versions_keep_their_names(server: Server) -> None:
     async def listed() -> set[str]:
-        async with httpx.AsyncClient(base_url=server.url) as http:
+        async with httpx.AsyncClient(base_url=server.url, headers=ACCESS.headers) as http:
             return {card["id"] for card in (await http.get("/v1/models")).json()["data"]}
 
     assert await listed() == {"tiny", "policy-v000009", "policy-v000010"}
@@ -356,11 +361,59 @@ def test_our_metrics_stand_beside_vllms(server: Server) -> None:
 
 
 def test_a_bad_body_gets_a_problem_document(server: Server) -> None:
-    answer = httpx.post(f"{server.url}/reload", json={"version": -1})
+    answer = httpx.post(f"{server.url}/reload", json={"version": -1}, headers=ACCESS.headers)
 
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
     assert "body.version" in answer.json()["detail"]
+
+
+async def test_no_route_answers_without_the_token(server: Server) -> None:
+    async with httpx.AsyncClient(base_url=server.url, timeout=30.0) as http:
+        ours = ("/reload", "/lease", "/policy", "/v1/models", "/v1/chat/completions", "/v1/completions")
+        for path in (*ours, "/health", "/version", "/ping", "/openapi.json", "/docs", *CLOSED):
+            for method in ("GET", "POST"):
+                answer = await http.request(method, path, json={})
+                assert (path, answer.status_code) == (path, 401)
+                assert answer.headers["www-authenticate"] == 'Bearer realm="rookery"'
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert (await http.get(path)).status_code == 200
+
+
+CLOSED = (
+    "/invocations", "/tokenize", "/detokenize", "/load", "/pause", "/resume", "/sleep", "/wake_up",
+    "/update_weights", "/collective_rpc", "/reset_prefix_cache", "/server_info", "/v1/load_lora_adapter",
+    "/v1/unload_lora_adapter", "/v1/responses", "/v1/messages", "/v1/systemone", "/generative_scoring",
+    "/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/chat/completions/batch",
+    "/inference/v1/generate", "/inference/v1/abort_requests", "/scale_elastic_ep",
+)  # fmt: skip
+"""Those that vLLM 0.32 has, by default, in its development mode or with adapters loaded by name."""
+
+
+async def test_what_we_do_not_need_of_vllm_is_closed(server: Server) -> None:
+    async with httpx.AsyncClient(base_url=server.url, headers=ACCESS.headers, timeout=30.0) as http:
+        for path in CLOSED:
+            for method in ("GET", "POST"):
+                answer = await http.request(method, path, json={"model": "policy", "prompt": "e4"})
+                assert (path, answer.status_code) == (path, 404)
+        ask = {"model": "policy", "prompt": "e4", "max_tokens": 1}
+        assert (await http.post("/v1/completions", json=ask)).status_code == 200
+        many = await http.post("/v1/completions", json={**ask, "n": 1025})
+        assert (many.status_code, "1024" in many.text) == (400, True)
+        embeds = await http.post("/v1/completions", json={**ask, "prompt": None, "prompt_embeds": "AAAA"})
+        assert embeds.status_code == 400
+        by_name = await http.post("/v1/completions", json={**ask, "model": "someone/adapter"})
+        assert by_name.status_code == 404
+        preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+        assert "access-control-allow-origin" not in (await http.options("/reload", headers=preflight)).headers
+
+
+async def test_hostile_callers_do_not_harm_it(server: Server, client: InferenceClient) -> None:
+    paths = ["/reload", "/v1/completions", "/v1/chat/completions"]
+    answers = await asyncio.to_thread(hostile.attack_http, server.url, paths, access=ACCESS)
+
+    assert set(answers) <= {0, 100, 400, 401, 404, 405, 413, 422}
+    assert await client.policy()
 
 
 async def test_a_leased_version_answers_though_newer_ones_come(

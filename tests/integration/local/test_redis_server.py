@@ -1,7 +1,10 @@
 """The embedded Redis after a crash that ended its append-only file within a script's writes."""
 
 import contextlib
+import os
+import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +12,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from launcher.redis_server import redis_argv
+from launcher.redis_server import find_redis_server, redis_argv, redis_url
 from rookery.errors import SetupError
 from rookery.streams import RunStreams
+from rookery.streams.server import ServerVersion
 from tests.builders import feed
-from tests.conftest import REDIS_START_S, free_port
+from tests.conftest import REDIS_START_S
 
 pytestmark = pytest.mark.redis
 
@@ -22,8 +26,8 @@ class Embedded:
     """The Redis of `rookery up`, started and killed as often as a test likes."""
 
     def __init__(self, folder: Path) -> None:
-        self.port, self.folder = free_port(), folder
-        self.streams = RunStreams(f"redis://127.0.0.1:{self.port}/0", "test")
+        self.folder = folder
+        self.streams = RunStreams(redis_url(folder), "test")
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -32,7 +36,7 @@ class Embedded:
         return path
 
     def start(self) -> None:
-        argv = redis_argv(self.folder, self.port)
+        argv = redis_argv(self.folder)
         with (self.folder / "log").open("a") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log)
         deadline = time.monotonic() + REDIS_START_S
@@ -114,7 +118,58 @@ def test_a_file_that_is_damaged_further_up_is_left_to_redis(embedded: Embedded) 
 def test_a_machine_without_bash_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match="bash is needed to start Redis"):
-        redis_argv(tmp_path / "redis", 6379)
+        redis_argv(tmp_path / "redis")
+
+
+def test_only_this_user_reaches_it(embedded: Embedded) -> None:
+    assert embedded.streams.server_version().name in ("Redis", "Valkey")
+    socket = Path(embedded.streams._redis.connection_pool.connection_kwargs["path"])
+    assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+    assert embedded.streams._redis.config_get("port") == {"port": "0"}
+
+
+def test_a_path_that_is_too_long_for_a_socket_gets_a_short_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    url = redis_url(tmp_path / ("long" * 25))
+    folder = Path(url.removeprefix("unix://")).parent
+    assert redis_url(tmp_path / ("long" * 25)) == url != redis_url(tmp_path / ("long" * 26))
+    assert (folder.parent, stat.S_IMODE(folder.stat().st_mode)) == (tmp_path, 0o700)
+    folder.chmod(0o755)
+    with pytest.raises(SetupError, match="others can enter it"):
+        redis_url(tmp_path / ("long" * 25))
+
+
+def test_the_newest_server_without_flaws_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, line in (
+        ("redis-server", "Redis server v=8.0.3 sha=0:0"),
+        ("valkey-server", "Valkey server v=7.2.11 sha=0:0"),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{line}'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert find_redis_server() == str(tmp_path / "valkey-server")
+    (tmp_path / "redis-server").write_text("#!/bin/sh\necho 'Redis server v=8.0.4 sha=0:0'\n")
+    assert find_redis_server() == str(tmp_path / "redis-server")
+
+
+@pytest.mark.parametrize(
+    ("info", "text"),
+    [
+        ({"redis_version": "6.2.19"}, "Redis 6.2.19, whose Lua has known flaws"),
+        ({"redis_version": "6.2.20"}, "Redis 6.2.20"),
+        ({"redis_version": "7.0.15"}, "Redis 7.0.15, whose Lua"),
+        ({"redis_version": "7.2.11"}, "Redis 7.2.11"),
+        ({"redis_version": "8.4.0"}, "Redis 8.4.0"),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.3"}, "Valkey 8.1.3, whose Lua"),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.4"}, "Valkey 8.1.4"),
+    ],
+)
+def test_versions_with_flaws_are_named(info: dict[str, str], text: str) -> None:
+    said = str(ServerVersion.of_info(info))
+    assert said.startswith(text)
+    assert ("flaws" in said) == ("flaws" in text or "Lua" in text)
 
 
 def test_a_sound_file_is_left_alone(embedded: Embedded) -> None:

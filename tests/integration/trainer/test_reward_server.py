@@ -10,7 +10,11 @@ import httpx
 import pytest
 
 from rookery.errors import RookeryError
+from rookery.serving import Service
 from services.trainer.settings import RewardModelSettings
+from tests import hostile
+from tests.conftest import free_port
+from tests.unit.rookery.running import running
 from tests.unit.trainer.preferences import BAD, GOOD, write_pairs
 
 pytestmark = pytest.mark.torch
@@ -147,3 +151,11 @@ async def test_a_reward_that_is_no_number_is_a_fault(desk: BatchQueue, scorer: R
     with torch.no_grad():
         scorer._model.score.weight.fill_(0.5)
     assert math.isfinite((await desk.rewards([text]))[0])
+
+
+async def test_hostile_callers_are_refused(desk: BatchQueue) -> None:
+    service = Service("reward-model", create_app(desk), "127.0.0.1", free_port(), "PORT")
+    async with running(service) as client:
+        url = str(client.base_url).rstrip("/")
+        answers = await asyncio.to_thread(hostile.attack_http, url, ["/v1/rewards"])
+    assert set(answers) <= {0, 100, 400, 404, 405, 413, 422}

@@ -11,6 +11,7 @@ import grpc
 import httpx
 import pytest
 
+from rookery.access import OPEN, Access
 from rookery.clients import InferenceClient, RewardClient, ScoreItem, reward
 from rookery.clients.score_items import TRIES
 from rookery.codec import verdict_to_proto
@@ -146,7 +147,7 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def inference(
-    monkeypatch: pytest.MonkeyPatch, answer: httpx.Response | httpx.HTTPError, *, key: str = ""
+    monkeypatch: pytest.MonkeyPatch, answer: httpx.Response | httpx.HTTPError, *, access: Access = OPEN
 ) -> AsyncIterator[tuple[InferenceClient, ScriptedServer]]:
     server = ScriptedServer(answer)
     real = httpx.AsyncClient
@@ -155,7 +156,7 @@ async def inference(
         return real(**kwargs, transport=httpx.MockTransport(server))
 
     monkeypatch.setattr(httpx, "AsyncClient", client_on_the_server)
-    async with InferenceClient("http://inference:8000/", key=key) as client:
+    async with InferenceClient("http://inference:8000/", access=access) as client:
         yield client, server
 
 
@@ -256,7 +257,7 @@ async def test_rollouts_sample_from_the_whole_distribution(monkeypatch: pytest.M
 async def test_other_servers_are_sent_only_what_they_know(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"index": 0, "message": {"content": None}, "finish_reason": "length"}
     reply = httpx.Response(200, json={"choices": [answer]})
-    async with inference(monkeypatch, reply, key="sk-1") as (client, server):
+    async with inference(monkeypatch, reply, access=Access("sk-1")) as (client, server):
         generation = await client.complete(
             PROMPT, model="m", count=1, sampling=Sampling(top_k=5), seed=3, tokens=False
         )
@@ -276,7 +277,9 @@ async def test_only_vllm_tells_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_refused_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with inference(monkeypatch, httpx.Response(401, text="no key sk-1 here"), key="sk-1") as (
+    async with inference(
+        monkeypatch, httpx.Response(401, text="no key sk-1 here"), access=Access("sk-1")
+    ) as (
         client,
         _,
     ):

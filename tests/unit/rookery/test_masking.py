@@ -8,10 +8,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from rookery.errors import PeerFault, RookeryError
+from rookery.errors import PeerFault, RookeryError, problem
 from rookery.logs import JsonFormatter, TextFormatter
 from rookery.masking import mask_setting, mask_text
-from rookery.serving import problem
 from rookery.settings import RunSettings
 
 PLACES = (

@@ -9,6 +9,10 @@
 {{ .Values.redis.secret | default (printf "%s-redis" .Release.Name) }}
 {{- end }}
 
+{{- define "rookery.tokenSecret" -}}
+{{ .Values.token.secret | default (printf "%s-token" .Release.Name) }}
+{{- end }}
+
 {{- /* Where inference servers get versions from that they do not have; empty: from a volume. */ -}}
 {{- define "rookery.adapterUrl" -}}
 {{- $from := .Values.adapters.from -}}

@@ -76,7 +76,19 @@ def test_sampling_defaults_go_by_name(model: Path, name: str, expected: dict[str
 
 def test_the_plugin_reads_back_every_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = settings(
-        "--model", str(model), "--no-follow", "--max-loras", "6", "--max-lora-rank", "32", "--run", "r1"
+        "--model",
+        str(model),
+        "--no-follow",
+        "--max-loras",
+        "6",
+        "--max-lora-rank",
+        "32",
+        "--run",
+        "r1",
+        "--open-routes",
+        "/tokenize,/v1/responses",
+        "--token-file",
+        str(model / "token"),
     )
     for name, value in vllm_command.environment(chosen, {}, cpu=True).items():
         monkeypatch.setenv(name, value)
@@ -169,3 +181,32 @@ def test_gpt2_says_its_limit_in_its_own_way(model: Path) -> None:
     (model / "config.json").write_text(json.dumps({"n_positions": 320}))
     command = vllm_command.command(settings("--model", str(model)), port=1, cpu=True)
     assert option(command, "--max-model-len") == "320"
+
+
+def test_neither_pickles_nor_pages_nor_embeddings_nor_adapters_by_name_are_taken(model: Path) -> None:
+    chosen = settings("--model", str(model))
+    command = vllm_command.command(chosen, port=1, cpu=True)
+    variables = vllm_command.environment(chosen, {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}, cpu=True)
+
+    assert option(command, "--load-format") == "safetensors"
+    assert option(command, "--allowed-origins") == "[]"
+    assert "--no-enable-prompt-embeds" in command
+    assert "--trust-remote-code" not in command
+    assert variables["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "0"
+    assert variables["VLLM_MAX_N_SEQUENCES"] == "1024"
+    given = vllm_command.environment(chosen, {"VLLM_MAX_N_SEQUENCES": "2048"}, cpu=True)
+    assert given["VLLM_MAX_N_SEQUENCES"] == "2048"
+
+
+def test_vllm_has_our_certificate(model: Path, tmp_path: Path) -> None:
+    for name in ("cert", "key", "ca"):
+        (tmp_path / name).touch()
+    flags = [part for name in ("cert", "key", "ca") for part in (f"--tls-{name}", str(tmp_path / name))]
+    command = vllm_command.command(settings("--model", str(model), *flags), port=1, cpu=True)
+
+    assert option(command, "--ssl-certfile") == str(tmp_path / "cert")
+    assert option(command, "--ssl-keyfile") == str(tmp_path / "key")
+    assert (option(command, "--ssl-ca-certs"), option(command, "--ssl-cert-reqs")) == (
+        str(tmp_path / "ca"),
+        "2",
+    )

@@ -1,0 +1,194 @@
+"""Who may call whom: the bearer token and the certificates that the services and their clients share.
+
+Without a token and certificates, services answer everybody, over plain HTTP and gRPC.
+"""
+
+import ipaddress
+import logging
+import os
+import re
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import compare_digest
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import model_validator
+from pydantic_settings import SettingsConfigDict
+
+from rookery.errors import SetupError
+from rookery.settings import Settings
+
+if TYPE_CHECKING:
+    import grpc
+
+logger = logging.getLogger(__name__)
+
+TOKEN_VARIABLE = "ROOKERY_TOKEN"  # noqa: S105 - its name, not its value
+"""The environment variable with the token. It is not a flag, because other users can see flags."""
+
+PROBES = frozenset({"/healthz", "/readyz"})
+METRICS = "/metrics"
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,}=*")
+"""`b64token` of RFC 6750, section 2.1, of a length that cannot be guessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a process demands of its callers, and shows to the services that it calls."""
+
+    token: str = field(default="", repr=False)
+    token_file: Path | None = None
+    guard_metrics: bool = False
+    cert: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+
+    @property
+    def scheme(self) -> str:
+        """`https` if this process serves with a certificate, else `http`."""
+        return "https" if self.cert else "http"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The HTTP headers of a call."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    @property
+    def metadata(self) -> Sequence[tuple[str, str]]:
+        """The metadata of a gRPC call."""
+        return [(name.lower(), value) for name, value in self.headers.items()]
+
+    @property
+    def player_options(self) -> dict[str, object]:
+        """The options that give the token to a player behind our own server, without quoting it."""
+        if self.token_file:
+            return {"key-file": self.token_file}
+        return {"key-env": TOKEN_VARIABLE} if self.token else {}
+
+    def admits(self, authorization: str) -> bool:
+        """Whether the value of an Authorization header has the token. Compares in constant time."""
+        scheme, _, said = authorization.partition(" ")
+        same = compare_digest(said.strip().encode(), self.token.encode())
+        return not self.token or (same and scheme.lower() == "bearer")
+
+    def is_open(self, path: str) -> bool:
+        """Whether everybody may ask for this HTTP path."""
+        return not self.token or path in PROBES or (path == METRICS and not self.guard_metrics)
+
+    def warn_if_open(self, name: str, host: str) -> None:
+        """Logs a warning if the service `name`, which listens on `host`, answers everybody on the network."""
+        if not self.token and not _is_loopback(host):
+            logger.warning(
+                "%s listens on %s without a token, so everybody who reaches it may call it: set "
+                "ROOKERY_TOKEN or --token-file",
+                name,
+                host,
+            )
+
+    def client_tls(self) -> ssl.SSLContext:
+        """How HTTP clients check `https://` servers, and which certificate they show."""
+        import httpx
+
+        context = ssl.create_default_context(cafile=self.ca) if self.ca else httpx.create_ssl_context()
+        if self.cert:
+            context.load_cert_chain(self.cert, self.key)
+        return context
+
+    def server_tls(self) -> dict[str, Any]:
+        """uvicorn's options. With a CA, callers must show a certificate of it."""
+        if not self.cert:
+            return {}
+        mutual = {"ssl_ca_certs": str(self.ca), "ssl_cert_reqs": int(ssl.CERT_REQUIRED)} if self.ca else {}
+        return {"ssl_certfile": str(self.cert), "ssl_keyfile": str(self.key), **mutual}
+
+    def add_grpc_port(self, server: "grpc.aio.Server", address: str) -> int:
+        """Binds `server` to `address`, with TLS if there is a certificate. Returns the port."""
+        import grpc
+
+        if not (self.cert and self.key):
+            return server.add_insecure_port(address)
+        pair = self.key.read_bytes(), self.cert.read_bytes()
+        ca = self.ca.read_bytes() if self.ca else None
+        credentials = grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
+        return server.add_secure_port(address, credentials)
+
+    def grpc_channel(self, target: str, options: Sequence[tuple[str, Any]]) -> "grpc.aio.Channel":
+        """A channel to `target`, with TLS if this process has a certificate or a CA."""
+        import grpc
+
+        if not (self.cert or self.ca):
+            return grpc.aio.insecure_channel(target, options=options)
+        ca, key, cert = (path.read_bytes() if path else None for path in (self.ca, self.key, self.cert))
+        return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(ca, key, cert), options=options)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+OPEN = Access()
+"""Neither token nor certificates."""
+
+
+class AccessSettings(Settings):
+    """Settings of all services and clients. ROOKERY_TOKEN_FILE, ROOKERY_TLS_CERT ... set them for all."""
+
+    model_config = SettingsConfigDict(env_prefix="ROOKERY_")
+    help_group: ClassVar[str] = "access"
+
+    token_file: Path | None = None
+    """File with the token that services demand of callers and clients send (`Authorization: Bearer ...`). The
+    variable ROOKERY_TOKEN has the token itself. Default: no token, and everybody may call."""
+    guard_metrics: bool = False
+    """Demand the token for /metrics too. The probes, /healthz and /readyz, are always open."""
+    tls_cert: Path | None = None
+    """Certificate (PEM) of this process, for HTTP and gRPC. Default: no TLS."""
+    tls_key: Path | None = None
+    """Private key (PEM) of the certificate."""
+    tls_ca: Path | None = None
+    """Certificates (PEM) that sign those of the other services. With it, services admit only callers that
+    show one. Default: the system's, and no caller must show one."""
+
+    @model_validator(mode="after")
+    def _key_and_certificate(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("give both --tls-cert and --tls-key, or neither")
+        return self
+
+    @property
+    def access(self) -> Access:
+        """The token and the certificates.
+
+        Raises:
+            SetupError: a file cannot be read, or the token is not one.
+        """
+        for path in (self.tls_cert, self.tls_key, self.tls_ca):
+            if path and not os.access(path, os.R_OK):
+                raise SetupError(f"cannot read {str(path)!r} (--tls-cert, --tls-key, --tls-ca)")
+        return Access(
+            self._token(), self.token_file, self.guard_metrics, self.tls_cert, self.tls_key, self.tls_ca
+        )
+
+    @property
+    def access_values(self) -> Mapping[str, Any]:
+        """These settings as they were given, to be passed on to another process."""
+        return self.model_dump(include=set(AccessSettings.model_fields), exclude_defaults=True)
+
+    def _token(self) -> str:
+        place = TOKEN_VARIABLE if self.token_file is None else f"--token-file {str(self.token_file)!r}"
+        try:
+            token = self.token_file.read_text().strip() if self.token_file else os.environ.get(place, "")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SetupError(f"{place}: {error}") from error
+        if (token or self.token_file) and not _TOKEN.fullmatch(token):
+            raise SetupError(
+                f"{place} has no token of at least 16 letters, digits and -._~+/ "
+                "(make one with: openssl rand -hex 32)"
+            )
+        return token

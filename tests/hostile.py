@@ -1,0 +1,168 @@
+"""Callers that mean no good: raw bytes, bodies that are too large or too deep, connections that never end.
+
+`attack_http` and `attack_grpc` return the status of every answer, so that a test can say which are allowed.
+"""
+
+import contextlib
+import random
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+import grpc
+import httpx
+import psutil
+
+from rookery.access import OPEN, Access
+
+CONNECTIONS = 200
+"""Connections that are opened and say little or nothing."""
+NESTED = 200_000
+
+JSON = "Content-Type: application/json\r\n"
+
+
+def bodies() -> Iterator[tuple[str, bytes]]:
+    """Bodies that a JSON parser or a validator could fall over, by name."""
+    yield "nested lists", b"[" * NESTED
+    yield "nested and closed", b"[" * NESTED + b"]" * NESTED
+    yield "nested objects", b'{"a":' * NESTED
+    yield "nested items", b'{"items":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    yield "a number of a million digits", b'{"fen": ' + b"9" * 1_000_000 + b"}"
+    yield "no numbers", b'{"fen": NaN, "response": -Infinity}'
+    yield "many keys", b"{" + b",".join(b'"%d":0' % n for n in range(200_000)) + b"}"
+    yield "many items", b'{"items": [' + b"0," * 200_000 + b"0]}"
+    yield "one key twice", b'{"fen": "a", "fen": "b"}'
+    yield "half a surrogate", rb'{"fen": "\ud800", "response": "\udfff"}'
+    yield "not UTF-8", b'{"fen": "\xff\xfe\xc0\x80"}'
+    yield "zeros", b"\x00" * 100_000
+    yield "a large string", b'{"fen": "' + b"x" * (8 << 20) + b'"}'
+    yield "too large", b'{"fen": "' + b"x" * (17 << 20) + b'"}'
+
+
+def requests(path: str, access: Access, rng: random.Random) -> Iterator[bytes]:
+    """What is no request, or hardly one."""
+    token = "".join(f"{name}: {value}\r\n" for name, value in access.headers.items())
+    post = f"POST {path} HTTP/1.1\r\nHost: h\r\n{token}".encode()
+    yield b"\r\n" * 1000
+    yield b"GET /\r\n\r\n"
+    yield b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + rng.randbytes(200)
+    yield b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(500)  # TLS
+    yield b"GET /%00%ff%2e%2e/../../etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n"
+    yield b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n"
+    yield b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 1_000_000 + b"\r\n\r\n"
+    yield b"GET / HTTP/1.1\r\nHost: h\r\n" + b"X: y\r\n" * 100_000 + b"\r\n"
+    yield b"GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + bytes(range(128, 256)) + b"\r\n\r\n"
+    yield post + b"Content-Length: -1\r\n\r\n{}"
+    yield post + b"Content-Length: 99999999999999999999\r\n\r\n{}"
+    yield post + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"
+    yield post + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    yield post + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{}"
+    yield post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
+    yield post + JSON.encode() + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00"
+    yield (
+        post
+        + b"Content-Type: multipart/form-data; boundary="
+        + b"b" * 5000
+        + b"\r\nContent-Length: 2\r\n\r\n--"
+    )
+    yield post + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    for _ in range(30):
+        yield rng.randbytes(rng.randrange(1, 3000))
+        whole = bytearray(post + JSON.encode() + b'Content-Length: 20\r\n\r\n{"fen":"8/8","a":[]}')
+        for _ in range(rng.randrange(1, 8)):
+            whole[rng.randrange(len(whole))] = rng.randrange(256)
+        yield bytes(whole[: rng.randrange(1, len(whole) + 1)])
+
+
+def attack_http(url: str, paths: Sequence[str], *, access: Access = OPEN, seed: int = 0) -> Counter[int]:
+    """Sends all of it to each path, while `CONNECTIONS` clients are slow or silent."""
+    rng, seen = random.Random(seed), Counter[int]()
+    place = urlsplit(url).hostname or "", urlsplit(url).port or 0
+    with (
+        contextlib.ExitStack() as exits,
+        httpx.Client(base_url=url, headers=access.headers, timeout=60.0) as http,
+    ):
+        for number in range(CONNECTIONS):
+            slow = exits.enter_context(socket.create_connection(place))
+            slow.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n{"[: number // 2])
+        for path in paths:
+            for name, body in bodies():
+                headers = {"Content-Type": "application/json"}
+                try:
+                    answer = http.post(path, content=body, headers=headers)
+                    seen[answer.status_code] += 1
+                    assert answer.status_code < 500, (path, name, answer.text[:300])
+                    assert len(answer.content) < 100_000, (path, name, len(answer.content))
+                except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
+                    seen[0] += 1  # it has answered a body that it did not read to its end
+            for raw in requests(path, access, rng):
+                seen[_send(place, raw)] += 1
+        assert http.get("/healthz").status_code == 200
+    _reset(place)
+    return seen
+
+
+def _send(place: tuple[str, int], raw: bytes) -> int:
+    """The status of the answer to raw bytes; 0 if there is none."""
+    with socket.create_connection(place) as sock:
+        sock.settimeout(0.1)
+        said = b""
+        with contextlib.suppress(OSError):
+            sock.sendall(raw)
+            sock.shutdown(socket.SHUT_WR)
+            while len(said) < 12 and (more := sock.recv(4096)):
+                said += more
+    status = int(said[9:12]) if said.startswith(b"HTTP/1.1 ") else 0
+    assert status < 500, (raw[:200], said)
+    return status
+
+
+def _reset(place: tuple[str, int]) -> None:
+    """Connections that end in the middle of a body with a reset, not with a goodbye."""
+    for _ in range(CONNECTIONS):
+        with socket.create_connection(place) as sock:
+            sock.sendall(b"POST /v1/score HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n" + b"x" * 5000)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def attack_grpc(target: str, methods: Sequence[str], *, seed: int = 0) -> Counter[str]:
+    """Sends garbage to the port, and messages that are garbage or too large to each method."""
+    rng, seen = random.Random(seed), Counter[str]()
+    host, port = target.rsplit(":", 1)
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    with contextlib.ExitStack() as exits:
+        for number in range(CONNECTIONS):
+            sock = exits.enter_context(socket.create_connection((host, int(port))))
+            with contextlib.suppress(OSError):
+                sock.sendall((preface * (number % 2)) + rng.randbytes(number * 10))
+        with grpc.insecure_channel(target, options=[("grpc.max_send_message_length", -1)]) as channel:
+            for method in methods:
+                send = channel.unary_stream(method)
+                for size in (0, 1, 10, 100, 10_000, 17 << 20):
+                    for _ in range(10 if size < 1000 else 1):
+                        try:
+                            answers = send(rng.randbytes(size), timeout=30.0)
+                            next(answers, None)  # some streams have no end
+                            answers.cancel()
+                            seen["OK"] += 1
+                        except grpc.RpcError as error:
+                            assert isinstance(error, grpc.Call)
+                            seen[error.code().name] += 1
+    return seen
+
+
+def settled_memory(pid: int) -> int:
+    """Resident bytes of a process and its children, once they no longer change much."""
+    before = 0
+    for _ in range(50):
+        process = psutil.Process(pid)
+        now = sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
+        if abs(now - before) < 1 << 20:
+            break
+        before = now
+        time.sleep(0.1)
+    return now
