@@ -13,12 +13,10 @@ from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
 from rich.progress import Progress
 
-from launcher.plan import HOST
-from launcher.redis_server import redis_argv
+from launcher.redis_server import redis_argv, redis_url
 from launcher.services import MODULES
 from rookery.errors import RookeryError, SetupError
 from rookery.processes.child import Child, Command, Watchdog, last_lines
-from rookery.processes.ports import Ports
 from rookery.remote import is_url
 from rookery.settings import CONFIG_VARIABLE, Settings
 from rookery.streams import RunStreams
@@ -101,12 +99,11 @@ def _absolute(folder: str) -> str:
 def _redis(out: Path, console: Console) -> "Iterator[tuple[str, _Start]]":
     """A Redis of its own, and what starts processes beside it. All end with the block."""
     with ExitStack() as exits:
-        port = exits.enter_context(Ports(HOST)).choose(0)
         watchdog = Watchdog()
         exits.callback(watchdog.close)
         start = _Start(out / "logs", watchdog, exits)
-        start.run("redis", redis_argv(out / "redis", port))
-        url = f"redis://{HOST}:{port}/0"
+        start.run("redis", redis_argv(out / "redis"))
+        url = redis_url(out / "redis")
         with closing(RunStreams(url, "replay")) as streams:
             streams.ping()
         console.print(f"logs and versions are in {out}")

@@ -98,7 +98,7 @@ class Cluster:
 
     def start_redis(self) -> None:
         with (self.logs / "redis.log").open("ab") as log:
-            argv = redis_argv(self.folder / "redis", self._redis_port)
+            argv = [*redis_argv(self.folder / "redis"), "--port", str(self._redis_port)]
             self._redis = subprocess.Popen(argv, stdout=log, stderr=log)
 
     def redis_client(self) -> "contextlib.closing[redis.Redis]":
