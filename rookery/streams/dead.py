@@ -3,7 +3,6 @@
 import logging
 import threading
 from dataclasses import dataclass
-from typing import Any
 
 from rookery.streams import lua
 from rookery.streams.reader import Reader
@@ -42,7 +41,7 @@ class DeadLetters(Reader):
 
     def dead_letters(self) -> list[DeadLetter]:
         """The entries of `dead`, oldest first."""
-        rows: Any = self._call(lambda: self._redis.xrange(self.key("dead")))
+        rows = self._call(lambda: self._redis.xrange(self.key("dead")))
         return [
             DeadLetter(
                 dead_id.decode(),
