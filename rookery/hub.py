@@ -87,6 +87,20 @@ def identity(model: str) -> str:
     return f"{model}@{digest}" if digest else model
 
 
+def check_allowed(model: str, allowed: str) -> None:
+    """Checks a base model against a list of names and digests (`sha256:...`), separated by commas.
+
+    Raises:
+        SetupError: there is a list, and it has neither the name nor the digest of the weights.
+    """
+    names = {name.strip() for name in allowed.split(",")} - {""}
+    if not names or model in names:
+        return
+    digest = weights_digest(model_folder(model))
+    if digest not in names:
+        raise SetupError(f"--allowed-models has neither {model!r} nor its {digest}, but {allowed!r}")
+
+
 def weights_digest(folder: Path) -> str | None:
     """A digest of a model's weights, whatever the model is called; None without safetensors files.
 

@@ -311,7 +311,16 @@ class RunSettings(Settings):
     """Name of the run: the prefix of its Redis keys, and the name of its folder in `runs/`."""
 
 
-_SHARED = ("redis_url", "run", "token_file", "guard_metrics", "tls_cert", "tls_key", "tls_ca")
+_SHARED = (
+    "redis_url",
+    "run",
+    "token_file",
+    "guard_metrics",
+    "tls_cert",
+    "tls_key",
+    "tls_ca",
+    "allowed_models",
+)
 
 
 def _shared_environment(settings_cls: type[BaseSettings]) -> dict[str, Any]:

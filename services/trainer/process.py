@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from rookery import __version__
 from rookery.errors import RookeryError
+from rookery.hub import check_allowed
 from rookery.plots.steps import METRICS_FILE, read_metrics
 from rookery.remote import upload
 from rookery.serving import Service, add_probes, serve
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 async def run(settings: TrainerSettings) -> None:
     """Trains until the last step or a signal, in this process or in all processes that a launcher started."""
+    check_allowed(str(settings.model), settings.allowed_models)
     settings = own_device(settings)
     # Check before taking over the run, because taking it over ends a trainer that is running.
     adam.check(device_named(settings.device), bits=settings.adam_bits, offload=settings.offload)

@@ -42,6 +42,9 @@ class ServerSettings(RunSettings, AccessSettings):
     model: str = "models/rook-tiny"
     """Base model: a directory, a Hugging Face id, or the URL of a folder, such as s3://bucket/sft/model. Its
     weights must be safetensors."""
+    allowed_models: str = ""
+    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
+    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
     open_routes: str = ""
     """Further routes of vLLM to serve, separated by commas, such as /tokenize,/v1/responses."""
     host: str = "127.0.0.1"

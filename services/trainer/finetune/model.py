@@ -38,7 +38,9 @@ def load_sequence_classifier(path: Path, *, dtype: torch.dtype, pad_id: int) -> 
     """Loads a model with a head of one number, `score`. The head is new unless the directory has one."""
     config = config_without_dropout(path)
     config.num_labels, config.pad_token_id = 1, pad_id
-    return AutoModelForSequenceClassification.from_pretrained(path, config=config, dtype=dtype)
+    return AutoModelForSequenceClassification.from_pretrained(
+        path, config=config, dtype=dtype, use_safetensors=True
+    )
 
 
 def hidden_states(model: Any, batch: TokenBatch) -> torch.Tensor:

@@ -98,7 +98,7 @@ def load_causal_lm(path: Path, *, dtype: torch.dtype, **loading: Any) -> Any:
     """
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            path, config=config_without_dropout(path), dtype=dtype, **loading
+            path, config=config_without_dropout(path), dtype=dtype, use_safetensors=True, **loading
         )
     except (OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]

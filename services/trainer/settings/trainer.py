@@ -104,6 +104,9 @@ class TrainerSettings(
 
     model: PathOrUrl
     """Base model, as of the inference servers: a directory, a Hugging Face id, or the URL of a folder."""
+    allowed_models: str = ""
+    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
+    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
     run_dir: Path
     """Folder for metrics.jsonl and the versions (adapters/policy-v000000, ...)."""
     inference_urls: str = "http://127.0.0.1:8000"

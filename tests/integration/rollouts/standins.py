@@ -34,6 +34,7 @@ class Inference:
     """How many of the next answers lack their last completion."""
     fails_and_leaves: bool = False
     refuses: bool = False
+    wants_token: bool = False
     delay_s: float = 0.0
     requests: list[dict] = field(default_factory=list)
     working: int = 0
@@ -79,6 +80,8 @@ class Inference:
         if self.fails_and_leaves:
             self.ready = False
             return Response("engine died", status_code=500)
+        if self.wants_token:
+            return Response("needs the token", status_code=401)
         if self.refuses:
             return Response("max_tokens is too large", status_code=400)
         number = int(body["model"].removeprefix("policy-v"))
@@ -110,8 +113,11 @@ class Reward(reward_pb2_grpc.RewardServiceServicer):
     versions: tuple[str, ...] = ("test-1",)
     """One for each verdict in turn."""
     problem_status = 0
+    wants_token = False
 
     async def ScoreBatch(self, request, context):  # noqa: N802
+        if self.wants_token:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "needs the token")
         if self.problem_status:
             problem = reward_pb2.Problem(title="Told to", status=self.problem_status, detail="so")
             return reward_pb2.ScoreBatchResponse(

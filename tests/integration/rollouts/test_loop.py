@@ -284,6 +284,22 @@ async def test_a_refusal_by_the_reward_service_is_dead_lettered_at_once(house: H
     assert len(house.inference[0].requests) == 1
 
 
+@pytest.mark.parametrize("peer", ["inference", "reward"])
+async def test_a_token_that_a_peer_refuses_ends_the_process_and_costs_no_position(
+    house: House, peer: str
+) -> None:
+    demanding = house.reward if peer == "reward" else house.inference[0]
+    demanding.wants_token = True
+    feed(house.streams, 2)
+    with pytest.raises(SetupError, match="needs the token"):
+        async with house.running() as loop:
+            await until(lambda: loop._failure)
+    assert (house.streams.counts().dead, house.streams.length("positions")) == ({}, 2)
+    demanding.wants_token = False
+    async with house.running():
+        await until(lambda: house.streams.counts().generated == 2)
+
+
 async def test_while_a_peer_is_away_no_chance_is_spent(house: House) -> None:
     house.inference[0].ready = False
     feed(house.streams, 2)

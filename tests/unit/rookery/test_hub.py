@@ -10,7 +10,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from rookery.errors import SetupError
-from rookery.hub import cache_dir, cached, identity, model_folder, weights_digest
+from rookery.hub import cache_dir, cached, check_allowed, identity, model_folder, weights_digest
+from tests.conftest import ROOT
 from tests.hub import write_snapshot
 
 
@@ -127,3 +128,12 @@ def test_weights_of_another_kind_are_known_by_name_and_damaged_ones_refused(tmp_
     (tmp_path / "model.safetensors").write_bytes(b"\x10")
     with pytest.raises(SetupError, match=r"weights of .*: error"):
         identity(str(tmp_path))
+
+
+def test_a_list_of_base_models_allows_names_and_weights() -> None:
+    model = str(ROOT / "models" / "rook-tiny")
+    digest = weights_digest(Path(model))
+    for allowed in ("", model, f"other, {model}", f"{digest}", f"other,{digest}"):
+        check_allowed(model, allowed)
+    with pytest.raises(SetupError, match=f"has neither '{model}' nor its {digest}, but 'other'"):
+        check_allowed(model, "other")
