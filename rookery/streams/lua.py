@@ -191,3 +191,14 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 return {length, age, groups}
 """
+
+REPLAY = """
+local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
+if not letter then return false end
+local entry = {}
+for i = 7, #letter[2] do table.insert(entry, letter[2][i]) end
+if #entry == 0 then return false end
+redis.call('XDEL', KEYS[1], ARGV[1])
+if ARGV[2] == 'traces' then redis.call('HINCRBY', KEYS[3], 'generated', 1) end
+return redis.call('XADD', KEYS[2], '*', unpack(entry))
+"""

@@ -21,7 +21,7 @@ from rookery.winprob import CHECKMATE, DRAW, WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.position import LegalMove, Position
 from services.reward.reward_model import ModelScores, RewardModel
-from services.reward.schemes import Scheme, TermInput
+from rookery.schemes import Scheme, TermInput
 from services.reward.truth import read_reasoning, sentences_of, truth_of
 
 Result = Verdict | RookeryError

@@ -27,7 +27,7 @@ from services.reward.rookworld_grades import (
     read_policy,
     refuse_policy,
 )
-from services.reward.schemes import MAX_SCHEME_CHARS
+from rookery.schemes import MAX_SCHEME_CHARS
 from services.reward.target_grades import grade_target
 
 LINES = 5

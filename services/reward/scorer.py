@@ -33,7 +33,7 @@ from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
 from services.reward.rookworld_judge import RookworldJudge, judged_by_target
-from services.reward.schemes import Scheme, find_scheme
+from rookery.schemes import Scheme, find_scheme
 from services.reward.truth import reader_id
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from rookery.errors import InvalidInput
 from rookery.settings import Port, PresetSettings, RedisUrl
 from rookery.winprob import LICHESS_K
-from services.reward.schemes import DEFAULT, find_scheme
+from rookery.schemes import DEFAULT, find_scheme
 
 
 def _cores() -> int:
