@@ -2,9 +2,9 @@
 
     python -m bench.viewer --traces 1000000
 
-The archive is synthetic, written by the archiver's own writer: real positions, moves of a seeded player, token ids
-and log-probabilities of the usual length. There is no peer to compare with: the limit is 200 ms, at which a
-person begins to wait.
+The archive is synthetic, written by the archiver's own writer: real positions, moves of a seeded player,
+token ids and log-probabilities of the usual length. There is no peer to compare with: the limit is 200 ms, at which
+a person begins to wait.
 """
 
 import argparse
@@ -142,8 +142,8 @@ async def measure(runs: Path, scratch: Path, *, repeat: int) -> dict[str, Any]:
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://viewer", timeout=600) as client:
         base, started = "/api/runs/large", time.perf_counter()
-        while (state := (await client.get(base)).json()["indexed"])["files"] < state["of"] or not state["of"]:
-            await asyncio.sleep(0.5)
+        while not await _indexed(client, base):
+            pass
         indexed_s = time.perf_counter() - started
         newest = (await client.get(f"{base}/groups")).json()["groups"][0]["id"]
         times = {
@@ -159,6 +159,12 @@ async def measure(runs: Path, scratch: Path, *, repeat: int) -> dict[str, Any]:
         for name, each in times.items()
     }
     return {"indexed_s": round(indexed_s, 1), "interactions": rows}
+
+
+async def _indexed(client: httpx.AsyncClient, base: str) -> bool:
+    await asyncio.sleep(0.5)
+    state = (await client.get(base)).json()["indexed"]
+    return bool(state["files"] == state["of"] > 0)
 
 
 async def _asked(client: httpx.AsyncClient, path: str) -> tuple[float, float]:

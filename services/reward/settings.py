@@ -8,9 +8,9 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from rookery.errors import InvalidInput
+from rookery.schemes import DEFAULT, find_scheme
 from rookery.settings import Port, PresetSettings, RedisUrl
 from rookery.winprob import LICHESS_K
-from rookery.schemes import DEFAULT, find_scheme
 
 
 def _cores() -> int:

@@ -1,4 +1,4 @@
-"""One group as the page shows it: the archive's record, and what can be read from it: candidates, tokens, claims."""
+"""One group as the page shows it: the archive's record, with candidates, tokens and claims."""
 
 import functools
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import chess
-import commentary
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
+import commentary
 from rookery.answers import before_answer
 from rookery.candidates import candidates_of, distinct
 from rookery.hub import cached

@@ -1,4 +1,4 @@
-"""The index: a DuckDB file with a row for each group and each answer, filled from the archive's Parquet files.
+"""The index: a DuckDB file with a row for each group and each answer of the archive.
 
 What is filtered, sorted and counted is read from here; a whole group from the file it is in. DuckDB keeps the
 index on disk beyond its memory limit, so a run of any length can be shown.
@@ -27,7 +27,7 @@ _ROWS = 1 << 24
 
 REFRESH_S = 2.0
 """Seconds for which a run that has been brought up to date counts as such."""
-WAIT_S = 1.5
+WAIT_S = 5.0
 """How long the first request for a run waits for its index. A larger run is shown in parts."""
 
 _EPSILON = 1e-4
@@ -37,13 +37,15 @@ _TABLES = """
 CREATE TABLE files (file BIGINT PRIMARY KEY, run VARCHAR, path VARCHAR);
 CREATE TABLE groups (
     g BIGINT, run VARCHAR, id VARCHAR, position VARCHAR, fen VARCHAR, phase VARCHAR, style VARCHAR,
-    version INTEGER, created_at DOUBLE, size INTEGER, reward_mean DOUBLE, reward_std DOUBLE, reward_min DOUBLE,
-    reward_max DOUBLE, regret_max DOUBLE, length_max INTEGER, surprise_max DOUBLE, tokens INTEGER, logprob DOUBLE,
-    distinct_texts INTEGER, distinct_moves INTEGER, win_before DOUBLE, best VARCHAR, step INTEGER, age INTEGER
+    version INTEGER, created_at DOUBLE, size INTEGER, reward_mean DOUBLE, reward_std DOUBLE,
+    reward_min DOUBLE, reward_max DOUBLE, regret_max DOUBLE, length_max INTEGER, surprise_max DOUBLE,
+    tokens INTEGER, logprob DOUBLE, distinct_texts INTEGER, distinct_moves INTEGER, win_before DOUBLE,
+    best VARCHAR, step INTEGER, age INTEGER
 );
 CREATE TABLE answers (
-    g BIGINT, run VARCHAR, version INTEGER, i INTEGER, reward DOUBLE, advantage DOUBLE, outcome VARCHAR, regret DOUBLE, win_after DOUBLE,
-    length INTEGER, surprise DOUBLE, uci VARCHAR, san VARCHAR, components MAP(VARCHAR, DOUBLE), text VARCHAR
+    g BIGINT, run VARCHAR, version INTEGER, i INTEGER, reward DOUBLE, advantage DOUBLE, outcome VARCHAR,
+    regret DOUBLE, win_after DOUBLE, length INTEGER, surprise DOUBLE, uci VARCHAR, san VARCHAR,
+    components MAP(VARCHAR, DOUBLE), text VARCHAR
 );
 """
 
@@ -72,8 +74,10 @@ SELECT g, $run, version, i, t.verdict.reward,
     CASE WHEN low = high THEN 0
          ELSE $factor(size) * (t.verdict.reward - mean) / $divisor END,
     t.verdict.outcome, t.verdict.regret, t.verdict.win_after, len(t.completion.token_ids),
-    -list_avg(t.completion.logprobs), t.verdict.move.uci, t.verdict.move.san, t.verdict.components, t.completion.text
-FROM (SELECT $base + file_row_number AS g, policy.number AS version, unnest(traces) AS t, generate_subscripts(traces, 1) - 1 AS i,
+    -list_avg(t.completion.logprobs), t.verdict.move.uci, t.verdict.move.san, t.verdict.components,
+    t.completion.text
+FROM (SELECT $base + file_row_number AS g, policy.number AS version,
+             unnest(traces) AS t, generate_subscripts(traces, 1) - 1 AS i,
              len(traces) AS size, list_min(rewards) AS low, list_max(rewards) AS high,
              list_avg(rewards) AS mean, list_stddev_pop(rewards) AS deviation
       FROM (SELECT *, list_transform(traces, lambda t: t.verdict.reward) AS rewards
@@ -175,7 +179,8 @@ class Index:
             NotFound: the run has no such group, or its file is gone.
         """
         found = self.query(
-            "SELECT g, step, age, path FROM groups JOIN files ON file = g // ? WHERE groups.run = ? AND id = ?",
+            "SELECT g, step, age, path FROM groups JOIN files ON file = g // ? "
+            "WHERE groups.run = ? AND id = ?",
             [_ROWS, run, group],
         )
         if not found:

@@ -1,13 +1,10 @@
-"""Questions to the index: pages of groups, histograms, versions, positions, and two runs beside each other."""
+"""Questions to the index: pages of groups, histograms, versions, positions, two runs beside each other."""
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from services.viewer.filters import Condition, Filter
 from services.viewer.index import Index, Row
 
 PAGE = 40
@@ -30,107 +27,25 @@ _SORTS: dict[Sort, str] = {
     "version": "version",
 }
 
-_OF_ANSWERS = {
-    **{name: f"a.{name}" for name in ("reward", "advantage", "regret", "length", "surprise")},
-    "component": "a.components[?]",
-}
-_OF_GROUPS = {"version": "g.version", "age": "g.age"}
-
 _PIECE = (
     "CASE WHEN {san}[1] IN ('N', 'B', 'R', 'Q', 'K') THEN {san}[1] WHEN {san}[1] = 'O' THEN 'K' ELSE 'P' END"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition in SQL, with its parameters."""
-
-    sql: str
-    values: tuple[Any, ...]
-
-    def __and__(self, other: "Condition") -> "Condition":
-        return Condition(f"{self.sql} AND {other.sql}", (*self.values, *other.values))
-
-
-class Filter(BaseModel):
-    """Which answers. A group is shown if one of its answers passes. Bounds are inclusive."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-
-    outcome: list[str] = []
-    """Any of these outcomes."""
-    phase: list[str] = []
-    """Any of opening, middlegame, endgame."""
-    text: str = Field(default="", max_length=200)
-    """What the answer's text contains, in any case."""
-    component: str = Field(default="", max_length=100)
-    """Name of a component of the reward, for the bounds of `component_min` and `component_max`."""
-    component_min: float | None = None
-    component_max: float | None = None
-    reward_min: float | None = None
-    reward_max: float | None = None
-    advantage_min: float | None = None
-    advantage_max: float | None = None
-    regret_min: float | None = None
-    regret_max: float | None = None
-    length_min: float | None = None
-    """Tokens of the answer."""
-    length_max: float | None = None
-    surprise_min: float | None = None
-    """Mean negative log-probability of its tokens, in nats."""
-    surprise_max: float | None = None
-    version_min: float | None = None
-    """The version that wrote it."""
-    version_max: float | None = None
-    age_min: float | None = None
-    """Versions between writing and training."""
-    age_max: float | None = None
-
-    def of_groups(self, run: str) -> Condition:
-        """What it asks of a group `g` itself."""
-        return Condition("g.run = ?", (run,)) & self._ranges(_OF_GROUPS) & _one_of("g.phase", self.phase)
-
-    def of_answers(self, run: str, *, but: str = "") -> Condition:
-        """What it asks of an answer `a` itself. `but` names a range that does not count."""
-        columns = {name: column for name, column in _OF_ANSWERS.items() if name != but}
-        condition = (
-            Condition("a.run = ?", (run,)) & self._ranges(columns) & _one_of("a.outcome", self.outcome)
-        )
-        return (
-            condition & Condition("contains(lower(a.text), lower(?))", (self.text,))
-            if self.text
-            else condition
-        )
-
-    def groups(self, run: str) -> Condition:
-        """The groups with an answer that passes."""
-        groups, answers = self.of_groups(run), self.of_answers(run)
-        if len(answers.values) == 1:  # the run alone
-            return groups
-        return groups & Condition(f"g.g IN (SELECT a.g FROM answers a WHERE {answers.sql})", answers.values)
-
-    def answers(self, run: str, *, but: str = "") -> Condition:
-        """The answers that pass."""
-        groups, answers = self.of_groups(run), self.of_answers(run, but=but)
-        if len(groups.values) == 1:
-            return answers
-        return answers & Condition(f"a.g IN (SELECT g.g FROM groups g WHERE {groups.sql})", groups.values)
-
-    def _ranges(self, columns: Mapping[str, str]) -> Condition:
-        condition = Condition("true", ())
-        for name, column in columns.items():
-            for bound, comparison in (("min", ">="), ("max", "<=")):
-                limit = getattr(self, f"{name}_{bound}")
-                if limit is not None:
-                    named = (self.component,) if name == "component" else ()
-                    condition &= Condition(f"{column} {comparison} ?", (*named, limit))
-        return condition
-
-
-def _one_of(column: str, values: Sequence[str]) -> Condition:
-    if not values:
-        return Condition("true", ())
-    return Condition(f"{column} IN ({', '.join('?' * len(values))})", tuple(values))
+def extent(index: Index, run: str) -> Row:
+    """How much of a run is indexed: counts, versions, the style of its prompts, names of components."""
+    (held,) = index.query(
+        "SELECT count(*) AS groups, count(step) AS trained, sum(size) AS answers, "
+        "min(version) AS first_version, max(version) AS last_version, any_value(style) AS style "
+        "FROM groups WHERE run = ?",
+        [run],
+    )
+    names = index.query(
+        "SELECT DISTINCT unnest(map_keys(components)) AS name "
+        "FROM (SELECT components FROM answers WHERE run = ? LIMIT 10000) ORDER BY 1",
+        [run],
+    )
+    return held | {"components": [row["name"] for row in names]}
 
 
 def page(index: Index, run: str, chosen: Filter, *, sort: Sort, descending: bool, number: int) -> list[Row]:
@@ -150,7 +65,8 @@ def with_answers(index: Index, groups: list[Row], passes: Condition) -> list[Row
         return []
     found: dict[int, list[Row]] = {group["g"]: [] for group in groups}
     answers = index.query(
-        f"SELECT a.g, i, reward, advantage, outcome, regret, length, surprise, san, ({passes.sql}) AS matched "
+        f"SELECT a.g, i, reward, advantage, outcome, regret, length, surprise, san, "
+        f"({passes.sql}) AS matched "
         f"FROM answers a WHERE a.g IN ({', '.join(map(str, found))}) ORDER BY a.g, i",
         passes.values,
     )
@@ -160,9 +76,13 @@ def with_answers(index: Index, groups: list[Row], passes: Condition) -> list[Row
 
 
 def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
-    """Counts and the histogram of rewards. The histogram leaves out the range of rewards, to choose another."""
+    """Counts and the histogram of rewards.
+
+    The histogram leaves out the filter's range of rewards, so that another can be chosen in it.
+    """
     (ends,) = index.query(
-        "SELECT min(reward_min) AS low, max(reward_max) AS high, sum(size) AS answers FROM groups WHERE run = ?",
+        "SELECT min(reward_min) AS low, max(reward_max) AS high, sum(size) AS answers "
+        "FROM groups WHERE run = ?",
         [run],
     )
     low, high = ends["low"] or 0.0, ends["high"] or 0.0
@@ -212,7 +132,8 @@ def collapse(index: Index, run: str) -> dict[str, Any]:
     width = math.ceil((ends["high"] - ends["low"] + 1) / BUCKETS)
     bucket = f"(version - {ends['low']}) // {width}"
     rows = index.query(
-        f"SELECT {bucket} AS bucket, min(version) AS version, avg((reward_std = 0)::INTEGER) AS zero_variance, "
+        f"SELECT {bucket} AS bucket, min(version) AS version, "
+        "avg((reward_std = 0)::INTEGER) AS zero_variance, "
         "avg(distinct_texts / size) AS distinct_answers, avg(distinct_moves / size) AS distinct_moves, "
         "-sum(logprob) / sum(tokens) AS surprise FROM groups WHERE run = ? GROUP BY 1 ORDER BY 1",
         [run],
@@ -224,8 +145,8 @@ def collapse(index: Index, run: str) -> dict[str, Any]:
         return _shares(
             buckets,
             index.query(
-                f"SELECT {bucket} AS bucket, {_PIECE.format(san=san)} AS piece, count(*) AS count FROM {table} "
-                f"WHERE run = ? AND {san} IS NOT NULL GROUP BY 1, 2",
+                f"SELECT {bucket} AS bucket, {_PIECE.format(san=san)} AS piece, count(*) AS count "
+                f"FROM {table} WHERE run = ? AND {san} IS NOT NULL GROUP BY 1, 2",
                 [run],
             ),
         )

@@ -1,6 +1,7 @@
-"""Scores the answers of a view under another scheme, from the win probabilities in the archive: no engine is asked.
+"""Scores the answers of a view under another scheme, from the win probabilities in the archive.
 
-Schemes that need further searches, a reward model or the reading of the text are left to `rookery rescore`.
+Schemes that need further searches, a reward model or the reading of the text are left to `rookery rescore`,
+which asks the engine.
 """
 
 from collections import Counter
@@ -10,8 +11,8 @@ from typing import Any
 from rookery.errors import InvalidInput
 from rookery.schemes import Scheme, TermInput, find_scheme
 from rookery.trace import Outcome
+from services.viewer.filters import Filter
 from services.viewer.index import Index, Row
-from services.viewer.queries import Filter
 
 GROUPS = 2000
 """The most groups that are scored again, the newest of the view."""
@@ -35,9 +36,9 @@ def rescore(index: Index, run: str, chosen: Filter, scheme_text: str) -> dict[st
         )
     where = chosen.groups(run)
     rows = index.query(
-        "SELECT g.g, g.id, g.fen, g.version, g.win_before, a.i, a.reward, a.outcome, a.win_after, a.san, a.text "
-        f"FROM (SELECT * FROM groups g WHERE {where.sql} ORDER BY g DESC LIMIT {GROUPS}) g JOIN answers a USING (g) "
-        "ORDER BY a.g DESC, a.i",
+        "SELECT g.g, id, fen, g.version, win_before, i, reward, outcome, win_after, san, text "
+        f"FROM (SELECT * FROM groups g WHERE {where.sql} ORDER BY g DESC LIMIT {GROUPS}) g "
+        "JOIN answers a USING (g) ORDER BY a.g DESC, a.i",
         where.values,
     )
     groups = [_group(scheme, list(members)) for _, members in groupby(rows, key=lambda row: row["g"])]

@@ -1,4 +1,4 @@
-"""The folders of runs: metrics, settings, evaluations, commits, and the files of the archive. It only reads."""
+"""The folders of runs: metrics, settings, evaluations, commits, the files of the archive. Only reads."""
 
 import json
 import os

@@ -111,7 +111,7 @@ function form(route: Route, overview: Overview): HTMLElement {
       h("div", { class: "ranges" },
         RANGES.map(([name, label, step]) => range(name, label, step)),
         h("fieldset", {}, h("legend", {}, "Component"),
-          h("select", { name: "component", "aria-label": "Component" }, options([["", "none"], ...overview.components.map((name): [string, string] => [name, name])], query.get("component"))),
+          h("select", { name: "component", "aria-label": "Component" }, options([["", "none"], ...overview.archive.components.map((name): [string, string] => [name, name])], query.get("component"))),
           field("component_min", "Component from", "0.01"), field("component_max", "Component to", "0.01"))),
       h("button", {}, "Apply")));
 }

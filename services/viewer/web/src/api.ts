@@ -58,8 +58,8 @@ export interface Overview {
     first_version: number | null;
     last_version: number | null;
     style: string | null;
+    components: string[];
   };
-  components: string[];
   settings: Record<string, unknown>;
   evaluation: Record<string, Record<string, Estimate>>;
   account: {

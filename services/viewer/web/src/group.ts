@@ -113,7 +113,7 @@ function tokens(trace: Trace, mode: string): HTMLElement {
 }
 
 function legend(mode: string, data: WholeGroup): HTMLElement {
-  if (mode === "logprob") return h("p", { class: "muted" }, "The darker a token, the less probable it was when it was sampled: white 100%, darkest 2% or less.");
+  if (mode === "logprob") return h("p", { class: "muted" }, "The stronger its colour, the less probable a token was when it was sampled: none at 100%, full at 2% or less.");
   if (mode === "advantage") return h("p", { class: "muted" }, "All tokens of an answer share its advantage: blue is made more probable, orange less.");
   if (!data.traces.some((trace) => trace.sentences.length)) return h("p", { class: "muted" }, "No sentences to check in these answers. Hover over an answer to see its arrows alone.");
   return h("p", { class: "muted" }, h("span", { class: "claim true" }, "true"), " ", h("span", { class: "claim false" }, "false"), " ", h("span", { class: "claim open" }, "open"), " ", h("span", { class: "claim unread" }, "unread"), " sentences, by the rules of chess");

@@ -31,6 +31,7 @@ const help = h("dialog", { "aria-label": "Keys" }) as HTMLDialogElement;
 let pending = new AbortController();
 let source: EventSource | null = null;
 let followed = "";
+let failed = false;
 
 function shell(): void {
   const toggle = h("button", { class: "icon", title: "Light or dark (key: l)", "aria-label": "Light or dark", onclick: flip }, "◐");
@@ -56,9 +57,11 @@ async function render(): Promise<void> {
     const element = view ? await view(route, signal) : empty("No such view", location.pathname);
     if (signal.aborted) return;
     main.replaceChildren(element);
+    failed = false;
     document.title = [element.querySelector("h1")?.textContent, route.run, "Rookery"].filter(Boolean).join(" · ");
     if (route.view === "groups") document.getElementById(`answer-${route.query.get("answer")}`)?.scrollIntoView({ block: "nearest" });
   } catch (error) {
+    failed = true;
     if (!signal.aborted) main.replaceChildren(h("div", {}, h("h1", {}, "Not shown"), empty("This view cannot be shown", (error as Error).message)));
   } finally {
     clearTimeout(slow);
@@ -87,7 +90,7 @@ function follow(run: string): void {
     const text = files < of ? `indexing ${count(files)} of ${count(of)}` : `step ${count(step)}`;
     const news = !first && !REFRESHED.includes(parse(location).view) ? h("button", { class: "link", onclick: () => void render() }, "show new") : null;
     live.replaceChildren(h("i", { class: first ? "dot" : "dot on" }), text, ...(news ? [" ", news] : []));
-    if (!first && REFRESHED.includes(parse(location).view)) void render();
+    if (failed || (!first && REFRESHED.includes(parse(location).view))) void render();
     first = false;
   };
   source.onerror = () => live.replaceChildren(h("i", { class: "dot off" }), "no connection");
