@@ -3,8 +3,8 @@
     python -m bench.viewer --traces 1000000
 
 The archive is synthetic, written by the archiver's own writer: real positions, moves of a seeded player,
-token ids and log-probabilities of the usual length. There is no peer to compare with: the limit is 200 ms, at which
-a person begins to wait.
+token ids and log-probabilities of the usual length. There is no peer to compare with. The limit is 200 ms,
+at which a person begins to wait.
 """
 
 import argparse

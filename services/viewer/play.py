@@ -1,6 +1,7 @@
 """Asks the policy and the engine about a position, by the run's inference server and reward service."""
 
 import io
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,11 @@ ENGINE = "engine"
 MAX_MOVES = 600
 
 
+_UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
+
+
 class Line(StrictBody):
-    """A position: a FEN or the last one of a PGN, and the moves (UCI) played after it."""
+    """A position: a FEN or the last one of a PGN, and the moves (UCI or SAN) played after it."""
 
     fen: str = Field(default="", max_length=200)
     pgn: str = Field(default="", max_length=100_000)
@@ -37,16 +41,18 @@ class Line(StrictBody):
         board = self._start()
         for move in self.moves:
             try:
-                board.push_uci(move)
+                board.push(board.parse_uci(move) if _UCI.fullmatch(move) else board.parse_san(move))
             except ValueError as error:
-                raise InvalidInput(f"{move!r} is not a legal move in {board.fen()!r}") from error
+                raise InvalidInput(f"{move[:20]!r} is not a legal move in {board.fen()!r}") from error
         return board
 
     def _start(self) -> chess.Board:
         if self.pgn.strip():
             game = chess.pgn.read_game(io.StringIO(self.pgn))
-            if game is None or game.errors:
-                raise InvalidInput(f"not a PGN: {game.errors[0] if game else self.pgn[:80]!r}")
+            if game is None or game.errors or not (game.next() or "FEN" in game.headers):
+                raise InvalidInput(
+                    f"not a PGN: {game.errors[0] if game and game.errors else self.pgn[:80]!r}"
+                )
             return game.end().board()
         try:
             board = chess.Board(self.fen) if self.fen.strip() else chess.Board()

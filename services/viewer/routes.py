@@ -27,6 +27,18 @@ LIVE_S = 1.0
 QUIET_LOOKS = 15
 """Looks without news after which a comment is sent, so that proxies keep the connection."""
 
+_SETTINGS = (
+    "model",
+    "task",
+    "style",
+    "group_size",
+    "batch_groups",
+    "staleness",
+    "max_tokens",
+    "nodes",
+    "seed",
+)
+
 router = APIRouter(prefix="/api")
 
 
@@ -98,7 +110,7 @@ def overview(run: Run, viewer: Shared) -> Response:
             "name": run.name,
             "indexed": {"files": files, "of": of},
             "archive": queries.extent(viewer.index, run.name),
-            "settings": run.read_json("settings.json"),
+            "settings": _shown(run.read_json("settings.json")),
             "evaluation": positions.get("metrics", {}),
             "account": account(run, redis_url(run, given=viewer.settings.redis_url)),
             "dropped": run.dropped(),
@@ -106,6 +118,11 @@ def overview(run: Run, viewer: Shared) -> Response:
             "writable": bool(viewer.settings.token),
         }
     )
+
+
+def _shown(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without those that may hold a password: `redis_url`, `set`."""
+    return {name: settings[name] for name in _SETTINGS if name in settings}
 
 
 @router.get("/runs/{run}/summary", tags=["answers"])

@@ -46,13 +46,15 @@ export function chip(run: string, group: string, answer: Pick<Answer, "i" | "out
   }, h("span", {}, what), h("small", {}, signed(answer.reward)));
 }
 
-/** A group in a list: its board, what is known of it, its answers. */
-export function groupRow(group: Group, run = group.run): HTMLElement {
+/** A group in a list: its board, what is known of it, its answers; `named` by its run. */
+export function groupRow(group: Group, named = false): HTMLElement {
+  const { run } = group;
   const href = path(run, "groups", group.id);
   return h("li", { class: "group-row" },
     h("a", { href, class: "mini", "aria-label": `Group ${group.id}` }, board(group.fen).element),
     h("div", { class: "group-main" },
       h("div", { class: "group-head" },
+        named && h("b", {}, run),
         h("a", { href, class: "strong row-link" }, `v${group.version}`),
         h("span", {}, group.phase),
         group.best && h("span", {}, "best ", h("b", {}, group.best)),

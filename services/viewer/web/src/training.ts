@@ -128,7 +128,7 @@ export async function position({ run, query }: Route, signal: AbortSignal): Prom
     h("h1", {}, "Position ", h("code", {}, visible(name))),
     h("p", { class: "muted" }, "Every group on it, in all runs that were opened here. A feed repeats positions only with --max-positions or --repeat-share."),
     groups.length > 1 ? h("div", { class: "charts" }, chart({ title: "Mean reward, by version", low: null, high: null, series })) : null,
-    groups.length ? h("ol", { class: "groups" }, groups.map((each) => h("div", { class: "of-run" }, h("h2", {}, each.run), groupRow(each)))) : empty("No group on this position", "The runs that were opened here have none."));
+    groups.length ? h("ol", { class: "groups" }, groups.map((each) => groupRow(each, true))) : empty("No group on this position", "The runs that were opened here have none."));
 }
 
 export async function compare({ run, query }: Route, signal: AbortSignal): Promise<HTMLElement> {
