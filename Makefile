@@ -5,7 +5,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format proto dashboards token lock bench clean
+.PHONY: help setup demo test check format proto dashboards viewer token lock bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ proto: setup ## generate rookery/v1 from proto/
 dashboards: setup ## write Grafana's dashboards (deploy/grafana/dashboards)
 	$(PY) -m scripts.dashboards
 
+viewer: setup ## build the page of services/viewer from web/ (needs node)
+	cd services/viewer/web && npm ci && npm run build
+
 token: ## write token.env, with a random token for docker compose, unless it exists
 	@test -e token.env || (umask 077 && echo "ROOKERY_TOKEN=$$(openssl rand -hex 32)" > token.env)
 
@@ -56,6 +59,7 @@ bench: setup ## run all benchmarks (an hour; `python -m bench.PART` for one)
 	$(PY) -m bench.arena
 	$(PY) -m bench.commentary
 	$(PY) -m bench.scale
+	$(PY) -m bench.viewer
 
 clean: ## delete caches and builds; .venv and runs/ stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

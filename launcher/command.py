@@ -20,11 +20,12 @@ Whole runs on this machine
   up                      start all services and train until --steps, --minutes or Ctrl-C
   status                  show the state of a run: versions, groups, streams, services
   dead ACTION             list, show, replay or drop the entries that a run could not handle
+  view [RUN]              look at the answers of a run in a browser
   exporter                export a run's streams as Prometheus metrics
 
 Single parts
   serve SERVICE           start one service: data, feed, archive, reward, reward-model, inference, rollouts,
-                          trainer, arena or players
+                          trainer, arena, viewer or players
   score FEN RESPONSE      score one answer
   check TEXT --fen FEN    mark what is true and false in a text about a position, or in the comments of a PGN
   data ...                make positions and data sets from games
@@ -65,6 +66,7 @@ SERVE_USAGE = """usage: rookery serve SERVICE [flags]
   rollouts      samples completions for positions and has them scored
   trainer       trains the policy on the scored groups
   arena         evaluates every Nth version of a run while it trains
+  viewer        shows the answers of runs on a web page
   players       serves models and versions of runs for games, until its input ends
 
 `rookery serve SERVICE --help` lists the flags.
@@ -79,6 +81,7 @@ EXTRAS = {
     "services.inference.rollouts": ("fastapi", "rollouts"),
     "services.trainer": ("torch", "trainer"),
     "services.arena": ("matplotlib", "arena"),
+    "services.viewer": ("duckdb", "viewer"),
 }
 """For each module, a package that it requires and the extra that installs it."""
 
@@ -187,6 +190,16 @@ def _replay(rest: list[str]) -> int:
     return replay(settings, Console(highlight=False, soft_wrap=True))
 
 
+def _view(rest: list[str]) -> int:
+    from launcher.view import ViewSettings, view
+
+    settings = ViewSettings.parse(rest, prog="rookery view")
+    _require("services.viewer")
+    from rich.console import Console
+
+    return view(settings, Console())
+
+
 def _exporter(rest: list[str]) -> int:
     from launcher.exporter import ExporterSettings, export
     from rookery.errors import SetupError
@@ -273,6 +286,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "status": _status,
     "dead": _dead,
     "replay": _replay,
+    "view": _view,
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),

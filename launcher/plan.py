@@ -28,7 +28,7 @@ _REWARD_MODEL_CARD = "reward_model.json"
 STAGES = (
     ("redis", "reward-model"),
     ("feed", "archive", "reward", "inference", "trainer", "arena"),
-    ("rollouts",),
+    ("rollouts", "viewer"),
 )
 """A stage starts once the previous one is ready. Trainer and inference share a stage, because inference
 becomes ready only when the trainer has published its first policy. The arena becomes ready when it has leased
@@ -99,6 +99,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     left_out = {"redis"}
     left_out |= set() if settings.archive else {"archive"}
     left_out |= set() if settings.evaluate_every else {"arena"}
+    left_out |= set() if settings.view else {"viewer"}
     left_out |= set() if settings.reward_model else {"reward-model"}
     for name in (name for stage in STAGES for name in stage):
         if name in left_out:
@@ -184,7 +185,7 @@ def _governed(name: str, settings: UpSettings, plan: Plan) -> dict[str, object]:
     listening: dict[str, object] = {"host": HOST, **plan.ports[name], **settings.access_values}
     if settings.preset and name in read_preset(settings.preset):
         listening["preset"] = settings.preset
-    if name in ("reward", "reward-model"):
+    if name in ("reward", "reward-model", "viewer"):
         return {**listening, **_without_run(name, settings, plan)}
     member: dict[str, object] = {**listening, "run": settings.run, "redis_url": plan.redis_url}
     if name == "feed":
@@ -224,6 +225,8 @@ def _without_run(name: str, settings: UpSettings, plan: Plan) -> dict[str, objec
     """The settings of the services that know nothing of runs."""
     if name == "reward-model":
         return {"model": (settings.reward_model or Path()).resolve()}
+    if name == "viewer":
+        return {"runs_dir": settings.runs_dir.resolve()}
     engines = {"engines": settings.engines} if settings.engines else {}
     model_url = {"model_url": plan.url("reward-model")} if settings.reward_model else {}
     return {"nodes": settings.nodes, **engines, **model_url}

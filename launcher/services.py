@@ -10,6 +10,7 @@ MODULES = {
     "trainer": "services.trainer",
     "rollouts": "services.inference.rollouts",
     "arena": "services.arena",
+    "viewer": "services.viewer",
 }
 
 PORTS = {
@@ -22,6 +23,7 @@ PORTS = {
     "rollouts": {"port": 8004},
     "archive": {"port": 8006},
     "arena": {"port": 8009},
+    "viewer": {"port": 8010},
 }
 """Default ports by service and setting."""
 

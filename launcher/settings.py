@@ -77,6 +77,8 @@ class UpSettings(PresetSettings, AccessSettings):
     """Evaluate version 0 and every so many versions while the run trains: strength.jsonl. 0: never."""
     evaluate_positions: PositiveInt = 200
     """Held-out positions of --evaluate-every."""
+    view: bool = False
+    """Serve the viewer as well: a web page with the run's answers and curves."""
     seed: NonNegativeInt = 0
     """Seed of the order of the positions, of sampling and of training."""
     inference_device: str = "auto"

@@ -29,6 +29,10 @@ def up(given: UpSettings, console: Console) -> int:
     settings = settle_settings(given)
     with Session(settings, console) as session:
         session.say(f"run {settings.run}: logs and adapters in {session.plan.run_dir}; Ctrl-C stops it")
+        if settings.view:
+            session.say(f"viewer: {session.plan.url('viewer')}/runs/{settings.run}")
+        else:
+            session.say(f"look at it with: rookery view {settings.run}")
         if settings.from_version is not None:
             session.say(
                 f"goes back to version {settings.from_version}, unless it has done so before: later versions "

@@ -1,8 +1,9 @@
 """The real neighbours of the tests: found or started here, never faked.
 
 A test names what it needs with a marker (`stockfish`, `fairy`, `redis`, `vllm`, `torch`, `prometheus`,
-`compose`, `docker`, `ray`, `shared_data`) or by asking for the fixture of that name. A test whose needs are
-missing is skipped and says why; if `ROOKERY_REQUIRE` lists them (comma-separated, or `all`), it fails.
+`compose`, `docker`, `ray`, `chromium`, `shared_data`) or by asking for the fixture of that name. A test whose
+needs are missing is skipped and says why; if `ROOKERY_REQUIRE` lists them (comma-separated, or `all`), it
+fails.
 """
 
 import contextlib
@@ -87,6 +88,13 @@ def _docker(*asked: str) -> tuple[str | None, str]:
     return docker, ""
 
 
+def _chromium() -> tuple[str | None, str]:
+    if importlib.util.find_spec("playwright") is None:
+        return None, "playwright is not installed"
+    found = filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
+    return next(found, None), "no `chromium` on the path: apt-get install chromium"
+
+
 def _helm() -> tuple[str | None, str]:
     if importlib.util.find_spec("kubernetes_validate") is None:
         return None, "kubernetes-validate is not installed"
@@ -106,6 +114,7 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "prometheus": _prometheus,
     "compose": functools.cache(lambda: _docker("compose", "version")),
     "helm": _helm,
+    "chromium": _chromium,
     "docker": functools.cache(lambda: _docker("version")),
     "ray": _module("ray"),
     "shared_data": _shared_data,

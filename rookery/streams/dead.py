@@ -3,6 +3,7 @@
 import logging
 import threading
 from dataclasses import dataclass
+from typing import Any, cast
 
 from rookery.streams import lua
 from rookery.streams.reader import Reader
@@ -15,12 +16,16 @@ DEAD_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An entry of `dead`: its own id, the stream and id that it had, the reason, and its bytes."""
+    """An entry of `dead`: its own id, the stream and id that it had, the reason, and its bytes.
+
+    `item` is the id of the position or group, empty if the stream had lost the entry.
+    """
 
     id: str
     stream: str
     entry: str
     reason: str
+    item: str
     data: bytes
 
 
@@ -41,11 +46,14 @@ class DeadLetters(Reader):
 
     def dead_letters(self) -> list[DeadLetter]:
         """The entries of `dead`, oldest first."""
-        rows = self._call(lambda: self._redis.xrange(self.key("dead")))
+        rows = cast(list[Any], self._call(lambda: self._redis.xrange(self.key("dead"))))
         return [
             DeadLetter(
                 dead_id.decode(),
-                *(fields[name].decode() for name in (b"stream", b"entry", b"reason")),
+                fields[b"stream"].decode(),
+                fields[b"entry"].decode(),
+                fields[b"reason"].decode(),
+                fields.get(b"id", b"").decode(),
                 fields.get(b"data", b""),
             )
             for dead_id, fields in rows

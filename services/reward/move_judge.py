@@ -15,13 +15,13 @@ from rookery.answers import reasoning_of
 from rookery.engines import RequestQueue
 from rookery.errors import EngineFault, InvalidInput, PeerFault, RookeryError
 from rookery.notation import named_moves, read_move
+from rookery.schemes import Scheme, TermInput
 from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from rookery.uci import Analysis, Line, Query
 from rookery.winprob import CHECKMATE, DRAW, WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.position import LegalMove, Position
 from services.reward.reward_model import ModelScores, RewardModel
-from services.reward.schemes import Scheme, TermInput
 from services.reward.truth import read_reasoning, sentences_of, truth_of
 
 Result = Verdict | RookeryError

@@ -11,6 +11,7 @@ import chess
 
 from rookery.engines import RequestQueue
 from rookery.errors import InvalidInput, RookeryError
+from rookery.schemes import MAX_SCHEME_CHARS
 from rookery.trace import EngineStamp, Verdict
 from rookery.uci import Analysis
 from rookery.winprob import win_probability
@@ -27,7 +28,6 @@ from services.reward.rookworld_grades import (
     read_policy,
     refuse_policy,
 )
-from services.reward.schemes import MAX_SCHEME_CHARS
 from services.reward.target_grades import grade_target
 
 LINES = 5

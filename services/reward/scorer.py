@@ -18,6 +18,7 @@ from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.notation import read_move
 from rookery.prompt import GAME_TASK
+from rookery.schemes import Scheme, find_scheme
 from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
@@ -33,7 +34,6 @@ from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
 from services.reward.rookworld_judge import RookworldJudge, judged_by_target
-from services.reward.schemes import Scheme, find_scheme
 from services.reward.truth import reader_id
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
 from rookery.errors import InvalidInput
+from rookery.schemes import DEFAULT, find_scheme
 from rookery.settings import Port, PresetSettings, RedisUrl
 from rookery.winprob import LICHESS_K
-from services.reward.schemes import DEFAULT, find_scheme
 
 
 def _cores() -> int:

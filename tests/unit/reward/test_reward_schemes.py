@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from commentary import read
 from rookery.errors import InvalidInput
+from rookery.schemes import TERMS, TermInput, find_scheme
 from rookery.trace import Outcome
-from services.reward.schemes import TERMS, TermInput, find_scheme
 from services.reward.truth import truth_of
 
 REFUSED = sorted(set(Outcome) - {Outcome.LEGAL})

@@ -1,0 +1,105 @@
+"""Filters: which answers a view shows, as the address says, and as conditions in SQL."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_OF_ANSWERS = {
+    **{name: f"a.{name}" for name in ("reward", "advantage", "regret", "length", "surprise")},
+    "component": "a.components[?]",
+}
+_OF_GROUPS = {"version": "g.version", "age": "g.age"}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition in SQL, with its parameters."""
+
+    sql: str
+    values: tuple[Any, ...]
+
+    def __and__(self, other: "Condition") -> "Condition":
+        return Condition(f"{self.sql} AND {other.sql}", (*self.values, *other.values))
+
+
+class Filter(BaseModel):
+    """Which answers. A group is shown if one of its answers passes. Bounds are inclusive."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    outcome: list[str] = []
+    """Any of these outcomes."""
+    phase: list[str] = []
+    """Any of opening, middlegame, endgame."""
+    text: str = Field(default="", max_length=200)
+    """What the answer's text contains, in any case."""
+    component: str = Field(default="", max_length=100)
+    """Name of a component of the reward, for the bounds of `component_min` and `component_max`."""
+    component_min: float | None = None
+    component_max: float | None = None
+    reward_min: float | None = None
+    reward_max: float | None = None
+    advantage_min: float | None = None
+    advantage_max: float | None = None
+    regret_min: float | None = None
+    regret_max: float | None = None
+    length_min: float | None = None
+    """Tokens of the answer."""
+    length_max: float | None = None
+    surprise_min: float | None = None
+    """Mean negative log-probability of its tokens, in nats."""
+    surprise_max: float | None = None
+    version_min: float | None = None
+    """The version that wrote it."""
+    version_max: float | None = None
+    age_min: float | None = None
+    """Versions between writing and training."""
+    age_max: float | None = None
+
+    def of_groups(self, run: str) -> Condition:
+        """What it asks of a group `g` itself."""
+        return Condition("g.run = ?", (run,)) & self._ranges(_OF_GROUPS) & _one_of("g.phase", self.phase)
+
+    def of_answers(self, run: str, *, but: str = "") -> Condition:
+        """What it asks of an answer `a` itself. `but` names a range that does not count."""
+        columns = {name: column for name, column in _OF_ANSWERS.items() if name != but}
+        condition = (
+            Condition("a.run = ?", (run,)) & self._ranges(columns) & _one_of("a.outcome", self.outcome)
+        )
+        return (
+            condition & Condition("contains(lower(a.text), lower(?))", (self.text,))
+            if self.text
+            else condition
+        )
+
+    def groups(self, run: str) -> Condition:
+        """The groups with an answer that passes."""
+        groups, answers = self.of_groups(run), self.of_answers(run)
+        if len(answers.values) == 1:  # the run alone
+            return groups
+        return groups & Condition(f"g.g IN (SELECT a.g FROM answers a WHERE {answers.sql})", answers.values)
+
+    def answers(self, run: str, *, but: str = "") -> Condition:
+        """The answers that pass."""
+        groups, answers = self.of_groups(run), self.of_answers(run, but=but)
+        if len(groups.values) == 1:
+            return answers
+        return answers & Condition(f"a.g IN (SELECT g.g FROM groups g WHERE {groups.sql})", groups.values)
+
+    def _ranges(self, columns: Mapping[str, str]) -> Condition:
+        condition = Condition("true", ())
+        for name, column in columns.items():
+            for bound, comparison in (("min", ">="), ("max", "<=")):
+                limit = getattr(self, f"{name}_{bound}")
+                if limit is not None:
+                    named = (self.component,) if name == "component" else ()
+                    condition &= Condition(f"{column} {comparison} ?", (*named, limit))
+        return condition
+
+
+def _one_of(column: str, values: Sequence[str]) -> Condition:
+    if not values:
+        return Condition("true", ())
+    return Condition(f"{column} IN ({', '.join('?' * len(values))})", tuple(values))

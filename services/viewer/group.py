@@ -1,0 +1,114 @@
+"""One group as the page shows it: the archive's record, with candidates, tokens and claims."""
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import chess
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
+
+import commentary
+from rookery.answers import before_answer
+from rookery.candidates import candidates_of, distinct
+from rookery.hub import cached
+from services.viewer.index import Index, Row
+from services.viewer.runs import RunFolder
+
+READ_CHARS = 4000
+"""Characters of reasoning that are read for claims. The slowest text known of this length takes a second."""
+
+
+def whole_group(index: Index, run: RunFolder, id: str) -> Row:
+    """A group with, for each answer, its advantage, candidates, claims and tokens, and what became of it.
+
+    Raises:
+        NotFound: the run has no such group.
+    """
+    row = index.whole(run.name, id)
+    advantages = index.query(
+        "SELECT advantage, surprise FROM answers WHERE g = ? ORDER BY i", [row.pop("number")]
+    )
+    board = chess.Board(row["prompt"]["fen"])
+    tokenizer = _tokenizer(str(row["base_model"]).partition("@")[0])
+    for trace, computed in zip(row["traces"], advantages, strict=True):
+        completion, verdict = trace["completion"], trace["verdict"]
+        text = completion["text"]
+        verdict["components"] = dict(verdict["components"])
+        trace |= computed
+        trace["candidates"] = [
+            {"uci": uci, "san": board.san(move)}
+            for uci in distinct(candidates_of(text, board))
+            if (move := chess.Move.from_uci(uci)) in board.legal_moves
+        ]
+        trace["sentences"] = verdict.pop("sentences", None) or _sentences(board.fen(), text)
+        trace["tokens"] = _pieces(tokenizer, completion.pop("token_ids"))
+    row["prompt_tokens"] = len(row.pop("prompt_token_ids"))
+    row["fate"] = _fate(run, row)
+    row.pop("file_row_number")
+    return row
+
+
+def _fate(run: RunFolder, row: Row) -> str:
+    """What became of a group, as far as the files of the run tell."""
+    if row["step"] is not None:
+        return f"trained in step {row['step']}, by version {row['step'] - 1}, at age {row['age']}"
+    metrics = run.metrics()
+    if not metrics:
+        return "not trained: the run has no trainer"
+    if row["created_at"] > metrics[-1]["time"] - metrics[-1].get("step_s", 0.0):
+        return "not trained yet: it came after the last step's groups"
+    reasons = ", ".join(f"{reason.replace('_', ' ')} ({count})" for reason, count in run.dropped().items())
+    return f"dropped; the run dropped groups as {reasons}" if reasons else "waiting for the trainer"
+
+
+def _sentences(fen: str, text: str) -> list[Row]:
+    """The claims of a text, read here. A text that is moves alone has no sentences."""
+    reasoning = before_answer(text)[:READ_CHARS]
+    try:
+        reading = commentary.read(fen, reasoning)
+    except ValueError:  # a position of Chess960, which the reader does not know
+        return []
+    found = [
+        {
+            "start": sentence.start,
+            "end": sentence.end,
+            "read": sentence.status != "unread",
+            "claims": [
+                {"concept": claim.concept, "start": claim.start, "end": claim.end, "true": claim.true}
+                for claim in sentence.claims
+            ],
+        }
+        for sentence in reading.sentences
+    ]
+    return found if any(sentence["claims"] for sentence in found) else []
+
+
+@functools.lru_cache(maxsize=8)
+def _tokenizer(model: str) -> Tokenizer | None:
+    """The tokenizer of a model that is on this disk; None without one. Nothing is downloaded."""
+    path = (cached(model) or Path(model)) / "tokenizer.json"
+    return Tokenizer.from_file(str(path)) if path.is_file() else None
+
+
+def _pieces(tokenizer: Tokenizer | None, token_ids: Sequence[int]) -> list[str]:
+    """The text of each token; its number in angle brackets without a tokenizer.
+
+    The bytes of one character may be in several tokens: the last of them has the character.
+    """
+    if tokenizer is None:
+        return [f"<{token}>" for token in token_ids]
+    stream = DecodeStream(skip_special_tokens=False)
+    return [stream.step(tokenizer, token) or "" for token in token_ids]
+
+
+def json_safe(value: Any) -> Any:
+    """The value without NaN and infinities, which JSON does not know."""
+    if isinstance(value, float):
+        return value if value - value == 0.0 else None
+    if isinstance(value, dict):
+        return {key: json_safe(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(each) for each in value]
+    return value

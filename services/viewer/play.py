@@ -1,0 +1,194 @@
+"""Asks the policy and the engine about a position, by the run's inference server and reward service."""
+
+import io
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import chess
+import chess.pgn
+import httpx
+from pydantic import Field
+
+from rookery.body_limit import StrictBody
+from rookery.clients import InferenceClient
+from rookery.errors import InvalidInput, PeerFault, RookeryError, Unavailable, cause_message
+from rookery.prompt import STYLES, render
+from rookery.trace import Completion, Phase, Position, Sampling
+
+TIMEOUT_S = 120.0
+ENGINE = "engine"
+"""The player that is no version of the policy."""
+MAX_MOVES = 600
+
+
+_UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbn]?")
+
+
+class Line(StrictBody):
+    """A position: a FEN or the last one of a PGN, and the moves (UCI or SAN) played after it."""
+
+    fen: str = Field(default="", max_length=200)
+    pgn: str = Field(default="", max_length=100_000)
+    moves: list[str] = Field(default=[], max_length=MAX_MOVES)
+
+    def board(self) -> chess.Board:
+        """The board with its moves.
+
+        Raises:
+            InvalidInput: the FEN, the PGN or a move is not valid; the message quotes it.
+        """
+        board = self._start()
+        for move in self.moves:
+            try:
+                board.push(board.parse_uci(move) if _UCI.fullmatch(move) else board.parse_san(move))
+            except ValueError as error:
+                raise InvalidInput(f"{move[:20]!r} is not a legal move in {board.fen()!r}") from error
+        return board
+
+    def _start(self) -> chess.Board:
+        if self.pgn.strip():
+            game = chess.pgn.read_game(io.StringIO(self.pgn))
+            if game is None or game.errors or not (game.next() or "FEN" in game.headers):
+                raise InvalidInput(
+                    f"not a PGN: {game.errors[0] if game and game.errors else self.pgn[:80]!r}"
+                )
+            return game.end().board()
+        try:
+            board = chess.Board(self.fen) if self.fen.strip() else chess.Board()
+        except ValueError as error:
+            raise InvalidInput(f"not a FEN: {self.fen!r} ({error})") from error
+        if not board.is_valid():
+            raise InvalidInput(f"an impossible position: {self.fen!r} ({board.status()!r})")
+        return board
+
+
+class Question(Line):
+    """A position, and who is to answer with a move."""
+
+    player: str = Field(max_length=200)
+    """A model that the server serves, such as `policy`, or `engine`."""
+    style: str = Field(default="mover-squares", max_length=40)
+    """The style of the prompt: that of the run."""
+    temperature: float = Field(default=0.0, ge=0, le=5)
+    max_tokens: int = Field(default=64, ge=1, le=8192)
+
+
+def position_of(line: Line) -> dict[str, Any]:
+    """What a board needs to show a position and to let moves be made."""
+    board = line.board()
+    dests: dict[str, list[str]] = {}
+    for move in board.legal_moves:
+        dests.setdefault(chess.square_name(move.from_square), []).append(move.uci())
+    outcome = board.outcome(claim_draw=True)
+    root = board.root()
+    return {
+        "fen": board.fen(),
+        "moves": [move.uci() for move in board.move_stack],
+        "sans": [root.san_and_push(move) for move in board.move_stack],
+        "start": board.root().fen(),
+        "dests": dests,
+        "turn": "white" if board.turn else "black",
+        "check": board.is_check(),
+        "over": f"{outcome.result()} by {outcome.termination.name.lower().replace('_', ' ')}"
+        if outcome
+        else None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """The addresses of the two services; empty if there is none."""
+
+    inference_url: str
+    reward_url: str
+
+    async def state(self) -> dict[str, Any]:
+        """The models that can be asked, and why a service cannot."""
+        state: dict[str, Any] = {"models": [], "styles": sorted(STYLES), "inference": "", "reward": ""}
+        try:
+            async with InferenceClient(_known(self.inference_url, "inference"), timeout_s=5.0) as client:
+                served = await client.served()
+                state["models"] = [
+                    {"name": name, "path": str(served[name])} for name in sorted(served, reverse=True)
+                ]
+        except RookeryError as error:
+            state["inference"] = str(error)
+        try:
+            await self._reward("GET", "/readyz", timeout_s=5.0)
+        except RookeryError as error:
+            state["reward"] = str(error)
+        return state
+
+    async def answer(self, question: Question) -> dict[str, Any]:
+        """The player's answer with its verdict; of the engine, its move alone.
+
+        Raises:
+            InvalidInput: the position is not valid, or the game is over.
+            Unavailable: a service that is needed has no address, or does not answer.
+        """
+        board = question.board()
+        if board.is_game_over():
+            raise InvalidInput(f"the game is over: {board.fen()!r}")
+        if question.player == ENGINE:
+            verdict = await self._verdict(board.fen(), f"\\boxed{{{next(iter(board.legal_moves)).uci()}}}")
+            return {
+                "move": verdict["best"],
+                "win": verdict["win_before"],
+                "evaluation": verdict["eval_before"],
+            }
+        moves = tuple(move.uci() for move in board.move_stack)
+        prompt = render(
+            Position("play", board.fen(), board.ply(), Phase.OPENING, "", moves), style=question.style
+        )
+        completion = await self._complete(prompt, question)
+        try:
+            verdict = await self._verdict(prompt.fen, completion.text, truncated=completion.truncated)
+        except Unavailable as error:
+            return {"text": completion.text, "move": None, "verdict": None, "problem": str(error)}
+        move = verdict["move"]
+        if move and prompt.fen != board.fen() and not board.turn:  # the prompt shows a mirrored board
+            mirrored = chess.Move.from_uci(move["uci"])
+            seen = chess.Move(
+                chess.square_mirror(mirrored.from_square),
+                chess.square_mirror(mirrored.to_square),
+                mirrored.promotion,
+            )
+            move = {"uci": seen.uci(), "san": board.san(seen)}
+        return {
+            "text": completion.text,
+            "move": move,
+            "verdict": verdict,
+            "prompt": prompt.messages[-1].content,
+        }
+
+    async def _complete(self, prompt: Any, question: Question) -> Completion:
+        sampling = Sampling(temperature=question.temperature, max_tokens=question.max_tokens)
+        url = _known(self.inference_url, "inference")
+        async with InferenceClient(url, timeout_s=TIMEOUT_S) as client:
+            made = await client.complete(
+                prompt, model=question.player, count=1, sampling=sampling, seed=0, tokens=False
+            )
+        return made.completions[0]
+
+    async def _verdict(self, fen: str, response: str, *, truncated: bool = False) -> dict[str, Any]:
+        body = {"fen": fen, "response": response, "truncated": truncated}
+        return await self._reward("POST", "/v1/score", body)
+
+    async def _reward(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> dict[str, Any]:
+        url = _known(self.reward_url, "reward") + path
+        try:
+            async with httpx.AsyncClient(timeout=timeout_s) as client:
+                response = await client.request(method, url, json=body)
+                response.raise_for_status()
+                return dict(response.json())
+        except (httpx.HTTPError, ValueError) as error:
+            raise PeerFault(f"{method} {url}: {cause_message(error)}") from error
+
+
+def _known(url: str, name: str) -> str:
+    if not url:
+        raise Unavailable(f"no {name} service: start the viewer with --{name}-url, or while the run is up")
+    return url.rstrip("/")

@@ -1,0 +1,206 @@
+"""Questions to the index: pages of groups, histograms, versions, positions, two runs beside each other."""
+
+import math
+from collections import Counter
+from typing import Any, Literal
+
+from services.viewer.filters import Condition, Filter
+from services.viewer.index import Index, Row
+
+PAGE = 40
+"""Groups on a page."""
+BINS = 40
+"""Bars of the histogram."""
+BUCKETS = 60
+"""The most points of a series over versions."""
+
+Sort = Literal["time", "reward", "spread", "regret", "length", "surprise", "age", "version"]
+
+_SORTS: dict[Sort, str] = {
+    "time": "g",
+    "reward": "reward_mean",
+    "spread": "reward_std",
+    "regret": "regret_max",
+    "length": "length_max",
+    "surprise": "surprise_max",
+    "age": "age",
+    "version": "version",
+}
+
+_PIECE = (
+    "CASE WHEN {san}[1] IN ('N', 'B', 'R', 'Q', 'K') THEN {san}[1] WHEN {san}[1] = 'O' THEN 'K' ELSE 'P' END"
+)
+
+
+def extent(index: Index, run: str) -> Row:
+    """How much of a run is indexed: counts, versions, the style of its prompts, names of components."""
+    (held,) = index.query(
+        "SELECT count(*) AS groups, count(step) AS trained, sum(size) AS answers, "
+        "min(version) AS first_version, max(version) AS last_version, any_value(style) AS style "
+        "FROM groups WHERE run = ?",
+        [run],
+    )
+    names = index.query(
+        "SELECT DISTINCT unnest(map_keys(components)) AS name "
+        "FROM (SELECT components FROM answers WHERE run = ? LIMIT 10000) ORDER BY 1",
+        [run],
+    )
+    return held | {"components": [row["name"] for row in names]}
+
+
+def page(index: Index, run: str, chosen: Filter, *, sort: Sort, descending: bool, number: int) -> list[Row]:
+    """Groups of a page, each with its answers; `matched` says whether an answer passes the filter."""
+    where = chosen.groups(run)
+    order = f"{_SORTS[sort]} {'DESC' if descending else 'ASC'} NULLS LAST, g DESC"
+    groups = index.query(
+        f"SELECT * FROM groups g WHERE {where.sql} ORDER BY {order} LIMIT {PAGE} OFFSET ?",
+        [*where.values, number * PAGE],
+    )
+    return with_answers(index, groups, chosen.of_answers(run))
+
+
+def with_answers(index: Index, groups: list[Row], passes: Condition) -> list[Row]:
+    """The groups, each with its answers."""
+    if not groups:
+        return []
+    found: dict[int, list[Row]] = {group["g"]: [] for group in groups}
+    answers = index.query(
+        f"SELECT a.g, i, reward, advantage, outcome, regret, length, surprise, san, "
+        f"({passes.sql}) AS matched "
+        f"FROM answers a WHERE a.g IN ({', '.join(map(str, found))}) ORDER BY a.g, i",
+        passes.values,
+    )
+    for answer in answers:
+        found[answer.pop("g")].append(answer)
+    return [group | {"answers": found[group["g"]]} for group in groups]
+
+
+def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
+    """Counts and the histogram of rewards.
+
+    The histogram leaves out the filter's range of rewards, so that another can be chosen in it.
+    """
+    (ends,) = index.query(
+        "SELECT min(reward_min) AS low, max(reward_max) AS high, sum(size) AS answers "
+        "FROM groups WHERE run = ?",
+        [run],
+    )
+    low, high = ends["low"] or 0.0, ends["high"] or 0.0
+    width = (high - low) / BINS or 1.0
+    where = chosen.answers(run, but="reward")
+    cells = index.query(
+        f"SELECT least({BINS - 1}, floor((reward - ?) / ?))::INTEGER AS bin, outcome, count(*) AS count, "
+        f"sum(reward) AS reward, sum(regret) AS regret FROM answers a WHERE {where.sql} GROUP BY ALL",
+        [low, width, *where.values],
+    )
+    bins = [
+        {"low": low + n * width, "high": low + (n + 1) * width, "legal": 0, "other": 0} for n in range(BINS)
+    ]
+    for cell in cells:
+        bins[cell["bin"]]["legal" if cell["outcome"] == "legal" else "other"] += cell["count"]
+    if chosen.reward_min is not None or chosen.reward_max is not None:
+        where = chosen.answers(run)
+        cells = index.query(
+            "SELECT outcome, count(*) AS count, sum(reward) AS reward, sum(regret) AS regret "
+            f"FROM answers a WHERE {where.sql} GROUP BY 1",
+            where.values,
+        )
+    where = chosen.groups(run)
+    (groups,) = index.query(f"SELECT count(*) AS count FROM groups g WHERE {where.sql}", where.values)
+    return _totals(cells) | {"groups": groups["count"], "all_answers": ends["answers"] or 0, "bins": bins}
+
+
+def _totals(cells: list[Row]) -> dict[str, Any]:
+    outcomes: Counter[str] = Counter()
+    for cell in cells:
+        outcomes[cell["outcome"]] += cell["count"]
+    answers, legal = outcomes.total(), outcomes["legal"]
+    return {
+        "answers": answers,
+        "reward": sum(cell["reward"] for cell in cells) / answers if answers else None,
+        "regret": sum(cell["regret"] or 0.0 for cell in cells) / legal if legal else None,
+        "legal": legal / answers if answers else None,
+        "outcomes": [{"outcome": name, "count": count} for name, count in outcomes.most_common() if count],
+    }
+
+
+def collapse(index: Index, run: str) -> dict[str, Any]:
+    """Signs of collapse over versions: shares of equal answers and rewards, surprise, moves by piece."""
+    (ends,) = index.query("SELECT min(version) AS low, max(version) AS high FROM groups WHERE run = ?", [run])
+    if ends["low"] is None:
+        return {"versions": [], "series": {}, "pieces": {}, "best_pieces": {}}
+    width = math.ceil((ends["high"] - ends["low"] + 1) / BUCKETS)
+    bucket = f"(version - {ends['low']}) // {width}"
+    rows = index.query(
+        f"SELECT {bucket} AS bucket, min(version) AS version, "
+        "avg((reward_std = 0)::INTEGER) AS zero_variance, "
+        "avg(distinct_texts / size) AS distinct_answers, avg(distinct_moves / size) AS distinct_moves, "
+        "-sum(logprob) / sum(tokens) AS surprise FROM groups WHERE run = ? GROUP BY 1 ORDER BY 1",
+        [run],
+    )
+    names = ("zero_variance", "distinct_answers", "distinct_moves", "surprise")
+    buckets = [row["bucket"] for row in rows]
+
+    def shares(san: str, table: str) -> dict[str, list[float | None]]:
+        return _shares(
+            buckets,
+            index.query(
+                f"SELECT {bucket} AS bucket, {_PIECE.format(san=san)} AS piece, count(*) AS count "
+                f"FROM {table} WHERE run = ? AND {san} IS NOT NULL GROUP BY 1, 2",
+                [run],
+            ),
+        )
+
+    return {
+        "versions": [row["version"] for row in rows],
+        "series": {name: [row[name] for row in rows] for name in names},
+        "pieces": shares("san", "answers"),
+        "best_pieces": shares("best", "groups"),
+    }
+
+
+def _shares(buckets: list[int], rows: list[Row]) -> dict[str, list[float | None]]:
+    """The share of each piece in the moves of each bucket."""
+    counts = {(row["bucket"], row["piece"]): row["count"] for row in rows}
+    totals = {bucket: sum(counts.get((bucket, piece), 0) for piece in "PNBRQK") for bucket in buckets}
+    return {
+        piece: [counts.get((b, piece), 0) / totals[b] if totals[b] else None for b in buckets]
+        for piece in "PNBRQK"
+    }
+
+
+def history(index: Index, position: str, fen: str) -> list[Row]:
+    """All groups on one position, in every run that has been opened, by version, with their answers."""
+    groups = index.query(
+        "SELECT * FROM groups WHERE position = ? AND fen = ? ORDER BY run, version, g LIMIT 200",
+        [position, fen],
+    )
+    return with_answers(index, groups, Condition("true", ()))
+
+
+def compare(index: Index, first: str, second: str, *, number: int) -> dict[str, Any]:
+    """Two runs on the positions that both have: the mean rewards of each, and their difference with its 95%
+    interval (normal, over positions), the largest differences first."""
+    shared = (
+        "FROM (SELECT position, fen, avg(reward_mean) AS reward, arg_max(id, version) AS id, "
+        "max(version) AS version FROM groups WHERE run = ? GROUP BY ALL) x "
+        "JOIN (SELECT position, fen, avg(reward_mean) AS reward, arg_max(id, version) AS id, "
+        "max(version) AS version FROM groups WHERE run = ? GROUP BY ALL) y USING (position, fen) "
+    )
+    (whole,) = index.query(
+        "SELECT count(*) AS positions, avg(x.reward) AS first, avg(y.reward) AS second, "
+        f"avg(y.reward - x.reward) AS difference, stddev_samp(y.reward - x.reward) AS deviation {shared}",
+        [first, second],
+    )
+    rows = index.query(
+        "SELECT position, fen, x.reward AS first, y.reward AS second, x.id AS first_id, y.id AS second_id, "
+        f"x.version AS first_version, y.version AS second_version {shared} "
+        f"ORDER BY abs(y.reward - x.reward) DESC, position LIMIT {PAGE} OFFSET ?",
+        [first, second, number * PAGE],
+    )
+    deviation, count = whole.pop("deviation"), whole["positions"]
+    return {
+        **whole,
+        "margin": 1.96 * deviation / math.sqrt(count) if deviation is not None else None,
+        "rows": rows,
+    }

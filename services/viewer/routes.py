@@ -1,0 +1,256 @@
+"""The routes of the viewer's API. They contain no logic of their own."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
+
+from rookery.errors import NotFound
+from services.viewer import play, queries
+from services.viewer.account import account, redis_url, streams_of
+from services.viewer.curves import curves
+from services.viewer.filters import Filter
+from services.viewer.group import json_safe, whole_group
+from services.viewer.index import Index
+from services.viewer.queries import Sort
+from services.viewer.rescoring import rescore
+from services.viewer.runs import RunFolder, Runs
+from services.viewer.settings import ViewerSettings
+
+LIVE_S = 1.0
+"""Seconds between two looks at a run that a page follows."""
+QUIET_LOOKS = 15
+"""Looks without news after which a comment is sent, so that proxies keep the connection."""
+
+_LETTERS = 100
+"""Dead letters on the page: the newest."""
+
+_SETTINGS = (
+    "model",
+    "task",
+    "style",
+    "group_size",
+    "batch_groups",
+    "staleness",
+    "max_tokens",
+    "nodes",
+    "seed",
+)
+
+router = APIRouter(prefix="/api")
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """What the routes share. `stopping` ends the live streams."""
+
+    settings: ViewerSettings
+    runs: Runs
+    index: Index
+    stopping: asyncio.Event
+
+
+def _viewer(request: Request) -> Viewer:
+    viewer: Viewer = request.app.state.viewer
+    return viewer
+
+
+Shared = Annotated[Viewer, Depends(_viewer)]
+
+
+def _opened(run: str, viewer: Shared) -> RunFolder:
+    """The run of the path, which is then indexed."""
+    found = viewer.runs.find(run)
+    viewer.index.open(found)
+    return found
+
+
+Run = Annotated[RunFolder, Depends(_opened)]
+
+
+def _allowed(viewer: Shared, authorization: Annotated[str, Header()] = "") -> None:
+    token = viewer.settings.token
+    if not token:
+        raise HTTPException(403, "This viewer is read-only: start it with --token to replay and play")
+    if not secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
+        raise HTTPException(401, "The token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+
+
+class GroupsQuery(Filter):
+    """Which groups, in which order."""
+
+    sort: Sort = "time"
+    descending: bool = True
+    page: int = 0
+    """Counted from 0."""
+
+
+class RescoreQuery(Filter):
+    """Which groups, and the scheme."""
+
+    scheme: str = "delta"
+
+
+@router.get("/runs", tags=["runs"])
+def list_runs(viewer: Shared) -> Response:
+    """All runs, newest first."""
+    found = map(viewer.runs.find, viewer.runs.names())
+    return _json([{"name": run.name, "last_step": run.last_step()} for run in found])
+
+
+@router.get("/runs/{run}", tags=["runs"])
+def overview(run: Run, viewer: Shared) -> Response:
+    """Settings, evaluations and the account of a run, and how much of it is indexed."""
+    files, of = viewer.index.progress(run.name)
+    positions = run.read_json("report.json").get("sections", {}).get("positions", {})
+    return _json(
+        {
+            "name": run.name,
+            "indexed": {"files": files, "of": of},
+            "archive": queries.extent(viewer.index, run.name),
+            "settings": _shown(run.read_json("settings.json")),
+            "evaluation": positions.get("metrics", {}),
+            "account": account(run, redis_url(run, given=viewer.settings.redis_url)),
+            "dropped": run.dropped(),
+            "last_step": run.last_step(),
+            "writable": bool(viewer.settings.token),
+        }
+    )
+
+
+def _shown(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without those that may hold a password: `redis_url`, `set`."""
+    return {name: settings[name] for name in _SETTINGS if name in settings}
+
+
+@router.get("/runs/{run}/summary", tags=["answers"])
+def summary(run: Run, chosen: Annotated[Filter, Query()], viewer: Shared) -> Response:
+    """Counts, outcomes and the histogram of rewards of the answers that pass a filter."""
+    return _json(queries.summary(viewer.index, run.name, chosen))
+
+
+@router.get("/runs/{run}/groups", tags=["answers"])
+def groups(run: Run, query: Annotated[GroupsQuery, Query()], viewer: Shared) -> Response:
+    """A page of groups with an answer that passes the filter."""
+    number = max(0, query.page)
+    found = queries.page(
+        viewer.index, run.name, query, sort=query.sort, descending=query.descending, number=number
+    )
+    return _json({"groups": found, "page_size": queries.PAGE})
+
+
+@router.get("/runs/{run}/groups/{id}", tags=["answers"])
+def group(run: Run, id: str, viewer: Shared) -> Response:
+    """One group, whole."""
+    return _json(whole_group(viewer.index, run, id))
+
+
+@router.get("/runs/{run}/history", tags=["answers"])
+def history(run: Run, position: str, fen: str, viewer: Shared) -> Response:
+    """All groups on one position, in all runs that have been opened."""
+    return _json({"groups": queries.history(viewer.index, position, fen)})
+
+
+@router.get("/runs/{run}/rescore", tags=["answers"])
+def rescored(run: Run, query: Annotated[RescoreQuery, Query()], viewer: Shared) -> Response:
+    """Which advantages of a view change sign under another scheme."""
+    return _json(rescore(viewer.index, run.name, query, query.scheme))
+
+
+@router.get("/runs/{run}/collapse", tags=["training"])
+def collapse(run: Run, viewer: Shared) -> Response:
+    """Signs of collapse over versions."""
+    return _json(queries.collapse(viewer.index, run.name))
+
+
+@router.get("/runs/{run}/curves", tags=["training"])
+def training_curves(run: Run, all: bool = False) -> Response:
+    """The curves of training, and of the strength of versions."""
+    return _json(curves(run, all=all))
+
+
+@router.get("/runs/{run}/compare/{other}", tags=["runs"])
+def compare(run: Run, other: str, viewer: Shared, page: int = 0) -> Response:
+    """Two runs on the positions that both have."""
+    second = _opened(other, viewer)
+    return _json(queries.compare(viewer.index, run.name, second.name, number=max(0, page)))
+
+
+@router.get("/runs/{run}/dead", tags=["dead letters"])
+def dead(run: Run, viewer: Shared) -> Response:
+    """The newest dead letters, with their reasons."""
+    with streams_of(run, redis_url(run, given=viewer.settings.redis_url)) as streams:
+        newest = streams.dead_letters()[: -_LETTERS - 1 : -1]
+    return _json([{k: v for k, v in asdict(letter).items() if k != "data"} for letter in newest])
+
+
+@router.post("/runs/{run}/dead/{id}/replay", tags=["dead letters"], dependencies=[Depends(_allowed)])
+def replay(run: Run, id: str, viewer: Shared) -> Response:
+    """Puts a dead letter back into its stream. Needs the token."""
+    with streams_of(run, redis_url(run, given=viewer.settings.redis_url)) as streams:
+        letter = next((letter for letter in streams.dead_letters() if letter.id == id), None)
+        if letter is None or not streams.replay_dead(letter):
+            raise NotFound(f"run {run.name!r} has no dead letter {id[:40]!r} that can be put back")
+    return _json({"stream": letter.stream})
+
+
+@router.post("/play/position", tags=["play"])
+def position(line: play.Line) -> Response:
+    """A position and its legal moves, from a FEN or a PGN."""
+    return _json(play.position_of(line))
+
+
+@router.get("/runs/{run}/players", tags=["play"])
+async def players(run: Run, viewer: Shared) -> Response:
+    """Who can be asked, and what is missing."""
+    return _json(await _peers(viewer, run).state())
+
+
+@router.post("/runs/{run}/ask", tags=["play"], dependencies=[Depends(_allowed)])
+async def ask(run: Run, question: play.Question, viewer: Shared) -> Response:
+    """Asks a version of the policy, or the engine, for a move. Needs the token."""
+    return _json(await _peers(viewer, run).answer(question))
+
+
+def _peers(viewer: Viewer, run: RunFolder) -> play.Peers:
+    return play.Peers(
+        viewer.settings.inference_url or run.service_url("inference"),
+        viewer.settings.reward_url or run.service_url("reward"),
+    )
+
+
+@router.get("/runs/{run}/events", tags=["runs"])
+async def events(run: Run, viewer: Shared) -> Response:
+    """Server-sent events: one whenever the run has new steps or groups."""
+    return StreamingResponse(_live(viewer, run), media_type="text/event-stream")
+
+
+async def _live(viewer: Viewer, run: RunFolder) -> AsyncIterator[str]:
+    known, quiet = None, 0
+    while not viewer.stopping.is_set():
+        await asyncio.to_thread(viewer.index.open, run)
+        files, of = viewer.index.progress(run.name)
+        state = {"files": files, "of": of, "step": run.last_step().get("step", 0)}
+        quiet = 0 if state != known else quiet + 1
+        if state != known:
+            yield f"data: {json.dumps(state)}\n\n"
+        elif quiet % QUIET_LOOKS == 0:
+            yield ": nothing new\n\n"
+        known = state
+        await asyncio.sleep(LIVE_S)
+
+
+@router.get("/{path:path}", include_in_schema=False)
+def unknown(path: str) -> None:
+    """Keeps mistyped paths of the API from getting the page."""
+    raise HTTPException(404, "Not found")
+
+
+def _json(content: Any) -> Response:
+    return Response(json.dumps(json_safe(content), allow_nan=False), media_type="application/json")

@@ -1,0 +1,139 @@
+// The answers of a run: histogram, filters, and the groups that pass them.
+
+import { get, type Group, type Overview, type Summary } from "./api";
+import { histogram } from "./chart";
+import { count, empty, h, percent, signed, words } from "./dom";
+import { groupRow, key, progress, tile } from "./parts";
+import { changed, go, path, type Route } from "./route";
+
+const RANGES: [string, string, string][] = [
+  ["reward", "Reward", "0.01"],
+  ["advantage", "Advantage", "0.01"],
+  ["regret", "Regret", "0.01"],
+  ["version", "Version", "1"],
+  ["age", "Age, versions", "1"],
+  ["length", "Length, tokens", "1"],
+  ["surprise", "Surprise, nats a token", "0.01"],
+];
+const SORTS: [string, string][] = [
+  ["time", "time"],
+  ["reward", "mean reward"],
+  ["spread", "spread of rewards"],
+  ["regret", "regret"],
+  ["surprise", "surprise"],
+  ["length", "length"],
+  ["age", "age"],
+  ["version", "version"],
+];
+const PHASES = ["opening", "middlegame", "endgame"];
+const ORDER = ["sort", "descending", "page"];
+export const LAST_LIST = "rookery-list";
+
+/** The part of a query that says which answers, without order and page. */
+export function filterOf(query: URLSearchParams): URLSearchParams {
+  const filter = new URLSearchParams(query);
+  for (const name of [...ORDER, "scheme"]) filter.delete(name);
+  return filter;
+}
+
+export async function answers(route: Route, signal: AbortSignal): Promise<HTMLElement> {
+  const { run, query } = route;
+  const filter = filterOf(query);
+  const [overview, summary, page] = await Promise.all([
+    get<Overview>(`runs/${run}`, signal),
+    get<Summary>(`runs/${run}/summary?${filter}`, signal),
+    get<{ groups: Group[]; page_size: number }>(`runs/${run}/groups?${changed(query, { scheme: "" })}`, signal),
+  ]);
+  const to = (values: Record<string, string | string[]>): string =>
+    path(run, "answers", "", changed(query, { page: "", ...values }));
+  sessionStorage.setItem(LAST_LIST, JSON.stringify(page.groups.map((group) => group.id)));
+  return h("div", {},
+    h("h1", {}, "Answers"),
+    progress(overview.indexed.files, overview.indexed.of),
+    h("div", { class: "split" },
+      histogram(summary,
+        (low, high) => query.get("reward_min") === low && query.get("reward_max") === high,
+        (low, high) => to({ reward_min: low, reward_max: high })),
+      h("div", { class: "tiles" },
+        tile("answers", count(summary.answers), `of ${count(summary.all_answers)} in the archive`),
+        tile("groups", count(summary.groups)),
+        tile("mean reward", signed(summary.reward, 3)),
+        tile("legal moves", percent(summary.legal, 1)))),
+    facets(summary, query, to),
+    form(route, overview),
+    active(query, to),
+    page.groups.length
+      ? h("ol", { class: "groups" }, page.groups.map((group) => groupRow(group)))
+      : empty("No answer passes these filters", "Remove one of them, or start again with all answers."),
+    pager(route, summary.groups, page.page_size),
+    key());
+}
+
+/** Outcomes and phases as switches. */
+function facets(summary: Summary, query: URLSearchParams, to: (v: Record<string, string[]>) => string): HTMLElement {
+  const flip = (name: string, value: string, label: string): HTMLElement => {
+    const on = query.getAll(name);
+    const next = on.includes(value) ? on.filter((each) => each !== value) : [...on, value];
+    return h("a", { class: "switch", href: to({ [name]: next }), "aria-current": on.includes(value) ? "true" : null }, label);
+  };
+  const chosen = query.getAll("outcome").filter((name) => !summary.outcomes.some((each) => each.outcome === name));
+  const outcomes = [...summary.outcomes, ...chosen.map((outcome) => ({ outcome, count: 0 }))];
+  return h("nav", { class: "facets", "aria-label": "Outcomes and phases" },
+    outcomes.map((each) => flip("outcome", each.outcome, `${words(each.outcome)} ${count(each.count)}`)),
+    h("span", { class: "gap" }),
+    PHASES.map((phase) => flip("phase", phase, phase)));
+}
+
+function form(route: Route, overview: Overview): HTMLElement {
+  const { query, run } = route;
+  const field = (name: string, label: string, step: string): HTMLElement =>
+    h("input", { name, type: "number", step: "any", "data-step": step, value: query.get(name) ?? "", "aria-label": label, placeholder: label.split(" ").at(-1) ?? "" });
+  const range = (name: string, label: string, step: string): HTMLElement =>
+    h("fieldset", {}, h("legend", {}, label), field(`${name}_min`, `${label} from`, step), field(`${name}_max`, `${label} to`, step));
+  const options = (all: [string, string][], chosen: string | null): HTMLElement[] =>
+    all.map(([value, label]) => h("option", { value, selected: value === chosen }, label));
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    const values = Object.fromEntries(new FormData(event.currentTarget as HTMLFormElement)) as Record<string, string>;
+    go(path(run, "answers", "", changed(query, { page: "", ...values })));
+  };
+  const open = RANGES.some(([name]) => query.has(`${name}_min`) || query.has(`${name}_max`)) || query.has("component");
+  return h("form", { class: "filters", role: "search", onsubmit: submit },
+    h("div", { class: "filter-line" },
+      h("input", { name: "text", type: "search", value: query.get("text") ?? "", placeholder: "Search in the answers", "aria-label": "Search in the answers", id: "search" }),
+      h("label", {}, "Sort by ", h("select", { name: "sort", onchange: (e: Event) => (e.currentTarget as HTMLSelectElement).form?.requestSubmit() }, options(SORTS, query.get("sort")))),
+      h("label", {}, h("span", { class: "off-screen" }, "Direction"),
+        h("select", { name: "descending", onchange: (e: Event) => (e.currentTarget as HTMLSelectElement).form?.requestSubmit() },
+          options([["", "newest or highest first"], ["false", "oldest or lowest first"]], query.get("descending")))),
+      h("button", { class: "primary" }, "Search")),
+    h("details", { open },
+      h("summary", {}, "Ranges"),
+      h("div", { class: "ranges" },
+        RANGES.map(([name, label, step]) => range(name, label, step)),
+        h("fieldset", {}, h("legend", {}, "Component"),
+          h("select", { name: "component", "aria-label": "Component" }, options([["", "none"], ...overview.archive.components.map((name): [string, string] => [name, name])], query.get("component"))),
+          field("component_min", "Component from", "0.01"), field("component_max", "Component to", "0.01"))),
+      h("button", {}, "Apply")));
+}
+
+/** The filters that are on, each with a way to remove it. */
+function active(query: URLSearchParams, to: (v: Record<string, string>) => string): HTMLElement | null {
+  const names = [...filterOf(query).keys()].filter((name) => !["outcome", "phase"].includes(name));
+  if (!names.length) return null;
+  return h("p", { class: "active" },
+    names.map((name) => h("a", { href: to({ [name]: "" }), class: "remove", "aria-label": `Remove ${words(name)}` },
+      `${words(name)} ${Number.isNaN(Number(query.get(name))) ? query.get(name) : Number(Number(query.get(name)).toFixed(3))}`, h("span", { "aria-hidden": "true" }, " ×"))),
+    h("a", { href: location.pathname }, "All answers"));
+}
+
+function pager({ run, query }: Route, groups: number, size: number): HTMLElement | null {
+  const page = Number(query.get("page") ?? 0);
+  const last = Math.max(0, Math.ceil(groups / size) - 1);
+  if (!last) return null;
+  const to = (number: number, label: string, rel: string): HTMLElement =>
+    number < 0 || number > last
+      ? h("span", { class: "off" }, label)
+      : h("a", { href: path(run, "answers", "", changed(query, { page: number ? String(number) : "" })), rel }, label);
+  return h("nav", { class: "pager", "aria-label": "Pages" },
+    to(page - 1, "← Previous", "prev"), h("span", {}, `Page ${count(page + 1)} of ${count(last + 1)}`), to(page + 1, "Next →", "next"));
+}

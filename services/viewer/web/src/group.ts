@@ -1,0 +1,157 @@
+// One group: the board with its arrows, and all answers side by side.
+
+import { get, type Trace, type Verdict, type WholeGroup } from "./api";
+import { arrow, board, mover, type Brush, type DrawShape } from "./board";
+import { LAST_LIST } from "./answers";
+import { h, type Mark, modelText, percent, short, signed, visible, words } from "./dom";
+import { grade } from "./parts";
+import { changed, go, path, type Route } from "./route";
+
+const MODES: [string, string][] = [
+  ["", "Reasoning"],
+  ["logprob", "Log-probability"],
+  ["advantage", "Advantage"],
+];
+
+export async function group(route: Route, signal: AbortSignal): Promise<HTMLElement> {
+  const data = await get<WholeGroup>(`runs/${route.run}/groups/${encodeURIComponent(route.id)}`, signal);
+  const mode = route.query.get("show") ?? "";
+  const chosen = Number(route.query.get("answer") ?? -1);
+  const shown = board(data.prompt.fen, { coordinates: true });
+  const best = data.traces.find((trace) => trace.verdict.best)?.verdict.best ?? null;
+  const show = (traces: Trace[]): void => shown.draw(shapes(traces, best?.uci ?? null));
+  const pick = (trace: Trace | null): void => show(trace ? [trace] : data.traces);
+  pick(data.traces[chosen] ?? null);
+  const cards = data.traces.map((trace, index) => {
+    const element = card(trace, index, route, mode, index === chosen);
+    element.addEventListener("pointerenter", () => pick(trace));
+    element.addEventListener("pointerleave", () => pick(data.traces[chosen] ?? null));
+    return element;
+  });
+  const win = data.traces.find((trace) => trace.verdict.win_before !== null)?.verdict;
+  return h("div", { class: "group-view" },
+    h("div", { class: "title" }, h("h1", {}, "Group ", h("code", {}, data.id)), neighbours(route)),
+    h("p", { class: "fate" }, data.fate),
+    h("div", { class: "group-columns" },
+      h("aside", { class: "board-side" },
+        h("div", { class: "board-frame" }, bar(win?.win_before ?? null), shown.element),
+        h("p", { class: "under-board" }, h("b", {}, mover(data.prompt.fen)),
+          best ? [", best ", h("b", {}, best.san), ` (${evaluation(win)})`] : null,
+          data.prompt.fen !== data.position.fen ? h("span", { class: "muted" }, " · mirrored, as the model sees it") : null),
+        h("ul", { class: "key arrows" },
+          [["best", "engine's best"], ["played", "played"], ["bad", "played, regret 0.3 or more"], ["named", "candidate"]].map(([name, label]) =>
+            h("li", {}, h("i", { class: `swatch arrow-${name}` }), label ?? ""))),
+        facts(data, route)),
+      h("div", {},
+        h("nav", { class: "modes", "aria-label": "What the text shows" }, MODES.map(([value, label]) =>
+          h("a", { href: path(route.run, "groups", route.id, changed(route.query, { show: value })), "aria-current": value === mode ? "true" : null }, label))),
+        legend(mode, data),
+        h("div", { class: "cards" }, cards))));
+}
+
+function shapes(traces: Trace[], best: string | null): DrawShape[] {
+  const drawn = new Map<string, Brush>();
+  for (const trace of traces) for (const { uci } of trace.candidates) drawn.set(uci, "named");
+  for (const { verdict } of traces)
+    if (verdict.move) drawn.set(verdict.move.uci, (verdict.regret ?? 0) >= 0.3 ? "bad" : "played");
+  if (best) drawn.set(best, "best");
+  const order: Brush[] = ["named", "bad", "played", "best"];
+  return [...drawn].sort((x, y) => order.indexOf(x[1]) - order.indexOf(y[1])).map(([uci, name]) => arrow(uci, name));
+}
+
+/** Win probability of the side to move, as a bar beside the board. */
+const bar = (win: number | null): HTMLElement | null =>
+  win === null ? null : h("div", { class: "win-bar", role: "img", "aria-label": `Win probability ${percent(win)}`, title: `Win probability ${percent(win, 1)}`, "--win": win });
+
+function evaluation(verdict: Verdict | undefined): string {
+  const score = verdict?.eval_before;
+  if (!score) return "no evaluation";
+  return score.mate !== null ? `mate in ${score.mate}` : signed((score.cp ?? 0) / 100);
+}
+
+function card(trace: Trace, index: number, route: Route, mode: string, chosen: boolean): HTMLElement {
+  const { verdict, completion } = trace;
+  const href = path(route.run, "groups", route.id, changed(route.query, { answer: String(index) }));
+  const change = verdict.win_before !== null && verdict.win_after !== null;
+  return h("article", { class: `card answer ${chosen ? "chosen" : ""}`, id: `answer-${index}`, "aria-label": `Answer ${index + 1}` },
+    h("header", {},
+      h("a", { class: "row-link number", href, "aria-label": `Answer ${index + 1}` }, index + 1),
+      h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, verdict.move?.san ?? words(verdict.outcome)),
+      h("span", { class: "reward", title: "Reward" }, signed(verdict.reward, 3)),
+      h("span", { class: `advantage ${trace.advantage < 0 ? "minus" : trace.advantage > 0 ? "plus" : ""}`, title: "Advantage" }, `A ${signed(trace.advantage)}`)),
+    change ? h("div", { class: "win-change", title: "Win probability before and after the move" },
+      h("span", {}, percent(verdict.win_before)), h("i", { "--from": verdict.win_before ?? 0, "--to": verdict.win_after ?? 0 }), h("span", {}, percent(verdict.win_after))) : null,
+    mode ? tokens(trace, mode) : modelText(completion.text, marks(trace)),
+    h("footer", {},
+      h("span", {}, `${completion.logprobs.length} tokens`),
+      h("span", { title: "Mean negative log-probability, nats a token" }, `surprise ${short(trace.surprise)}`),
+      completion.finish_reason !== "stop" ? h("span", {}, `finished: ${completion.finish_reason}`) : null,
+      verdict.regret !== null ? h("span", {}, `regret ${short(verdict.regret)}`) : null,
+      Object.entries(verdict.components).map(([name, value]) => h("span", {}, `${words(name)} ${signed(value, 3)}`)),
+      trace.candidates.length ? h("span", {}, `candidates ${trace.candidates.map((move) => move.san).join(" ")}`) : null));
+}
+
+/** Sentences by the truth of their claims. */
+function marks(trace: Trace): Mark[] {
+  return trace.sentences.map((sentence) => {
+    const truths = sentence.claims.map((claim) => claim.true);
+    const name = !sentence.read ? "unread" : truths.includes(false) ? "false" : truths.includes(true) ? "true" : "open";
+    const said = sentence.claims.map((claim) => `${claim.concept}: ${claim.true ?? "open"}`).join(", ");
+    return { start: sentence.start, end: sentence.end, class: `claim ${name}`, title: said ? `${name} (${said})` : name };
+  });
+}
+
+function tokens(trace: Trace, mode: string): HTMLElement {
+  const worst = 4;
+  return h("pre", { class: "model-text tokens", dir: "ltr" }, trace.tokens.slice(0, 4000).map((token, index) => {
+    const logprob = trace.completion.logprobs[index] ?? 0;
+    const strength = mode === "logprob" ? Math.min(1, -logprob / worst) : Math.min(1, Math.abs(trace.advantage) / 2);
+    const side = mode === "logprob" || trace.advantage < 0 ? "low" : "high";
+    const title = mode === "logprob" ? `p ${percent(Math.exp(logprob), 1)}, log-probability ${logprob.toFixed(3)}` : `advantage ${signed(trace.advantage)}`;
+    return h("span", { class: `token ${side}`, "--strength": strength.toFixed(3), title }, visible(token));
+  }));
+}
+
+function legend(mode: string, data: WholeGroup): HTMLElement {
+  if (mode === "logprob") return h("p", { class: "muted" }, "The stronger its colour, the less probable a token was when it was sampled: none at 100%, full at 2% or less.");
+  if (mode === "advantage") return h("p", { class: "muted" }, "All tokens of an answer share its advantage: blue is made more probable, orange less.");
+  if (!data.traces.some((trace) => trace.sentences.length)) return h("p", { class: "muted" }, "No sentences to check in these answers. Hover over an answer to see its arrows alone.");
+  return h("p", { class: "muted" }, h("span", { class: "claim true" }, "true"), " ", h("span", { class: "claim false" }, "false"), " ", h("span", { class: "claim open" }, "open"), " ", h("span", { class: "claim unread" }, "unread"), " sentences, by the rules of chess");
+}
+
+function facts(data: WholeGroup, route: Route): HTMLElement {
+  const { sampling } = data;
+  const engine = data.traces.find((trace) => trace.verdict.engine)?.verdict;
+  const rows: [string, string][] = [
+    ["version", `${data.policy.number}`],
+    ["adapter", data.policy.sha256.slice(0, 16)],
+    ["base model", data.base_model.split("@")[0]?.split("/").at(-1) ?? ""],
+    ["sampling", `temperature ${sampling.temperature}, top-p ${sampling.top_p}, top-k ${sampling.top_k || "off"}, at most ${sampling.max_tokens} tokens`],
+    ["position", `${data.position.id}, ply ${data.position.ply}, ${data.position.phase}`],
+    ["generated", `${new Date(data.created_at * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC, in ${data.generation_s.toFixed(2)} s`],
+    ["judged", `in ${data.reward_s.toFixed(2)} s${engine?.engine ? `, ${engine.engine.id}` : ""}`],
+    ["reward", data.traces[0]?.verdict.reward_version ?? ""],
+  ];
+  return h("div", { class: "facts" },
+    h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, visible(value))])),
+    h("p", { class: "actions" },
+      h("a", { href: path(route.run, "position", "", { position: data.position.id, fen: data.prompt.fen }) }, "Follow this position"),
+      h("a", { href: path(route.run, "play", "", { fen: data.position.fen }) }, "Play from here")),
+    h("details", {}, h("summary", {}, `Prompt, ${data.prompt_tokens} tokens, style ${data.prompt.style}`),
+      data.prompt.messages.map((message) => h("div", {}, h("h3", {}, message.role), modelText(message.content)))));
+}
+
+/** Links to the groups before and after this one in the list that it was chosen from. */
+function neighbours(route: Route): HTMLElement | null {
+  const list = JSON.parse(sessionStorage.getItem(LAST_LIST) ?? "[]") as string[];
+  const at = list.indexOf(route.id);
+  if (at < 0) return null;
+  const to = (id: string | undefined, label: string, key: string): HTMLElement =>
+    id ? h("a", { href: path(route.run, "groups", id, changed(route.query, { answer: "" })), "data-key": key }, label) : h("span", { class: "off" }, label);
+  return h("nav", { class: "pager", "aria-label": "Groups of the list" }, to(list[at - 1], "← Previous", "["), to(list[at + 1], "Next →", "]"));
+}
+
+/** Chooses an answer by its number, from the keyboard. */
+export function choose(route: Route, number: number): void {
+  go(path(route.run, "groups", route.id, changed(route.query, { answer: String(number) })), true);
+}

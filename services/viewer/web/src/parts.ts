@@ -1,0 +1,77 @@
+// Pieces that several views share: tiles, badges, the row of a group, filters in words.
+
+import type { Answer, Group } from "./api";
+import { board } from "./board";
+import { count, h, percent, signed, words } from "./dom";
+import { path } from "./route";
+
+export const tile = (label: string, value: string, hint = ""): HTMLElement =>
+  h("div", { class: "tile", title: hint || null }, h("span", {}, label), h("b", {}, value));
+
+export const section = (title: string, ...children: Parameters<typeof h>[2][]): HTMLElement =>
+  h("section", {}, h("h2", {}, title), ...children);
+
+export function table(headers: string[], rows: (Node | string)[][], label: string): HTMLElement {
+  return h("div", { class: "table", tabindex: 0, role: "region", "aria-label": label },
+    h("table", {},
+      h("thead", {}, h("tr", {}, headers.map((header) => h("th", { scope: "col" }, header)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))))));
+}
+
+/** How good an answer is, in four steps that colour and shape both tell. */
+export function grade(outcome: string, regret: number | null): "best" | "good" | "poor" | "bad" | "illegal" {
+  if (outcome !== "legal") return "illegal";
+  if (regret === null || regret < 0.005) return "best";
+  return regret < 0.1 ? "good" : regret < 0.3 ? "poor" : "bad";
+}
+
+export const GRADES: [string, string][] = [
+  ["best", "best move"],
+  ["good", "regret below 0.1"],
+  ["poor", "below 0.3"],
+  ["bad", "0.3 or more"],
+  ["illegal", "no legal move"],
+];
+
+export const key = (): HTMLElement =>
+  h("ul", { class: "key", "aria-label": "Colours of answers" },
+    GRADES.map(([name, meaning]) => h("li", {}, h("i", { class: `swatch ${name}` }), meaning)));
+
+export function chip(run: string, group: string, answer: Pick<Answer, "i" | "outcome" | "regret" | "reward" | "san" | "matched">): HTMLElement {
+  const what = answer.san ?? words(answer.outcome);
+  return h("a", {
+    class: `chip ${grade(answer.outcome, answer.regret)} ${answer.matched ? "" : "faded"}`,
+    href: path(run, "groups", group, { answer: String(answer.i) }),
+    title: `Answer ${answer.i + 1}: ${what}, reward ${signed(answer.reward, 3)}`,
+  }, h("span", {}, what), h("small", {}, signed(answer.reward)));
+}
+
+/** A group in a list: its board, what is known of it, its answers; `named` by its run. */
+export function groupRow(group: Group, named = false): HTMLElement {
+  const { run } = group;
+  const href = path(run, "groups", group.id);
+  return h("li", { class: "group-row" },
+    h("a", { href, class: "mini", "aria-label": `Group ${group.id}` }, board(group.fen).element),
+    h("div", { class: "group-main" },
+      h("div", { class: "group-head" },
+        named && h("b", {}, run),
+        h("a", { href, class: "strong row-link" }, `v${group.version}`),
+        h("span", {}, group.phase),
+        group.best && h("span", {}, "best ", h("b", {}, group.best)),
+        group.win_before !== null && h("span", {}, `win ${percent(group.win_before)}`),
+        h("span", {}, group.age === null ? "not trained" : `step ${group.step}, age ${group.age}`),
+        h("span", { class: "spread" }, `mean ${signed(group.reward_mean)}, spread ${group.reward_std.toFixed(2)}`)),
+      h("div", { class: "chips" }, group.answers.map((answer) => chip(run, group.id, answer)))));
+}
+
+export function skeleton(): HTMLElement {
+  return h("div", { class: "skeleton", role: "status", "aria-label": "Loading" },
+    h("i", {}), h("i", {}), h("i", {}), h("i", {}));
+}
+
+export const progress = (files: number, of: number): HTMLElement | null =>
+  files < of
+    ? h("p", { class: "notice", role: "status" },
+        `The archive is being indexed: ${count(files)} of ${count(of)} files so far. `,
+        h("progress", { value: files, max: of, "aria-label": "Indexed files" }))
+    : null;

@@ -1,0 +1,291 @@
+"""The page in a real Chromium: every flow, hostile texts, accessibility. Screenshots are left in a folder.
+
+`ROOKERY_SCREENSHOTS` names the folder; by default it is one of pytest's.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.streams import RunStreams
+from tests import builders
+from tests.conftest import ROOT, RedisServer, require
+from tests.contract.test_readme import serving
+from tests.viewed_runs import BATCH, STEPS, hostile_group, write_run
+
+pytestmark = pytest.mark.chromium
+
+TOKEN = "the token"
+AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+class Site:
+    """The page in a browser. Whatever the browser complains about is kept in `complaints`."""
+
+    def __init__(self, page: Any, url: str, shots: Path, runs: Path) -> None:
+        self.page, self.url, self.shots, self.runs = page, url, shots, runs
+        self.complaints: list[str] = []
+        page.set_default_timeout(60_000)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._listen)
+
+    def _listen(self, message: Any) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.complaints.append(message.text)
+
+    def open(self, path: str, heading: str) -> Any:
+        self.page.goto(self.url + path)
+        return self.at(heading)
+
+    def at(self, heading: str) -> Any:
+        self.page.locator("main h1", has_text=heading).wait_for()
+        return self.page
+
+    def shot(self, name: str) -> None:
+        self.page.screenshot(path=self.shots / f"{name}.png")
+
+    def check_accessibility(self) -> None:
+        source = (files("axe_playwright_python") / "axe.min.js").read_text()
+        self.page.evaluate(source)
+        found = self.page.evaluate(
+            "tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", AXE_TAGS
+        )
+        said = [f"{v['id']}: {node['html'][:160]}" for v in found["violations"] for node in v["nodes"]]
+        assert said == []
+        assert found["passes"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, stockfish_path: str) -> Iterator[Site]:
+    """A viewer with a Redis that has a dead letter, and a reward service; no policy is served."""
+    from playwright.sync_api import sync_playwright
+
+    folder = tmp_path_factory.mktemp("viewer")
+    runs, shots = folder / "runs", Path(os.environ.get("ROOKERY_SCREENSHOTS", folder / "screenshots"))
+    write_run(runs, "one", seed=0, more=(hostile_group("one"),))
+    write_run(runs, "two", seed=1)
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.start()
+    _leave_dead_letter(server.url)
+    flags = ["--grpc-port", "0", "--engines", "1", "--engine-path", stockfish_path]
+    with (
+        serving("services.reward", *flags, log=folder / "reward.log", ready="/readyz") as reward,
+        serving(
+            "services.viewer",
+            *("--runs-dir", str(runs), "--redis-url", server.url, "--reward-url", reward, "--token", TOKEN),
+            log=folder / "viewer.log",
+            ready="/readyz",
+        ) as url,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=require("chromium"), args=["--no-sandbox"])
+        shots.mkdir(parents=True, exist_ok=True)
+        with closing(browser.new_page(viewport={"width": 1280, "height": 860})) as page:
+            yield Site(page, url, shots, runs)
+        browser.close()
+    server.stop()
+
+
+def _leave_dead_letter(url: str) -> None:
+    streams = RunStreams(url, "one")
+    builders.feed(streams, 1)
+    while not (held := streams.read("positions", group="rollouts", consumer="a", count=1, block_s=0.1)):
+        pass
+    streams.dead_letter("positions", held[0].id, group="rollouts", reason="engines died on <b>it</b>")
+    streams.close()
+
+
+@pytest.fixture(autouse=True)
+def no_complaints(site: Site) -> Iterator[None]:
+    yield
+    said, site.complaints = site.complaints, []
+    assert said == []
+
+
+def test_two_clicks_lead_from_the_whole_to_one_answer(site: Site) -> None:
+    page = site.open("/", "Runs")
+    site.shot("runs")
+    site.check_accessibility()
+    page.get_by_role("link", name="one", exact=True).click()
+    site.at("one")
+    page.locator(".plot canvas").first.wait_for()
+    site.shot("overview")
+    site.check_accessibility()
+    page.locator("a.bar").last.click()
+    site.at("Answers")
+    assert "reward_min=" in page.url
+    page.locator(".chip:not(.faded)").first.click()
+    site.at("Group")
+    assert page.locator(".answer.chosen").count() == 1
+    assert page.locator(".answer").count() == 4
+    assert page.locator(".board svg line").count() > 0
+    site.shot("group")
+    site.check_accessibility()
+
+
+def test_filters_sorting_and_search_are_in_the_address(site: Site) -> None:
+    page = site.open("/runs/one/answers", "Answers")
+    all_groups = BATCH * (STEPS + 1) + 1
+    assert page.locator(".group-row").count() == all_groups
+    page.locator(".facets a", has_text="illegal").click()
+    page.wait_for_url("**outcome=illegal")
+    page.locator("summary", has_text="Ranges").click()
+    page.get_by_label("Version from").fill("3")
+    page.get_by_label("Search in the answers").fill("think")
+    page.get_by_role("button", name="Apply").click()
+    page.wait_for_url("**version_min=3**")
+    page.get_by_label("Sort by").select_option("surprise")
+    page.wait_for_url("**sort=surprise**")
+    shown = page.locator(".group-row").count()
+    assert 0 < shown < all_groups
+    page.reload()
+    site.at("Answers")
+    assert page.locator(".group-row").count() == shown
+    site.shot("answers")
+    site.check_accessibility()
+    page.get_by_label("Search in the answers").fill("nothing has this")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_text("No answer passes these filters").wait_for()
+    site.shot("no-answers")
+
+
+def test_the_views_of_a_group(site: Site) -> None:
+    page = site.open("/runs/one/groups/one-007?answer=1", "Group one-007")
+    assert page.get_by_text("trained in step 2, by version 1, at age 1").count() == 1
+    page.get_by_role("link", name="Log-probability").click()
+    page.locator(".token").first.wait_for()
+    assert "log-probability" in (page.locator(".token").first.get_attribute("title") or "")
+    site.shot("tokens")
+    site.check_accessibility()
+    page.get_by_role("link", name="Follow this position").click()
+    site.at("Position")
+    site.shot("position")
+    site.check_accessibility()
+
+
+def test_training_compare_and_rescore(site: Site) -> None:
+    page = site.open("/runs/one/training", "Training")
+    page.locator(".plot canvas").nth(8).wait_for()
+    site.shot("training")
+    site.check_accessibility()
+    site.open("/runs/two", "two")  # opens it, so that it is indexed
+    site.open("/runs/one/compare", "Compare")
+    page.get_by_label("Other run").select_option("two")
+    page.locator(".tile", has_text="difference").wait_for()
+    assert page.locator(".group-row").count() == BATCH * (STEPS + 1)
+    site.shot("compare")
+    site.check_accessibility()
+    site.open("/runs/one/rescore?outcome=legal", "Rescore")
+    page.get_by_label("Scheme").fill("accuracy")
+    page.get_by_role("button", name="Rescore").click()
+    page.wait_for_url("**scheme=accuracy")
+    page.locator(".tile", has_text="the other sign").wait_for()
+    site.shot("rescore")
+    site.check_accessibility()
+
+
+def test_hostile_texts_stay_texts(site: Site) -> None:
+    page = site.open("/runs/one/groups/hostile", "Group hostile")
+    site.shot("hostile")
+    assert page.locator("main script, main img").count() == 0
+    assert page.locator(".model-text", has_text="<script>").count() >= 1
+    assert "owned" not in page.title()
+    hidden = page.locator(".hidden-char").all_inner_texts()
+    assert {"U+202E", "U+2066", "U+0007", "U+200B", "U+FEFF"} <= set(hidden)
+    assert page.locator(".answer .claim.false").count() == page.locator(".answer .claim.true").count() == 1
+    megabyte = page.locator(".answer", has_text="Show all")
+    assert len(megabyte.locator(".model-text").inner_text()) < 2000
+    megabyte.get_by_role("button", name="Show all").click()
+    assert len(megabyte.locator(".model-text").inner_text()) > 1 << 20
+    site.check_accessibility()
+
+
+def test_play(site: Site) -> None:
+    page = site.open(f"/runs/one/play#token={TOKEN}", "Play")
+    assert "token" not in page.url
+    assert page.get_by_text("The policy cannot be asked").count() == 1
+    page.get_by_label("FEN or PGN").fill("1. e4 e5 2. Nf3 Nc6 3. Bb5 Nf6 4. O-O")
+    page.get_by_role("button", name="Set up").click()
+    page.get_by_text("Black to move").wait_for()
+    page.get_by_label("Player").select_option("engine")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_text("Win probability").wait_for()
+    site.shot("play")
+    site.check_accessibility()
+    page.get_by_role("button", name="Play against it").click()
+    page.wait_for_url("**against=engine**")
+    page.get_by_label("Your move").fill("a6")
+    page.get_by_role("button", name="Move", exact=True).click()
+    page.locator(".moves li").nth(8).wait_for()  # the engine has answered
+    assert page.locator(".moves li").nth(7).inner_text() == "a6"
+
+
+def test_a_dead_letter_is_put_back(site: Site) -> None:
+    page = site.open(f"/runs/one/dead#token={TOKEN}", "Dead letters")
+    assert page.get_by_text("engines died on <b>it</b>").count() == 1
+    site.shot("dead")
+    site.check_accessibility()
+    page.get_by_role("button", name="Replay").click()
+    page.get_by_text("back as").wait_for()
+
+
+def test_keys_dark_mode_and_a_phone(site: Site) -> None:
+    page = site.open("/runs/one/answers", "Answers")
+    for key in ("j", "j", "k", "Enter"):
+        page.keyboard.press(key)
+    site.at("Group hostile")
+    page.keyboard.press("]")
+    site.at("Group one-035")
+    page.keyboard.press("2")
+    page.wait_for_url("**answer=1")
+    page.keyboard.press("l")
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.locator("#answer-1.chosen").wait_for()
+    site.shot("dark")
+    site.check_accessibility()
+    for view in ("a", "t", "o"):
+        page.keyboard.press("g")
+        page.keyboard.press(view)
+    site.at("one")
+    page.set_viewport_size({"width": 390, "height": 800})
+    for path, heading in (("/runs/one/answers", "Answers"), ("/runs/one/groups/one-007", "Group")):
+        site.open(path, heading)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        site.shot(f"phone-{heading.lower()}")
+    site.check_accessibility()
+    page.keyboard.press("l")
+    page.set_viewport_size({"width": 1280, "height": 860})
+
+
+def test_it_shows_a_run_as_it_goes_on(site: Site) -> None:
+    page = site.open("/runs/two", "two")
+    page.locator(".live", has_text=f"step {STEPS}").wait_for()
+    metrics = site.runs / "two" / "metrics.jsonl"
+    last = json.loads(metrics.read_text().splitlines()[-1])
+    with metrics.open("a") as file:
+        file.write(json.dumps(last | {"step": 77, "version": 77}) + "\n")
+    page.locator(".tile", has_text="77").wait_for()
+
+
+def test_view_prints_an_address_that_opens(site: Site, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    write_run(runs, "mine", seed=0)
+    argv = [sys.executable, "-m", "launcher", "view", "mine", "--runs-dir", str(runs)]
+    server = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout
+        address = server.stdout.readline().strip()
+        site.page.goto(address)
+        site.at("mine")
+        assert site.page.evaluate("sessionStorage.getItem('rookery-token')") == address.partition("token=")[2]
+    finally:
+        server.terminate()
+        assert server.wait(30) is not None

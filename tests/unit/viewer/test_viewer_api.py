@@ -1,0 +1,122 @@
+"""The viewer's API: who may do what, what it refuses, and what no answer of a model can do."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from services.viewer.app import STATIC, create_app
+from services.viewer.settings import ViewerSettings
+from tests.conftest import ROOT
+from tests.viewed_runs import HOSTILE, hostile_group, write_run
+
+WEB = ROOT / "services" / "viewer" / "web"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    write_run(folder, "one", seed=0, more=(hostile_group("one"),))
+    return folder
+
+
+def client_of(runs: Path, folder: Path, *, token: str = "") -> TestClient:
+    return TestClient(create_app(ViewerSettings(runs_dir=runs, token=token), folder=folder))
+
+
+@pytest.fixture(scope="module")
+def client(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with client_of(runs, tmp_path_factory.mktemp("index")) as client:
+        yield client
+
+
+def test_every_answer_forbids_foreign_scripts(client: TestClient) -> None:
+    for path in ("/", "/runs/one", "/static/app.js", "/api/runs", "/api/runs/nothing", "/healthz"):
+        policy = client.get(path).headers["content-security-policy"]
+        assert policy.startswith("default-src 'self';")
+        assert "unsafe" not in policy
+    assert "innerHTML" not in "".join(path.read_text() for path in (WEB / "src").glob("*.ts")).replace(
+        "there is no innerHTML", ""
+    )
+
+
+def test_it_changes_nothing_without_the_token(runs: Path, tmp_path: Path, client: TestClient) -> None:
+    for path in ("/api/runs/one/ask", "/api/runs/one/dead/1-0/replay"):
+        refused = client.post(path, json={"player": "engine"})
+        assert (refused.status_code, "read-only" in refused.json()["title"]) == (403, True)
+    with client_of(runs, tmp_path, token="right") as guarded:
+        for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "right"}):
+            assert (
+                guarded.post("/api/runs/one/ask", json={"player": "engine"}, headers=header).status_code
+                == 401
+            )
+        allowed = guarded.post(
+            "/api/runs/one/ask", json={"player": "engine"}, headers={"Authorization": "Bearer right"}
+        )
+        assert (allowed.status_code, "no reward service" in allowed.json()["detail"]) == (503, True)
+
+
+def test_no_password_leaves_it(client: TestClient) -> None:
+    overview = client.get("/api/runs/one").text
+    assert "secret" not in overview
+    assert json.loads(overview)["settings"] == {"max_tokens": 32}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/api/runs/nothing", 404, "no run 'nothing'"),
+        ("/api/runs/..%2F..%2Fetc", 404, ""),
+        ("/api/runs/one/groups?outcom=illegal", 422, "outcom"),
+        ("/api/runs/one/groups?sort=beauty", 422, "beauty"),
+        ("/api/runs/one/groups?reward_min=high", 422, "high"),
+        ("/api/runs/one/rescore?scheme=nonsense", 422, "nonsense"),
+        ("/api/nothing", 404, ""),
+    ],
+)
+def test_a_mistake_is_quoted(client: TestClient, path: str, status: int, said: str) -> None:
+    response = client.get(path)
+    assert response.status_code == status
+    assert said in response.json()["detail"]
+
+
+def test_hostile_texts_come_whole_and_as_json(client: TestClient) -> None:
+    response = client.get("/api/runs/one/groups/hostile")
+    assert response.headers["content-type"] == "application/json"
+    texts = [trace["completion"]["text"] for trace in response.json()["traces"]]
+    assert texts == [f"<think>{text}</think>" for text in HOSTILE.values()]
+    claims = {
+        claim["true"]
+        for trace in response.json()["traces"]
+        for s in trace["sentences"]
+        for claim in s["claims"]
+    }
+    assert claims == {True, False}
+
+
+def test_a_position_of_ones_own(client: TestClient) -> None:
+    def ask(**line: object) -> dict[str, object]:
+        return dict(client.post("/api/play/position", json=line).json())
+
+    assert ask(moves=["e4", "e7e5", "Nf3"])["moves"] == ["e2e4", "e7e5", "g1f3"]
+    assert ask(pgn="1. f3 e5 2. g4 Qh4#")["over"] == "0-1 by checkmate"
+    assert ask(pgn='[FEN "8/8/8/8/8/4k3/4p3/4K3 b - - 0 1"]\n\n*')["turn"] == "black"
+    for line, said in (
+        ({"fen": "nonsense"}, "not a FEN: 'nonsense'"),
+        ({"fen": "8/8/8/8/8/8/8/8 w - - 0 1"}, "impossible position"),
+        ({"pgn": "1. e5 e5"}, "not a PGN"),
+        ({"pgn": "not a game"}, "not a PGN"),
+        ({"moves": ["e2e5"]}, "'e2e5' is not a legal move"),
+    ):
+        assert said in str(ask(**line)["detail"])
+
+
+def test_the_bundle_is_of_its_sources() -> None:
+    """`make viewer` builds it. Nothing here needs node."""
+    digest = hashlib.sha256()
+    for name in ("package-lock.json", *sorted(f"src/{path.name}" for path in (WEB / "src").iterdir())):
+        digest.update(f"{name}\n".encode() + (WEB / name).read_bytes())
+    assert (STATIC / "sources.sha256").read_text().strip() == digest.hexdigest(), "make viewer"

@@ -1,0 +1,217 @@
+"""What the viewer says about an archive, beside the same computed from its records."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean, pstdev
+from types import SimpleNamespace
+
+import pytest
+
+from rookery.errors import InvalidInput, NotFound
+from rookery.trace import Outcome, Trace, TraceGroup
+from services.trainer.batches.advantages import advantages
+from services.viewer import queries
+from services.viewer.filters import Filter
+from services.viewer.group import whole_group
+from services.viewer.index import Index
+from services.viewer.rescoring import rescore
+from services.viewer.runs import Runs
+from tests.viewed_runs import BATCH, STEPS, add_file, groups, write_run
+
+
+@pytest.fixture(scope="module")
+def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """Two runs on the same positions, and their index."""
+    folder = tmp_path_factory.mktemp("viewed")
+    runs = Runs(folder / "runs")
+    made = {name: write_run(runs.folder, name, seed=seed) for seed, name in enumerate(("one", "two"))}
+    index = Index(folder / "index.duckdb")
+    for name in made:
+        index.refresh(runs.find(name))
+    yield SimpleNamespace(index=index, runs=runs, groups=made["one"], others=made["two"])
+    index.close()
+
+
+def listed(
+    viewed: SimpleNamespace, *, sort: queries.Sort = "time", descending: bool = True, **chosen: object
+) -> list[str]:
+    wanted = Filter.model_validate(chosen)
+    rows = queries.page(viewed.index, "one", wanted, sort=sort, descending=descending, number=0)
+    assert queries.summary(viewed.index, "one", wanted)["groups"] == len(rows)
+    return [row["id"] for row in rows]
+
+
+def surprise(trace: Trace) -> float:
+    return -fmean(trace.completion.logprobs)
+
+
+def length(trace: Trace) -> int:
+    return len(trace.completion.token_ids)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "passes"),
+    [
+        ({}, lambda g, t: True),
+        ({"outcome": ["illegal"]}, lambda g, t: t.verdict.outcome is Outcome.ILLEGAL),
+        ({"phase": ["middlegame"]}, lambda g, t: g.position.phase == "middlegame"),
+        ({"phase": ["opening"], "version_min": 3}, lambda g, t: g.position.ply < 21 and g.policy.number > 2),
+        ({"reward_min": -0.2, "reward_max": -0.05}, lambda g, t: -0.2 <= t.verdict.reward <= -0.05),
+        ({"regret_min": 0.4, "length_min": 12}, lambda g, t: t.verdict.regret == 0.4 and length(t) >= 12),
+        ({"surprise_min": 0.7}, lambda g, t: surprise(t) >= 0.7),
+        ({"component": "delta", "component_min": 0.0}, lambda g, t: t.verdict.components.get("delta") == 0.0),
+        ({"text": "THINK>A2A4"}, lambda g, t: "<think>a2a4" in t.completion.text),
+        ({"text": "%' OR 1=1 --"}, lambda g, t: False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_filter_shows_the_groups_with_an_answer_that_passes(
+    viewed: SimpleNamespace, chosen, passes
+) -> None:  # type: ignore[no-untyped-def]
+    wanted = [g.id for g in viewed.groups if any(passes(g, t) for t in g.traces)]
+    assert listed(viewed, **chosen) == wanted[::-1]
+    summary = queries.summary(viewed.index, "one", Filter.model_validate(chosen))
+    answers = [t.verdict for g in viewed.groups for t in g.traces if passes(g, t)]
+    assert summary["answers"] == len(answers)
+    assert {each["outcome"]: each["count"] for each in summary["outcomes"]} == Counter(
+        v.outcome for v in answers
+    )
+    assert summary["reward"] == (pytest.approx(fmean(v.reward for v in answers)) if answers else None)
+
+
+def test_the_histogram_leaves_out_the_range_that_is_chosen_in_it(viewed: SimpleNamespace) -> None:
+    bins = queries.summary(viewed.index, "one", Filter(reward_min=-0.1))["bins"]
+    rewards = [reward for group in viewed.groups for reward in group.rewards]
+    assert sum(each["legal"] + each["other"] for each in bins) == len(rewards)
+    for each in bins[:-1]:
+        inside = [r for r in rewards if each["low"] + 1e-9 <= r < each["high"] - 1e-9]
+        assert each["legal"] + each["other"] >= len(inside)
+    assert (bins[0]["low"], bins[-1]["high"]) == (pytest.approx(min(rewards)), pytest.approx(max(rewards)))
+
+
+def test_groups_are_sorted(viewed: SimpleNamespace) -> None:
+    def by(value) -> list[float]:  # type: ignore[no-untyped-def]
+        return sorted(map(value, viewed.groups))
+
+    of = {group.id: group for group in viewed.groups}
+    spread = [pstdev(of[id].rewards) for id in listed(viewed, sort="spread", descending=False)]
+    assert spread == pytest.approx(by(lambda g: pstdev(g.rewards)))
+    surprises = [max(map(surprise, of[id].traces)) for id in listed(viewed, sort="surprise")]
+    assert surprises == pytest.approx(by(lambda g: max(map(surprise, g.traces)))[::-1])
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"normalise": False}, {"baseline": "leave-one-out"}, {"sigma_floor": 0.5}]
+)
+def test_advantages_are_the_trainers(tmp_path: Path, settings: dict[str, object]) -> None:
+    made = write_run(tmp_path, "one", seed=0)
+    lines = [
+        f"{name} = {str(value).lower() if value in (True, False) else repr(value)}"
+        for name, value in settings.items()
+    ]
+    (tmp_path / "one" / "trainer.toml").write_text("\n".join(["[trainer]", *lines]))
+    index = Index(tmp_path / "index.duckdb")
+    index.refresh(Runs(tmp_path).find("one"))
+    found = index.query("SELECT advantage FROM answers ORDER BY g, i")
+    used = {"baseline": "group-mean", "normalise": True, **settings}
+    expected = advantages([group.rewards for group in made], averages=None, **used)  # type: ignore[arg-type]
+    assert [row["advantage"] for row in found] == pytest.approx([a for group in expected for a in group])
+    index.close()
+
+
+def test_a_group_is_shown_as_it_was_archived(viewed: SimpleNamespace) -> None:
+    group: TraceGroup = viewed.groups[7]
+    shown = whole_group(viewed.index, viewed.runs.find("one"), group.id)
+    assert shown["fate"] == "trained in step 2, by version 1, at age 1"
+    assert shown["policy"] == {"number": group.policy.number, "sha256": group.policy.sha256}
+    assert [trace["completion"]["text"] for trace in shown["traces"]] == [
+        t.completion.text for t in group.traces
+    ]
+    assert shown["traces"][0]["candidates"][0]["uci"] in group.traces[0].completion.text
+    assert len(shown["traces"][0]["tokens"]) == len(group.traces[0].completion.token_ids)
+    assert (
+        "not trained yet" in whole_group(viewed.index, viewed.runs.find("one"), viewed.groups[-1].id)["fate"]
+    )
+    with pytest.raises(NotFound, match="no group 'nothing'"):
+        whole_group(viewed.index, viewed.runs.find("one"), "nothing")
+
+
+def test_every_trained_group_has_its_step(viewed: SimpleNamespace) -> None:
+    rows = viewed.index.query("SELECT id, step, age, version FROM groups WHERE run = 'one' ORDER BY g")
+    assert [row["step"] for row in rows] == [n // BATCH + 1 for n in range(BATCH * STEPS)] + [None] * BATCH
+    assert all(row["age"] == row["step"] - 1 - row["version"] for row in rows if row["step"])
+
+
+def test_collapse_is_counted_by_version(viewed: SimpleNamespace) -> None:
+    found = queries.collapse(viewed.index, "one")
+    assert found["versions"] == sorted({group.policy.number for group in viewed.groups})
+    for place, version in enumerate(found["versions"]):
+        mine = [group for group in viewed.groups if group.policy.number == version]
+        sans = [t.verdict.move.san for g in mine for t in g.traces if t.verdict.move]
+        assert found["pieces"]["N"][place] == pytest.approx(sum(san[0] == "N" for san in sans) / len(sans))
+        equal = fmean(len(set(group.rewards)) == 1 for group in mine)
+        assert found["series"]["zero_variance"][place] == pytest.approx(equal)
+
+
+def test_two_runs_on_the_same_positions(viewed: SimpleNamespace) -> None:
+    found = queries.compare(viewed.index, "one", "two", number=0)
+    differences = [
+        fmean(b.rewards) - fmean(a.rewards) for a, b in zip(viewed.groups, viewed.others, strict=True)
+    ]
+    assert found["positions"] == len(differences)
+    assert found["difference"] == pytest.approx(fmean(differences))
+    assert abs(found["rows"][0]["second"] - found["rows"][0]["first"]) == pytest.approx(
+        max(map(abs, differences))
+    )
+    row = found["rows"][0]
+    assert [g["run"] for g in queries.history(viewed.index, row["position"], row["fen"])] == ["one", "two"]
+
+
+def test_the_same_scheme_changes_nothing_and_another_some_signs(viewed: SimpleNamespace) -> None:
+    same = rescore(viewed.index, "one", Filter(), "delta")
+    assert same["signs"] == {"kept": same["answers"], "flipped": 0, "silenced": 0, "awakened": 0}
+    best = rescore(viewed.index, "one", Filter(), "best")
+    assert best["signs"]["flipped"] > 0
+    for row in best["rows"]:
+        of = next(group for group in viewed.groups if group.id == row["id"])
+        expected = [1.0 if t.verdict.regret == 0.0 else 0.0 if t.verdict.move else -0.2 for t in of.traces]
+        assert [answer["rescored"] for answer in row["answers"]] == expected
+    with pytest.raises(InvalidInput, match="rookery rescore"):
+        rescore(viewed.index, "one", Filter(), "minmax")
+
+
+def test_new_files_are_added_and_broken_ones_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, runs = groups("live", seed=0), Runs(tmp_path)
+    add_file(tmp_path, "live", made[:5], first=0)
+    index = Index(tmp_path / "index.duckdb")
+    index.open(runs.find("live"))
+    assert index.progress("live") == (1, 1)
+    add_file(tmp_path, "live", made[5:], first=5)
+    broken = runs.find("live").archive_files()[0].with_name("1763721014100-0_1763721014101-0.parquet")
+    broken.write_bytes(b"PAR1 and nothing more")
+    index.refresh(runs.find("live"))
+    assert [row["id"] for row in index.query("SELECT id FROM groups ORDER BY g")] == [
+        group.id for group in made
+    ]
+    assert "is not a file of groups" in caplog.text
+    index.close()
+
+
+def test_a_run_is_found_by_its_name_alone(viewed: SimpleNamespace) -> None:
+    assert viewed.runs.names() == ["two", "one"] or viewed.runs.names() == ["one", "two"]
+    for name in ("../runs/one", "..", "", "one/adapters", "nothing"):
+        with pytest.raises(NotFound):
+            viewed.runs.find(name)
+
+
+def test_queries_at_the_same_time(viewed: SimpleNamespace) -> None:
+    async def many() -> list[object]:
+        ask = lambda: queries.summary(viewed.index, "one", Filter())  # noqa: E731
+        return list(await asyncio.gather(*(asyncio.to_thread(ask) for _ in range(16))))
+
+    found = asyncio.run(many())
+    assert found == [found[0]] * 16
