@@ -19,6 +19,7 @@ Whole runs on this machine
   demo                    train on the sample games for a few minutes, then compare before and after
   up                      start all services and train until --steps, --minutes or Ctrl-C
   status                  show the state of a run: versions, groups, streams, services
+  doctor                  gather what a bug report needs about a run into one file
   dead ACTION             list, show, replay or drop the entries that a run could not handle
   view [RUN]              look at the answers of a run in a browser
   exporter                export a run's streams as Prometheus metrics
@@ -200,6 +201,15 @@ def _view(rest: list[str]) -> int:
     return view(settings, Console())
 
 
+def _doctor(rest: list[str]) -> int:
+    from launcher.doctor import DoctorSettings, doctor
+
+    settings = DoctorSettings.parse(rest, prog="rookery doctor")
+    from rich.console import Console
+
+    return doctor(settings, Console(highlight=False, soft_wrap=True))
+
+
 def _exporter(rest: list[str]) -> int:
     from launcher.exporter import ExporterSettings, export
     from rookery.errors import SetupError
@@ -285,6 +295,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": _demo,
     "status": _status,
     "dead": _dead,
+    "doctor": _doctor,
     "replay": _replay,
     "view": _view,
     "exporter": _exporter,

@@ -98,11 +98,12 @@ def flow(snapshot: Snapshot) -> Table:
     for name, value in _flow_rows(run):
         table.add_row(name, value)
     table.add_row("version trained / served", f"{_number(run.committed)} / {_number(snapshot.served)}")
-    for server, versions in snapshot.behind.items():
-        if versions > 1:  # being one behind is normal while a version is published
-            table.add_row(f"behind: {server}", Text(f"{versions:.0f} versions", "red"))
-    for name, seconds in snapshot.idle_s.items():
-        table.add_row(f"rollouts idle: {name}", f"{seconds:.0f} s")
+    # Being one version behind is normal while it is published.
+    late = {f"behind: {server}": f"{n:.0f} versions" for server, n in snapshot.behind.items() if n > 1}
+    late |= {f"waits: {wait}": duration(seconds) for wait, seconds in snapshot.waits.items()}
+    idle = {f"rollouts idle: {name}": f"{seconds:.0f} s" for name, seconds in snapshot.idle_s.items()}
+    for name, text in (late | idle).items():
+        table.add_row(name, Text(text, "red" if name in late else ""))
     return table
 
 

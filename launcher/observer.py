@@ -39,6 +39,7 @@ IDLE_COUNTERS = {
     "rookery_peers_wait_seconds_total": "peers wait",
 }
 SERVER_BEHIND = "rookery_server_behind_versions"
+WAITING = "rookery_waiting_seconds"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Snapshot:
     `probes` has None for a service that is ready, or else the reason why it is not. `served` is the version
     that inference serves. `steps` are the trainer's first and last `WINDOW` records, oldest first, and
     `strength` the versions evaluated so far, as `read_strength` returns them. `idle_s` is how long the
-    rollouts waited, by cause. `behind` is how many versions each inference server is behind.
+    rollouts waited, by cause. `behind` is how many versions each inference server is behind. `waits` are the
+    seconds of the waits that last longer than expected: who waits for what.
     """
 
     redis: str = ""
@@ -60,6 +62,7 @@ class Snapshot:
     strength: tuple[Mapping[str, Any], ...] = ()
     idle_s: Mapping[str, float] = field(default_factory=dict)
     behind: Mapping[str, float] = field(default_factory=dict)
+    waits: Mapping[str, float] = field(default_factory=dict)
 
 
 class StepLog:
@@ -118,6 +121,8 @@ class Observer:
 
     def look(self) -> Snapshot:
         """Queries all services once. Values of a service that does not answer are left out."""
+        rollouts = self._samples("rollouts", {*IDLE_COUNTERS, WAITING})
+        trainer = self._samples("trainer", {SERVER_BEHIND, WAITING})
         return Snapshot(
             redis=self._redis_version(),
             probes={
@@ -128,8 +133,14 @@ class Observer:
             served=self._served(),
             steps=self._log.refresh() if self._log else (),
             strength=self._strength(),
-            idle_s={IDLE_COUNTERS[s.name]: s.value for s in self._samples("rollouts", IDLE_COUNTERS)},
-            behind={s.labels["server"]: s.value for s in self._samples("trainer", (SERVER_BEHIND,))},
+            idle_s={IDLE_COUNTERS[s.name]: s.value for s in rollouts if s.name in IDLE_COUNTERS},
+            behind={s.labels["server"]: s.value for s in trainer if s.name == SERVER_BEHIND},
+            waits={
+                f"{name} for {s.labels['what']} from {s.labels['peer']}": s.value
+                for name, samples in (("rollouts", rollouts), ("trainer", trainer))
+                for s in samples
+                if s.name == WAITING
+            },
         )
 
     def refresh(self) -> None:

@@ -1,8 +1,10 @@
 """Logging set-up: JSON lines in containers, short text in a terminal. Passwords of URLs are masked."""
 
+import faulthandler
 import json
 import logging
 import os
+import signal
 import sys
 import time
 
@@ -43,7 +45,11 @@ class TextFormatter(logging.Formatter):
 
 
 def configure(service: str, *, level: str = "INFO") -> None:
-    """Logs to stderr: text in a terminal, JSON elsewhere; `ROOKERY_LOGS=json|text` overrides this."""
+    """Logs to stderr: text in a terminal, JSON elsewhere; `ROOKERY_LOGS=json|text` overrides this.
+
+    On SIGUSR1, the process writes the stacks of its threads there.
+    """
+    faulthandler.register(signal.SIGUSR1, file=sys.__stderr__ or sys.stderr)
     choice = os.environ.get("ROOKERY_LOGS", "text" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler()
     if choice == "json":

@@ -132,6 +132,13 @@ EVALUATION_S = Gauge("rookery_evaluation_seconds", "Duration of the last evaluat
 # streams
 REDIS_RETRIES = Counter("rookery_redis_retries_total", "Calls repeated because Redis was unavailable")
 
+# waits
+WAITING_S = Gauge(
+    "rookery_waiting_seconds",
+    "How long a process has waited for something, if longer than expected",
+    ["what", "peer"],
+)
+
 # `rookery exporter`
 STREAM_LENGTH = Gauge("rookery_stream_length", "Entries in a stream", ["stream"])
 STREAM_OLDEST_S = Gauge("rookery_stream_oldest_seconds", "Age of the oldest entry of a stream", ["stream"])

@@ -23,6 +23,7 @@ from rookery.authentication import RequireToken, TokenInterceptor
 from rookery.body_limit import MAX_BODY_BYTES, BodyLimit
 from rookery.errors import InvalidInput, RookeryError, SetupError, problem, validation_message
 from rookery.processes.ports import bind
+from rookery.waits import overdue
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -67,7 +68,10 @@ class Service:
 
 
 def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
-    """Adds `/healthz` (the process is alive), `/readyz` (200, or 503 with the reason) and `/metrics`."""
+    """Adds `/healthz` (the process is alive), `/readyz` (200, or 503 with the reason) and `/metrics`.
+
+    `/readyz` also says what the process waits for, if that takes longer than expected (see `rookery.waits`).
+    """
     from fastapi import Response
 
     @app.get("/healthz", tags=["probes"])
@@ -77,10 +81,12 @@ def add_probes(app: "FastAPI", *, ready: ReadyCheck) -> None:
     @app.get("/readyz", tags=["probes"], responses={503: {"description": "Not ready, and why"}})
     async def readyz(response: Response) -> dict[str, str]:
         reason = await ready()
+        waits = "; ".join(map(str, overdue()))
+        detail = {"waiting": waits} if waits else {}
         if reason is None:
-            return {"status": "ready"}
+            return {"status": "ready", **detail}
         response.status_code = 503
-        return {"status": "not ready", "reason": reason}
+        return {"status": "not ready", "reason": reason, **detail}
 
     @app.get("/metrics", tags=["probes"], response_class=Response)
     async def metrics() -> Response:

@@ -4,19 +4,26 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TypeVar
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from rookery.errors import SetupError, Unavailable
 from rookery.masking import mask_setting
 from rookery.metrics import REDIS_RETRIES
 from rookery.retries import pause_after
 from rookery.streams.server import ServerVersion
+from rookery.waits import waiting
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+EXPECTED_S = 10.0
+"""A call that Redis does not answer for longer is reported."""
 
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -46,8 +53,14 @@ class RunConnection:
         self._stopping = stopping or threading.Event()
         self._place = mask_setting(url)
         self._redis = redis.Redis.from_url(
-            url, socket_timeout=15.0, socket_connect_timeout=5.0, health_check_interval=30
+            url,
+            socket_timeout=15.0,
+            socket_connect_timeout=5.0,
+            health_check_interval=30,
+            retry=Retry(NoBackoff(), 0),  # `_call` repeats, and counts
         )
+        self.failures = 0
+        """How many calls had no answer so far. Each may have been executed."""
 
     async def stop_waiting(self, stopping: asyncio.Event) -> None:
         """Ends the waiting of all calls once the service stops: a background task of the service."""
@@ -91,6 +104,10 @@ class RunConnection:
         return None
 
     def _call(self, call: Callable[[], T]) -> T:
+        with ExitStack() as exits:
+            return self._repeat(call, exits)
+
+    def _repeat(self, call: Callable[[], T], exits: ExitStack) -> T:
         failures = 0
         while True:
             try:
@@ -102,7 +119,12 @@ class RunConnection:
                 if _READ_ONLY in str(error):
                     # Connect again: the address may point to the new master by now.
                     self._redis.connection_pool.disconnect(inuse_connections=False)
+                if not failures:
+                    exits.enter_context(
+                        waiting("an answer", f"redis at {self._place}", expected_s=EXPECTED_S)
+                    )
                 failures += 1
+                self.failures += 1
                 wait_s = pause_after(failures, _PAUSES_S)
                 REDIS_RETRIES.inc()
                 logger.warning(

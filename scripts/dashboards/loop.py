@@ -168,6 +168,12 @@ BOARD = Board(
                     (f"rookery_trainer_memory_bytes{{{T}}}", "{{kind}}"),
                 ),
                 panel(
+                    "Waits longer than expected",
+                    units.Seconds,
+                    "Who waits for what, on which peer. Empty in a healthy run.",
+                    ("rookery_waiting_seconds or vector(0)", "{{job}}: {{what}} from {{peer}}"),
+                ),
+                panel(
                     "Redis retries",
                     units.CountsPerSecond,
                     "Calls repeated because Redis was unavailable, by service. 0 except in an outage.",

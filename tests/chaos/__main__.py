@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         rows = []
         for row in run(Path(folder), seed=options.seed, names=options.faults, lasts_s=options.lasts_s):
-            console.print(f"{row.fault}: recovered in {row.recovered_s:.1f} s")
+            console.print(row)
             rows.append(row)
     console.print(table(rows))
     return int(any(row.lost or row.doubled for row in rows))

@@ -17,11 +17,14 @@ from rookery.metrics import ROLLOUT_GENERATION_S, ROLLOUT_REWARD_S, ROLLOUT_TOKE
 from rookery.prompt import STATE_TASK, render, target_of, task_of
 from rookery.streams import Entry
 from rookery.trace import Adapter, Position, Prompt, Sampling, Trace, TraceGroup, Verdict
+from rookery.waits import waiting
 from services.inference.rollouts.peers import Peers
 
 logger = logging.getLogger(__name__)
 
 MAX_RETIRED_TRIES = 3
+EXPECTED_S = 120.0
+"""A group whose verdicts take longer is reported (see `rookery.waits`)."""
 """A version can be retired between its choice and the request, but hardly this often in a row."""
 
 
@@ -118,7 +121,8 @@ class GroupGenerator:
 
     async def _score(self, items: Sequence[ScoreItem]) -> list[Verdict]:
         try:
-            verdicts = await self.peers.reward.score(items)
+            with waiting("verdicts", "reward", expected_s=EXPECTED_S):
+                verdicts = await self.peers.reward.score(items)
         except PeerFault as error:
             if not await self.peers.reward.ready():
                 raise Unavailable(f"{error}, and is unavailable now") from error

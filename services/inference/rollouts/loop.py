@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from prometheus_client import Counter
 
+from rookery import waits
 from rookery.errors import Conflict, PeerFault, RookeryError, SetupError, Unavailable
 from rookery.failpoints import reach
 from rookery.metrics import (
@@ -45,6 +46,8 @@ DRAIN_S = 10.0
 KEEP_ALIVE_S = 10.0
 IDLE_S = 60.0
 """An entry without a keep-alive for this long (six missed ones) is taken over from its holder."""
+EXPECTED_S = 300.0
+"""If no group may start for longer, what the loop waits for is reported (see `rookery.waits`)."""
 MAX_FAULTS = 5
 """A position is dead-lettered after this many faults, counted over all processes and their restarts."""
 MAX_FAILURES_IN_A_ROW = 8
@@ -72,6 +75,8 @@ class Loop:
         self._accept_reward_version = accept_reward_version
         self._dead_letters_in_a_row = self._conflicts_in_a_row = 0
         self._failure: BaseException | None = None
+        self._wait: waits.Wait | None = None
+        """What keeps this loop from starting groups."""
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Makes groups until `stopping` is set, then finishes or abandons those in flight.
@@ -88,6 +93,7 @@ class Loop:
             if not stopping.is_set():
                 raise
         finally:
+            self._goes_on()
             await self._drain()
             self._reader.shutdown(wait=False)
         if self._failure:
@@ -115,7 +121,8 @@ class Loop:
         """Starts the groups that may start, then waits. Idle time is counted by its cause."""
         version = self._peers.version
         if version is None or self._peers.unavailable_reason():
-            return await self._pause(PEERS_WAIT_S)
+            peer = "inference" if version is None else "reward"
+            return await self._pause(PEERS_WAIT_S, self._waits_for("readiness", peer))
         if self._in_flight.running >= self._admission.max_inflight:
             return await self._pause(None)
         counts = await asyncio.to_thread(self._run_counts)
@@ -126,7 +133,9 @@ class Loop:
         if wanted:
             return await self._read_new(wanted)
         full = self._in_flight.running >= self._admission.max_inflight
-        return await self._pause(None if full else BACKPRESSURE_S)
+        if full:
+            return await self._pause(None)
+        return await self._pause(BACKPRESSURE_S, self._waits_for("a new version", "the trainer"))
 
     def _run_counts(self) -> RunCounts:
         # Read `pending` first: a group published in between is then counted twice rather than not at all.
@@ -148,25 +157,42 @@ class Loop:
 
     async def _read_new(self, count: int) -> None:
         began = time.monotonic()
+        self._waits_for("positions", "the feed")
         entries = await self._read(
             lambda: self._streams.read(
                 "positions", group=CONSUMER_GROUP, consumer=self._consumer, count=count, block_s=BLOCK_S
             )
         )
         POSITIONS_WAIT_S.inc(time.monotonic() - began)
+        if entries:
+            self._goes_on()
         self._in_flight.add(entries)
         self._start(self._in_flight.start(now=time.monotonic(), limit=len(entries)))
 
     async def _read(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._reader, call)
 
-    async def _pause(self, cause: Counter | None) -> None:
+    async def _pause(self, cause: Counter | None, wait: waits.Wait | None = None) -> None:
+        """Waits a moment, for `cause`. The loop comes here again and again during one `wait`."""
         began = time.monotonic()
+        if wait is None:
+            self._goes_on()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), MAX_PAUSE_S)
         self._changed.clear()
         if cause:
             cause.inc(time.monotonic() - began)
+
+    def _waits_for(self, what: str, peer: str) -> waits.Wait:
+        if self._wait is None or (self._wait.what, self._wait.peer) != (what, peer):
+            self._goes_on()
+            self._wait = waits.begin(what, peer, expected_s=EXPECTED_S)
+        return self._wait
+
+    def _goes_on(self) -> None:
+        if self._wait:
+            waits.end(self._wait)
+            self._wait = None
 
     def _start(self, entries: list[Entry]) -> None:
         for entry in entries:

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Self
 
-import chess
-
 from rookery.codec import decode_group
 from rookery.errors import SetupError, Unavailable, WireError
 from rookery.failpoints import reach
 from rookery.metrics import ROLLOUT_WAIT_S, TRAINER_GROUPS
 from rookery.streams import Entry, RunStreams
 from rookery.trace import TraceGroup
+from rookery.waits import waiting
 from services.trainer.batches.advantages import zero_variance
+from services.trainer.batches.sampling import check_sampling
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ BLOCK_S = 0.5
 CLAIM_EVERY_S = 10.0
 IDLE_S = 60.0
 """If an entry has been pending for so long and this trainer has not read it, its delivery was lost."""
+EXPECTED_S = 300.0
+"""A wait for the next group that lasts longer is reported (see `rookery.waits`)."""
 REPORT_S = 5.0
 """How often a wait for groups is added to the metric, logged and reported through `while_waiting`."""
 
@@ -107,7 +109,8 @@ class Intake:
         self._count_dropped()
         self.waited_s = 0.0
         while len(batch) < self._batch_groups:
-            entry = self._next(while_waiting)
+            with waiting("groups", "the rollouts", expected_s=EXPECTED_S):
+                entry = self._next(while_waiting)
             if entry is None:
                 return None
             if (known := trained.get(entry.group.id)) is not None:
@@ -236,11 +239,7 @@ class Intake:
             self._queue_all(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000))
             kept = time.monotonic()
             while not self._stopping.is_set():
-                self._queue_all(
-                    self._streams.read(
-                        STREAM, group=GROUP, consumer=CONSUMER, count=self._batch_groups, block_s=BLOCK_S
-                    )
-                )
+                self._queue_all(self._read_new())
                 if time.monotonic() - kept >= CLAIM_EVERY_S:
                     self._queue_all(self._claim_lost())
                     kept = time.monotonic()
@@ -249,6 +248,17 @@ class Intake:
                 return
             self._fault = error
             raise
+
+    def _read_new(self) -> list[Entry]:
+        """New entries. If a reply may have been lost, these are preceded by its entries."""
+        failures, known = self._streams.failures, set(self._read)
+        entries = self._streams.read(
+            STREAM, group=GROUP, consumer=CONSUMER, count=self._batch_groups, block_s=BLOCK_S
+        )
+        if self._streams.failures == failures:
+            return entries
+        held = self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000)
+        return [entry for entry in held if entry.id not in known]
 
     def _claim_lost(self) -> list[Entry]:
         """Claims and returns entries that are pending but that this trainer never received."""
@@ -259,7 +269,8 @@ class Intake:
     def _queue_all(self, entries: list[Entry]) -> None:
         for entry in entries:
             try:
-                pending = PendingEntry(entry.id, _trainable(decode_group(entry.data)))
+                pending = PendingEntry(entry.id, decode_group(entry.data))
+                check_sampling(pending.group)
                 self._check(pending.group)
             except (WireError, SetupError, ArithmeticError) as error:
                 self._move_to_dead(entry.id, str(error))
@@ -280,24 +291,3 @@ def ledger_entry(group: TraceGroup) -> str:
     """Returns the entry of a group in a commit's ledger: its id and a digest of its answers."""
     answers = repr([trace.completion.token_ids for trace in group.traces])
     return f"{group.id}:{blake2b(answers.encode(), digest_size=8).hexdigest()}"
-
-
-def _trainable(group: TraceGroup) -> TraceGroup:
-    """Returns the group if it was sampled from the whole distribution and has one reward version and a board.
-
-    Raises:
-        WireError: it was sampled greedily or with top_p or top_k, has several reward versions, or no board.
-    """
-    drawn = group.sampling
-    if not drawn.temperature > 0.0 or drawn.top_p != 1.0 or drawn.top_k > 0:
-        raise WireError(
-            f"group {group.id!r}: drawn at temperature {drawn.temperature!r} with top_p {drawn.top_p!r} and "
-            f"top_k {drawn.top_k!r}; importance ratios need all tokens at a temperature above 0"
-        )
-    if len(group.reward_versions) > 1:
-        raise WireError(f"group {group.id!r} has reward versions {', '.join(group.reward_versions)}")
-    try:
-        chess.Board(group.prompt.fen)
-    except ValueError as error:
-        raise WireError(f"group {group.id!r}: {error}") from error
-    return group

@@ -1,0 +1,157 @@
+"""`rookery doctor`: gathers what a bug report needs about a run into one file."""
+
+import io
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pydantic_settings import SettingsConfigDict
+from rich.console import Console
+
+from launcher.probes import TIMEOUT_S
+from launcher.status import RunPlace
+from rookery import __version__
+from rookery.errors import RookeryError, cause_message
+from rookery.masking import mask_setting, mask_text
+from rookery.streams import RunStreams
+
+PACKAGES = ("torch", "vllm", "transformers", "peft", "redis", "grpcio", "fastapi", "pyarrow", "chess")
+STREAMS = ("positions", "traces", "dead")
+LOG_BYTES = 256 << 10
+"""How much of the end of each log is kept."""
+DEAD_LETTERS = 50
+STACKS_S = 1.0
+"""How long the processes have to write their stacks into their logs."""
+
+
+class DoctorSettings(RunPlace):
+    """Gather what a bug report needs about a run into one file: nothing of it leaves this machine.
+
+    These are versions, settings, the answers of the probes, the state of the streams, the stacks of the run's
+    processes on this machine (from py-spy if it is installed, else in their logs) and the ends of the logs.
+    Passwords in URLs are masked. Entries of the streams are left out, but for the reasons of dead letters.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DOCTOR_")
+
+    out: Path | None = None
+    """The file to write. Default: rookery-doctor-RUN.tar.gz"""
+
+
+def doctor(settings: DoctorSettings, console: Console) -> int:
+    """Writes the file and returns the exit status.
+
+    Raises:
+        SetupError: there is no such run.
+    """
+    place = settings.place()
+    folder = settings.runs_dir / place["run"]
+    out = settings.out or Path(f"rookery-doctor-{place['run']}.tar.gz")
+    with tarfile.open(out, "w:gz") as archive:
+        for name, text in _parts(place, folder):
+            data = mask_text(text).encode()
+            member = tarfile.TarInfo(f"{out.name.removesuffix('.tar.gz')}/{name}")
+            member.size, member.mtime = len(data), int(time.time())
+            archive.addfile(member, io.BytesIO(data))
+            console.print(f"  {name}: {len(data):,} bytes")
+    console.print(f"{out}: look through it before you attach it to a bug report")
+    return 0
+
+
+def _parts(place: dict[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
+    yield "versions.json", json.dumps(_versions(), indent=2)
+    for path in (*sorted(folder.glob("*.toml")), folder / "settings.json", folder / "attempts.json"):
+        if path.exists():
+            yield f"settings/{path.name}", path.read_text(errors="replace")
+    with httpx.Client(timeout=TIMEOUT_S) as http:
+        for name, url in place["probes"].items():
+            if name != "redis":
+                yield f"probes/{name}.txt", _asked(http, url)
+    yield "streams.json", json.dumps(_streams(place), indent=2, default=str)
+    yield "stacks.txt", "\n".join(_stacks(place["redis_url"], folder))
+    for log in sorted((folder / "logs").glob("*.log")):
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LOG_BYTES))
+            yield f"logs/{log.name}", file.read().decode(errors="replace")
+
+
+def _versions() -> dict[str, Any]:
+    installed = {dist.name.lower(): dist.version for dist in metadata.distributions() if dist.name}
+    return {
+        "rookery": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        **{name: installed.get(name) for name in PACKAGES},
+    }
+
+
+def _asked(http: httpx.Client, url: str) -> str:
+    """What a service answers to its probe and its metrics, or why it does not."""
+    try:
+        return "\n".join(http.get(url.replace("/readyz", path)).text for path in ("/readyz", "/metrics"))
+    except httpx.HTTPError as error:
+        return cause_message(error)
+
+
+def _streams(place: dict[str, Any]) -> dict[str, Any]:
+    with closing(RunStreams(place["redis_url"], place["run"])) as streams:
+        try:
+            streams.ping(once=True)
+            letters = streams.dead_letters()[-DEAD_LETTERS:]
+            return {
+                "redis": mask_setting(place["redis_url"]),
+                "overview": asdict(streams.overview()),
+                "policy": streams.policy(),
+                **{name: asdict(streams.backlog(name)) for name in STREAMS},
+                "dead letters": [f"{letter.id} of {letter.stream}: {letter.reason}" for letter in letters],
+            }
+        except RookeryError as error:
+            return {"redis": str(error)}
+
+
+def _stacks(redis_url: str, folder: Path) -> Iterator[str]:
+    """The stacks of the run's processes, or the note that they are in the logs."""
+    asked = False
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            handles = _handles(process / "status", signal.SIGUSR1)
+        except OSError:  # it has ended, or is another user's
+            continue
+        if not any(word == redis_url or str(folder) in word for word in words) or "services." not in str(
+            words
+        ):
+            continue
+        yield f"== {process.name}: {' '.join(words[:4])}"
+        if spy := shutil.which("py-spy"):
+            done = subprocess.run(
+                [spy, "dump", "--pid", process.name], capture_output=True, text=True, check=False, timeout=30
+            )
+            yield done.stdout or done.stderr
+        elif handles:
+            os.kill(int(process.name), signal.SIGUSR1)
+            asked = True
+            yield "its stacks are at the end of its log"
+        else:
+            yield "no stacks: it does not handle SIGUSR1, and py-spy is not installed"
+    time.sleep(STACKS_S if asked else 0)
+
+
+def _handles(status: Path, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal, which would end it otherwise."""
+    caught = next(line for line in status.read_text().splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

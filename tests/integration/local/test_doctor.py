@@ -1,0 +1,62 @@
+"""`rookery doctor` beside a service that runs."""
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from launcher.doctor import DoctorSettings, doctor
+from rookery.streams import RunStreams
+from tests.conftest import ROOT, free_port
+from tests.integration.streams.test_streams import generated
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.redis
+
+
+def test_all_of_a_sick_run_is_in_one_file(redis_url: str, tmp_path: Path) -> None:
+    streams = RunStreams(redis_url, "sick")
+    (entry,) = generated(streams, 1)
+    streams.dead_letter("traces", entry.id, group="trainer", reason="poison")
+    folder, port = tmp_path / "runs" / "sick", free_port()
+    (folder / "logs").mkdir(parents=True)
+    url = f"http://127.0.0.1:{port}/readyz"
+    endpoints = {
+        "run": "sick",
+        "redis_url": redis_url,
+        "probes": {"archive": url, "trainer": "http://127.0.0.1:1/readyz"},
+    }
+    (folder / "endpoints.json").write_text(json.dumps(endpoints))
+    (folder / "settings.json").write_text('{"url": "redis://user:hunter2@host/0"}')
+    command = [sys.executable, "-m", "services.data.archiver", "--run", "sick", "--redis-url", redis_url]
+    command += ["--out", str(tmp_path / "archive"), "--port", str(port)]
+    log = folder / "logs" / "archive.log"
+    with log.open("wb") as file:
+        service = subprocess.Popen(command, cwd=ROOT, stderr=file)
+    try:
+        wait_for(url, service, log=log)
+        flags = ["--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "sick.tar.gz")]
+        assert doctor(DoctorSettings.parse(flags, prog="rookery doctor"), Console(file=io.StringIO())) == 0
+        assert service.poll() is None, "asked for its stacks, it goes on"
+    finally:
+        service.kill()
+        service.wait()
+    with tarfile.open(tmp_path / "sick.tar.gz") as archive:
+        parts = {
+            name.partition("/")[2]: archive.extractfile(name).read().decode() for name in archive.getnames()
+        }  # type: ignore[union-attr]
+    assert json.loads(parts["versions.json"])["rookery"]
+    assert "hunter2" not in parts["settings/settings.json"]
+    assert '"status":"ready"' in parts["probes/archive.txt"]
+    assert "rookery_archive_writable 1.0" in parts["probes/archive.txt"]
+    assert "refused" in parts["probes/trainer.txt"]
+    assert json.loads(parts["streams.json"])["overview"]["counts"]["generated"] == 1
+    assert "poison" in parts["streams.json"]
+    assert "services.data.archiver" in parts["stacks.txt"]
+    assert "archiver.py" in parts["stacks.txt"] + parts["logs/archive.log"]
+    assert "most recent call first" in parts["stacks.txt"] + parts["logs/archive.log"]
