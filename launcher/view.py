@@ -1,26 +1,24 @@
 """`rookery view`: serves the viewer over the runs of a folder, and prints the address of one of them."""
 
-import os
 import secrets
-import subprocess
+import signal
 import sys
-import time
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import httpx
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 from rich.console import Console
 
 from launcher.plan import HOST
-from launcher.probes import probe
 from launcher.runs import latest_endpoints
+from launcher.serve_players import running
 from launcher.services import MODULES, PORTS
 from rookery.errors import SetupError
+from rookery.processes.child import Command, Watchdog
 from rookery.processes.ports import Ports
 from rookery.settings import Settings
-
-POLL_S = 0.2
 
 
 class ViewSettings(Settings):
@@ -43,38 +41,30 @@ class ViewSettings(Settings):
 
 
 def view(settings: ViewSettings, console: Console) -> int:
-    """Serves until Ctrl-C. Returns the exit status of the viewer.
+    """Serves until Ctrl-C. Returns the exit status.
 
     Raises:
-        SetupError: there is no such run, or the port is taken.
+        SetupError: there is no such run, the port is taken, or the viewer cannot start.
     """
     if settings.run and not (settings.runs_dir / settings.run).is_dir():
         raise SetupError(f"no run {settings.run!r} in {str(settings.runs_dir)!r}: see --runs-dir")
     newest = latest_endpoints(settings.runs_dir)
     run = settings.run or (newest.parent.name if newest else "")
     token = secrets.token_urlsafe(16)
-    with Ports(HOST) as ports:
+    with Ports(HOST) as ports, TemporaryDirectory(prefix="rookery-view-") as folder:
         port = ports.choose(PORTS["viewer"]["port"], asked=settings.port, setting="--port")
-        flags = ["--host", HOST, "--port", str(port), "--runs-dir", str(settings.runs_dir)]
-        server = subprocess.Popen(
-            [sys.executable, "-m", MODULES["viewer"], *flags], env={**os.environ, "VIEWER_TOKEN": token}
+        flags = ("--host", HOST, "--port", str(port), "--runs-dir", str(settings.runs_dir))
+        command = Command(
+            "viewer",
+            (sys.executable, "-m", MODULES["viewer"], *flags),
+            Path(folder) / "viewer.log",
+            probe_url=f"http://{HOST}:{port}/readyz",
+            env={"VIEWER_TOKEN": token},
         )
-        url = f"http://{HOST}:{port}/{f'runs/{run}' if run else ''}#token={token}"
-        try:
-            if _ready(server, port):
-                console.print(url, soft_wrap=True, highlight=False)
-                if settings.open:
-                    webbrowser.open(url)
-            return server.wait()
-        except KeyboardInterrupt:  # the server gets it, too
-            return server.wait()
-
-
-def _ready(server: "subprocess.Popen[bytes]", port: int) -> bool:
-    """Waits for the server. False if it ended."""
-    with httpx.Client() as http:
-        while server.poll() is None:
-            if probe(f"http://{HOST}:{port}/readyz", http) is None:
-                return True
-            time.sleep(POLL_S)
-    return False
+        with suppress(KeyboardInterrupt), running(command, Watchdog()):
+            url = f"http://{HOST}:{port}/{f'runs/{run}' if run else ''}#token={token}"
+            console.print(url, soft_wrap=True, highlight=False)
+            if settings.open:
+                webbrowser.open(url)
+            signal.pause()
+    return 0

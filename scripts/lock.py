@@ -27,6 +27,7 @@ EXTRAS = {
     "trainer",
     "mlflow",
     "arena",
+    "viewer",
     "local",
     "ray",
     "dev",
@@ -39,6 +40,7 @@ IMAGES = {
     "inference": {"inference-cpu", "s3"},
     "trainer": {"trainer", "mlflow", "s3"},
     "arena": {"arena", "mlflow"},
+    "viewer": {"viewer"},
 }
 """The extras that each image holds."""
 

@@ -75,7 +75,7 @@ install_cpu() {
 install_gpu() {
   say "installing vLLM with CUDA and the trainer (several GB to download)"
   .venv/bin/python -m pip install --disable-pip-version-check \
-    -e '.[data,native,s3,reward,rollouts,inference,trainer,arena,local,dev]'
+    -e '.[data,native,s3,reward,rollouts,inference,trainer,arena,viewer,local,dev]'
 }
 
 pip_install() {

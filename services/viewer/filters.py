@@ -62,16 +62,14 @@ class Filter(BaseModel):
         """What it asks of a group `g` itself."""
         return Condition("g.run = ?", (run,)) & self._ranges(_OF_GROUPS) & _one_of("g.phase", self.phase)
 
-    def of_answers(self, run: str, *, but: str = "") -> Condition:
-        """What it asks of an answer `a` itself. `but` names a range that does not count."""
-        columns = {name: column for name, column in _OF_ANSWERS.items() if name != but}
-        condition = (
-            Condition("a.run = ?", (run,)) & self._ranges(columns) & _one_of("a.outcome", self.outcome)
-        )
+    def of_answers(self, run: str) -> Condition:
+        """What it asks of an answer `a` itself."""
+        text = (self.text,) if self.text else ()
         return (
-            condition & Condition("contains(lower(a.text), lower(?))", (self.text,))
-            if self.text
-            else condition
+            Condition("a.run = ?", (run,))
+            & self._ranges(_OF_ANSWERS)
+            & _one_of("a.outcome", self.outcome)
+            & Condition("contains(lower(a.text), lower(?))" if text else "true", text)
         )
 
     def groups(self, run: str) -> Condition:
@@ -81,9 +79,9 @@ class Filter(BaseModel):
             return groups
         return groups & Condition(f"g.g IN (SELECT a.g FROM answers a WHERE {answers.sql})", answers.values)
 
-    def answers(self, run: str, *, but: str = "") -> Condition:
+    def answers(self, run: str) -> Condition:
         """The answers that pass."""
-        groups, answers = self.of_groups(run), self.of_answers(run, but=but)
+        groups, answers = self.of_groups(run), self.of_answers(run)
         if len(groups.values) == 1:
             return answers
         return answers & Condition(f"a.g IN (SELECT g.g FROM groups g WHERE {groups.sql})", groups.values)

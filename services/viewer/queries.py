@@ -2,8 +2,10 @@
 
 import math
 from collections import Counter
+from itertools import pairwise
 from typing import Any, Literal
 
+from rookery.trace import Outcome
 from services.viewer.filters import Condition, Filter
 from services.viewer.index import Index, Row
 
@@ -76,9 +78,10 @@ def with_answers(index: Index, groups: list[Row], passes: Condition) -> list[Row
 
 
 def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
-    """Counts and the histogram of rewards.
+    """Counts, outcomes and the histogram of rewards.
 
-    The histogram leaves out the filter's range of rewards, so that another can be chosen in it.
+    Each choice is counted as if it were not made yet: the outcomes leave out the filter's outcomes, and the
+    histogram its range of rewards.
     """
     (ends,) = index.query(
         "SELECT min(reward_min) AS low, max(reward_max) AS high, sum(size) AS answers "
@@ -87,40 +90,42 @@ def summary(index: Index, run: str, chosen: Filter) -> dict[str, Any]:
     )
     low, high = ends["low"] or 0.0, ends["high"] or 0.0
     width = (high - low) / BINS or 1.0
-    where = chosen.answers(run, but="reward")
+    others = chosen.model_copy(update={"outcome": [], "reward_min": None, "reward_max": None}).answers(run)
+    inside = Filter(reward_min=chosen.reward_min, reward_max=chosen.reward_max).of_answers(run)
     cells = index.query(
-        f"SELECT least({BINS - 1}, floor((reward - ?) / ?))::INTEGER AS bin, outcome, count(*) AS count, "
-        f"sum(reward) AS reward, sum(regret) AS regret FROM answers a WHERE {where.sql} GROUP BY ALL",
-        [low, width, *where.values],
+        f"SELECT least({BINS - 1}, floor((reward - ?) / ?))::INTEGER AS bin, outcome, "
+        f"({inside.sql}) AS inside, count(*) AS count, sum(reward) AS reward, sum(regret) AS regret "
+        f"FROM answers a WHERE {others.sql} GROUP BY ALL",
+        [low, width, *inside.values, *others.values],
     )
-    bins = [
-        {"low": low + n * width, "high": low + (n + 1) * width, "legal": 0, "other": 0} for n in range(BINS)
-    ]
+    edges = [low + number * width for number in range(BINS + 1)]
+    bins = [{"low": left, "high": right, "legal": 0, "other": 0} for left, right in pairwise(edges)]
+    outcomes: Counter[str] = Counter()
     for cell in cells:
-        bins[cell["bin"]]["legal" if cell["outcome"] == "legal" else "other"] += cell["count"]
-    if chosen.reward_min is not None or chosen.reward_max is not None:
-        where = chosen.answers(run)
-        cells = index.query(
-            "SELECT outcome, count(*) AS count, sum(reward) AS reward, sum(regret) AS regret "
-            f"FROM answers a WHERE {where.sql} GROUP BY 1",
-            where.values,
-        )
+        if not chosen.outcome or cell["outcome"] in chosen.outcome:
+            bins[cell["bin"]]["legal" if cell["outcome"] == Outcome.LEGAL else "other"] += cell["count"]
+        if cell["inside"]:
+            outcomes[cell["outcome"]] += cell["count"]
+    passing = [c for c in cells if c["inside"] and (not chosen.outcome or c["outcome"] in chosen.outcome)]
     where = chosen.groups(run)
-    (groups,) = index.query(f"SELECT count(*) AS count FROM groups g WHERE {where.sql}", where.values)
-    return _totals(cells) | {"groups": groups["count"], "all_answers": ends["answers"] or 0, "bins": bins}
+    (groups,) = index.query(f"SELECT count(*) AS groups FROM groups g WHERE {where.sql}", where.values)
+    return {
+        **groups,
+        **_totals(passing),
+        "all_answers": ends["answers"] or 0,
+        "outcomes": [{"outcome": name, "count": count} for name, count in outcomes.most_common()],
+        "bins": bins,
+    }
 
 
 def _totals(cells: list[Row]) -> dict[str, Any]:
-    outcomes: Counter[str] = Counter()
-    for cell in cells:
-        outcomes[cell["outcome"]] += cell["count"]
-    answers, legal = outcomes.total(), outcomes["legal"]
+    answers = sum(cell["count"] for cell in cells)
+    legal = sum(cell["count"] for cell in cells if cell["outcome"] == Outcome.LEGAL)
     return {
         "answers": answers,
         "reward": sum(cell["reward"] for cell in cells) / answers if answers else None,
         "regret": sum(cell["regret"] or 0.0 for cell in cells) / legal if legal else None,
         "legal": legal / answers if answers else None,
-        "outcomes": [{"outcome": name, "count": count} for name, count in outcomes.most_common() if count],
     }
 
 

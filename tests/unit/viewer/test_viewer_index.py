@@ -75,19 +75,21 @@ def test_a_filter_shows_the_groups_with_an_answer_that_passes(
     summary = queries.summary(viewed.index, "one", Filter.model_validate(chosen))
     answers = [t.verdict for g in viewed.groups for t in g.traces if passes(g, t)]
     assert summary["answers"] == len(answers)
-    assert {each["outcome"]: each["count"] for each in summary["outcomes"]} == Counter(
-        v.outcome for v in answers
-    )
+    if "outcome" not in chosen:
+        counted = {each["outcome"]: each["count"] for each in summary["outcomes"]}
+        assert counted == Counter(v.outcome for v in answers)
     assert summary["reward"] == (pytest.approx(fmean(v.reward for v in answers)) if answers else None)
 
 
-def test_the_histogram_leaves_out_the_range_that_is_chosen_in_it(viewed: SimpleNamespace) -> None:
+def test_a_choice_is_counted_as_if_it_were_not_made_yet(viewed: SimpleNamespace) -> None:
     bins = queries.summary(viewed.index, "one", Filter(reward_min=-0.1))["bins"]
     rewards = [reward for group in viewed.groups for reward in group.rewards]
     assert sum(each["legal"] + each["other"] for each in bins) == len(rewards)
     for each in bins[:-1]:
         inside = [r for r in rewards if each["low"] + 1e-9 <= r < each["high"] - 1e-9]
         assert each["legal"] + each["other"] >= len(inside)
+    outcomes = queries.summary(viewed.index, "one", Filter(outcome=["illegal"]))["outcomes"]
+    assert {each["outcome"] for each in outcomes} == {"legal", "illegal"}
     assert (bins[0]["low"], bins[-1]["high"]) == (pytest.approx(min(rewards)), pytest.approx(max(rewards)))
 
 

@@ -49,6 +49,7 @@ async function render(): Promise<void> {
   pending.abort();
   pending = new AbortController();
   const { signal } = pending;
+  const address = location.pathname + location.search;
   const view = route.run ? VIEWS[route.view] : runs;
   header(route);
   follow(route.run);
@@ -57,6 +58,7 @@ async function render(): Promise<void> {
     const element = view ? await view(route, signal) : empty("No such view", location.pathname);
     if (signal.aborted) return;
     main.replaceChildren(element);
+    main.dataset["shown"] = address;
     failed = false;
     document.title = [element.querySelector("h1")?.textContent, route.run, "Rookery"].filter(Boolean).join(" · ");
     if (route.view === "groups") document.getElementById(`answer-${route.query.get("answer")}`)?.scrollIntoView({ block: "nearest" });
