@@ -1,4 +1,4 @@
-"""The HTTP API of the reward service: `/v1/score`, `/v1/score/batch` and the probes."""
+"""The HTTP API of the reward service: `/v1/score`, `/v1/score/batch`, other trainers' routes, probes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +21,7 @@ from services.reward.requests import (
     while_connected,
 )
 from services.reward.scorer import QUOTED, Item, Scorer
+from services.reward.trainer_routes import add_trainer_routes
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
 
@@ -57,6 +58,7 @@ def create_app(scorer: Scorer) -> FastAPI:
             verdicts = await while_connected(request, work)
         return _json(batch_json(verdicts))
 
+    add_trainer_routes(app, scorer, _PROBLEMS)
     return app
 
 

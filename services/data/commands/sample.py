@@ -7,11 +7,12 @@ import random
 import sys
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
 from rookery.errors import InvalidInput
+from rookery.prompt import STYLES, render, task_of
 from rookery.trace import Phase, Position
 from services.data.commands.flags import (
     add_exams,
@@ -51,9 +52,10 @@ def main(argv: list[str]) -> int:
             "filters of games and plies, --exam, --form and --jobs only work for data sets: "
             "add --out, or leave these flags out"
         )
-    if options.out and (options.offset or options.distinct or options.game):
+    if options.out and (options.offset or options.distinct or options.game or options.style):
         parser.error(
-            "--offset, --distinct and --game only work without --out: a data set never repeats a position"
+            "--offset, --distinct, --game and --style only work without --out: "
+            "a data set never repeats a position"
         )
     if options.game and (recipe.split, recipe.shares) != (default.split, default.shares):
         parser.error("--game names one game: leave out --split and --shares")
@@ -137,7 +139,7 @@ def _print_positions(options: argparse.Namespace) -> None:
             drawn = order.distinct(seed=options.seed)
         else:
             drawn = (order.position(n, seed=options.seed) for n in range(options.offset, sys.maxsize))
-        written = _print(islice(drawn, options.count))
+        written = _print(islice(drawn, options.count), style=options.style)
     if written < options.count:
         raise InvalidInput(
             f"{options.count} positions were asked for, but there are only {written}"
@@ -154,12 +156,20 @@ def _of_game(game: Game, options: argparse.Namespace) -> list[Position]:
     return [game.position(ply) for ply in chosen]
 
 
-def _print(positions: Iterable[Position]) -> int:
+def _print(positions: Iterable[Position], *, style: str) -> int:
     written = 0
     for position in positions:
-        sys.stdout.write(json.dumps(position_value(position)) + "\n")
+        question = question_value(position, style=style) if style else {}
+        sys.stdout.write(json.dumps(position_value(position) | question) + "\n")
         written += 1
     return written
+
+
+def question_value(position: Position, *, style: str) -> dict[str, Any]:
+    """The question about a position: its prompt, and the FEN and task to judge the answer by."""
+    prompt = render(position, style=style)
+    messages = [asdict(message) for message in prompt.messages]
+    return {"prompt": messages, "fen": prompt.fen, "task": task_of(position, style=style)}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -188,7 +198,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_printing(parser: argparse.ArgumentParser) -> None:
-    start = parser.add_argument_group("to print").add_mutually_exclusive_group()
+    group = parser.add_argument_group("to print")
+    group.add_argument(
+        "--style",
+        choices=sorted(STYLES),
+        default="",
+        metavar="STYLE",
+        help="add the prompt in this style; fen is then the board that the answer refers to",
+    )
+    start = group.add_mutually_exclusive_group()
     start.add_argument("--offset", type=natural, default=0, help="number of positions to skip first (0)")
     start.add_argument(
         "--game",

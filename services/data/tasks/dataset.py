@@ -121,8 +121,8 @@ def write_tasks(
 ) -> dict[str, Any]:
     """Writes the examples and the manifest, and returns the manifest.
 
-    `jsonl` names a second file with the conversations, `text` one with plain lines like RookWorld's own
-    files.
+    `jsonl` names a second file with the conversations and what they are about, `text` one with plain lines
+    like RookWorld's own files.
     """
     by_task: Counter[str] = Counter()
     with ExitStack() as files:
@@ -134,7 +134,8 @@ def write_tasks(
             table.add(example)
             if chats:
                 soft = {"alternatives": [asdict(part) for part in example.alternatives]}
-                chats.add({"messages": example.messages} | (soft if example.alternatives else {}))
+                about = {"id": example.id, "task": example.task, "fen": example.fen, "move": example.move}
+                chats.add({"messages": example.messages, **about} | (soft if example.alternatives else {}))
             if plain:
                 plain.write(example.text.encode() + b"\n")
     written = [file.written for file in (table, chats, plain) if file]

@@ -52,7 +52,8 @@ def test_a_data_set_and_what_stands_beside_it(tmp_path: Path, capsys: pytest.Cap
     texts = ["\n".join(turn["content"] for turn in example.messages) for example in examples]
     assert lines == "".join(f"{text}\n\n" for text in texts)
     chats = [json.loads(line) for line in (tmp_path / "one" / "chat.jsonl").read_text().splitlines()]
-    assert chats == [{"messages": example.messages} for example in examples]
+    about = [{"id": e.id, "task": "next-fen", "fen": e.fen, "move": e.move} for e in examples]
+    assert chats == [{"messages": e.messages, **fields} for e, fields in zip(examples, about, strict=True)]
     assert (manifest["kind"], manifest["examples"], manifest["by_task"]) == ("examples", 5, {"next-fen": 5})
     assert [output["path"] for output in manifest["outputs"]] == ["tasks.parquet", "chat.jsonl", "lines.txt"]
     assert run(*flags, out=tmp_path / "two") == manifest

@@ -1,0 +1,243 @@
+"""The client of the reward service: answers in, verdicts out. A fault is an exception, never a reward."""
+
+import asyncio
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from itertools import groupby
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+URL_VARIABLE = "ROOKERY_REWARD_URL"
+TOKEN_VARIABLE = "ROOKERY_TOKEN"  # noqa: S105 (the name of a variable)
+DEFAULT_URL = "http://localhost:8080"
+
+MAX_ITEMS = 1024
+"""The most answers that the service takes in one request."""
+
+PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Pauses between attempts, unless the service asks for longer ones with `Retry-After`."""
+
+
+class RewardFault(Exception):
+    """There is no reward: the service does not answer, or it refuses the request.
+
+    `retry_after_s` is None if asking again would not help, as after a FEN that is not valid.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it crosses processes: without this, pickle loses the keyword
+        return (type(self), self.args, {"retry_after_s": self.retry_after_s})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A position (FEN), a model's completion, and optionally what was asked: the fields of `/v1/score`."""
+
+    fen: str
+    response: str
+    task: str = ""
+    scheme: str = ""
+    truncated: bool = False
+    move: str = ""
+    target: str = ""
+
+    @classmethod
+    def to(cls, label: str | Mapping[str, Any], response: str) -> Self:
+        """The answer to what a data set's label names: a FEN, or other fields of this class, also as JSON.
+
+        Raises:
+            RewardFault: the label has no FEN, or an unknown field.
+        """
+        try:
+            fields = label
+            if isinstance(fields, str):
+                fields = json.loads(fields) if fields.startswith("{") else {"fen": fields}
+            return cls(**{**fields, "response": response})
+        except (TypeError, ValueError) as error:
+            raise RewardFault(f"label {str(label)[:200]!r} names no position: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the service says about an answer.
+
+    `outcome` is "legal" or why the answer is no legal move. `components` are the weighted terms of the
+    scheme; their sum is the reward. `move` and `best` are in UCI. Compare rewards only if `reward_version` is
+    equal.
+    """
+
+    reward: float
+    outcome: str
+    components: Mapping[str, float]
+    reward_version: str
+    move: str | None = None
+    best: str | None = None
+    regret: float | None = None
+
+    @property
+    def legal(self) -> bool:
+        return self.outcome == "legal"
+
+
+@dataclass(frozen=True, slots=True)
+class RewardClient:
+    """Asks the reward service at `url` (default: `ROOKERY_REWARD_URL`, then localhost:8080).
+
+    `token` (default: `ROOKERY_TOKEN`) is sent as a bearer token. `scheme` is for answers that name none. The
+    client holds no connection: it can be pickled, forked and used from any thread and event loop.
+    """
+
+    url: str = ""
+    token: str = field(default="", repr=False)
+    scheme: str = ""
+    timeout_s: float = 120.0
+
+    def score(self, answers: Iterable[Answer]) -> list[Verdict]:
+        """Verdicts in the order of `answers`, asked for in one request (of at most 1024 answers).
+
+        Keep the answers to a position together. A request is repeated if the service is busy or away.
+
+        Raises:
+            RewardFault: the service did not answer after all attempts, or it refuses an answer.
+        """
+        verdicts: list[Verdict] = []
+        with httpx.Client(**self._options()) as http:
+            for batch in _batches(answers):
+                pauses = iter(PAUSES_S)
+                while True:
+                    try:
+                        with _connection_faults():
+                            response = http.post("/v1/score/batch", json=self._body(batch))
+                        verdicts += _read(response, batch)
+                        break
+                    except RewardFault as fault:
+                        time.sleep(_pause_s(fault, pauses))
+        return verdicts
+
+    async def ascore(self, answers: Iterable[Answer]) -> list[Verdict]:
+        """The same as `score`, without blocking the event loop."""
+        verdicts: list[Verdict] = []
+        async with httpx.AsyncClient(**self._options()) as http:
+            for batch in _batches(answers):
+                pauses = iter(PAUSES_S)
+                while True:
+                    try:
+                        with _connection_faults():
+                            response = await http.post("/v1/score/batch", json=self._body(batch))
+                        verdicts += _read(response, batch)
+                        break
+                    except RewardFault as fault:
+                        await asyncio.sleep(_pause_s(fault, pauses))
+        return verdicts
+
+    def _options(self) -> dict[str, Any]:
+        url = self.url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise RewardFault(f"not an HTTP address of the reward service: {url!r}")
+        token = self.token or os.environ.get(TOKEN_VARIABLE, "")
+        return {
+            "base_url": url,
+            "headers": {"Authorization": f"Bearer {token}"} if token else {},
+            "timeout": self.timeout_s,
+            "verify": _ssl_context() if urlsplit(url).scheme == "https" else False,
+        }
+
+    def _body(self, batch: Sequence[Answer]) -> dict[str, Any]:
+        default = {"scheme": self.scheme} if self.scheme else {}
+        # Empty fields are left out: the service has the defaults.
+        return {
+            "items": [
+                default
+                | {name: value for name, value in asdict(answer).items() if value or name == "response"}
+                for answer in batch
+            ]
+        }
+
+
+@cache
+def _ssl_context() -> Any:
+    """One for all requests, because reading the certificates takes longer than a request."""
+    return httpx.create_ssl_context()
+
+
+def _batches(answers: Iterable[Answer]) -> Iterator[list[Answer]]:
+    """At most `MAX_ITEMS` answers each. Neighbouring answers to one position stay together if they can."""
+    batch: list[Answer] = []
+    for _, group in groupby(answers, key=lambda answer: answer.fen):
+        same_position = list(group)
+        if batch and len(batch) + len(same_position) > MAX_ITEMS:
+            yield batch
+            batch = []
+        batch += same_position
+        while len(batch) > MAX_ITEMS:
+            yield batch[:MAX_ITEMS]
+            batch = batch[MAX_ITEMS:]
+    if batch:
+        yield batch
+
+
+@contextmanager
+def _connection_faults() -> Iterator[None]:
+    try:
+        yield
+    except httpx.TransportError as error:
+        where = error.request.url
+        message = f"the reward service at {where} does not answer: {type(error).__name__} {error}"
+        raise RewardFault(message, retry_after_s=0.0) from error
+
+
+def _pause_s(fault: RewardFault, pauses: Iterator[float]) -> float:
+    """Seconds until the next attempt. Raises `fault` if there is none."""
+    pause_s = next(pauses, None)
+    if fault.retry_after_s is None or pause_s is None:
+        raise fault
+    return max(pause_s, fault.retry_after_s)
+
+
+def _read(response: httpx.Response, batch: Sequence[Answer]) -> list[Verdict]:
+    if response.status_code in (429, 502, 503, 504):
+        asked = response.headers.get("Retry-After", "")
+        raise RewardFault(_refusal(response), retry_after_s=float(asked) if asked.isdigit() else 0.0)
+    if not response.is_success:
+        raise RewardFault(_refusal(response))
+    try:
+        slots = response.json()["verdicts"]
+        if len(slots) != len(batch):
+            raise ValueError(f"{len(slots)} verdicts of {len(batch)} answers")
+        return [_verdict(slot, answer) for slot, answer in zip(slots, batch, strict=True)]
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"{response.url}: cannot read {response.text[:200]!r}: {type(error).__name__} {error}"
+        raise RewardFault(message) from error
+
+
+def _refusal(response: httpx.Response) -> str:
+    return f"{response.url}: {response.status_code} {response.text[:500]}"
+
+
+def _verdict(slot: dict[str, Any], answer: Answer) -> Verdict:
+    if "status" in slot:  # a problem in the place of a verdict
+        message = f"no reward for an answer to {answer.fen!r}: {slot['status']} {slot['detail']}"
+        raise RewardFault(message, retry_after_s=0.0 if slot["status"] == 503 else None)
+    reward = float(slot["reward"])
+    if not math.isfinite(reward):
+        raise ValueError(f"the reward {reward}")
+    return Verdict(
+        reward,
+        slot["outcome"],
+        slot["components"],
+        slot["reward_version"],
+        move=slot["move"] and slot["move"]["uci"],
+        best=slot["best"] and slot["best"]["uci"],
+        regret=slot["regret"],
+    )
