@@ -65,7 +65,7 @@ def length(trace: Trace) -> int:
         ({"text": "THINK>A2A4"}, lambda g, t: "<think>a2a4" in t.completion.text),
         ({"text": "%' OR 1=1 --"}, lambda g, t: False),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )  # fmt: skip
 def test_a_filter_shows_the_groups_with_an_answer_that_passes(
     viewed: SimpleNamespace, chosen, passes
