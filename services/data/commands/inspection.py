@@ -29,6 +29,7 @@ from services.data.traces.archive import TraceArchive
 # A tag or a first move, after any blank lines, comments, escaped lines and bracketed words that are no tag.
 _PGN = re.compile(rb'(?:\s|\xef\xbb\xbf|\{[^}]*\}|[;%][^\n]*+|\[[^\]"\n]*\])*+(?:\[[A-Za-z]\w*\s+"|1\s*\.)')
 _JSON = re.compile(rb'[\[{]\s*(?:["\[\]{}0-9-]|true|false|null|\Z)')
+_MAX_JSON_BYTES = 256 << 20
 _COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"BZh": "bzip2"}
 
 
@@ -218,11 +219,21 @@ def _first(
         first = list(islice(values, items))
         return first, {"lines": len(first) + sum(1 for _ in values)} if count else {}
     if form is Format.JSON:
-        whole = _loads(b"".join(_blocks(folder, name)), folder.place(name))
+        whole = _loads(_whole(folder, name), folder.place(name))
         return (whole[:items], {"items": len(whole)}) if isinstance(whole, list) else ([whole], {})
     if form is Format.PGN:
         return [raw.text for raw in islice(read_raw_games(folder.place(name)), items)], {}
     return [line.decode(errors="replace") for line in islice(text_lines(folder, name), items)], {}
+
+
+def _whole(folder: Folder, name: str) -> bytes:
+    held, size = [], 0
+    for block in _blocks(folder, name):
+        held.append(block)
+        size += len(block)
+        if size > _MAX_JSON_BYTES:
+            raise InvalidInput(f"{folder.place(name)!r} is JSON of more than {_MAX_JSON_BYTES >> 20} MiB")
+    return b"".join(held)
 
 
 def _parses(text: bytes) -> bool:

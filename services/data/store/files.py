@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import zstandard
 
@@ -27,6 +27,13 @@ STANDARD_INPUT = "-"
 
 BLOCK_BYTES = 1 << 18
 """Approximate size of a block of plain text; a larger one would not stay in the CPU cache until scanned."""
+
+MAX_LINE_BYTES = 64 << 20
+"""A longer line of a text file is refused."""
+
+_ZSTD_PIECE_BYTES = 1 << 12
+"""How much zstd gets at a time, because it cannot be told to stop: 4 bytes can become 128 KiB, these at most
+128 MiB. gzip and bzip2 stop after each block."""
 
 _BUFFER_BYTES = 1 << 18
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -141,6 +148,23 @@ def _gzip() -> _Codec:
     return zlib.decompressobj(wbits=31)
 
 
+def _inflate(codec: Any, data: bytes, new: Callable[[], _Codec]) -> Iterator[bytes]:
+    """The text of some compressed bytes, in blocks of `BLOCK_BYTES` if the format allows it."""
+    if new is bz2.BZ2Decompressor:
+        yield codec.decompress(data, BLOCK_BYTES)
+        while not (codec.needs_input or codec.eof):
+            yield codec.decompress(b"", BLOCK_BYTES)
+    elif new is _gzip:
+        text = codec.decompress(data, BLOCK_BYTES)
+        while codec.unconsumed_tail or len(text) == BLOCK_BYTES:
+            yield text
+            text = codec.decompress(codec.unconsumed_tail, BLOCK_BYTES)
+        yield text
+    else:
+        text = codec.decompress(data)
+        yield from (text[start : start + BLOCK_BYTES] for start in range(0, len(text), BLOCK_BYTES))
+
+
 _CODECS: dict[bytes, Callable[[], _Codec]] = {
     b"\x28\xb5\x2f\xfd": _zstd,
     b"\x1f\x8b": _gzip,
@@ -149,13 +173,25 @@ _CODECS: dict[bytes, Callable[[], _Codec]] = {
 
 
 def split_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a text, without line ends."""
-    tail = b""
+    """The lines of a text, without line ends.
+
+    Raises:
+        InvalidInput: one is longer than `MAX_LINE_BYTES`.
+    """
+    tail: list[bytes] = []
+    size = 0
     for block in blocks:
-        *lines, tail = (tail + block).split(b"\n")
-        yield from lines
-    if tail:
-        yield tail
+        *lines, last = block.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*tail, lines[0]))
+            tail, size = [], 0
+            yield from lines
+        tail.append(last)
+        size += len(last)
+        if size > MAX_LINE_BYTES:
+            raise InvalidInput(f"a line of more than {MAX_LINE_BYTES >> 20} MiB: {tail[0][:80]!r}...")
+    if size:
+        yield b"".join(tail)
 
 
 def is_compressed(start: bytes) -> bool:
@@ -173,22 +209,26 @@ def _codec_of(start: bytes) -> Callable[[], _Codec] | None:
 def _decompress(chunks: Iterable[bytes], new: Callable[[], _Codec]) -> Iterator[bytes]:
     """Decompresses frame by frame. A library's file object may take a truncated file for a complete one."""
     codec, open_frame = new(), False
-    for chunk in chunks:
+    for chunk in _cut(chunks, _ZSTD_PIECE_BYTES) if new is _zstd else chunks:
         while chunk:
             if new is _gzip and not open_frame:
                 chunk = chunk.lstrip(b"\0")  # padding between members, as gzip itself allows
                 if not chunk:
                     break
             try:
-                text = codec.decompress(chunk)
+                yield from _inflate(codec, chunk, new)
             except (zstandard.ZstdError, zlib.error, OSError, EOFError) as error:
                 raise DamagedFile(f"{type(error).__name__}: {error}") from error
-            yield text
             chunk, open_frame = codec.unused_data, not codec.eof
             if codec.eof:
                 codec = new()
     if open_frame:
         raise DamagedFile("EOFError: the compressed file is cut off")
+
+
+def _cut(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield from (chunk[start : start + size] for start in range(0, len(chunk), size))
 
 
 def _utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:

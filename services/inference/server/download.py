@@ -155,17 +155,14 @@ class _CutOffError(Exception):
 
 class _Http:
     def __init__(self, access: Access) -> None:
-        self._client = httpx.Client(
-            headers={**access.headers, "Accept-Encoding": "identity"},
-            verify=access.client_tls(),
-            timeout=TIMEOUT_S,
-        )
+        self._headers = {**access.headers, "Accept-Encoding": "identity"}
+        self._tls = access.client_tls()
 
     def append(self, url: str, path: Path, stopping: threading.Event) -> None:
         start = path.stat().st_size if path.exists() else 0
-        headers = {"Range": f"bytes={start}-"} if start else {}
+        headers = self._headers | ({"Range": f"bytes={start}-"} if start else {})
         try:
-            with self._client.stream("GET", url, headers=headers) as response:
+            with httpx.stream("GET", url, headers=headers, verify=self._tls, timeout=TIMEOUT_S) as response:
                 if response.status_code == 416:  # there is no byte `start`: the file is complete
                     return
                 if response.status_code >= 500:

@@ -1,3 +1,5 @@
+import bz2
+import gzip
 import hashlib
 import io
 import sys
@@ -10,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.errors import SetupError
+from rookery.errors import InvalidInput, SetupError
 from services.data.pgn.collection import SpooledFile
 from services.data.pgn.games import Game
 from services.data.pgn.indexing import write_index
@@ -18,7 +20,7 @@ from services.data.pgn.rawgame import Defect, decode
 from services.data.pgn.reader import read_raw_games
 from services.data.positions.dataset import write_positions
 from services.data.positions.recipe import PositionRecipe
-from services.data.store.files import identify
+from services.data.store.files import BLOCK_BYTES, identify, open_bytes, plain_text, read_chunks, split_lines
 from tests.unit.data.texts import COMPRESSORS, MATE, RUY, game, outline, raw_games, read
 
 THREE = (game(RUY) + game(MATE) + game(RUY, White="X")).encode()
@@ -190,3 +192,26 @@ def test_a_file_is_known_by_all_of_its_bytes_where_reading_stops_early(
         }
     assert "reading of" in caplog.text
     assert "stops early" in caplog.text
+
+
+BOMB_BYTES = 96 << 20
+
+
+@pytest.mark.parametrize("suffix", [".zst", ".gz", ".bz2"])
+@pytest.mark.parametrize("line", [b"a", b"\n"], ids=["one line", "empty lines"])
+def test_a_few_bytes_that_become_many_are_read_in_blocks(tmp_path: Path, suffix: str, line: bytes) -> None:
+    path = tmp_path / f"bomb{suffix}"
+    writers = {".zst": zstandard.open, ".gz": gzip.open, ".bz2": bz2.open}
+    with writers[suffix](path, "wb") as file:
+        for _ in range(BOMB_BYTES >> 20):
+            file.write(line * (1 << 20))
+    with open_bytes(path) as file:
+        sizes = [len(block) for block in plain_text(read_chunks(file, 1 << 18))]
+    assert sum(sizes) == BOMB_BYTES
+    assert max(sizes) <= 2 * BLOCK_BYTES
+    if line == b"a":
+        with (
+            open_bytes(path) as file,
+            pytest.raises(InvalidInput, match="a line of more than 64 MiB: b'aaaa"),
+        ):
+            list(split_lines(plain_text(read_chunks(file, 1 << 18))))
