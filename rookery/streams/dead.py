@@ -3,6 +3,7 @@
 import logging
 import threading
 from dataclasses import dataclass
+from typing import Any, cast
 
 from rookery.streams import lua
 from rookery.streams.reader import Reader
@@ -41,11 +42,13 @@ class DeadLetters(Reader):
 
     def dead_letters(self) -> list[DeadLetter]:
         """The entries of `dead`, oldest first."""
-        rows = self._call(lambda: self._redis.xrange(self.key("dead")))
+        rows = cast(list[Any], self._call(lambda: self._redis.xrange(self.key("dead"))))
         return [
             DeadLetter(
                 dead_id.decode(),
-                *(fields[name].decode() for name in (b"stream", b"entry", b"reason")),
+                fields[b"stream"].decode(),
+                fields[b"entry"].decode(),
+                fields[b"reason"].decode(),
                 fields.get(b"data", b""),
             )
             for dead_id, fields in rows
