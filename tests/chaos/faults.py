@@ -147,7 +147,7 @@ IN_ORDER: dict[str, Inject] = {
 }
 """Faults after which the trainer gets the groups in their order, and the adapter has the same bytes."""
 LOSSES: dict[str, Inject] = {"redis killed, file cut": cut_redis_file}
-"""Faults that lose what Redis was told last: groups made again come in another order, and give other batches."""
+"""Faults that lose what Redis was told last: groups are made again, in another order."""
 
 
 @dataclass(frozen=True, slots=True)
