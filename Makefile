@@ -5,7 +5,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format proto dashboards viewer token lock bench clean
+.PHONY: help setup demo test check chaos soak format proto dashboards viewer token lock bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,13 @@ check: setup ## formatting, lint (Dockerfiles too), types, import rules, generat
 	$(PY) scripts/version.py
 	$(PY) -m scripts.dashboards --check
 	$(PY) -m pytest -q -n auto --dist worksteal --hypothesis-profile=quick tests/unit
+
+chaos: setup ## every fault on a run of real processes, pauses of a minute (SEED=N repeats a case)
+	$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED))
+	$(PY) -m pytest -q --hypothesis-profile=long tests/integration/streams/test_protocol.py
+
+soak: setup ## a fault a minute for an hour: growth of memory, files, keys, and throughput (MINUTES=N)
+	$(PY) -m tests.chaos --soak $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 format: setup ## format the code and fix what ruff can fix
 	$(BIN)/ruff format .

@@ -4,7 +4,7 @@ from collections import Counter
 from contextlib import closing
 from typing import Literal
 
-from pydantic_settings import CliPositionalArg, SettingsConfigDict
+from pydantic_settings import CliPositionalArg
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,8 +22,6 @@ class DeadSettings(RunPlace):
     `replay` adds entries to their stream again, after the cause was fixed. A group that is too old by then is
     dropped as stale. `drop` deletes entries; they stay counted as dead.
     """
-
-    model_config = SettingsConfigDict(env_prefix="DEAD_")
 
     action: CliPositionalArg[Literal["list", "show", "replay", "drop"]]
     """What to do."""

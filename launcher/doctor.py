@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from pydantic_settings import SettingsConfigDict
 from rich.console import Console
 
 from launcher.probes import TIMEOUT_S
@@ -43,8 +42,6 @@ class DoctorSettings(RunPlace):
     processes on this machine (from py-spy if it is installed, else in their logs) and the ends of the logs.
     Passwords in URLs are masked. Entries of the streams are left out, but for the reasons of dead letters.
     """
-
-    model_config = SettingsConfigDict(env_prefix="DOCTOR_")
 
     out: Path | None = None
     """The file to write. Default: rookery-doctor-RUN.tar.gz"""
@@ -80,7 +77,7 @@ def _parts(place: dict[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
             if name != "redis":
                 yield f"probes/{name}.txt", _asked(http, url)
     yield "streams.json", json.dumps(_streams(place), indent=2, default=str)
-    yield "stacks.txt", "\n".join(_stacks(place["redis_url"], folder))
+    yield "stacks.txt", "\n".join(_stacks(folder))
     for log in sorted((folder / "logs").glob("*.log")):
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - LOG_BYTES))
@@ -123,18 +120,17 @@ def _streams(place: dict[str, Any]) -> dict[str, Any]:
             return {"redis": str(error)}
 
 
-def _stacks(redis_url: str, folder: Path) -> Iterator[str]:
-    """The stacks of the run's processes, or the note that they are in the logs."""
-    asked = False
+def _stacks(folder: Path) -> Iterator[str]:
+    """The stacks of the processes that log into the run's folder, or the note that they are in the logs."""
+    asked, logs = False, str((folder / "logs").resolve())
     for process in Path("/proc").glob("[0-9]*"):
         try:
+            log = (process / "fd" / "2").readlink()
             words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
             handles = _handles(process / "status", signal.SIGUSR1)
         except OSError:  # it has ended, or is another user's
             continue
-        if not any(word == redis_url or str(folder) in word for word in words) or "services." not in str(
-            words
-        ):
+        if not str(log).startswith(logs):
             continue
         yield f"== {process.name}: {' '.join(words[:4])}"
         if spy := shutil.which("py-spy"):

@@ -24,7 +24,9 @@ from rookery.settings import RedisUrl
 
 
 class RunPlace(AccessSettings):
-    """Which run a command looks at."""
+    """Which run a command looks at. The variables are those of `rookery status` for all of these commands."""
+
+    model_config = SettingsConfigDict(env_prefix="STATUS_")
 
     run: str | None = None
     """Name of the run. Default: the run started last in --runs-dir; with --redis-url, `default`."""
@@ -63,8 +65,6 @@ class StatusSettings(RunPlace):
     Without flags, this is the run that `rookery up` started last. With --redis-url it can be any run whose
     services use their default ports. The exit status is 1 if groups are astray or Redis does not answer.
     """
-
-    model_config = SettingsConfigDict(env_prefix="STATUS_")
 
     watch: bool = False
     """Update the output until Ctrl-C."""

@@ -1,7 +1,7 @@
 """Reads a stream as a consumer of a group: new entries, entries it already holds, and abandoned ones."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -29,6 +29,20 @@ class Reader(RunConnection):
     def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:
         """Returns new entries for this consumer, or an empty list if there are none within `block_s`."""
         return self._read(stream, group, consumer, ">", count, block_s)
+
+    def read_new(
+        self, stream: str, *, group: str, consumer: str, count: int, block_s: float, known: Collection[str]
+    ) -> list[Entry]:
+        """As `read`. If a reply may have been lost, all that this consumer holds, but for `known`, in order.
+
+        `known` are the entries that the consumer has. Without this, those of the lost reply would be late.
+        """
+        failures = self.failures
+        entries = self.read(stream, group=group, consumer=consumer, count=count, block_s=block_s)
+        if self.failures == failures:
+            return entries
+        held = self.read_held(stream, group=group, consumer=consumer, count=100_000)
+        return [entry for entry in held if entry.id not in known]
 
     def read_held(
         self, stream: str, *, group: str, consumer: str, count: int = 1000, after: str = "0"

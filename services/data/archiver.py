@@ -85,8 +85,9 @@ class Archiver:
         self._load_known(stopping)
         self._resume(stopping)
         while not stopping.is_set():
-            entries = self._streams.read(
-                STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, block_s=BLOCK_S
+            known = {entry.id for entry in self._batch.entries}
+            entries = self._streams.read_new(
+                STREAM, group=GROUP, consumer=self._consumer, count=READ_AT_ONCE, block_s=BLOCK_S, known=known
             )
             self._add(entries, stopping)
             if self._batch.due:

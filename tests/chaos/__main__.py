@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from services.trainer.tiny import build_tiny
+from tests.chaos import soak
 from tests.chaos.cluster import BATCH, Cluster, NotRecoveredError, group_of
 from tests.chaos.faults import IN_ORDER, LOSSES, Row, adapter, never_reached, strike
 from tests.integration.trainer.runs import Run, events
@@ -28,15 +29,23 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="default: a random one")
     parser.add_argument("--faults", nargs="*", help="some faults, by their names in the report (all)")
+    parser.add_argument(
+        "--soak", type=float, metavar="MINUTES", help="disturb one run so long, and report growth"
+    )
     parser.add_argument("--lasts-s", type=float, default=60.0, help="how long a pause or a cut lasts (60)")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.CRITICAL)
     console = Console()
     console.print(f"seed {options.seed}")
     with tempfile.TemporaryDirectory() as folder:
+        if options.soak:
+            console.print(soak.table(list(soak.soak(Path(folder), seed=options.seed, minutes=options.soak))))
+            return 0
         rows = []
         for row in run(Path(folder), seed=options.seed, names=options.faults, lasts_s=options.lasts_s):
-            console.print(row)
+            console.print(
+                f"{row.fault}: recovered in {row.recovered_s:.1f} s, {row.lost} lost, {row.doubled} doubled"
+            )
             rows.append(row)
     console.print(table(rows))
     return int(any(row.lost or row.doubled for row in rows))
@@ -54,14 +63,23 @@ def run(folder: Path, *, seed: int, names: list[str] | None = None, lasts_s: flo
     in_order = [name for name in chosen if name in IN_ORDER]
     with Cluster(folder, model, seed=seed) as cluster:
         cluster.random.shuffle(in_order)
-        for number, name in enumerate((*in_order, *(name for name in chosen if name in LOSSES)), start=1):
-            if number == len(in_order) + 1:
-                compare(cluster, folder, model, steps=STEPS * len(in_order))
-            yield strike(cluster, name, {**IN_ORDER, **LOSSES}[name], steps=STEPS * number, lasts_s=lasts_s)
-        if len(chosen) == len(in_order):
-            compare(cluster, folder, model, steps=STEPS * len(in_order))
-        if names is None and (missing := never_reached(cluster)):
+        cluster.ensure()
+        done = advance(cluster, STEPS)  # a run that has published nothing would take any trainer
+        for name in in_order:
+            yield strike(cluster, name, IN_ORDER[name], steps=(done := done + STEPS), lasts_s=lasts_s)
+        compare(cluster, folder, model, steps=done)
+        for name in chosen:
+            if name in LOSSES:
+                yield strike(cluster, name, LOSSES[name], steps=(done := done + STEPS), lasts_s=lasts_s)
+        if missing := never_reached(cluster):
             raise NotRecoveredError(f"failpoints that were never passed: {', '.join(sorted(missing))}")
+
+
+def advance(cluster: Cluster, steps: int) -> int:
+    """Lets the run go on undisturbed to `steps` steps, and returns them."""
+    cluster.allow(steps)
+    cluster.settle(steps)
+    return steps
 
 
 def compare(cluster: Cluster, folder: Path, model: Path, *, steps: int) -> None:

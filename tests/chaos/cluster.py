@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
 import redis
 
 from launcher.redis_server import redis_argv
@@ -35,6 +36,8 @@ from tests.conftest import free_port
 from tests.unit.trainer.groups import make_group
 
 BATCH = 3
+MOST = 4 * BATCH
+"""Groups that wait for the trainer at most."""
 PATIENCE_S = 180.0
 """How long the run may take to go on after a fault, on a machine that does other things too."""
 
@@ -61,7 +64,11 @@ def _become(module: str, argv: list[str], env: Mapping[str, str], log: Path, fil
 class Cluster:
     """A run. Use it as a context manager."""
 
-    def __init__(self, folder: Path, model: Path, *, seed: int) -> None:
+    def __init__(self, folder: Path, model: Path, *, seed: int, fresh: bool = False) -> None:
+        """With `fresh`, groups name the newest version, so that the trainer deletes old ones. Without, they
+        name version 0, so that they are the same in each run.
+        """
+        self._fresh = fresh
         self.folder, self.model, self.random = folder, model, random.Random(seed)
         self.run_dir, self.logs, self.hits = folder / "run", folder / "logs", folder / "hits"
         self.logs.mkdir(parents=True)
@@ -121,7 +128,7 @@ class Cluster:
         flags = ["--model", str(self.model), "--run-dir", str(run_dir or self.run_dir), "--run", run]
         flags += ["--redis-url", f"redis://127.0.0.1:{self.proxy.port}/0", "--inference-urls", ""]
         flags += ["--device", "cpu", "--threads", "1", "--batch-groups", str(BATCH), "--port", "0"]
-        flags += ["--max-staleness", "100000", "--max-steps", str(steps)]
+        flags += ["--max-staleness", "8" if self._fresh else "100000", "--max-steps", str(steps)]
         return self._start("services.trainer.__main__", flags, failpoint, file_bytes)
 
     def start_archiver(self, failpoint: str = "") -> multiprocessing.process.BaseProcess:
@@ -168,6 +175,13 @@ class Cluster:
 
         self.until(done, f"step {steps}")
 
+    def processes(self) -> dict[str, psutil.Process]:
+        """The processes of the run, by name."""
+        assert self.trainer
+        assert self.archiver
+        pids = {"trainer": self.trainer.pid, "archiver": self.archiver.pid, "redis": self._redis.pid}
+        return {name: psutil.Process(pid) for name, pid in pids.items()}
+
     # groups
 
     def allow(self, steps: int) -> None:
@@ -182,14 +196,17 @@ class Cluster:
             while not self._stopping.is_set():
                 with contextlib.suppress(Unavailable):
                     cursor = streams.feed_cursor()
-                    numbers = range(cursor, min(self.allowed, cursor + BATCH))
+                    room = MOST - streams.overview().traces
+                    numbers = range(cursor, min(self.allowed, cursor + max(0, room)))
+                    policy = streams.policy() if self._fresh else None
+                    version = policy.version.number if policy else 0
                     streams.add_positions([group_of(n).position for n in numbers], cursor=cursor)
                     streams.read("positions", count=100, block_s=0.05, **reading)
                     for entry in streams.read_held("positions", **reading):
-                        group = group_of(int(decode_position(entry.data).id[1:]))
+                        group = group_of(int(decode_position(entry.data).id[1:]), version=version)
                         streams.publish_group(group, entry_id=entry.id, consumer_group="rollouts")
 
 
-def group_of(number: int) -> TraceGroup:
+def group_of(number: int, *, version: int = 0) -> TraceGroup:
     """The group of a position; the same at each call."""
-    return replace(make_group(number, vocabulary=90), run="chaos")
+    return replace(make_group(number, version=version, vocabulary=90), run="chaos")

@@ -139,14 +139,15 @@ IN_ORDER: dict[str, Inject] = {
     **WINDOWS,
     "kill at any time": kill_any_time,
     "trainer paused, two more": pause_the_trainer,
-    **{f"network: {fault}": partial(network, fault) for fault in FAULTS},
     "disk full": fill_the_disk,
     "adapter damaged": damage_the_version,
     "redis full": fill_redis,
     "redis paused": pause_redis,
+    **{f"network: {fault}": partial(network, fault) for fault in FAULTS},
 }
-"""Faults that lose nothing from Redis: the groups keep their order, and the adapter its bytes."""
+"""Faults after which the trainer gets the groups in their order, and the adapter has the same bytes."""
 LOSSES: dict[str, Inject] = {"redis killed, file cut": cut_redis_file}
+"""Faults that lose what Redis was told last: groups are made again, in another order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,10 +158,10 @@ class Loop:
     async def _read_new(self, count: int) -> None:
         began = time.monotonic()
         self._waits_for("positions", "the feed")
+        reading = {"group": CONSUMER_GROUP, "consumer": self._consumer}
+        known = set(self._in_flight.ids)
         entries = await self._read(
-            lambda: self._streams.read(
-                "positions", group=CONSUMER_GROUP, consumer=self._consumer, count=count, block_s=BLOCK_S
-            )
+            lambda: self._streams.read_new("positions", count=count, block_s=BLOCK_S, known=known, **reading)
         )
         POSITIONS_WAIT_S.inc(time.monotonic() - began)
         if entries:

@@ -239,7 +239,16 @@ class Intake:
             self._queue_all(self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000))
             kept = time.monotonic()
             while not self._stopping.is_set():
-                self._queue_all(self._read_new())
+                self._queue_all(
+                    self._streams.read_new(
+                        STREAM,
+                        group=GROUP,
+                        consumer=CONSUMER,
+                        count=self._batch_groups,
+                        block_s=BLOCK_S,
+                        known=set(self._read),
+                    )
+                )
                 if time.monotonic() - kept >= CLAIM_EVERY_S:
                     self._queue_all(self._claim_lost())
                     kept = time.monotonic()
@@ -248,17 +257,6 @@ class Intake:
                 return
             self._fault = error
             raise
-
-    def _read_new(self) -> list[Entry]:
-        """New entries. If a reply may have been lost, these are preceded by its entries."""
-        failures, known = self._streams.failures, set(self._read)
-        entries = self._streams.read(
-            STREAM, group=GROUP, consumer=CONSUMER, count=self._batch_groups, block_s=BLOCK_S
-        )
-        if self._streams.failures == failures:
-            return entries
-        held = self._streams.read_held(STREAM, group=GROUP, consumer=CONSUMER, count=100_000)
-        return [entry for entry in held if entry.id not in known]
 
     def _claim_lost(self) -> list[Entry]:
         """Claims and returns entries that are pending but that this trainer never received."""

@@ -67,6 +67,22 @@ async def test_killed_it_takes_up_what_it_held(house: House, redis_url: str) -> 
     assert house.streams.overview().astray == 0
 
 
+@pytest.mark.parametrize("place", ["rollouts.generated", "rollouts.published"])
+async def test_killed_around_a_publication_it_publishes_each_group_once(
+    house: House, redis_url: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(house.streams, 3)
+    monkeypatch.setenv("ROOKERY_FAILPOINTS", f"{place}=kill@2")
+    async with process(house, redis_url) as (started, _):
+        assert await asyncio.wait_for(started.wait(), 60) == -signal.SIGKILL
+    monkeypatch.delenv("ROOKERY_FAILPOINTS")
+    async with process(house, redis_url) as (started, _):
+        await until(lambda: house.streams.counts().generated == 3, timeout_s=60)
+        await stop(started)
+    assert len({group.id for group in groups(house.streams)}) == 3
+    assert (house.streams.overview().astray, house.streams.length("positions")) == (0, 0)
+
+
 async def test_probes_and_metrics_say_what_is_the_matter(house: House, redis_url: str) -> None:
     house.inference[0].ready = False
     async with process(house, redis_url) as (started, url), httpx.AsyncClient(base_url=url) as http:

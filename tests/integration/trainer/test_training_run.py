@@ -666,6 +666,30 @@ def test_a_delivery_lost_on_the_way_comes_back(run: Run, monkeypatch: pytest.Mon
     assert run.accounted()
 
 
+def test_entries_of_a_lost_reply_come_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis has delivered them, and nobody got them. They are neither late nor behind newer ones."""
+    xreadgroup, lost = run.streams._redis.xreadgroup, []
+
+    def replies(*args: Any, **kwargs: Any) -> Any:
+        reply = xreadgroup(*args, **kwargs)
+        if reply and ">" in str(args) and not lost:
+            lost.append(reply)
+            raise redis.ConnectionError("the reply is lost")
+        return reply
+
+    groups = _groups(2 * BATCH)
+    run.add(groups)
+    monkeypatch.setattr(run.streams._redis, "xreadgroup", replies)
+    reader = Reader(run)
+    with reader.intake:
+        assert reader.batch() == [group.id for group in groups[:BATCH]]
+        reader.intake.acknowledge(reader.held, ledger=())
+        assert reader.batch() == [group.id for group in groups[BATCH:]]
+        reader.intake.acknowledge(reader.held, ledger=())
+    assert lost
+    assert run.accounted()
+
+
 def test_stale_groups_are_dropped_before_the_batch_is_full(run: Run) -> None:
     run.add(_groups(BATCH))
     reader = Reader(run)
