@@ -212,6 +212,7 @@ export interface Players {
 
 export interface Reply {
   move: Move | null;
+  best?: Move | null;
   text?: string;
   prompt?: string;
   verdict?: Verdict | null;

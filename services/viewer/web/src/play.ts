@@ -86,13 +86,13 @@ function controls(players: Players, style: string, ask: (player: string, then: b
 
 function show(reply: Reply, player: string, place: HTMLElement, shown: Board): void {
   const verdict = reply.verdict;
-  const drawn = [verdict?.best && reply.move && verdict.move?.uci === reply.move.uci ? arrow(verdict.best.uci, "best") : null, reply.move ? arrow(reply.move.uci, "played") : null];
+  const drawn = [reply.best ? arrow(reply.best.uci, "best") : null, reply.move ? arrow(reply.move.uci, "played") : null];
   shown.draw(drawn.filter((shape) => shape !== null));
   place.replaceChildren(h("article", { class: "card" },
     h("h2", {}, `${player}: ${reply.move?.san ?? "no legal move"}`),
     reply.text !== undefined ? modelText(reply.text) : null,
     reply.problem ? h("p", { class: "notice" }, reply.problem) : null,
-    verdict ? h("p", {}, `Reward ${signed(verdict.reward, 3)}, ${verdict.outcome}; best ${verdict.best?.san ?? "–"}; win ${percent(verdict.win_before)} to ${percent(verdict.win_after)}; regret ${short(verdict.regret)}`) : null,
+    verdict ? h("p", {}, `Reward ${signed(verdict.reward, 3)}, ${verdict.outcome}; best ${reply.best?.san ?? "–"}; win ${percent(verdict.win_before)} to ${percent(verdict.win_after)}; regret ${short(verdict.regret)}`) : null,
     reply.win !== undefined ? h("p", {}, `Win probability ${percent(reply.win, 1)}`) : null,
     reply.prompt ? h("details", {}, h("summary", {}, "Prompt"), modelText(reply.prompt)) : null));
 }
