@@ -13,7 +13,7 @@ from tests.conftest import ROOT, require
 
 pytestmark = pytest.mark.compose
 
-LOOP = {"redis", "feed", "data", "archive", "exporter", "reward", "gateway", "rollouts"}
+LOOP = {"redis", "feed", "data", "archive", "exporter", "reward", "gateway", "rollouts", "viewer"}
 WATCHERS = {"prometheus", "grafana", "mlflow"}
 PROFILES = {
     None: LOOP | {"inference", "trainer"} | WATCHERS,

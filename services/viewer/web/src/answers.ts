@@ -61,7 +61,7 @@ export async function answers(route: Route, signal: AbortSignal): Promise<HTMLEl
         tile("legal moves", percent(summary.legal, 1)))),
     facets(summary, query, to),
     form(route, overview),
-    active(query, to),
+    active(route, to),
     page.groups.length
       ? h("ol", { class: "groups" }, page.groups.map((group) => groupRow(group)))
       : empty("No answer passes these filters", "Remove one of them, or start again with all answers."),
@@ -117,13 +117,13 @@ function form(route: Route, overview: Overview): HTMLElement {
 }
 
 /** The filters that are on, each with a way to remove it. */
-function active(query: URLSearchParams, to: (v: Record<string, string>) => string): HTMLElement | null {
+function active({ run, query }: Route, to: (v: Record<string, string>) => string): HTMLElement {
   const names = [...filterOf(query).keys()].filter((name) => !["outcome", "phase"].includes(name));
-  if (!names.length) return null;
   return h("p", { class: "active" },
     names.map((name) => h("a", { href: to({ [name]: "" }), class: "remove", "aria-label": `Remove ${words(name)}` },
       `${words(name)} ${Number.isNaN(Number(query.get(name))) ? query.get(name) : Number(Number(query.get(name)).toFixed(3))}`, h("span", { "aria-hidden": "true" }, " ×"))),
-    h("a", { href: location.pathname }, "All answers"));
+    names.length ? h("a", { href: path(run, "answers") }, "All answers") : null,
+    h("a", { href: path(run, "rescore", "", filterOf(query)) }, "Rescore these"));
 }
 
 function pager({ run, query }: Route, groups: number, size: number): HTMLElement | null {
