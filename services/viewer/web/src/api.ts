@@ -147,6 +147,11 @@ export interface Panel {
   series: { key: string; label: string; dotted: boolean; x: number[]; y: (number | null)[] }[];
 }
 
+export interface Curves {
+  training: Panel[];
+  strength: Panel[];
+}
+
 export interface Collapse {
   versions: number[];
   series: Record<string, (number | null)[]>;
