@@ -142,25 +142,14 @@ class Peers:
             Position("play", board.fen(), board.ply(), Phase.OPENING, "", moves), style=question.style
         )
         completion = await self._complete(prompt, question)
+        said = {"text": completion.text, "prompt": prompt.messages[-1].content}
         try:
             verdict = await self._verdict(prompt.fen, completion.text, truncated=completion.truncated)
         except Unavailable as error:
-            return {"text": completion.text, "move": None, "verdict": None, "problem": str(error)}
-        move = verdict["move"]
-        if move and prompt.fen != board.fen() and not board.turn:  # the prompt shows a mirrored board
-            mirrored = chess.Move.from_uci(move["uci"])
-            seen = chess.Move(
-                chess.square_mirror(mirrored.from_square),
-                chess.square_mirror(mirrored.to_square),
-                mirrored.promotion,
-            )
-            move = {"uci": seen.uci(), "san": board.san(seen)}
-        return {
-            "text": completion.text,
-            "move": move,
-            "verdict": verdict,
-            "prompt": prompt.messages[-1].content,
-        }
+            return {**said, "move": None, "best": None, "verdict": None, "problem": str(error)}
+        mirrored = chess.Board(prompt.fen).turn != board.turn
+        moves_seen = {name: _seen(verdict[name], board, mirrored=mirrored) for name in ("move", "best")}
+        return {**said, **moves_seen, "verdict": verdict}
 
     async def _complete(self, prompt: Any, question: Question) -> Completion:
         sampling = Sampling(temperature=question.temperature, max_tokens=question.max_tokens)
@@ -186,6 +175,17 @@ class Peers:
                 return dict(response.json())
         except (httpx.HTTPError, ValueError) as error:
             raise PeerFault(f"{method} {url}: {cause_message(error)}") from error
+
+
+def _seen(move: dict[str, str] | None, board: chess.Board, *, mirrored: bool) -> dict[str, str] | None:
+    """A move of the verdict on the board that was asked about, which the prompt may have mirrored."""
+    if move is None or not mirrored:
+        return move
+    named = chess.Move.from_uci(move["uci"])
+    seen = chess.Move(
+        chess.square_mirror(named.from_square), chess.square_mirror(named.to_square), named.promotion
+    )
+    return {"uci": seen.uci(), "san": board.san(seen)}
 
 
 def _known(url: str, name: str) -> str:

@@ -11,6 +11,8 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import chess
+import httpx
 import pytest
 
 from rookery.plots.strength import read_strength
@@ -87,7 +89,8 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     preset = ("--preset", "chess-gpt", "--model", "models/rook-tiny", "--style", "mover-squares")
     sizes = ("--batch-groups", "4", "--group-size", "4", "--nodes", "100")
     evaluated = ("--evaluate-every", "2", "--evaluate-positions", "8", "--set", "arena.pairs=1")
-    first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated)
+    viewed = ("--view", "--set", "viewer.token=t")
+    first = Up(runs, *preset, "--max-tokens", "32", *sizes, *evaluated, *viewed)
     try:
         first.until(lambda: len(first.steps()) >= 2)
         assert len(first.children()) >= 6
@@ -107,6 +110,7 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
             check=False,
         )
         assert status.returncode == 0, status.stdout + status.stderr
+        _ask_the_policy(second.run)
         second.process.send_signal(signal.SIGINT)
         assert second.process.wait(timeout=120) == 130
         assert second.gone(within_s=5), second.children()
@@ -119,6 +123,23 @@ def test_a_killed_run_leaves_nobody_and_goes_on(runs: Path) -> None:
     assert json.loads((second.run / "settings.json").read_text())["batch_groups"] == 4
     trained = tomllib.loads((second.run / "trainer.toml").read_text())["trainer"]
     assert (trained["gradient_checkpointing"], trained["lr"]) == (True, 1e-5), "as the preset says"
+
+
+def _ask_the_policy(run: Path) -> None:
+    """On the viewer's page. Black is to move, so the model sees the board mirrored."""
+    viewer = json.loads((run / "endpoints.json").read_text())["probes"]["viewer"].removesuffix("/readyz")
+    answer = httpx.post(
+        f"{viewer}/api/runs/r/ask",
+        json={"player": "policy", "style": "mover-squares", "moves": ["e2e4"], "max_tokens": 32},
+        headers={"Authorization": "Bearer t"},
+        timeout=60.0,
+    ).json()
+    assert answer["verdict"]["outcome"], answer
+    if answer["move"]:
+        board = chess.Board()
+        board.push_uci("e2e4")
+        assert board.parse_san(answer["move"]["san"]).uci() == answer["move"]["uci"]
+    assert httpx.get(f"{viewer}/api/runs/r").json()["account"]["astray"] == 0
 
 
 def test_a_run_goes_back_from_a_damaged_version(runs: Path) -> None:

@@ -14,7 +14,7 @@ from tests.conftest import ROOT, require
 
 pytestmark = pytest.mark.compose
 
-LOOP = {"redis", "feed", "data", "archive", "exporter", "reward", "gateway", "rollouts"}
+LOOP = {"redis", "feed", "data", "archive", "exporter", "reward", "gateway", "rollouts", "viewer"}
 TOKEN = "a-token-of-the-tests-0123456789"
 WATCHERS = {"prometheus", "grafana", "mlflow"}
 PROFILES = {

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from rookery.streams import RunStreams
@@ -293,13 +294,19 @@ def test_view_prints_an_address_that_opens(site: Site, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     write_run(runs, "mine", seed=0)
     argv = [sys.executable, "-m", "launcher", "view", "mine", "--runs-dir", str(runs)]
-    server = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
+    with subprocess.Popen(
+        argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
         assert server.stdout
-        address = server.stdout.readline().strip()
-        site.page.goto(address)
-        site.at("mine")
-        assert site.page.evaluate("sessionStorage.getItem('rookery-token')") == address.partition("token=")[2]
-    finally:
-        server.terminate()
-        assert server.wait(30) is not None
+        try:
+            address = server.stdout.readline().strip()
+            site.page.goto(address)
+            site.at("mine")
+            kept = site.page.evaluate("sessionStorage.getItem('rookery-token')")
+        finally:
+            server.terminate()
+    assert kept == address.partition("token=")[2] != ""
+    with pytest.raises(httpx.ConnectError):  # the server ends with the command that started it
+        for _ in range(100):
+            httpx.get(address.partition("/runs")[0] + "/healthz", timeout=5)
+            time.sleep(0.2)

@@ -151,6 +151,11 @@ def test_it_is_said_why_versions_cannot_be_evaluated(house: Path) -> None:
         plan("--evaluate-every", "5")
 
 
+def test_the_viewer_is_served_on_request(house: Path) -> None:
+    assert "viewer" not in plan().commands
+    assert flags(plan("--view"), "viewer")["--runs-dir"] == str(house / "runs")
+
+
 def test_an_archive_that_is_not_wanted_is_not_made(house: Path) -> None:
     assert "archive" not in plan("--no-archive").commands
     assert flags(plan(), "archive")["--out"] == str(plan().run_dir / "archive")

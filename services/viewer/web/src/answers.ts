@@ -3,7 +3,7 @@
 import { get, type Group, type Overview, type Summary } from "./api";
 import { histogram } from "./chart";
 import { count, empty, h, percent, signed, words } from "./dom";
-import { groupRow, key, progress, tile } from "./parts";
+import { groupRow, key, pager, progress, tile } from "./parts";
 import { changed, go, path, type Route } from "./route";
 
 const RANGES: [string, string, string][] = [
@@ -46,6 +46,8 @@ export async function answers(route: Route, signal: AbortSignal): Promise<HTMLEl
   ]);
   const to = (values: Record<string, string | string[]>): string =>
     path(run, "answers", "", changed(query, { page: "", ...values }));
+  const number = Number(query.get("page") ?? 0);
+  const last = Math.max(0, Math.ceil(summary.groups / page.page_size) - 1);
   sessionStorage.setItem(LAST_LIST, JSON.stringify(page.groups.map((group) => group.id)));
   return h("div", {},
     h("h1", {}, "Answers"),
@@ -61,11 +63,12 @@ export async function answers(route: Route, signal: AbortSignal): Promise<HTMLEl
         tile("legal moves", percent(summary.legal, 1)))),
     facets(summary, query, to),
     form(route, overview),
-    active(query, to),
+    active(route, to),
     page.groups.length
       ? h("ol", { class: "groups" }, page.groups.map((group) => groupRow(group)))
       : empty("No answer passes these filters", "Remove one of them, or start again with all answers."),
-    pager(route, summary.groups, page.page_size),
+    last ? pager(number, number < last, `Page ${count(number + 1)} of ${count(last + 1)}`, (next) =>
+      to({ page: String(next || "") })) : null,
     key());
 }
 
@@ -74,7 +77,8 @@ function facets(summary: Summary, query: URLSearchParams, to: (v: Record<string,
   const flip = (name: string, value: string, label: string): HTMLElement => {
     const on = query.getAll(name);
     const next = on.includes(value) ? on.filter((each) => each !== value) : [...on, value];
-    return h("a", { class: "switch", href: to({ [name]: next }), "aria-current": on.includes(value) ? "true" : null }, label);
+    return h("a", { class: "switch", href: to({ [name]: next }), "aria-current": on.includes(value) ? "true" : null },
+      label);
   };
   const chosen = query.getAll("outcome").filter((name) => !summary.outcomes.some((each) => each.outcome === name));
   const outcomes = [...summary.outcomes, ...chosen.map((outcome) => ({ outcome, count: 0 }))];
@@ -87,9 +91,11 @@ function facets(summary: Summary, query: URLSearchParams, to: (v: Record<string,
 function form(route: Route, overview: Overview): HTMLElement {
   const { query, run } = route;
   const field = (name: string, label: string, step: string): HTMLElement =>
-    h("input", { name, type: "number", step: "any", "data-step": step, value: query.get(name) ?? "", "aria-label": label, placeholder: label.split(" ").at(-1) ?? "" });
+    h("input", { name, type: "number", step: "any", "data-step": step, value: query.get(name) ?? "",
+      "aria-label": label, placeholder: label.split(" ").at(-1) ?? "" });
   const range = (name: string, label: string, step: string): HTMLElement =>
-    h("fieldset", {}, h("legend", {}, label), field(`${name}_min`, `${label} from`, step), field(`${name}_max`, `${label} to`, step));
+    h("fieldset", {}, h("legend", {}, label), field(`${name}_min`, `${label} from`, step),
+      field(`${name}_max`, `${label} to`, step));
   const options = (all: [string, string][], chosen: string | null): HTMLElement[] =>
     all.map(([value, label]) => h("option", { value, selected: value === chosen }, label));
   const submit = (event: Event): void => {
@@ -100,10 +106,15 @@ function form(route: Route, overview: Overview): HTMLElement {
   const open = RANGES.some(([name]) => query.has(`${name}_min`) || query.has(`${name}_max`)) || query.has("component");
   return h("form", { class: "filters", role: "search", onsubmit: submit },
     h("div", { class: "filter-line" },
-      h("input", { name: "text", type: "search", value: query.get("text") ?? "", placeholder: "Search in the answers", "aria-label": "Search in the answers", id: "search" }),
-      h("label", {}, "Sort by ", h("select", { name: "sort", onchange: (e: Event) => (e.currentTarget as HTMLSelectElement).form?.requestSubmit() }, options(SORTS, query.get("sort")))),
+      h("input", { name: "text", type: "search", value: query.get("text") ?? "", placeholder: "Search in the answers",
+        "aria-label": "Search in the answers", id: "search" }),
+      h("label", {}, "Sort by ",
+        h("select", { name: "sort",
+        onchange: (e: Event) => (e.currentTarget as HTMLSelectElement).form?.requestSubmit() },
+        options(SORTS, query.get("sort")))),
       h("label", {}, h("span", { class: "off-screen" }, "Direction"),
-        h("select", { name: "descending", onchange: (e: Event) => (e.currentTarget as HTMLSelectElement).form?.requestSubmit() },
+        h("select", { name: "descending",
+          onchange: (e: Event) => (e.currentTarget as HTMLSelectElement).form?.requestSubmit() },
           options([["", "newest or highest first"], ["false", "oldest or lowest first"]], query.get("descending")))),
       h("button", { class: "primary" }, "Search")),
     h("details", { open },
@@ -111,29 +122,19 @@ function form(route: Route, overview: Overview): HTMLElement {
       h("div", { class: "ranges" },
         RANGES.map(([name, label, step]) => range(name, label, step)),
         h("fieldset", {}, h("legend", {}, "Component"),
-          h("select", { name: "component", "aria-label": "Component" }, options([["", "none"], ...overview.archive.components.map((name): [string, string] => [name, name])], query.get("component"))),
+          h("select", { name: "component", "aria-label": "Component" },
+            options([["", "none"], ...overview.archive.components.map((name): [string, string] => [name, name])],
+            query.get("component"))),
           field("component_min", "Component from", "0.01"), field("component_max", "Component to", "0.01"))),
       h("button", {}, "Apply")));
 }
 
 /** The filters that are on, each with a way to remove it. */
-function active(query: URLSearchParams, to: (v: Record<string, string>) => string): HTMLElement | null {
+function active({ run, query }: Route, to: (v: Record<string, string>) => string): HTMLElement {
   const names = [...filterOf(query).keys()].filter((name) => !["outcome", "phase"].includes(name));
-  if (!names.length) return null;
   return h("p", { class: "active" },
     names.map((name) => h("a", { href: to({ [name]: "" }), class: "remove", "aria-label": `Remove ${words(name)}` },
       `${words(name)} ${Number.isNaN(Number(query.get(name))) ? query.get(name) : Number(Number(query.get(name)).toFixed(3))}`, h("span", { "aria-hidden": "true" }, " ×"))),
-    h("a", { href: location.pathname }, "All answers"));
-}
-
-function pager({ run, query }: Route, groups: number, size: number): HTMLElement | null {
-  const page = Number(query.get("page") ?? 0);
-  const last = Math.max(0, Math.ceil(groups / size) - 1);
-  if (!last) return null;
-  const to = (number: number, label: string, rel: string): HTMLElement =>
-    number < 0 || number > last
-      ? h("span", { class: "off" }, label)
-      : h("a", { href: path(run, "answers", "", changed(query, { page: number ? String(number) : "" })), rel }, label);
-  return h("nav", { class: "pager", "aria-label": "Pages" },
-    to(page - 1, "← Previous", "prev"), h("span", {}, `Page ${count(page + 1)} of ${count(last + 1)}`), to(page + 1, "Next →", "next"));
+    names.length ? h("a", { href: path(run, "answers") }, "All answers") : null,
+    h("a", { href: path(run, "rescore", "", filterOf(query)) }, "Rescore these"));
 }

@@ -147,6 +147,11 @@ export interface Panel {
   series: { key: string; label: string; dotted: boolean; x: number[]; y: (number | null)[] }[];
 }
 
+export interface Curves {
+  training: Panel[];
+  strength: Panel[];
+}
+
 export interface Collapse {
   versions: number[];
   series: Record<string, (number | null)[]>;
@@ -212,6 +217,7 @@ export interface Players {
 
 export interface Reply {
   move: Move | null;
+  best?: Move | null;
   text?: string;
   prompt?: string;
   verdict?: Verdict | null;

@@ -43,7 +43,8 @@ export function chart(panel: Panel, onclick?: (x: number) => void): HTMLElement 
     scales: { x: { time: false }, y: { range: (_, low, high) => limits(panel, low, high) } },
     axes: [
       { stroke: ink, font, grid: { show: false }, ticks: { stroke: grid, size: 4 }, size: 26 },
-      { stroke: ink, font, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 44, values: (_, v) => v.map(short) },
+      { stroke: ink, font, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 44,
+        values: (_, v) => v.map(short) },
     ],
     series: [
       {},
@@ -78,7 +79,8 @@ export function chart(panel: Panel, onclick?: (x: number) => void): HTMLElement 
     const at = plot?.cursor.idx;
     if (at !== null && at !== undefined) onclick(xs[at] ?? 0);
   });
-  return h("figure", { class: "card chart" }, h("figcaption", {}, h("h3", {}, panel.title), h("ul", {}, legend)), canvas);
+  return h("figure", { class: "card chart" }, h("figcaption", {}, h("h3", {}, panel.title), h("ul", {}, legend)),
+    canvas);
 }
 
 function limits(panel: Panel, low: number, high: number): [number, number] {
@@ -92,7 +94,8 @@ const spoken = (panel: Panel): string =>
   panel.series.map((s) => `${s.label} from ${short(s.y[0])} to ${short(s.y.at(-1))}`).join("; ");
 
 /** The histogram of rewards. Each bar is a link to its answers. */
-export function histogram(summary: Summary, chosen: (low: string, high: string) => boolean, link: (low: string, high: string) => string): HTMLElement {
+export function histogram(summary: Summary, chosen: (low: string, high: string) => boolean,
+  link: (low: string, high: string) => string): HTMLElement {
   const most = Math.max(1, ...summary.bins.map((bin) => bin.legal + bin.other));
   const bars = summary.bins.map((bin, index) => {
     const all = bin.legal + bin.other;
@@ -108,5 +111,6 @@ export function histogram(summary: Summary, chosen: (low: string, high: string) 
   const [first, last] = [summary.bins[0], summary.bins.at(-1)];
   return h("div", { class: "histogram" },
     h("div", { class: "bars", role: "group", "aria-label": "Histogram of rewards" }, bars),
-    h("div", { class: "axis" }, h("span", {}, short(first?.low)), h("span", {}, "reward"), h("span", {}, short(last?.high))));
+    h("div", { class: "axis" }, h("span", {}, short(first?.low)), h("span", {}, "reward"),
+      h("span", {}, short(last?.high))));
 }

@@ -37,14 +37,17 @@ export async function group(route: Route, signal: AbortSignal): Promise<HTMLElem
         h("div", { class: "board-frame" }, bar(win?.win_before ?? null), shown.element),
         h("p", { class: "under-board" }, h("b", {}, mover(data.prompt.fen)),
           best ? [", best ", h("b", {}, best.san), ` (${evaluation(win)})`] : null,
-          data.prompt.fen !== data.position.fen ? h("span", { class: "muted" }, " · mirrored, as the model sees it") : null),
+          data.prompt.fen !== data.position.fen ? h("span", { class: "muted" }, " · mirrored, as the model sees it")
+            : null),
         h("ul", { class: "key arrows" },
-          [["best", "engine's best"], ["played", "played"], ["bad", "played, regret 0.3 or more"], ["named", "candidate"]].map(([name, label]) =>
+          [["best", "engine's best"], ["played", "played"], ["bad", "played, regret 0.3 or more"],
+            ["named", "candidate"]].map(([name, label]) =>
             h("li", {}, h("i", { class: `swatch arrow-${name}` }), label ?? ""))),
         facts(data, route)),
       h("div", {},
         h("nav", { class: "modes", "aria-label": "What the text shows" }, MODES.map(([value, label]) =>
-          h("a", { href: path(route.run, "groups", route.id, changed(route.query, { show: value })), "aria-current": value === mode ? "true" : null }, label))),
+          h("a", { href: path(route.run, "groups", route.id, changed(route.query, { show: value })),
+            "aria-current": value === mode ? "true" : null }, label))),
         legend(mode, data),
         h("div", { class: "cards" }, cards))));
 }
@@ -61,7 +64,9 @@ function shapes(traces: Trace[], best: string | null): DrawShape[] {
 
 /** Win probability of the side to move, as a bar beside the board. */
 const bar = (win: number | null): HTMLElement | null =>
-  win === null ? null : h("div", { class: "win-bar", role: "img", "aria-label": `Win probability ${percent(win)}`, title: `Win probability ${percent(win, 1)}`, "--win": win });
+  win === null ? null : h("div",
+    { class: "win-bar", role: "img", "aria-label": `Win probability ${percent(win)}`,
+    title: `Win probability ${percent(win, 1)}`, "--win": win });
 
 function evaluation(verdict: Verdict | undefined): string {
   const score = verdict?.eval_before;
@@ -73,14 +78,18 @@ function card(trace: Trace, index: number, route: Route, mode: string, chosen: b
   const { verdict, completion } = trace;
   const href = path(route.run, "groups", route.id, changed(route.query, { answer: String(index) }));
   const change = verdict.win_before !== null && verdict.win_after !== null;
-  return h("article", { class: `card answer ${chosen ? "chosen" : ""}`, id: `answer-${index}`, "aria-label": `Answer ${index + 1}` },
+  return h("article", { class: `card answer ${chosen ? "chosen" : ""}`, id: `answer-${index}`,
+    "aria-label": `Answer ${index + 1}` },
     h("header", {},
       h("a", { class: "row-link number", href, "aria-label": `Answer ${index + 1}` }, index + 1),
       h("b", { class: `move ${grade(verdict.outcome, verdict.regret)}` }, verdict.move?.san ?? words(verdict.outcome)),
       h("span", { class: "reward", title: "Reward" }, signed(verdict.reward, 3)),
-      h("span", { class: `advantage ${trace.advantage < 0 ? "minus" : trace.advantage > 0 ? "plus" : ""}`, title: "Advantage" }, `A ${signed(trace.advantage)}`)),
+      h("span", { class: `advantage ${trace.advantage < 0 ? "minus" : trace.advantage > 0 ? "plus" : ""}`,
+        title: "Advantage" }, `A ${signed(trace.advantage)}`)),
     change ? h("div", { class: "win-change", title: "Win probability before and after the move" },
-      h("span", {}, percent(verdict.win_before)), h("i", { "--from": verdict.win_before ?? 0, "--to": verdict.win_after ?? 0 }), h("span", {}, percent(verdict.win_after))) : null,
+      h("span", {}, percent(verdict.win_before)),
+        h("i", { "--from": verdict.win_before ?? 0, "--to": verdict.win_after ?? 0 }),
+        h("span", {}, percent(verdict.win_after))) : null,
     mode ? tokens(trace, mode) : modelText(completion.text, marks(trace)),
     h("footer", {},
       h("span", {}, `${completion.logprobs.length} tokens`),
@@ -88,7 +97,8 @@ function card(trace: Trace, index: number, route: Route, mode: string, chosen: b
       completion.finish_reason !== "stop" ? h("span", {}, `finished: ${completion.finish_reason}`) : null,
       verdict.regret !== null ? h("span", {}, `regret ${short(verdict.regret)}`) : null,
       Object.entries(verdict.components).map(([name, value]) => h("span", {}, `${words(name)} ${signed(value, 3)}`)),
-      trace.candidates.length ? h("span", {}, `candidates ${trace.candidates.map((move) => move.san).join(" ")}`) : null));
+      trace.candidates.length ? h("span", {}, `candidates ${trace.candidates.map((move) => move.san).join(" ")}`)
+        : null));
 }
 
 /** Sentences by the truth of their claims. */
@@ -97,7 +107,8 @@ function marks(trace: Trace): Mark[] {
     const truths = sentence.claims.map((claim) => claim.true);
     const name = !sentence.read ? "unread" : truths.includes(false) ? "false" : truths.includes(true) ? "true" : "open";
     const said = sentence.claims.map((claim) => `${claim.concept}: ${claim.true ?? "open"}`).join(", ");
-    return { start: sentence.start, end: sentence.end, class: `claim ${name}`, title: said ? `${name} (${said})` : name };
+    return { start: sentence.start, end: sentence.end, class: `claim ${name}`,
+      title: said ? `${name} (${said})` : name };
   });
 }
 
@@ -107,16 +118,22 @@ function tokens(trace: Trace, mode: string): HTMLElement {
     const logprob = trace.completion.logprobs[index] ?? 0;
     const strength = mode === "logprob" ? Math.min(1, -logprob / worst) : Math.min(1, Math.abs(trace.advantage) / 2);
     const side = mode === "logprob" || trace.advantage < 0 ? "low" : "high";
-    const title = mode === "logprob" ? `p ${percent(Math.exp(logprob), 1)}, log-probability ${logprob.toFixed(3)}` : `advantage ${signed(trace.advantage)}`;
+    const title = mode === "logprob" ? `p ${percent(Math.exp(logprob), 1)}, log-probability ${logprob.toFixed(3)}`
+      : `advantage ${signed(trace.advantage)}`;
     return h("span", { class: `token ${side}`, "--strength": strength.toFixed(3), title }, visible(token));
   }));
 }
 
 function legend(mode: string, data: WholeGroup): HTMLElement {
-  if (mode === "logprob") return h("p", { class: "muted" }, "The stronger its colour, the less probable a token was when it was sampled: none at 100%, full at 2% or less.");
-  if (mode === "advantage") return h("p", { class: "muted" }, "All tokens of an answer share its advantage: blue is made more probable, orange less.");
-  if (!data.traces.some((trace) => trace.sentences.length)) return h("p", { class: "muted" }, "No sentences to check in these answers. Hover over an answer to see its arrows alone.");
-  return h("p", { class: "muted" }, h("span", { class: "claim true" }, "true"), " ", h("span", { class: "claim false" }, "false"), " ", h("span", { class: "claim open" }, "open"), " ", h("span", { class: "claim unread" }, "unread"), " sentences, by the rules of chess");
+  if (mode === "logprob") return h("p", { class: "muted" },
+    "The stronger its colour, the less probable a token was when it was sampled: none at 100%, full at 2% or less.");
+  if (mode === "advantage") return h("p", { class: "muted" },
+    "All tokens of an answer share its advantage: blue is made more probable, orange less.");
+  if (!data.traces.some((trace) => trace.sentences.length)) return h("p", { class: "muted" },
+    "No sentences to check in these answers. Hover over an answer to see its arrows alone.");
+  return h("p", { class: "muted" }, h("span", { class: "claim true" }, "true"), " ",
+    h("span", { class: "claim false" }, "false"), " ", h("span", { class: "claim open" }, "open"), " ",
+    h("span", { class: "claim unread" }, "unread"), " sentences, by the rules of chess");
 }
 
 function facts(data: WholeGroup, route: Route): HTMLElement {
@@ -135,7 +152,8 @@ function facts(data: WholeGroup, route: Route): HTMLElement {
   return h("div", { class: "facts" },
     h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, visible(value))])),
     h("p", { class: "actions" },
-      h("a", { href: path(route.run, "position", "", { position: data.position.id, fen: data.prompt.fen }) }, "Follow this position"),
+      h("a", { href: path(route.run, "position", "", { position: data.position.id, fen: data.prompt.fen }) },
+        "Follow this position"),
       h("a", { href: path(route.run, "play", "", { fen: data.position.fen }) }, "Play from here")),
     h("details", {}, h("summary", {}, `Prompt, ${data.prompt_tokens} tokens, style ${data.prompt.style}`),
       data.prompt.messages.map((message) => h("div", {}, h("h3", {}, message.role), modelText(message.content)))));
@@ -147,8 +165,10 @@ function neighbours(route: Route): HTMLElement | null {
   const at = list.indexOf(route.id);
   if (at < 0) return null;
   const to = (id: string | undefined, label: string, key: string): HTMLElement =>
-    id ? h("a", { href: path(route.run, "groups", id, changed(route.query, { answer: "" })), "data-key": key }, label) : h("span", { class: "off" }, label);
-  return h("nav", { class: "pager", "aria-label": "Groups of the list" }, to(list[at - 1], "← Previous", "["), to(list[at + 1], "Next →", "]"));
+    id ? h("a", { href: path(route.run, "groups", id, changed(route.query, { answer: "" })), "data-key": key }, label)
+      : h("span", { class: "off" }, label);
+  return h("nav", { class: "pager", "aria-label": "Groups of the list" }, to(list[at - 1], "← Previous", "["),
+    to(list[at + 1], "Next →", "]"));
 }
 
 /** Chooses an answer by its number, from the keyboard. */

@@ -2,16 +2,20 @@
 
 import { answers } from "./answers";
 import { token } from "./api";
+import { compare, position, rescore } from "./compare";
+import { dead } from "./dead";
 import { count, empty, h } from "./dom";
 import { choose, group } from "./group";
+import { overview, runs } from "./overview";
 import { skeleton } from "./parts";
 import { play } from "./play";
 import { go, parse, path, type Route } from "./route";
-import { compare, dead, overview, position, rescore, runs, training } from "./training";
+import { training } from "./training";
 
 type View = (route: Route, signal: AbortSignal) => Promise<HTMLElement>;
 
-const VIEWS: Record<string, View> = { "": overview, answers, groups: group, training, position, compare, rescore, play, dead };
+const VIEWS: Record<string,
+  View> = { "": overview, answers, groups: group, training, position, compare, rescore, play, dead };
 const TABS: [string, string, string][] = [
   ["", "Overview", "o"],
   ["answers", "Answers", "a"],
@@ -34,13 +38,23 @@ let followed = "";
 let failed = false;
 
 function shell(): void {
-  const toggle = h("button", { class: "icon", title: "Light or dark (key: l)", "aria-label": "Light or dark", onclick: flip }, "◐");
-  const keys = h("button", { class: "icon", title: "Keys (key: ?)", "aria-label": "Keys", onclick: () => help.showModal() }, "?");
-  const rows: [string, string][] = [["g then o a t c r p d", "go to a view"], ["j k", "next, previous row or answer"], ["Enter", "open it"], ["1 to 9", "choose an answer of a group"], ["[ ]", "previous, next group"], ["/", "search"], ["l", "light or dark"], ["?", "these keys"]];
-  help.append(h("h2", {}, "Keys"), h("dl", {}, rows.map(([key, meaning]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, meaning)])), h("form", { method: "dialog" }, h("button", { onclick: (event: Event) => { event.preventDefault(); help.close(); } }, "Close")));
+  const toggle = h("button",
+    { class: "icon", title: "Light or dark (key: l)", "aria-label": "Light or dark", onclick: flip }, "◐");
+  const keys = h("button",
+    { class: "icon", title: "Keys (key: ?)", "aria-label": "Keys", onclick: () => help.showModal() }, "?");
+  const rows: [string, string][] = [["g then o a t c r p d", "go to a view"], ["j k", "next, previous row or answer"],
+    ["Enter", "open it"], ["1 to 9", "choose an answer of a group"], ["[ ]", "previous, next group"], ["/", "search"],
+    ["l", "light or dark"], ["?", "these keys"]];
+  help.append(h("h2", {}, "Keys"),
+    h("dl", {}, rows.map(([key, meaning]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, meaning)])),
+    h("form", { method: "dialog" },
+    h("button", { onclick: (event: Event) => { event.preventDefault(); help.close(); } }, "Close")));
   document.body.append(
-    h("a", { class: "skip", href: "#main", onclick: (event: Event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
-    h("header", { class: "top" }, h("a", { href: "/", class: "brand" }, h("img", { src: "/static/icon.svg", alt: "", width: 22, height: 22 }), "Rookery"), tabs, live, keys, toggle),
+    h("a", { class: "skip", href: "#main", onclick: (event: Event) => { event.preventDefault(); main.focus(); } },
+      "Skip to the content"),
+    h("header", { class: "top" },
+      h("a", { href: "/", class: "brand" }, h("img", { src: "/static/icon.svg", alt: "", width: 22, height: 22 }),
+      "Rookery"), tabs, live, keys, toggle),
     main, help);
 }
 
@@ -64,7 +78,8 @@ async function render(): Promise<void> {
     if (route.view === "groups") document.getElementById(`answer-${route.query.get("answer")}`)?.scrollIntoView({ block: "nearest" });
   } catch (error) {
     failed = true;
-    if (!signal.aborted) main.replaceChildren(h("div", {}, h("h1", {}, "Not shown"), empty("This view cannot be shown", (error as Error).message)));
+    if (!signal.aborted) main.replaceChildren(h("div", {}, h("h1", {}, "Not shown"),
+      empty("This view cannot be shown", (error as Error).message)));
   } finally {
     clearTimeout(slow);
   }
@@ -73,7 +88,9 @@ async function render(): Promise<void> {
 function header(route: Route): void {
   const shown = route.view === "groups" || route.view === "position" ? "answers" : route.view;
   tabs.replaceChildren(...(route.run
-    ? [h("a", { href: path(route.run), class: "run-name", title: route.run }, route.run), ...TABS.map(([view, label]) => h("a", { href: path(route.run, view), "aria-current": view === shown ? "page" : null }, label))]
+    ? [h("a", { href: path(route.run), class: "run-name", title: route.run }, route.run),
+      ...TABS.map(([view, label]) =>
+      h("a", { href: path(route.run, view), "aria-current": view === shown ? "page" : null }, label))]
     : []));
 }
 
@@ -90,7 +107,8 @@ function follow(run: string): void {
   source.onmessage = (event: MessageEvent<string>) => {
     const { step, files, of } = JSON.parse(event.data) as { step: number; files: number; of: number };
     const text = files < of ? `indexing ${count(files)} of ${count(of)}` : `step ${count(step)}`;
-    const news = !first && !REFRESHED.includes(parse(location).view) ? h("button", { class: "link", onclick: () => void render() }, "show new") : null;
+    const news = !first && !REFRESHED.includes(parse(location).view)
+      ? h("button", { class: "link", onclick: () => void render() }, "show new") : null;
     live.replaceChildren(h("i", { class: first ? "dot" : "dot on" }), text, ...(news ? [" ", news] : []));
     if (failed || (!first && REFRESHED.includes(parse(location).view))) void render();
     first = false;

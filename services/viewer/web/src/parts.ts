@@ -37,7 +37,8 @@ export const key = (): HTMLElement =>
   h("ul", { class: "key", "aria-label": "Colours of answers" },
     GRADES.map(([name, meaning]) => h("li", {}, h("i", { class: `swatch ${name}` }), meaning)));
 
-export function chip(run: string, group: string, answer: Pick<Answer, "i" | "outcome" | "regret" | "reward" | "san" | "matched">): HTMLElement {
+export function chip(run: string, group: string, answer: Pick<Answer,
+  "i" | "outcome" | "regret" | "reward" | "san" | "matched">): HTMLElement {
   const what = answer.san ?? words(answer.outcome);
   return h("a", {
     class: `chip ${grade(answer.outcome, answer.regret)} ${answer.matched ? "" : "faded"}`,
@@ -62,6 +63,14 @@ export function groupRow(group: Group, named = false): HTMLElement {
         h("span", {}, group.age === null ? "not trained" : `step ${group.step}, age ${group.age}`),
         h("span", { class: "spread" }, `mean ${signed(group.reward_mean)}, spread ${group.reward_std.toFixed(2)}`)),
       h("div", { class: "chips" }, group.answers.map((answer) => chip(run, group.id, answer)))));
+}
+
+/** Links to the page before and after, with a text between them. */
+export function pager(page: number, more: boolean, text: string, to: (page: number) => string): HTMLElement {
+  const link = (there: boolean, number: number, label: string): HTMLElement =>
+    there ? h("a", { href: to(number) }, label) : h("span", { class: "off" }, label);
+  return h("nav", { class: "pager", "aria-label": "Pages" },
+    link(page > 0, page - 1, "← Previous"), h("span", {}, text), link(more, page + 1, "Next →"));
 }
 
 export function skeleton(): HTMLElement {

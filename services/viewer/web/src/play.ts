@@ -25,14 +25,16 @@ export async function play(route: Route, signal: AbortSignal): Promise<HTMLEleme
     turnColor: line.turn,
     check: line.check,
     ...(line.moves.length ? { lastMove: squares(line.moves.at(-1) ?? "") } : {}),
-    movable: { free: false, color: line.over ? undefined : line.turn, dests: destinations(line), showDests: true, events: { after: (from: string, target: string) => push(full(line, from, target)) } },
+    movable: { free: false, color: line.over ? undefined : line.turn, dests: destinations(line), showDests: true,
+      events: { after: (from: string, target: string) => push(full(line, from, target)) } },
     draggable: { showGhost: true },
   } as never);
   const verdict = h("div", { class: "verdict", role: "status" });
   const ask = async (player: string, then: boolean): Promise<void> => {
     verdict.replaceChildren(h("p", { class: "muted" }, `${player} thinks …`));
     try {
-      const reply = await post<Reply>(`runs/${run}/ask`, { fen: line.start, moves: line.moves, player, style, max_tokens: Number(about.settings["max_tokens"] ?? 64) });
+      const reply = await post<Reply>(`runs/${run}/ask`,
+        { fen: line.start, moves: line.moves, player, style, max_tokens: Number(about.settings["max_tokens"] ?? 64) });
       show(reply, player, verdict, shown);
       if (then && reply.move) push(reply.move.uci);
     } catch (error) {
@@ -45,13 +47,18 @@ export async function play(route: Route, signal: AbortSignal): Promise<HTMLEleme
     missing(players, about.writable),
     h("div", { class: "group-columns" },
       h("aside", { class: "board-side" }, h("div", { class: "board-frame" }, shown.element),
-        h("p", { class: "under-board" }, h("b", {}, line.over ?? (line.turn === "white" ? "White to move" : "Black to move"))),
+        h("p", { class: "under-board" },
+          h("b", {}, line.over ?? (line.turn === "white" ? "White to move" : "Black to move"))),
         h("ol", { class: "moves", "aria-label": "Moves" }, line.sans.map((san) => h("li", {}, san))),
         h("p", { class: "actions" },
-          moves.length ? h("button", { onclick: () => to({ moves: moves.slice(0, opponent ? -2 : -1).join(","), against: "" }) }, "Take back") : null,
-          h("button", { onclick: () => shown.api.toggleOrientation() }, "Flip"), h("button", { onclick: () => go(path(run, "play")) }, "New game"))),
+          moves.length ? h("button",
+            { onclick: () => to({ moves: moves.slice(0, opponent ? -2 : -1).join(","), against: "" }) }, "Take back")
+            : null,
+          h("button", { onclick: () => shown.api.toggleOrientation() }, "Flip"),
+            h("button", { onclick: () => go(path(run, "play")) }, "New game"))),
       h("div", {},
-        controls(players, style, ask, (player) => to({ against: player, side: line.turn }), (name) => to({ style: name }), push),
+        controls(players, style, ask, (player) => to({ against: player, side: line.turn }),
+          (name) => to({ style: name }), push),
         verdict,
         setUp(run, line))));
 }
@@ -64,35 +71,47 @@ const full = (line: Line, from: string, target: string): string =>
   (line.dests[from] ?? []).find((uci) => uci === from + target || uci === `${from}${target}q`) ?? from + target;
 
 function missing(players: Players, writable: boolean): HTMLElement | null {
-  const said = [players.inference && `The policy cannot be asked: ${players.inference}`, players.reward && `The engine cannot be asked: ${players.reward}`, writable ? "" : "This viewer is read-only: start it with --token, or with `rookery view`."].filter(Boolean);
+  const said = [players.inference && `The policy cannot be asked: ${players.inference}`,
+    players.reward && `The engine cannot be asked: ${players.reward}`,
+    writable ? "" : "This viewer is read-only: start it with --token, or with `rookery view`."].filter(Boolean);
   return said.length ? h("div", { class: "notice" }, said.map((each) => h("p", {}, each))) : null;
 }
 
-function controls(players: Players, style: string, ask: (player: string, then: boolean) => void, against: (player: string) => void, styled: (name: string) => void, push: (move: string) => void): HTMLElement {
-  const select = h("select", { id: "player" }, h("option", { value: "engine" }, "engine"), players.models.map(({ name }) => h("option", { value: name }, name))) as HTMLSelectElement;
+function controls(players: Players, style: string, ask: (player: string, then: boolean) => void,
+  against: (player: string) => void, styled: (name: string) => void, push: (move: string) => void): HTMLElement {
+  const select = h("select", { id: "player" }, h("option", { value: "engine" }, "engine"),
+    players.models.map(({ name }) => h("option", { value: name }, name))) as HTMLSelectElement;
   const submit = (event: Event): void => {
     event.preventDefault();
     push(String(new FormData(event.currentTarget as HTMLFormElement).get("move")).trim());
   };
   return h("div", { class: "card controls" },
     h("label", {}, "Player ", select),
-    h("label", {}, "Prompt style ", h("select", { onchange: (event: Event) => styled((event.currentTarget as HTMLSelectElement).value) }, players.styles.map((name) => h("option", { value: name, selected: name === style }, name)))),
-    h("label", {}, "Token ", h("input", { type: "password", value: token.get(), autocomplete: "off", onchange: (event: Event) => token.set((event.currentTarget as HTMLInputElement).value) })),
+    h("label", {}, "Prompt style ",
+      h("select", { onchange: (event: Event) => styled((event.currentTarget as HTMLSelectElement).value) },
+      players.styles.map((name) => h("option", { value: name, selected: name === style }, name)))),
+    h("label", {}, "Token ",
+      h("input", { type: "password", value: token.get(), autocomplete: "off",
+      onchange: (event: Event) => token.set((event.currentTarget as HTMLInputElement).value) })),
     h("p", { class: "actions" },
       h("button", { class: "primary", onclick: () => ask(select.value, false) }, "Ask"),
       h("button", { onclick: () => against(select.value) }, "Play against it")),
-    h("form", { onsubmit: submit, class: "filter-line" }, h("label", {}, "Your move ", h("input", { name: "move", placeholder: "e4 or e2e4", size: 10, autocomplete: "off" })), h("button", {}, "Move")));
+    h("form", { onsubmit: submit, class: "filter-line" },
+      h("label", {}, "Your move ",
+      h("input", { name: "move", placeholder: "e4 or e2e4", size: 10, autocomplete: "off" })),
+      h("button", {}, "Move")));
 }
 
 function show(reply: Reply, player: string, place: HTMLElement, shown: Board): void {
   const verdict = reply.verdict;
-  const drawn = [verdict?.best && reply.move && verdict.move?.uci === reply.move.uci ? arrow(verdict.best.uci, "best") : null, reply.move ? arrow(reply.move.uci, "played") : null];
+  const drawn = [reply.best ? arrow(reply.best.uci, "best") : null,
+    reply.move ? arrow(reply.move.uci, "played") : null];
   shown.draw(drawn.filter((shape) => shape !== null));
   place.replaceChildren(h("article", { class: "card" },
     h("h2", {}, `${player}: ${reply.move?.san ?? "no legal move"}`),
     reply.text !== undefined ? modelText(reply.text) : null,
     reply.problem ? h("p", { class: "notice" }, reply.problem) : null,
-    verdict ? h("p", {}, `Reward ${signed(verdict.reward, 3)}, ${verdict.outcome}; best ${verdict.best?.san ?? "–"}; win ${percent(verdict.win_before)} to ${percent(verdict.win_after)}; regret ${short(verdict.regret)}`) : null,
+    verdict ? h("p", {}, `Reward ${signed(verdict.reward, 3)}, ${verdict.outcome}; best ${reply.best?.san ?? "–"}; win ${percent(verdict.win_before)} to ${percent(verdict.win_after)}; regret ${short(verdict.regret)}`) : null,
     reply.win !== undefined ? h("p", {}, `Win probability ${percent(reply.win, 1)}`) : null,
     reply.prompt ? h("details", {}, h("summary", {}, "Prompt"), modelText(reply.prompt)) : null));
 }

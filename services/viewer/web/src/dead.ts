@@ -1,0 +1,30 @@
+// The dead letters of a run.
+
+import { type DeadLetter, get, post, token } from "./api";
+import { empty, h, visible } from "./dom";
+import { table } from "./parts";
+import type { Route } from "./route";
+
+export async function dead({ run }: Route, signal: AbortSignal): Promise<HTMLElement> {
+  const letters = await get<DeadLetter[]>(`runs/${run}/dead`, signal);
+  const replay = (letter: DeadLetter): HTMLElement => {
+    const said = h("span", { role: "status" });
+    const button = h("button", { onclick: async () => {
+      try {
+        const { stream } = await post<{ stream: string }>(`runs/${run}/dead/${letter.id}/replay`);
+        button.remove();
+        said.replaceChildren(`back in ${stream}`);
+      } catch (error) {
+        said.replaceChildren((error as Error).message);
+      }
+    } }, "Replay");
+    return h("span", {}, token.get() ? button : h("span", { class: "muted" }, "needs the token"), " ", said);
+  };
+  return h("div", {}, h("h1", {}, "Dead letters"),
+    letters.length
+      ? table(["stream", "item", "reason", "entry", ""],
+        letters.map((letter) =>
+        [letter.stream, h("code", {}, visible(letter.item)), h("span", { class: "reason" }, visible(letter.reason)),
+        letter.entry, replay(letter)]), "Dead letters")
+      : empty("No dead letters", "Every position and group of this run could be handled."));
+}

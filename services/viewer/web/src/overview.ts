@@ -1,0 +1,88 @@
+// The list of runs, and one run at a glance.
+
+import { type Curves, get, type Overview, type Step, type Summary } from "./api";
+import { chart, histogram } from "./chart";
+import { count, empty, h, percent, short, signed, words } from "./dom";
+import { progress, section, table, tile } from "./parts";
+import { path, type Route } from "./route";
+
+export async function runs(_: Route, signal: AbortSignal): Promise<HTMLElement> {
+  const all = await get<{ name: string; last_step: Step }[]>("runs", signal);
+  if (!all.length) return h("div", {}, h("h1", {}, "Runs"),
+    empty("No runs yet", "Start one with `rookery demo`: it appears here with its first step."));
+  const figure = (step: Step, key: string, text: (value: number) => string): string =>
+    key in step ? text(step[key] ?? 0) : "–";
+  const time = (seconds: number): string => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
+  const row = (name: string, step: Step): (Node | string)[] => [
+    h("a", { href: path(name), class: "strong row-link" }, name),
+    figure(step, "step", count),
+    figure(step, "reward", (value) => signed(value, 3)),
+    figure(step, "legal_rate", (value) => percent(value, 1)),
+    figure(step, "regret", short),
+    figure(step, "entropy", short),
+    figure(step, "time", time),
+  ];
+  return h("div", {},
+    h("h1", {}, "Runs"),
+    table(["run", "step", "reward", "legal moves", "regret", "entropy", "last step"],
+      all.map((each) => row(each.name, each.last_step)), "Runs"));
+}
+
+export async function overview({ run }: Route, signal: AbortSignal): Promise<HTMLElement> {
+  const [data, summary, curves] = await Promise.all([
+    get<Overview>(`runs/${run}`, signal),
+    get<Summary>(`runs/${run}/summary`, signal),
+    get<Curves>(`runs/${run}/curves`, signal),
+  ]);
+  const step = data.last_step;
+  const wanted = ["Reward", "Share of answers", "Regret of legal moves", "Entropy, nats per token"];
+  return h("div", {},
+    h("h1", {}, run),
+    progress(data.indexed.files, data.indexed.of),
+    h("div", { class: "tiles wide" },
+      tile("step", count(step["step"] ?? 0)),
+      tile("reward", signed(step["reward"], 3)),
+      tile("legal moves", percent(step["legal_rate"], 1)),
+      tile("regret", short(step["regret"])),
+      tile("entropy", short(step["entropy"]), "nats per token"),
+      tile("equal rewards", percent(step["zero_variance_share"]), "groups without variance: nothing to learn from")),
+    section("All answers, by reward",
+      summary.all_answers
+        ? histogram(summary, () => false,
+          (low, high) => path(run, "answers", "", { reward_min: low, reward_max: high }))
+        : empty("No answers in the archive yet",
+          "The archive writes a file every minute, or when 256 groups are complete.")),
+    curves.training.length
+      ? section("Training",
+      h("div", { class: "charts narrow" },
+      curves.training.filter((panel) => wanted.includes(panel.title)).map((panel) => chart(panel)))) : null,
+    account(data),
+    evaluation(data));
+}
+
+function account({ account: known, archive, dropped }: Overview): HTMLElement {
+  const lost = Object.entries(known?.counts.dropped ?? dropped).filter(([, value]) => value);
+  const dead = known ? Object.values(known.counts.dead).reduce((sum, each) => sum + each, 0) : null;
+  return section("Account of the groups", h("div", { class: "tiles wide" },
+    known ? tile("generated", count(known.counts.generated)) : null,
+    tile("trained", count(known?.counts.trained ?? archive.trained)),
+    lost.length ? lost.map(([reason, value]) => tile(`dropped: ${words(reason)}`, count(value))) : tile("dropped", "0"),
+    dead !== null ? tile("dead", count(dead)) : null,
+    known ? tile("in the stream", count(known.traces)) : null,
+    tile("in the archive", count(archive.groups)),
+    known ? tile("astray", count(known.astray), "generated = trained + dropped + dead + in the stream") : null),
+    known ? null : h("p", { class: "muted" }, "From the files of the run: its Redis is not up."));
+}
+
+function evaluation({ evaluation: metrics }: Overview): HTMLElement | null {
+  const names = Object.keys(metrics).filter((name) =>
+    ["legal_rate", "legal_rate_greedy", "regret_legal", "regret_legal_greedy", "action_accuracy",
+    "action_accuracy_greedy"].includes(name));
+  if (!names.length) return null;
+  const players = Object.keys(metrics[names[0] ?? ""] ?? {});
+  return section("Held-out positions", table(["", ...players],
+    names.map((name) => [words(name), ...players.map((player) => {
+      const found = metrics[name]?.[player];
+      return found ? `${short(found.mean)}${found.ci95 ? ` [${found.ci95.map(short).join(", ")}]` : ""}` : "–";
+    })]), "Evaluation on held-out positions"));
+}
