@@ -8,8 +8,8 @@ margin in proportion to the scheme's range, so no text makes up for a missing mo
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -58,7 +58,8 @@ class TermInput:
     `win_worst` is that of the worst legal move, `model` the reward model's opinion of the move, in [0, 1].
     `wins_named` are those of the different legal moves among the first that the reasoning names, and
     `legal_moves` is the number of all legal moves. `truth` is the value of what the reasoning says about the
-    board, in [-1, 1]. They are set only for terms that need them.
+    board, in [-1, 1]. `custom` has the values of users' functions by name. They are set only for terms that
+    need them.
     """
 
     win_best: float
@@ -69,6 +70,7 @@ class TermInput:
     wins_named: tuple[float, ...] = ()
     legal_moves: int = 0
     truth: float | None = None
+    custom: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def regret(self) -> float:
@@ -84,11 +86,11 @@ class Term:
     """A named function of the inputs, with values in [`low`, `high`].
 
     `version` is increased whenever a value changes. `candidates` is how many of the moves that the reasoning
-    names it looks at.
+    names it looks at. `ask` gives the values of a user's function: for a FEN, completions and their moves.
     """
 
     name: str
-    version: int
+    version: int | str
     low: float
     high: float
     value: Callable[[TermInput], float]
@@ -97,6 +99,7 @@ class Term:
     needs_model: bool = False
     needs_reading: bool = False
     candidates: int = 0
+    ask: Callable[[str, Sequence[str], Sequence[str]], Awaitable[list[float]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,9 @@ class Scheme:
     def needs_reading(self) -> bool:
         """Whether the reasoning must be read."""
         return any(term.needs_reading for _, term in self.terms)
+
+    def has(self, term: Term) -> bool:
+        return any(own is term for _, own in self.terms)
 
     @property
     def candidates(self) -> int:
@@ -246,12 +252,14 @@ TERMS: Mapping[str, Term] = MappingProxyType(
 )
 """The terms by name, except `length` and `candidates`, which take a number."""
 
-_TERM = re.compile(r"(?:(\d+(?:\.\d+)?|\.\d+)\*)?([a-z]+)(?:\((\d{1,7})\))?")
+_TERM = re.compile(r"(?:(\d+(?:\.\d+)?|\.\d+)\*)?([a-z][a-z0-9_]*)(?:\((\d{1,7})\))?")
 
 
 @lru_cache(maxsize=256)
-def find_scheme(text: str) -> Scheme:
+def find_scheme(text: str, custom: tuple[Term, ...] = ()) -> Scheme:
     """The scheme of `text`: a term, or a weighted sum such as `delta+0.1*format+0.2*length(2000)`.
+
+    `custom` are the terms of users' functions.
 
     Raises:
         InvalidInput: `text` is not a scheme, names a term twice, or has no term that judges the move.
@@ -259,7 +267,7 @@ def find_scheme(text: str) -> Scheme:
     if len(text) > MAX_SCHEME_CHARS:
         raise InvalidInput(f"a scheme cannot have {len(text)} characters: {text[:MAX_SCHEME_CHARS]!r}...")
     parts = "".join(text.split()).split("+")
-    scheme = Scheme("+".join(parts), tuple(_weighted(part, text) for part in parts))
+    scheme = Scheme("+".join(parts), tuple(_weighted(part, text, custom) for part in parts))
     names = [term.name.partition("(")[0] for _, term in scheme.terms]
     if len(set(names)) < len(names):
         raise InvalidInput(f"scheme {text!r} names a term twice")
@@ -270,7 +278,7 @@ def find_scheme(text: str) -> Scheme:
     return scheme
 
 
-def _weighted(part: str, text: str) -> tuple[float, Term]:
+def _weighted(part: str, text: str, custom: tuple[Term, ...]) -> tuple[float, Term]:
     match = _TERM.fullmatch(part)
     if match is None:
         raise InvalidInput(f"no scheme {text!r}: {part!r} is not a term such as delta or 0.1*format")
@@ -283,9 +291,10 @@ def _weighted(part: str, text: str) -> tuple[float, Term]:
         return weight, _candidates(named)
     if name == "graded":
         raise InvalidInput(f"scheme {text!r}: graded judges tasks P and A, not moves")
-    if name not in TERMS or number is not None:
+    known = {**TERMS, **{term.name: term for term in custom}}
+    if name not in known or number is not None:
         raise InvalidInput(
-            f"no scheme {part!r}: choose from {', '.join(TERMS)}, length, length(N), candidates, "
+            f"no scheme {part!r}: choose from {', '.join(known)}, length, length(N), candidates, "
             f"candidates(N) for N up to {MAX_CANDIDATES}"
         )
-    return weight, TERMS[name]
+    return weight, known[name]

@@ -84,6 +84,7 @@ class Verdict:
     move: str | None = None
     best: str | None = None
     regret: float | None = None
+    mates: bool = False
 
     @property
     def legal(self) -> bool:
@@ -240,4 +241,5 @@ def _verdict(slot: dict[str, Any], answer: Answer) -> Verdict:
         move=slot["move"] and slot["move"]["uci"],
         best=slot["best"] and slot["best"]["uci"],
         regret=slot["regret"],
+        mates=bool(slot["move"]) and slot["move"]["san"].endswith("#"),
     )

@@ -4,8 +4,8 @@ The moves it is given are known to be legal. The scorer has read them from the a
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import chess
@@ -35,7 +35,8 @@ class MoveAnswer:
     """An answer with a legal move: the move, the full text and the scheme that turns it into a reward.
 
     `candidates` are the different legal moves among those that the scheme looks at in the reasoning.
-    `reading` is what the reasoning says about the board, if the scheme needs it.
+    `reading` is what the reasoning says about the board, if the scheme needs it. `custom` has the values of
+    users' functions.
     """
 
     legal_move: LegalMove
@@ -45,6 +46,7 @@ class MoveAnswer:
     reward_version: str
     candidates: tuple[chess.Move, ...] = ()
     reading: Reading | None = None
+    custom: Mapping[str, float] = field(default_factory=dict)
 
 
 def legal_candidates(response: str, board: chess.Board, *, most: int) -> tuple[chess.Move, ...]:
@@ -62,6 +64,22 @@ def with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:
         return replace(answer, reading=read_reasoning(fen, answer.response, answer.move.uci()))
     except InvalidInput as error:
         return error
+
+
+async def with_custom(answers: Mapping[int, MoveAnswer], fen: str) -> dict[int, MoveAnswer | PeerFault]:
+    """The answers to a position with the values of the users' functions that their schemes have."""
+    results: dict[int, MoveAnswer | PeerFault] = dict(answers)
+    for term in {term for answer in answers.values() for _, term in answer.scheme.terms if term.ask}:
+        asked = {n: a for n, a in results.items() if isinstance(a, MoveAnswer) and a.scheme.has(term)}
+        try:
+            moves = [answer.move.uci() for answer in asked.values()]
+            values = await term.ask(fen, [answer.response for answer in asked.values()], moves)
+        except PeerFault as fault:
+            results |= dict.fromkeys(asked, fault)
+        else:
+            for (number, answer), value in zip(asked.items(), values, strict=True):
+                results[number] = replace(answer, custom={**answer.custom, term.name: value})
+    return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +251,15 @@ class MoveJudge:
         wins_named = tuple(known[move].win for move in answer.candidates)
         truth = truth_of(answer.reading) if answer.reading else None
         inputs = TermInput(
-            top.win, own.win, answer.response, worst, model_score, wins_named, legal_moves, truth
+            top.win,
+            own.win,
+            answer.response,
+            worst,
+            model_score,
+            wins_named,
+            legal_moves,
+            truth,
+            answer.custom,
         )
         components = answer.scheme.components(inputs)
         return Verdict(

@@ -18,16 +18,18 @@ from rookery.engines import EnginePool, RequestQueue, find_engine
 from rookery.errors import EngineFault, InvalidInput, RookeryError, SetupError
 from rookery.notation import read_move
 from rookery.prompt import GAME_TASK
-from rookery.schemes import Scheme, find_scheme
+from rookery.schemes import Scheme, Term, find_scheme
 from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
+from services.reward.custom_schemes import load_terms
 from services.reward.move_judge import (
     CloseGroups,
     MoveAnswer,
     MoveJudge,
     Result,
     legal_candidates,
+    with_custom,
     with_reading,
 )
 from services.reward.position import read_position
@@ -84,8 +86,10 @@ class Scorer:
         settings: RewardSettings,
         shared: SharedCache | None = None,
         reward_model: RewardModel | None = None,
+        custom: tuple[Term, ...] = (),
     ) -> None:
         self.pool = pool
+        self._custom = custom
         self._reward_model = reward_model
         self._settings = settings
         self._shared = shared
@@ -119,6 +123,11 @@ class Scorer:
             SetupError: Stockfish was not found or does not work, or the Redis URL is not valid.
         """
         shared = _shared_cache(settings.redis_url)
+        custom = await load_terms(settings.schemes)
+        try:
+            find_scheme(settings.scheme, custom)
+        except InvalidInput as error:
+            raise SetupError(f"--scheme: {error}") from error
         path = find_engine(settings.engine_path, setting="--engine-path (REWARD_ENGINE_PATH)")
         pool = EnginePool(
             path,
@@ -130,7 +139,7 @@ class Scorer:
             ),
         )
         try:
-            return cls(await pool.start(), settings, shared, _reward_model(settings))
+            return cls(await pool.start(), settings, shared, _reward_model(settings), custom)
         except RookeryError as error:
             raise SetupError(f"{str(path)!r} is not a working engine: {error}") from error
 
@@ -146,7 +155,7 @@ class Scorer:
         """Why answers cannot be judged by the default scheme now, or None if they can."""
         if not self.pool.ready:
             return "no engine can be started"
-        if self._reward_model is not None and find_scheme(self._settings.scheme).needs_model:
+        if self._reward_model is not None and find_scheme(self._settings.scheme, self._custom).needs_model:
             return await self._reward_model.identify()
         return None
 
@@ -213,16 +222,7 @@ class Scorer:
         many_moves: asyncio.Semaphore,
     ) -> None:
         """Fills `results` at `numbers`. Their items have the same FEN and task, so they share searches."""
-        await self._identify_model(items[number].scheme for number in numbers)
-        to_judge: dict[int, MoveAnswer | str] = {}
-        for number in numbers:
-            read = self._parse_or_error(items[number])
-            if isinstance(read, MoveAnswer) and read.scheme.needs_reading:
-                read = await asyncio.to_thread(with_reading, read, items[number].fen)
-            if isinstance(read, MoveAnswer | str):
-                to_judge[number] = read
-            else:
-                results[number] = read
+        to_judge = await self._read_group(items, numbers, results)
         if not to_judge:
             return
         position = read_position(items[numbers[0]].fen)
@@ -241,6 +241,31 @@ class Scorer:
             judged = [error] * len(to_judge)
         for number, verdict in zip(to_judge, judged, strict=True):
             results[number] = verdict
+
+    async def _read_group(
+        self, items: Sequence[Item], numbers: Sequence[int], results: list[Result]
+    ) -> dict[int, MoveAnswer | str]:
+        """What must be judged, by number. The results of the other answers are filled in."""
+        await self._identify_model(items[number].scheme for number in numbers)
+        fen = items[numbers[0]].fen
+        to_judge: dict[int, MoveAnswer | str] = {}
+        moves: dict[int, MoveAnswer] = {}
+        for number in numbers:
+            read = self._parse_or_error(items[number])
+            if isinstance(read, MoveAnswer) and read.scheme.needs_reading:
+                read = await asyncio.to_thread(with_reading, read, fen)
+            if isinstance(read, MoveAnswer):
+                moves[number] = read
+            elif isinstance(read, str):
+                to_judge[number] = read
+            else:
+                results[number] = read
+        for number, answer in (await with_custom(moves, fen)).items():
+            if isinstance(answer, MoveAnswer):
+                to_judge[number] = answer
+            else:
+                results[number] = answer
+        return to_judge
 
     async def _identify_model(self, schemes: Iterable[str]) -> None:
         if self._reward_model is not None and any("model" in (s or self._settings.scheme) for s in schemes):
@@ -267,7 +292,7 @@ class Scorer:
             if judged_by_target(task, item.scheme, item.target):
                 return judge.target(task, position, item.response, item.target)
             return item.response if task == "P" else judge.state(item.fen, item.move, item.response)
-        scheme = find_scheme(item.scheme or self._settings.scheme)
+        scheme = find_scheme(item.scheme or self._settings.scheme, self._custom)
         read_answer = first_line if item.task == GAME_TASK else extract
         answer = read_answer(item.response, truncated=item.truncated)
         if answer.missing:

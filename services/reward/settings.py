@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from rookery.access import AccessSettings
@@ -54,19 +54,12 @@ class RewardSettings(PresetSettings, AccessSettings):
     """Searches that may wait for an engine. If more would wait, callers get a 503."""
     deadline_s: float = Field(default=10.0, gt=0)
     """Seconds until a search counts as hung and its engine is replaced; at least 1 s per 20,000 nodes."""
+    schemes: str = ""
+    """Your own reward functions as schemes, with commas: module:function, name=URL. See the README."""
     redis_url: RedisUrl = ""
     """Redis where replicas share their searches, such as redis://localhost:6379. Default: none."""
     model_url: str = ""
     """URL of a reward model (`rookery serve reward-model`), for the scheme `model`. Default: none."""
-
-    @field_validator("scheme")
-    @classmethod
-    def _known(cls, scheme: str) -> str:
-        try:
-            find_scheme(scheme)
-        except InvalidInput as error:
-            raise ValueError(str(error)) from error
-        return scheme
 
     @model_validator(mode="after")
     def _close_nodes_are_more(self) -> Self:
@@ -75,7 +68,13 @@ class RewardSettings(PresetSettings, AccessSettings):
         return self
 
     @model_validator(mode="after")
-    def _model_has_a_server(self) -> Self:
-        if find_scheme(self.scheme).needs_model and not self.model_url:
+    def _scheme_is_known(self) -> Self:
+        if self.schemes:
+            return self  # the scorer knows, once it has loaded them
+        try:
+            scheme = find_scheme(self.scheme)
+        except InvalidInput as error:
+            raise ValueError(f"scheme: {error}") from error
+        if scheme.needs_model and not self.model_url:
             raise ValueError(f"scheme {self.scheme!r} needs a reward model: give its URL with --model-url")
         return self

@@ -84,9 +84,9 @@ def _items(body: OpenRlhfRequest) -> Sequence[Item]:
     items = []
     for number, (query, prompt, label) in enumerate(zip(body.query, body.prompts, body.labels, strict=True)):
         # A prompt may show an example of a box, so it must never be read as a part of the completion.
-        _, found, response = query.partition(prompt)
-        if not found or not prompt:
+        if not prompt or prompt not in query:
             raise InvalidInput(f"query.{number}: prompt {prompt[:QUOTED]!r} is empty or not in the query")
+        response = query.partition(prompt)[2]
         items.append(_item(label, response, place=f"labels.{number}"))
     return items
 

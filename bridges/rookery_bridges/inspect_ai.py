@@ -1,0 +1,104 @@
+"""Tasks for inspect-ai: the arena's puzzles, legality, and `P:` and `A:` lines.
+
+    inspect eval rookery_bridges/legality -T questions=questions.jsonl --model openai/...
+
+`ROOKERY_REWARD_URL` says where the reward service is.
+"""
+
+from collections import defaultdict
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, mean, metric, scorer, stderr
+from inspect_ai.solver import TaskState, generate
+
+from rookery_bridges.client import Answer, RewardClient
+from rookery_bridges.questions import Question, read_questions
+
+_MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
+
+
+@task
+def legality(questions: str, scheme: str = "") -> Task:
+    """Positions: the share of legal moves, and the reward."""
+    return _task(questions, judged(scheme))
+
+
+@task
+def lines(questions: str) -> Task:
+    """RookWorld's `P:` and `A:` lines: the reward, and the share of well-formed answers."""
+    return _task(questions, judged(""))
+
+
+@task
+def puzzles(questions: str) -> Task:
+    """Puzzles: right moves, and puzzles whose moves are all right, as in the arena."""
+    return _task(questions, right_move())
+
+
+def _task(path: str, judge: Scorer) -> Task:
+    samples = [_sample(question) for question in read_questions(path)]
+    return Task(dataset=MemoryDataset(samples), solver=generate(), scorer=judge)
+
+
+def _sample(question: Question) -> Sample:
+    messages = [_MESSAGES[turn["role"]](content=turn["content"]) for turn in question.prompt]
+    about = {"fen": question.fen, "task": question.task, "move": question.move}
+    return Sample(id=question.id, input=messages, target=question.solution, metadata=about)
+
+
+def _answer(state: TaskState, response: str) -> Answer:
+    about = state.metadata
+    question = Question(str(state.sample_id), [], about["fen"], about["task"], about["move"])
+    return question.answer(response)
+
+
+@scorer(metrics={"*": [mean(), stderr()]})
+def judged(scheme: str) -> Scorer:
+    """The reward, and whether the move is legal (or the line well-formed)."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        client = RewardClient(scheme=scheme)
+        [verdict] = await client.ascore([_answer(state, state.output.completion)])
+        value = {"reward": verdict.reward, "legal": float(verdict.legal)}
+        about = {"regret": verdict.regret, "reward_version": verdict.reward_version}
+        return Score(value=value, answer=verdict.move, explanation=verdict.outcome, metadata=about)
+
+    return score
+
+
+@metric
+def solved() -> Metric:
+    """The share of puzzles whose moves are all right; a mate ends a puzzle."""
+
+    def share(scores: list[SampleScore]) -> float:
+        puzzles: dict[str, list[tuple[int, Score]]] = defaultdict(list)
+        for one in scores:
+            puzzle, _, turn = str(one.sample_id).rpartition(":")
+            puzzles[puzzle].append((int(turn), one.score))
+        return sum(map(_is_solved, puzzles.values())) / len(puzzles)
+
+    return share
+
+
+def _is_solved(turns: list[tuple[int, Score]]) -> bool:
+    for _, score in sorted(turns, key=lambda turn: turn[0]):
+        if not score.as_float():
+            return False
+        if (score.metadata or {})["mate"]:
+            return True
+    return True
+
+
+@scorer(metrics=[mean(), stderr(), solved()])
+def right_move() -> Scorer:
+    """1 for the solution's move or a mate, else 0. The service reads both, so notation does not matter."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        texts = state.output.completion, target.text
+        played, right = await RewardClient().ascore([_answer(state, text) for text in texts])
+        is_right = played.legal and (played.move == right.move or played.mates)
+        return Score(value=float(is_right), answer=played.move, metadata={"mate": played.mates})
+
+    return score

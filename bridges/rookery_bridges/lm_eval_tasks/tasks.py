@@ -1,0 +1,36 @@
+"""What the tasks for lm-evaluation-harness call. lm-eval loads this file by its path.
+
+`--metadata '{"questions": "questions.jsonl"}'` names the file of questions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from datasets import Dataset
+
+from rookery_bridges import RewardClient
+from rookery_bridges.questions import Question, read_questions
+
+
+def load(questions: str, **kwargs: Any) -> dict[str, Dataset]:
+    """The questions as the split `test`."""
+    return {"test": Dataset.from_list([asdict(question) for question in read_questions(questions)])}
+
+
+def prompt(doc: Mapping[str, Any]) -> str:
+    """The messages of the prompt as one text, which a chat template takes for the user's."""
+    return "\n\n".join(turn["content"] for turn in doc["prompt"])
+
+
+def judge(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+    """The reward, and whether the move is legal (or the line well-formed)."""
+    [verdict] = RewardClient().score([Question(**doc).answer(results[0])])
+    return {"reward": verdict.reward, "legal": float(verdict.legal)}
+
+
+def judge_puzzle(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+    """Whether the move is the solution's or mates. The service reads both, so notation does not matter."""
+    question = Question(**doc)
+    played, right = RewardClient().score(question.answer(text) for text in (results[0], question.solution))
+    return {"right": float(played.legal and (played.move == right.move or played.mates))}

@@ -1,0 +1,40 @@
+"""The reward function of verl.
+
+    custom_reward_function.path=.../rookery_bridges/verl.py custom_reward_function.name=compute_score
+
+`ground_truth` of the data set is a FEN, or a JSON object with the fields of `Answer`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rookery_bridges.client import Answer, RewardClient
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str | Mapping[str, Any],
+    extra_info: Mapping[str, Any] | None = None,
+) -> dict[str, float]:
+    """The reward (`score`) of a completion, and `legal`, which verl logs. The service is that of
+    `ROOKERY_REWARD_URL`.
+
+    Raises:
+        RewardFault: there is no reward.
+    """
+    [verdict] = RewardClient().score([Answer.to(ground_truth, solution_str)])
+    return {"score": verdict.reward, "legal": float(verdict.legal)}
+
+
+def compute_scores(
+    data_sources: list[str],
+    solution_strs: list[str],
+    ground_truths: list[str | Mapping[str, Any]],
+    extra_infos: list[Mapping[str, Any] | None],
+    **kwargs: Any,
+) -> list[dict[str, float]]:
+    """The same for verl's batch reward manager (`reward_manager=batch`): one request for all."""
+    pairs = zip(ground_truths, solution_strs, strict=True)
+    verdicts = RewardClient().score(Answer.to(truth, text) for truth, text in pairs)
+    return [{"score": verdict.reward, "legal": float(verdict.legal)} for verdict in verdicts]

@@ -1,0 +1,5 @@
+"""The chess environment of verifiers, under the name by which its commands find it: `eval rookery-chess`."""
+
+from rookery_bridges.verifiers import ChessTaskset
+
+__all__ = ["ChessTaskset"]
