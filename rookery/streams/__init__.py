@@ -1,7 +1,6 @@
 """The Redis streams of one run. No other package accesses them."""
 
-from rookery.streams.dead import DeadLetter, DeadLetters
 from rookery.streams.reader import Entry
 from rookery.streams.run import RunStreams
 
-__all__ = ["DeadLetter", "DeadLetters", "Entry", "RunStreams"]
+__all__ = ["Entry", "RunStreams"]

@@ -1,25 +1,21 @@
-"""The dead letters of a run: entries that could not be handled, with the reason. They can be put back."""
+"""The stream `dead`: entries that could not be handled, each with the reason. They can be put back."""
 
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rookery.errors import NotFound
 from rookery.streams import lua
 from rookery.streams.connection import RunConnection
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An entry of `dead`: of which stream it was, under which id, and why it could not be handled.
-
-    `item` is the id of the position or group in it, empty if the stream had lost the entry.
-    """
+    """An entry of `dead`: its own id, the stream and id that it had, the reason, and its bytes."""
 
     id: str
     stream: str
     entry: str
     reason: str
-    item: str
+    data: bytes
 
 
 class DeadLetters(RunConnection):
@@ -27,34 +23,26 @@ class DeadLetters(RunConnection):
 
     def __init__(self, url: str, run: str) -> None:
         super().__init__(url, run)
-        self._replay = self._redis.register_script(lua.REPLAY)
+        self._replay = self._redis.register_script(lua.REPLAY_DEAD)
 
-    def newest(self, *, count: int = 100) -> list[DeadLetter]:
-        """The newest dead letters, the last one first."""
-        rows = self._call(lambda: self._redis.xrevrange(self.key("dead"), count=count))
-        return [_letter(row) for row in cast(list[Any], rows)]
+    def dead_letters(self) -> list[DeadLetter]:
+        """The entries of `dead`, oldest first."""
+        rows = cast(list[Any], self._call(lambda: self._redis.xrange(self.key("dead"))))
+        return [
+            DeadLetter(
+                dead_id.decode(),
+                fields[b"stream"].decode(),
+                fields[b"entry"].decode(),
+                fields[b"reason"].decode(),
+                fields.get(b"data", b""),
+            )
+            for dead_id, fields in rows
+        ]
 
-    def replay(self, id: str) -> str:
-        """Puts a dead letter back at the end of its stream, in one step. Returns the id of the new entry.
+    def replay_dead(self, letter: DeadLetter) -> bool:
+        """Adds an entry to its stream again, under a new id. Returns False if it is no longer in `dead`.
 
-        A group counts as generated once more, so the accounts of trainer and archive stay balanced.
-
-        Raises:
-            NotFound: there is no such letter, or its entry was lost.
+        A group counts as generated again, so the account holds: it has been dead once, and is in the stream.
         """
-        found = cast(list[Any], self._call(lambda: self._redis.xrange(self.key("dead"), id, id)))
-        letter = _letter(found[0]) if found else None
-        if letter is not None:
-            keys = [self.key(name) for name in ("dead", letter.stream, "counts")]
-            entry = self._call(lambda: self._replay(keys=keys, args=[id, letter.stream]))
-            if entry:
-                return cast(bytes, entry).decode()
-        raise NotFound(f"run {self.run!r} has no dead letter {id!r} that can be put back")
-
-
-def _letter(row: Any) -> DeadLetter:
-    id, fields = row
-    text = {
-        name.decode(): value.decode(errors="replace") for name, value in fields.items() if name != b"data"
-    }
-    return DeadLetter(id.decode(), text["stream"], text["entry"], text["reason"], text.get("id", ""))
+        keys = [self.key(name) for name in ("dead", letter.stream, "counts")]
+        return bool(self._call(lambda: self._replay(keys=keys, args=[letter.id])))

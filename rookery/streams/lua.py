@@ -192,13 +192,22 @@ end
 return {length, age, groups}
 """
 
-REPLAY = """
+REPLAY_DEAD = """
 local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
-if not letter then return false end
-local entry = {}
-for i = 7, #letter[2] do table.insert(entry, letter[2][i]) end
-if #entry == 0 then return false end
+if not letter then return 0 end
+local entry, stream = {}, ''
+for i = 1, #letter[2], 2 do
+  local name, value = letter[2][i], letter[2][i + 1]
+  if name == 'stream' then
+    stream = value
+  elseif name ~= 'entry' and name ~= 'reason' then
+    table.insert(entry, name)
+    table.insert(entry, value)
+  end
+end
+if #entry == 0 then return 0 end
+redis.call('XADD', KEYS[2], '*', unpack(entry))
 redis.call('XDEL', KEYS[1], ARGV[1])
-if ARGV[2] == 'traces' then redis.call('HINCRBY', KEYS[3], 'generated', 1) end
-return redis.call('XADD', KEYS[2], '*', unpack(entry))
+if stream == 'traces' then redis.call('HINCRBY', KEYS[3], 'generated', 1) end
+return 1
 """

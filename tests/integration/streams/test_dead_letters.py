@@ -1,9 +1,7 @@
 """Dead letters are listed and put back, and no account loses its balance by it."""
 
-import pytest
-
-from rookery.errors import NotFound
-from rookery.streams import DeadLetters, RunStreams
+from rookery.streams import RunStreams
+from rookery.streams.dead import DeadLetters
 from rookery.streams.reader import Entry
 from tests import builders
 
@@ -24,18 +22,17 @@ def test_a_group_that_is_put_back_is_trained_and_accounted_for(redis_url: str) -
     assert streams.publish_group(group, entry_id=position.id, consumer_group="rollouts")
     held = take(streams, "traces", group="trainer")
     streams.dead_letter("traces", held.id, group="trainer", reason="too long for the model")
-    (letter,) = letters.newest()
+    (letter,) = letters.dead_letters()
     assert (letter.stream, letter.entry, letter.reason) == ("traces", held.id, "too long for the model")
-    assert letter.item == group.id
-    entry = letters.replay(letter.id)
+    assert letter.data == held.data
+    assert letters.replay_dead(letter)
     again = take(streams, "traces", group="trainer")
-    assert (again.id, again.data) == (entry, held.data)
+    assert (again.id != held.id, again.data) == (True, held.data)
     assert streams.overview().astray == 0
     streams.settle([again.id], group="trainer", result="trained", epoch=streams.take_over())
     assert (streams.overview().astray, streams.overview().counts.trained) == (0, 1)
-    assert letters.newest() == []
-    with pytest.raises(NotFound, match="no dead letter"):
-        letters.replay(letter.id)
+    assert letters.dead_letters() == []
+    assert not letters.replay_dead(letter)
 
 
 def test_a_position_that_is_put_back_is_delivered_again(redis_url: str) -> None:
@@ -43,6 +40,6 @@ def test_a_position_that_is_put_back_is_delivered_again(redis_url: str) -> None:
     builders.feed(streams, 1)
     held = take(streams, "positions", group="rollouts")
     streams.dead_letter("positions", held.id, group="rollouts", reason="engines died on it")
-    letters.replay(letters.newest()[0].id)
+    assert letters.replay_dead(letters.dead_letters()[0])
     again = take(streams, "positions", group="rollouts")
     assert again.data == held.data
