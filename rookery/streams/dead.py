@@ -16,16 +16,12 @@ DEAD_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An entry of `dead`: its own id, the stream and id that it had, the reason, and its bytes.
-
-    `item` is the id of the position or group, empty if the stream had lost the entry.
-    """
+    """An entry of `dead`: its own id, the stream and id that it had, the reason, and its bytes."""
 
     id: str
     stream: str
     entry: str
     reason: str
-    item: str
     data: bytes
 
 
@@ -53,7 +49,6 @@ class DeadLetters(Reader):
                 fields[b"stream"].decode(),
                 fields[b"entry"].decode(),
                 fields[b"reason"].decode(),
-                fields.get(b"id", b"").decode(),
                 fields.get(b"data", b""),
             )
             for dead_id, fields in rows

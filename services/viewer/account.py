@@ -5,14 +5,11 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from rookery.errors import RookeryError, Unavailable
+from rookery.codec import decode_group, decode_position
+from rookery.errors import NotFound, RookeryError, Unavailable, WireError
 from rookery.streams import RunStreams
+from rookery.streams.dead import DeadLetter, DeadLetters
 from services.viewer.runs import RunFolder
-
-
-def redis_url(run: RunFolder, *, given: str = "") -> str:
-    """The address of a run's Redis: the one that was given, or that of its last start. Empty if unknown."""
-    return given or str(run.read_json("endpoints.json").get("redis_url", ""))
 
 
 def account(run: RunFolder, url: str) -> dict[str, Any] | None:
@@ -29,15 +26,43 @@ def account(run: RunFolder, url: str) -> dict[str, Any] | None:
     return known if overview.counts.generated else None
 
 
-@contextmanager
-def streams_of(run: RunFolder, url: str) -> Iterator[RunStreams]:
-    """The streams of a run.
+def dead_letters(run: RunFolder, url: str) -> list[dict[str, str]]:
+    """The dead letters of a run, newest first, each with the id of its position or group.
 
     Raises:
         Unavailable: Redis is not known, or not up.
     """
+    with _letters(run, url) as letters:
+        found = letters.dead_letters()[::-1]
+    named = ("id", "stream", "entry", "reason")
+    return [{name: getattr(letter, name) for name in named} | {"item": _item(letter)} for letter in found]
+
+
+def replay(run: RunFolder, url: str, id: str) -> None:
+    """Puts a dead letter back into its stream.
+
+    Raises:
+        NotFound: there is no such letter, or its entry was lost.
+        Unavailable: Redis is not known, or not up.
+    """
+    with _letters(run, url) as letters:
+        for letter in letters.dead_letters():
+            if letter.id == id and letter.data and letters.replay_dead(letter):
+                return
+    raise NotFound(f"run {run.name!r} has no dead letter {id[:40]!r} that can be put back")
+
+
+def _item(letter: DeadLetter) -> str:
+    try:
+        return decode_group(letter.data).id if letter.stream == "traces" else decode_position(letter.data).id
+    except WireError:
+        return ""
+
+
+@contextmanager
+def _letters(run: RunFolder, url: str) -> Iterator[DeadLetters]:
     if not url:
         raise Unavailable(f"the Redis of run {run.name!r} is not known: start the viewer with --redis-url")
-    with closing(RunStreams(url, run.name)) as streams:
-        streams.ping(once=True)
-        yield streams
+    with closing(DeadLetters(url, run.name)) as letters:
+        letters.ping(once=True)
+        yield letters

@@ -4,16 +4,14 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
-from rookery.errors import NotFound
-from services.viewer import play, queries
-from services.viewer.account import account, redis_url, streams_of
+from services.viewer import account, play, queries
 from services.viewer.curves import curves
 from services.viewer.filters import Filter
 from services.viewer.group import json_safe, whole_group
@@ -27,9 +25,6 @@ LIVE_S = 1.0
 """Seconds between two looks at a run that a page follows."""
 QUIET_LOOKS = 15
 """Looks without news after which a comment is sent, so that proxies keep the connection."""
-
-_LETTERS = 100
-"""Dead letters on the page: the newest."""
 
 _SETTINGS = (
     "model",
@@ -116,7 +111,7 @@ def overview(run: Run, viewer: Shared) -> Response:
             "archive": queries.extent(viewer.index, run.name),
             "settings": _shown(run.read_json("settings.json")),
             "evaluation": positions.get("metrics", {}),
-            "account": account(run, redis_url(run, given=viewer.settings.redis_url)),
+            "account": account.account(run, _redis_url(run, viewer)),
             "dropped": run.dropped(),
             "last_step": run.last_step(),
             "writable": bool(viewer.settings.token),
@@ -182,22 +177,21 @@ def compare(run: Run, other: str, viewer: Shared, page: int = 0) -> Response:
     return _json(queries.compare(viewer.index, run.name, second.name, number=max(0, page)))
 
 
+def _redis_url(run: RunFolder, viewer: Viewer) -> str:
+    return viewer.settings.redis_url or str(run.read_json("endpoints.json").get("redis_url", ""))
+
+
 @router.get("/runs/{run}/dead", tags=["dead letters"])
 def dead(run: Run, viewer: Shared) -> Response:
     """The newest dead letters, with their reasons."""
-    with streams_of(run, redis_url(run, given=viewer.settings.redis_url)) as streams:
-        newest = streams.dead_letters()[: -_LETTERS - 1 : -1]
-    return _json([{k: v for k, v in asdict(letter).items() if k != "data"} for letter in newest])
+    return _json(account.dead_letters(run, _redis_url(run, viewer)))
 
 
 @router.post("/runs/{run}/dead/{id}/replay", tags=["dead letters"], dependencies=[Depends(_allowed)])
-def replay(run: Run, id: str, viewer: Shared) -> Response:
+def replay_dead(run: Run, id: str, viewer: Shared) -> Response:
     """Puts a dead letter back into its stream. Needs the token."""
-    with streams_of(run, redis_url(run, given=viewer.settings.redis_url)) as streams:
-        letter = next((letter for letter in streams.dead_letters() if letter.id == id), None)
-        if letter is None or not streams.replay_dead(letter):
-            raise NotFound(f"run {run.name!r} has no dead letter {id[:40]!r} that can be put back")
-    return _json({"stream": letter.stream})
+    account.replay(run, _redis_url(run, viewer), id)
+    return _json({"replayed": id})
 
 
 @router.post("/play/position", tags=["play"])

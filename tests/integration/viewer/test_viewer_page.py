@@ -249,7 +249,7 @@ def test_a_dead_letter_is_put_back(site: Site) -> None:
     site.shot("dead")
     site.check_accessibility()
     page.get_by_role("button", name="Replay").click()
-    page.get_by_text("back as").wait_for()
+    page.get_by_text("put back").wait_for()
 
 
 def test_keys_dark_mode_and_a_phone(site: Site) -> None:

@@ -11,9 +11,9 @@ export async function dead({ run }: Route, signal: AbortSignal): Promise<HTMLEle
     const said = h("span", { role: "status" });
     const button = h("button", { onclick: async () => {
       try {
-        const { stream } = await post<{ stream: string }>(`runs/${run}/dead/${letter.id}/replay`);
+        await post(`runs/${run}/dead/${letter.id}/replay`);
         button.remove();
-        said.replaceChildren(`back in ${stream}`);
+        said.replaceChildren("put back");
       } catch (error) {
         said.replaceChildren((error as Error).message);
       }
