@@ -56,6 +56,8 @@ class Service:
     port: int
     port_setting: str
     access: Access = OPEN
+    public: bool = False
+    """Whether everybody may call it over HTTP, and it says itself what needs a token."""
     grpc_port: int | None = None
     grpc_port_setting: str = ""
     add_grpc: Callable[[grpc.aio.Server], None] | None = None
@@ -171,7 +173,8 @@ async def serve(service: Service) -> None:
     Raises:
         SetupError: a port is taken; the message names the setting that changes it.
     """
-    service.access.warn_if_open(service.name, service.host)
+    if not service.public:
+        service.access.warn_if_open(service.name, service.host)
     stopping = service.stopping
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -214,7 +217,7 @@ async def _http(service: Service, sock: socket.socket) -> None:
             yield
 
     config = uvicorn.Config(
-        RequireToken(service.app, service.access),
+        service.app if service.public else RequireToken(service.app, service.access),
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=int(DRAIN_S),

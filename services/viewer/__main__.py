@@ -38,6 +38,8 @@ async def _serve(settings: ViewerSettings) -> None:
                 host=settings.host,
                 port=settings.port,
                 port_setting="--port (VIEWER_PORT)",
+                access=settings.access,
+                public=True,
                 stopping=stopping,
             )
         )

@@ -10,6 +10,7 @@ import chess.pgn
 import httpx
 from pydantic import Field
 
+from rookery.access import OPEN, Access
 from rookery.body_limit import StrictBody
 from rookery.clients import InferenceClient
 from rookery.errors import InvalidInput, PeerFault, RookeryError, Unavailable, cause_message
@@ -102,12 +103,14 @@ class Peers:
 
     inference_url: str
     reward_url: str
+    access: Access = OPEN
 
     async def state(self) -> dict[str, Any]:
         """The models that can be asked, and why a service cannot."""
         state: dict[str, Any] = {"models": [], "styles": sorted(STYLES), "inference": "", "reward": ""}
         try:
-            async with InferenceClient(_known(self.inference_url, "inference"), timeout_s=5.0) as client:
+            url = _known(self.inference_url, "inference")
+            async with InferenceClient(url, access=self.access, timeout_s=5.0) as client:
                 served = await client.served()
                 state["models"] = [
                     {"name": name, "path": str(served[name])} for name in sorted(served, reverse=True)
@@ -154,7 +157,7 @@ class Peers:
     async def _complete(self, prompt: Any, question: Question) -> Completion:
         sampling = Sampling(temperature=question.temperature, max_tokens=question.max_tokens)
         url = _known(self.inference_url, "inference")
-        async with InferenceClient(url, timeout_s=TIMEOUT_S) as client:
+        async with InferenceClient(url, access=self.access, timeout_s=TIMEOUT_S) as client:
             made = await client.complete(
                 prompt, model=question.player, count=1, sampling=sampling, seed=0, tokens=False
             )
@@ -169,7 +172,10 @@ class Peers:
     ) -> dict[str, Any]:
         url = _known(self.reward_url, "reward") + path
         try:
-            async with httpx.AsyncClient(timeout=timeout_s) as client:
+            access = self.access
+            async with httpx.AsyncClient(
+                headers=access.headers, verify=access.client_tls(), timeout=timeout_s
+            ) as client:
                 response = await client.request(method, url, json=body)
                 response.raise_for_status()
                 return dict(response.json())

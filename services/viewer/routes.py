@@ -216,6 +216,7 @@ def _peers(viewer: Viewer, run: RunFolder) -> play.Peers:
     return play.Peers(
         viewer.settings.inference_url or run.service_url("inference"),
         viewer.settings.reward_url or run.service_url("reward"),
+        viewer.settings.access,
     )
 
 

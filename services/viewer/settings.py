@@ -5,14 +5,15 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from rookery.settings import Port, RedisUrl, Settings
+from rookery.access import AccessSettings
+from rookery.settings import Port, RedisUrl
 
 
-class ViewerSettings(Settings):
+class ViewerSettings(AccessSettings):
     """Serves a web page over the runs of a folder, while they train and afterwards.
 
     The page changes nothing unless a token is set: then whoever has the token can replay dead letters and ask
-    the policy.
+    the policy. It calls the other services with their own token (`--token-file`).
     """
 
     model_config = SettingsConfigDict(env_prefix="VIEWER_")
