@@ -1,4 +1,4 @@
-"""A run of `rookery up` with its own Redis: killed, continued, damaged, taken back to an earlier version."""
+"""A run of `rookery up`, with a token and its own Redis: killed, continued, damaged, taken back."""
 
 import contextlib
 import json
@@ -15,6 +15,7 @@ import chess
 import httpx
 import pytest
 
+from rookery.access import TOKEN_VARIABLE
 from rookery.plots.strength import read_strength
 from services.data.store.folders import open_folder
 from services.data.traces.archive import TraceArchive
@@ -28,6 +29,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
+TOKEN = "the-token-of-the-whole-run-01234"
 ROOKERY = (sys.executable, "-m", "launcher")
 
 
@@ -39,7 +41,7 @@ class Up:
         self.run = runs / "r"
         self._said = (runs / "said").open("ab")
         self._mark = f"ROOKERY_TEST_RUN={runs}"
-        environment = {**os.environ, "ROOKERY_TEST_RUN": str(runs)}
+        environment = {**os.environ, "ROOKERY_TEST_RUN": str(runs), TOKEN_VARIABLE: TOKEN}
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=self._said, stderr=self._said
         )
