@@ -1,6 +1,7 @@
 """Reads a stream as a consumer of a group: new entries, entries it already holds, and abandoned ones."""
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ class Entry:
 class Reader(RunConnection):
     """Reads the entries of a run's streams. Missing consumer groups are created."""
 
+    def __init__(self, url: str, run: str, *, stopping: threading.Event | None = None) -> None:
+        super().__init__(url, run, stopping=stopping)
+        self._failures_at_read: dict[str, int] = {}
+
     def read(self, stream: str, *, group: str, consumer: str, count: int, block_s: float) -> list[Entry]:
         """Returns new entries for this consumer, or an empty list if there are none within `block_s`."""
         return self._read(stream, group, consumer, ">", count, block_s)
@@ -33,14 +38,15 @@ class Reader(RunConnection):
     def read_new(
         self, stream: str, *, group: str, consumer: str, count: int, block_s: float, known: Collection[str]
     ) -> list[Entry]:
-        """As `read`. If a reply may have been lost, all that this consumer holds, but for `known`, in order.
+        """As `read`. If a call has failed since the last time, all that this consumer holds, except `known`.
 
-        `known` are the entries that the consumer has. Without this, those of the lost reply would be late.
+        A reply may be lost, or what Redis was told last. `known` are the entries that the consumer has.
         """
-        failures = self.failures
         entries = self.read(stream, group=group, consumer=consumer, count=count, block_s=block_s)
-        if self.failures == failures:
+        failures = self.failures
+        if failures == self._failures_at_read.get(stream, 0):
             return entries
+        self._failures_at_read[stream] = failures
         held = self.read_held(stream, group=group, consumer=consumer, count=100_000)
         return [entry for entry in held if entry.id not in known]
 

@@ -212,8 +212,9 @@ class Archiver:
     def _check_epoch(self) -> None:
         """Raises `Conflict` if another archiver with the same name has started and owns the held entries."""
         epoch = self._streams.archive_epoch(consumer=self._consumer)
-        if epoch == 0:
+        if epoch == 0:  # Redis lost its data, and with it that the archive has joined
             self._epoch = self._streams.take_over_archive(consumer=self._consumer)
+            self._streams.join_archive(group=GROUP, limit=self._keep)
         elif epoch != self._epoch:
             raise Conflict(
                 f"another archiver {self._consumer!r} of run {self._streams.run!r} has taken over; "
