@@ -105,6 +105,9 @@ def _module(name: str) -> Callable[[], tuple[str | None, str]]:
     return lambda: (name if importlib.util.find_spec(name) else None, f"{name} is not installed")
 
 
+TRAINERS = ("inspect_ai", "lm_eval", "openenv", "skyrl_gym", "tinker_cookbook", "trl", "verifiers")
+"""Others' packages that `rookery_bridges` is for. Each wants an environment of its own."""
+
 NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "stockfish": lambda: _engine("stockfish", "see `make setup`"),
     "fairy": lambda: _engine("fairy-stockfish", "apt-get install fairy-stockfish"),
@@ -118,10 +121,11 @@ NEIGHBOURS: dict[str, Callable[[], tuple[str | None, str]]] = {
     "docker": functools.cache(lambda: _docker("version")),
     "ray": _module("ray"),
     "shared_data": _shared_data,
+    **{name: _module(name) for name in TRAINERS},
 }
 
 
-BY_NAME_ALONE = {"compose", "docker", "helm"}
+BY_NAME_ALONE = {"compose", "docker", "helm", *TRAINERS}
 """What `all` does not insist on: not every machine may have it."""
 
 

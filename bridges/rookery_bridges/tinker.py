@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import tinker
 from tinker_cookbook import renderers
+from tinker_cookbook.completers import StopCondition
 from tinker_cookbook.rl.types import (
     Action,
     ActionExtra,
@@ -27,7 +28,7 @@ class ChessEnv(Env):
         self.answer = ""
         self._renderer = renderer
 
-    async def initial_observation(self) -> tuple[tinker.ModelInput, renderers.StopCondition]:
+    async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
         prompt = self._renderer.build_generation_prompt(self.question.prompt)
         return prompt, self._renderer.get_stop_sequences()
 

@@ -98,6 +98,7 @@ def test_links_lead_somewhere() -> None:
         "docs/operations.md",
         "docs/uci.md",
         "docs/learning.md",
+        "docs/bridges.md",
     ):
         for link in re.findall(r"\]\((?!https:)([^)#]+)\)", (ROOT / document).read_text()):
             assert ((ROOT / document).parent / link).exists(), f"{document} links to {link}"

@@ -1,0 +1,102 @@
+"""A real reward service, questions of `rookery data`, an OpenAI-compatible endpoint with known answers."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, free_port
+from tests.waiting import wait_for
+
+
+@pytest.fixture(scope="session")
+def reward_url(stockfish_path: str) -> Iterator[str]:
+    port = free_port()
+    command = [sys.executable, "-m", "services.reward", "--port", str(port), "--grpc-port", "0"]
+    process = subprocess.Popen(
+        [*command, "--engines", "1", "--engine-path", stockfish_path], cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    wait_for(f"http://127.0.0.1:{port}/readyz", process)
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait(60)
+
+
+@pytest.fixture(autouse=True)
+def bridge_environment(reward_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOKERY_REWARD_URL", reward_url)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'bridges'}{os.pathsep}{ROOT}")
+
+
+@pytest.fixture(scope="session")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight positions, as rook-tiny reads them."""
+    path = tmp_path_factory.mktemp("questions") / "questions.jsonl"
+    command = [sys.executable, "-m", "services.data", "sample", "--style", "mover-squares", "--count", "8"]
+    path.write_bytes(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+    return path
+
+
+@pytest.fixture(scope="session")
+def puzzles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three puzzles of `samples/`, one line for each move of the solver."""
+    folder = tmp_path_factory.mktemp("puzzles")
+    command = [sys.executable, "-m", "services.data", "tasks", "puzzle", "--count", "3", "--jsonl", "q.jsonl"]
+    command += ["--puzzles", "samples/puzzles.csv", "--out", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder / "q.jsonl"
+
+
+class _Endpoint(BaseHTTPRequestHandler):
+    """Answers chats, streamed or not, with what `answers` has for the text of the last message."""
+
+    answers: dict[str, str] = {}  # noqa: RUF012
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        content = asked["messages"][-1]["content"]
+        text = content if isinstance(content, str) else content[0]["text"]
+        answer = self.answers.get(text, self.answers["default"])
+        common = {"id": "1", "created": 0, "model": asked["model"]}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        message = {"role": "assistant", "content": answer}
+        if asked.get("stream"):
+            choice = {"index": 0, "delta": message, "finish_reason": "stop"}
+            chunk = common | {"object": "chat.completion.chunk", "choices": [choice], "usage": usage}
+            self._send(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n", "text/event-stream")
+        else:
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            whole = common | {"object": "chat.completion", "choices": [choice], "usage": usage}
+            self._send(json.dumps(whole), "application/json")
+
+    def _send(self, text: str, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What the endpoint answers to a prompt; `default` to any other."""
+    answers = {"default": "I do not know."}
+    monkeypatch.setattr(_Endpoint, "answers", answers)
+    return answers
+
+
+@pytest.fixture
+def endpoint_url(answers: dict[str, str]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
