@@ -39,12 +39,7 @@ class ServerSettings(RunSettings, AccessSettings):
     model_config = SettingsConfigDict(env_prefix="INFERENCE_")
 
     model: str = "models/rook-tiny"
-    """Base model: a directory, or a Hugging Face id. Its weights must be safetensors."""
-    allowed_models: str = ""
-    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
-    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
-    open_routes: str = ""
-    """Further routes of vLLM to serve, separated by commas, such as /tokenize,/v1/responses."""
+    """Base model: a directory, or a Hugging Face id."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: Port = 8000
@@ -61,6 +56,11 @@ class ServerSettings(RunSettings, AccessSettings):
     full_weights: bool = False
     """Versions are whole models instead of LoRA adapters, which vLLM does not support for GPT-2. All
     weights are replaced once the requests in flight have ended."""
+    allowed_models: str = ""
+    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
+    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
+    open_routes: str = ""
+    """Further routes of vLLM to serve, separated by commas, such as /tokenize,/v1/responses."""
     max_loras: int = Field(default=4, ge=2)
     """LoRA slots in vLLM. One is kept for the next version, so the newest max_loras - 1 are served."""
     leases: NonNegativeInt = 0

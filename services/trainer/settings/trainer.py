@@ -103,9 +103,6 @@ class TrainerSettings(
 
     model: Path
     """Base model: a directory or a Hugging Face id. Must be the model of the inference servers."""
-    allowed_models: str = ""
-    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
-    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
     run_dir: Path
     """Folder for metrics.jsonl and the versions (adapters/policy-v000000, ...)."""
     inference_urls: str = "http://127.0.0.1:8000"
@@ -136,6 +133,9 @@ class TrainerSettings(
     """URL, of this run alone, for a copy of the newest version when the training ends, such as s3://bucket/runs/my-run."""
     lora_rank: NonNegativeInt = 16
     """Rank of the adapter. vLLM must be started with at least this rank. 0 trains all weights of a GPT-2."""
+    allowed_models: str = ""
+    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
+    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
     seed: int = 0
     """Seed of the adapter's initial weights."""
     keep: int = Field(default=20, ge=3)
