@@ -128,6 +128,10 @@ def read_records(folder: Folder, name: str, kind: Kind[R]) -> Iterator[R]:
                 yield cast(R, from_row(kind.record, row))
 
 
+_ROWS = 256
+"""Rows in memory at a time: a dictionary makes many long values of a few bytes."""
+
+
 def read_column(folder: Folder, name: str, column: str) -> list[Any]:
     """One column of a file. The other columns are not read."""
     with folder.read(name) as raw:
@@ -139,7 +143,8 @@ def read_columns(folder: Folder, name: str, columns: Collection[str]) -> Iterato
     """The rows of any Parquet file, with those of `columns` that it has."""
     with folder.read(name) as raw:
         file = _open(raw, folder.place(name))
-        for batch in file.iter_batches(columns=[n for n in file.schema_arrow.names if n in columns]):
+        wanted = [name for name in file.schema_arrow.names if name in columns]
+        for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
             yield from batch.to_pylist()
 
 

@@ -42,11 +42,6 @@ class ServerSettings(RunSettings, AccessSettings):
     model: str = "models/rook-tiny"
     """Base model: a directory, a Hugging Face id, or the URL of a folder, such as s3://bucket/sft/model. Its
     weights must be safetensors."""
-    allowed_models: str = ""
-    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
-    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
-    open_routes: str = ""
-    """Further routes of vLLM to serve, separated by commas, such as /tokenize,/v1/responses."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: Port = 8000
@@ -63,6 +58,11 @@ class ServerSettings(RunSettings, AccessSettings):
     full_weights: bool = False
     """Versions are whole models instead of LoRA adapters, which vLLM does not support for GPT-2. All
     weights are replaced once the requests in flight have ended."""
+    allowed_models: str = ""
+    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
+    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
+    open_routes: str = ""
+    """Further routes of vLLM to serve, separated by commas, such as /tokenize,/v1/responses."""
     max_loras: int = Field(default=4, ge=2)
     """LoRA slots in vLLM. One is kept for the next version, so the newest max_loras - 1 are served."""
     leases: NonNegativeInt = 0

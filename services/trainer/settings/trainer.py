@@ -104,9 +104,6 @@ class TrainerSettings(
 
     model: PathOrUrl
     """Base model, as of the inference servers: a directory, a Hugging Face id, or the URL of a folder."""
-    allowed_models: str = ""
-    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
-    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
     run_dir: Path
     """Folder for metrics.jsonl and the versions (adapters/policy-v000000, ...)."""
     inference_urls: str = "http://127.0.0.1:8000"
@@ -137,6 +134,9 @@ class TrainerSettings(
     """URL, of this run alone, for a copy of the newest version when the training ends, such as s3://bucket/runs/my-run."""
     lora_rank: NonNegativeInt = 16
     """Rank of the adapter. vLLM must be started with at least this rank. 0 trains all weights of a GPT-2."""
+    allowed_models: str = ""
+    """Base models that may be used, by name or by digest (sha256:...), separated by commas. Default: any.
+    ROOKERY_ALLOWED_MODELS sets it for server and trainer."""
     seed: int = 0
     """Seed of the adapter's initial weights."""
     keep: int = Field(default=20, ge=3)
