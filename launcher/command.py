@@ -170,7 +170,7 @@ def _status(rest: list[str]) -> int:
 
 
 def _terminal(name: str, kind: str, *needed: str) -> Callable[[list[str]], int]:
-    """The command of the module `launcher.NAME`, whose settings are `kind`; it needs the `needed` services."""
+    """The command of the module `launcher.NAME`. `kind` are its settings, `needed` modules of services."""
 
     def command(rest: list[str]) -> int:
         module = importlib.import_module(f"launcher.{name}")
