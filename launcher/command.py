@@ -4,6 +4,7 @@ A command of a service replaces this process by `python -m services.X` with the 
 imported here. Slow imports are made inside the functions, so that `main` can handle Ctrl-C during them.
 """
 
+import importlib
 import importlib.util
 import os
 import shlex
@@ -171,43 +172,20 @@ def _status(rest: list[str]) -> int:
     return status(StatusSettings.parse(rest, prog="rookery status"))
 
 
-def _dead(rest: list[str]) -> int:
-    from launcher.dead import DeadSettings, dead
+def _terminal(name: str, kind: str, *needed: str) -> Callable[[list[str]], int]:
+    """The command of the module `launcher.NAME`. `kind` are its settings, `needed` modules of services."""
 
-    settings = DeadSettings.parse(rest, prog="rookery dead")
-    from rich.console import Console
+    def command(rest: list[str]) -> int:
+        module = importlib.import_module(f"launcher.{name}")
+        settings = getattr(module, kind).parse(rest, prog=f"rookery {name}")
+        for service in needed:
+            _require(service)
+        from rich.console import Console
 
-    return dead(settings, Console(highlight=False))
+        status: int = getattr(module, name)(settings, Console(highlight=False, soft_wrap=True))
+        return status
 
-
-def _replay(rest: list[str]) -> int:
-    from launcher.replay import ReplaySettings, replay
-
-    settings = ReplaySettings.parse(rest, prog="rookery replay")
-    _require("services.data")
-    _require("services.trainer")
-    from rich.console import Console
-
-    return replay(settings, Console(highlight=False, soft_wrap=True))
-
-
-def _view(rest: list[str]) -> int:
-    from launcher.view import ViewSettings, view
-
-    settings = ViewSettings.parse(rest, prog="rookery view")
-    _require("services.viewer")
-    from rich.console import Console
-
-    return view(settings, Console())
-
-
-def _doctor(rest: list[str]) -> int:
-    from launcher.doctor import DoctorSettings, doctor
-
-    settings = DoctorSettings.parse(rest, prog="rookery doctor")
-    from rich.console import Console
-
-    return doctor(settings, Console(highlight=False, soft_wrap=True))
+    return command
 
 
 def _exporter(rest: list[str]) -> int:
@@ -294,10 +272,10 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "up": _up,
     "demo": _demo,
     "status": _status,
-    "dead": _dead,
-    "doctor": _doctor,
-    "replay": _replay,
-    "view": _view,
+    "dead": _terminal("dead", "DeadSettings"),
+    "doctor": _terminal("doctor", "DoctorSettings"),
+    "replay": _terminal("replay", "ReplaySettings", "services.data", "services.trainer"),
+    "view": _terminal("view", "ViewSettings", "services.viewer"),
     "exporter": _exporter,
     "check": _check,
     "score": lambda rest: _become("services.reward", "score", *rest),

@@ -90,7 +90,7 @@ def probes(answers: Mapping[str, str | None]) -> Table:
 
 
 def flow(snapshot: Snapshot) -> Table:
-    """The number of groups by result, and the trained and served versions."""
+    """The groups by result, trained and served versions, and servers more than one version behind."""
     table = _table("groups", "", right=("",))
     if (run := snapshot.overview) is None:
         table.add_row(Text("redis does not answer", "red"), "")
@@ -98,7 +98,6 @@ def flow(snapshot: Snapshot) -> Table:
     for name, value in _flow_rows(run):
         table.add_row(name, value)
     table.add_row("version trained / served", f"{_number(run.committed)} / {_number(snapshot.served)}")
-    # Being one version behind is normal while it is published.
     late = {f"behind: {server}": f"{n:.0f} versions" for server, n in snapshot.behind.items() if n > 1}
     late |= {f"waits: {wait}": duration(seconds) for wait, seconds in snapshot.waits.items()}
     idle = {f"rollouts idle: {name}": f"{seconds:.0f} s" for name, seconds in snapshot.idle_s.items()}
