@@ -69,7 +69,9 @@ def with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:
 async def with_custom(answers: Mapping[int, MoveAnswer], fen: str) -> dict[int, MoveAnswer | PeerFault]:
     """The answers to a position with the values of the users' functions that their schemes have."""
     results: dict[int, MoveAnswer | PeerFault] = dict(answers)
-    for term in {term for answer in answers.values() for _, term in answer.scheme.terms if term.ask}:
+    for term in {term for answer in answers.values() for _, term in answer.scheme.terms}:
+        if term.ask is None:
+            continue
         asked = {n: a for n, a in results.items() if isinstance(a, MoveAnswer) and a.scheme.has(term)}
         try:
             moves = [answer.move.uci() for answer in asked.values()]

@@ -155,7 +155,11 @@ class Scorer:
         """Why answers cannot be judged by the default scheme now, or None if they can."""
         if not self.pool.ready:
             return "no engine can be started"
-        if self._reward_model is not None and find_scheme(self._settings.scheme, self._custom).needs_model:
+        scheme = find_scheme(self._settings.scheme, self._custom)
+        for _, term in scheme.terms:
+            if term.unavailable_reason and (reason := await term.unavailable_reason()):
+                return reason
+        if self._reward_model is not None and scheme.needs_model:
             return await self._reward_model.identify()
         return None
 
