@@ -147,9 +147,6 @@ class Scheme:
         """Whether the reasoning must be read."""
         return any(term.needs_reading for _, term in self.terms)
 
-    def has(self, term: Term) -> bool:
-        return any(own is term for _, own in self.terms)
-
     @property
     def candidates(self) -> int:
         """How many of the moves that the reasoning names must be searched."""

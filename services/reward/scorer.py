@@ -22,15 +22,8 @@ from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.custom_schemes import load_terms
-from services.reward.move_judge import (
-    CloseGroups,
-    MoveAnswer,
-    MoveJudge,
-    Result,
-    legal_candidates,
-    with_custom,
-    with_reading,
-)
+from services.reward.move_answer import MoveAnswer, legal_candidates, with_custom, with_reading
+from services.reward.move_judge import CloseGroups, MoveJudge, Result
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
