@@ -87,6 +87,7 @@ class Term:
 
     `version` is increased whenever a value changes. `candidates` is how many of the moves that the reasoning
     names it looks at. `ask` gives the values of a user's function: for a FEN, completions and their moves.
+    `unavailable_reason` says why a user's server cannot be asked now, or None.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Term:
     needs_reading: bool = False
     candidates: int = 0
     ask: Callable[[str, Sequence[str], Sequence[str]], Awaitable[list[float]]] | None = None
+    unavailable_reason: Callable[[], Awaitable[str | None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +146,6 @@ class Scheme:
     def needs_reading(self) -> bool:
         """Whether the reasoning must be read."""
         return any(term.needs_reading for _, term in self.terms)
-
-    def has(self, term: Term) -> bool:
-        return any(own is term for _, own in self.terms)
 
     @property
     def candidates(self) -> int:

@@ -86,10 +86,11 @@ def _answers(
     completions: Sequence[Completion], fen: Sequence[str], columns: Mapping[str, Any]
 ) -> tuple[Answer, ...]:
     used = {name: values for name, values in columns.items() if name in _COLUMNS}
-    return tuple(
-        Answer(fen=position, response=_text(completion), **{name: used[name][i] or "" for name in used})
-        for i, (completion, position) in enumerate(zip(completions, fen, strict=True))
-    )
+    answers = []
+    for i, (completion, position) in enumerate(zip(completions, fen, strict=True)):
+        given: dict[str, Any] = {name: values[i] for name, values in used.items() if values[i]}
+        answers.append(Answer(position, _text(completion), **given))
+    return tuple(answers)
 
 
 def _text(completion: Completion) -> str:

@@ -25,6 +25,7 @@ import inspect
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,14 @@ async def _of_server(name: str, url: str) -> Term:
             raise ValueError(f"version {answered['version']!r}, but it was {card['version']!r}: start again")
         return answered["rewards"]
 
-    return _term(name, card, ask)
+    async def unavailable_reason() -> str | None:
+        try:
+            told = await call("GET")
+        except (httpx.HTTPError, ValueError, TypeError) as error:
+            return f"scheme {name!r}: {cause_message(error)}"
+        return None if told == card else f"scheme {name!r}: the server is now {str(told)[:200]}, start again"
+
+    return replace(_term(name, card, ask), unavailable_reason=unavailable_reason)
 
 
 def _term(name: str, card: dict[str, Any], ask: Asked) -> Term:

@@ -4,82 +4,24 @@ The moves it is given are known to be legal. The scorer has read them from the a
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import chess
 
-from commentary import Reading
-from rookery.answers import reasoning_of
 from rookery.engines import RequestQueue
-from rookery.errors import EngineFault, InvalidInput, PeerFault, RookeryError
-from rookery.notation import named_moves, read_move
-from rookery.schemes import Scheme, TermInput
+from rookery.errors import EngineFault, PeerFault, RookeryError
+from rookery.schemes import TermInput
 from rookery.trace import EngineStamp, Evaluation, Outcome, Verdict
 from rookery.uci import Analysis, Line, Query
 from rookery.winprob import CHECKMATE, DRAW, WinModel
 from services.reward.cache import AnalysisCache
+from services.reward.move_answer import MoveAnswer
 from services.reward.position import LegalMove, Position
 from services.reward.reward_model import ModelScores, RewardModel
-from services.reward.truth import read_reasoning, sentences_of, truth_of
+from services.reward.truth import sentences_of, truth_of
 
 Result = Verdict | RookeryError
-
-REASONING_CHARS = 10_000
-"""Characters of the reasoning in which candidates are looked for, so that a long text does not take long."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveAnswer:
-    """An answer with a legal move: the move, the full text and the scheme that turns it into a reward.
-
-    `candidates` are the different legal moves among those that the scheme looks at in the reasoning.
-    `reading` is what the reasoning says about the board, if the scheme needs it. `custom` has the values of
-    users' functions.
-    """
-
-    legal_move: LegalMove
-    move: chess.Move
-    response: str
-    scheme: Scheme
-    reward_version: str
-    candidates: tuple[chess.Move, ...] = ()
-    reading: Reading | None = None
-    custom: Mapping[str, float] = field(default_factory=dict)
-
-
-def legal_candidates(response: str, board: chess.Board, *, most: int) -> tuple[chess.Move, ...]:
-    """The different legal moves among the first `most` that the reasoning names."""
-    if not most:
-        return ()
-    named = islice(named_moves(reasoning_of(response)[:REASONING_CHARS], board), most)
-    moves = [read_move(text, board).move for text in named]
-    return tuple(dict.fromkeys(move for move in moves if move is not None))
-
-
-def with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:
-    """The answer with its reasoning read, which may take a second: not for the event loop."""
-    try:
-        return replace(answer, reading=read_reasoning(fen, answer.response, answer.move.uci()))
-    except InvalidInput as error:
-        return error
-
-
-async def with_custom(answers: Mapping[int, MoveAnswer], fen: str) -> dict[int, MoveAnswer | PeerFault]:
-    """The answers to a position with the values of the users' functions that their schemes have."""
-    results: dict[int, MoveAnswer | PeerFault] = dict(answers)
-    for term in {term for answer in answers.values() for _, term in answer.scheme.terms if term.ask}:
-        asked = {n: a for n, a in results.items() if isinstance(a, MoveAnswer) and a.scheme.has(term)}
-        try:
-            moves = [answer.move.uci() for answer in asked.values()]
-            values = await term.ask(fen, [answer.response for answer in asked.values()], moves)
-        except PeerFault as fault:
-            results |= dict.fromkeys(asked, fault)
-        else:
-            for (number, answer), value in zip(asked.items(), values, strict=True):
-                results[number] = replace(answer, custom={**answer.custom, term.name: value})
-    return results
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,15 +23,8 @@ from rookery.trace import EngineStamp, Outcome, Verdict
 from rookery.winprob import WinModel
 from services.reward.cache import AnalysisCache
 from services.reward.custom_schemes import load_terms
-from services.reward.move_judge import (
-    CloseGroups,
-    MoveAnswer,
-    MoveJudge,
-    Result,
-    legal_candidates,
-    with_custom,
-    with_reading,
-)
+from services.reward.move_answer import MoveAnswer, legal_candidates, with_custom, with_reading
+from services.reward.move_judge import CloseGroups, MoveJudge, Result
 from services.reward.position import read_position
 from services.reward.reward_model import RewardModel
 from services.reward.rookworld_grades import TASKS as ROOKWORLD_TASKS
@@ -155,7 +148,11 @@ class Scorer:
         """Why answers cannot be judged by the default scheme now, or None if they can."""
         if not self.pool.ready:
             return "no engine can be started"
-        if self._reward_model is not None and find_scheme(self._settings.scheme, self._custom).needs_model:
+        scheme = find_scheme(self._settings.scheme, self._custom)
+        for _, term in scheme.terms:
+            if term.unavailable_reason and (reason := await term.unavailable_reason()):
+                return reason
+        if self._reward_model is not None and scheme.needs_model:
             return await self._reward_model.identify()
         return None
 

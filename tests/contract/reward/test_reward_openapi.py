@@ -33,12 +33,15 @@ CHECKS = [
 ]
 
 
+JUDGING = ("/v1/score", "/v1/score/batch", "/v1/slime", "/v1/openrlhf")
+
+
 @pytest.fixture(scope="module")
 def document(service: RunningService) -> schemathesis.BaseSchema:
     return schemathesis.openapi.from_url(f"{service.url}/openapi.json")
 
 
-@pytest.mark.parametrize("path", ["/v1/score", "/v1/score/batch"])
+@pytest.mark.parametrize("path", JUDGING)
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_every_answer_is_declared(document: schemathesis.BaseSchema, path: str, mode: GenerationMode) -> None:
     send_all(document[path]["POST"], mode)
@@ -80,4 +83,4 @@ def send_all(operation: schemathesis.schemas.APIOperation, mode: GenerationMode)
 
 
 def test_the_document_declares_nothing_else(document: schemathesis.BaseSchema) -> None:
-    assert set(document) == {"/v1/score", "/v1/score/batch", "/healthz", "/readyz", "/metrics"}
+    assert set(document) == {*JUDGING, "/healthz", "/readyz", "/metrics"}

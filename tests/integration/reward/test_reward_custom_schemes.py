@@ -196,7 +196,9 @@ async def test_a_server_gives_rewards_until_its_version_changes(
     monkeypatch.setattr(Server, "version", "b")
     with pytest.raises(PeerFault, match="version 'b', but it was 'a'"):
         await scorer.score(Item(FEN, "\\boxed{h3}"))
+    assert "'version': 'b'" in (await scorer.unavailable_reason() or "")
     server.shutdown()
     server.server_close()
     with pytest.raises(PeerFault, match="scheme 'long'"):
         await scorer.score(Item(FEN, "\\boxed{h3}"))
+    assert "scheme 'long'" in (await scorer.unavailable_reason() or "")

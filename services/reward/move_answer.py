@@ -1,0 +1,76 @@
+"""Answers with a legal move: what their text names and claims, and what users' functions say of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import chess
+
+from commentary import Reading
+from rookery.answers import reasoning_of
+from rookery.errors import InvalidInput, PeerFault
+from rookery.notation import named_moves, read_move
+from rookery.schemes import Scheme
+from services.reward.position import LegalMove
+from services.reward.truth import read_reasoning
+
+REASONING_CHARS = 10_000
+"""Characters of the reasoning in which candidates are looked for, so that a long text does not take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAnswer:
+    """An answer with a legal move: the move, the full text and the scheme that turns it into a reward.
+
+    `candidates` are the different legal moves among those that the scheme looks at in the reasoning.
+    `reading` is what the reasoning says about the board, if the scheme needs it. `custom` has the values of
+    users' functions.
+    """
+
+    legal_move: LegalMove
+    move: chess.Move
+    response: str
+    scheme: Scheme
+    reward_version: str
+    candidates: tuple[chess.Move, ...] = ()
+    reading: Reading | None = None
+    custom: Mapping[str, float] = field(default_factory=dict)
+
+
+def legal_candidates(response: str, board: chess.Board, *, most: int) -> tuple[chess.Move, ...]:
+    """The different legal moves among the first `most` that the reasoning names."""
+    if not most:
+        return ()
+    named = islice(named_moves(reasoning_of(response)[:REASONING_CHARS], board), most)
+    moves = [read_move(text, board).move for text in named]
+    return tuple(dict.fromkeys(move for move in moves if move is not None))
+
+
+def with_reading(answer: MoveAnswer, fen: str) -> MoveAnswer | InvalidInput:
+    """The answer with its reasoning read, which may take a second: not for the event loop."""
+    try:
+        return replace(answer, reading=read_reasoning(fen, answer.response, answer.move.uci()))
+    except InvalidInput as error:
+        return error
+
+
+async def with_custom(answers: Mapping[int, MoveAnswer], fen: str) -> dict[int, MoveAnswer | PeerFault]:
+    """The answers to a position with the values of the users' functions that their schemes have."""
+    results: dict[int, MoveAnswer | PeerFault] = dict(answers)
+    for term in {term for answer in answers.values() for _, term in answer.scheme.terms}:
+        if term.ask is None:
+            continue
+        asked = {
+            number: answer
+            for number, answer in results.items()
+            if isinstance(answer, MoveAnswer) and any(own is term for _, own in answer.scheme.terms)
+        }
+        try:
+            moves = [answer.move.uci() for answer in asked.values()]
+            values = await term.ask(fen, [answer.response for answer in asked.values()], moves)
+        except PeerFault as fault:
+            results |= dict.fromkeys(asked, fault)
+        else:
+            for (number, answer), value in zip(asked.items(), values, strict=True):
+                results[number] = replace(answer, custom={**answer.custom, term.name: value})
+    return results
