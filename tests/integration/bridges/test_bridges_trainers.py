@@ -14,7 +14,8 @@ import pytest
 from rookery_bridges import Answer, RewardClient, RewardFault
 from rookery_bridges.questions import read_questions
 from rookery_bridges.verl import compute_score, compute_scores
-from tests.conftest import ROOT
+from tests.conftest import ROOT, free_port
+from tests.waiting import wait_for
 
 # Other projects' warnings are not ours to fix.
 pytestmark = [pytest.mark.stockfish, pytest.mark.filterwarnings("ignore")]
@@ -105,23 +106,44 @@ async def test_tinker() -> None:
 @pytest.mark.verifiers
 def test_verifiers(questions: Path, endpoint_url: str, answers: dict[str, str], tmp_path: Path) -> None:
     """verifiers' own evaluation: the taskset by its name, a harness, an endpoint, and the traces."""
-    two = tmp_path / "questions.jsonl"  # a process for each rollout
+    first, second = list(read_questions(questions))[:2]
+    best = RewardClient().score([Answer(first.fen, f"\\boxed{{{_any_move(first.fen)}}}")])[0].best
+    answers[first.prompt[-1]["content"]] = f"\\boxed{{{best}}}"
+    assert _evaluate(questions, endpoint_url, "stub", tmp_path) == {first.id: 0.0, second.id: -1.5}
+
+
+@pytest.mark.verifiers
+@pytest.mark.vllm
+def test_verifiers_with_our_server(questions: Path, tmp_path: Path) -> None:
+    port = free_port()
+    command = ["services.inference.server", "--no-follow", "--adapter-root", str(tmp_path)]
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", *command, "--port", str(port)], cwd=ROOT, stdout=log, stderr=log
+        )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/readyz", server, log=tmp_path / "log")
+        rewards = _evaluate(questions, f"http://127.0.0.1:{port}/v1", "rook-tiny", tmp_path)
+    finally:
+        server.terminate()
+        server.wait(60)
+    assert len(rewards) == 2
+    assert all(reward in (-1.2, -1.5) or -1.0 <= reward <= 0.0 for reward in rewards.values())
+
+
+def _evaluate(questions: Path, endpoint_url: str, model: str, folder: Path) -> dict[str, float]:
+    """The rewards of the first two questions by id, from the traces of verifiers' evaluation."""
+    two = folder / "questions.jsonl"  # a process for each rollout
     two.write_text("".join(questions.read_text().splitlines(keepends=True)[:2]))
-    asked = list(read_questions(two))
-    best = RewardClient().score([Answer(asked[0].fen, f"\\boxed{{{_any_move(asked[0].fen)}}}")])[0].best
-    answers[asked[0].prompt[-1]["content"]] = f"\\boxed{{{best}}}"
-    command = [str(Path(sys.executable).parent / "vf-eval"), "rookery-chess", "-m", "stub", "--no-push"]
+    command = [str(Path(sys.executable).parent / "vf-eval"), "rookery-chess", "-m", model, "--no-push"]
     command += ["--env.taskset.questions", str(two), "--env.agent.harness.id", "null", "--no-rich"]
     command += ["--env.agent.runtime.type", "subprocess", "--client.base-url", endpoint_url]
-    command += ["--client.api-key-var", "PATH", "-o", str(tmp_path / "out")]
-    subprocess.run(command, check=True, cwd=tmp_path, timeout=280, capture_output=True)
-    [traces] = (tmp_path / "out").glob("*/traces.jsonl")
-    rewards = {}
-    for line in traces.read_text().splitlines():
-        trace = json.loads(line)["traces"][0]
-        assert not trace["errors"], trace["errors"]
-        rewards[trace["task"]["data"]["id"]] = trace["rewards"]["reward"]["score"]
-    assert rewards == {question.id: -1.5 for question in asked} | {asked[0].id: 0.0}
+    command += ["--client.api-key-var", "PATH", "-o", str(folder / "out")]
+    subprocess.run(command, check=True, cwd=folder, timeout=200, capture_output=True)
+    [file] = (folder / "out").glob("*/traces.jsonl")
+    traces = [json.loads(line)["traces"][0] for line in file.read_text().splitlines()]
+    assert not any(trace["errors"] for trace in traces), traces
+    return {trace["task"]["data"]["id"]: trace["rewards"]["reward"]["score"] for trace in traces}
 
 
 def _any_move(fen: str) -> str:
