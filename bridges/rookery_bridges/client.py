@@ -22,6 +22,9 @@ DEFAULT_URL = "http://localhost:8080"
 MAX_ITEMS = 1024
 """The most answers that the service takes in one request."""
 
+MAX_BYTES = 8 << 20
+"""The most bytes of completions in one request: half of what the service takes, because JSON escapes some."""
+
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Pauses between attempts, unless the service asks for longer ones with `Retry-After`."""
 
@@ -146,7 +149,11 @@ class RewardClient:
         url = self.url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL
         if urlsplit(url).scheme not in ("http", "https"):
             raise RewardFault(f"not an HTTP address of the reward service: {url!r}")
-        token = self.token or os.environ.get(TOKEN_VARIABLE, "")
+        token = (self.token or os.environ.get(TOKEN_VARIABLE, "")).strip()
+        if token and not (token.isascii() and token.isprintable()):
+            raise RewardFault(
+                f"the token (`token` or {TOKEN_VARIABLE}) has characters that no header may have"
+            )
         return {
             "base_url": url,
             "headers": {"Authorization": f"Bearer {token}"} if token else {},
@@ -173,17 +180,22 @@ def _ssl_context() -> Any:
 
 
 def _batches(answers: Iterable[Answer]) -> Iterator[list[Answer]]:
-    """At most `MAX_ITEMS` answers each. Neighbouring answers to one position stay together if they can."""
+    """At most `MAX_ITEMS` answers and `MAX_BYTES` each. Neighbours about one position stay together if they
+    can."""
     batch: list[Answer] = []
+    size = 0
     for _, group in groupby(answers, key=lambda answer: answer.fen):
-        same_position = list(group)
-        if batch and len(batch) + len(same_position) > MAX_ITEMS:
+        same_position = [(answer, len(answer.response.encode(errors="replace"))) for answer in group]
+        together = size + sum(length for _, length in same_position)
+        if batch and (len(batch) + len(same_position) > MAX_ITEMS or together > MAX_BYTES):
             yield batch
-            batch = []
-        batch += same_position
-        while len(batch) > MAX_ITEMS:
-            yield batch[:MAX_ITEMS]
-            batch = batch[MAX_ITEMS:]
+            batch, size = [], 0
+        for answer, length in same_position:
+            if batch and (len(batch) == MAX_ITEMS or size + length > MAX_BYTES):
+                yield batch
+                batch, size = [], 0
+            batch.append(answer)
+            size += length
     if batch:
         yield batch
 

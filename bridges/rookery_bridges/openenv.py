@@ -7,6 +7,8 @@ best to break the rules. Here no legal move is worth less than an illegal one.
 """
 
 import os
+from collections.abc import Iterator
+from functools import cache
 from itertools import cycle
 from typing import Any
 from uuid import uuid4
@@ -38,10 +40,13 @@ class ChessEnvironment(Environment[ChessAction, ChessObservation, State]):
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
-    def __init__(self, questions: list[Question], client: RewardClient) -> None:
+    def __init__(
+        self, questions: list[Question], client: RewardClient, *, order: Iterator[int] | None = None
+    ) -> None:
+        """`order` has the number of the next question. Sessions share it, or each would begin with 0."""
         super().__init__()
         self._questions = questions
-        self._order = cycle(range(len(questions)))
+        self._order = order or cycle(range(len(questions)))
         self._client = client
         self._question = questions[0]
         self._state = State(episode_id=None, step_count=0)
@@ -69,9 +74,16 @@ class ChessEnvironment(Environment[ChessAction, ChessObservation, State]):
         return ChessObservation(prompt=self._question.prompt, fen=self._question.fen, **result)
 
 
-def _create() -> ChessEnvironment:
+@cache
+def _questions() -> tuple[list[Question], Iterator[int]]:
     questions = list(read_questions(os.environ["ROOKERY_QUESTIONS"]))
-    return ChessEnvironment(questions, RewardClient())
+    return questions, cycle(range(len(questions)))
+
+
+def _create() -> ChessEnvironment:
+    """The environment of one session."""
+    questions, order = _questions()
+    return ChessEnvironment(questions, RewardClient(), order=order)
 
 
 app = create_app(_create, ChessAction, ChessObservation, env_name="rookery-chess")

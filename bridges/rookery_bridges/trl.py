@@ -32,8 +32,9 @@ def reward(
 ) -> list[float]:
     """The reward of each completion as an answer to the position in `fen`.
 
-    For another service or scheme: `functools.partial(reward, client=RewardClient(url, scheme="best"))`. The
-    share of legal moves is logged as `legal_rate` if TRL gives `log_metric`.
+    For another service or scheme, call it in a function of yours with `client=RewardClient(url,
+    scheme="best")`: TRL wants functions that have a name. The share of legal moves is logged as `legal_rate`
+    if TRL gives `log_metric`.
 
     Raises:
         RewardFault: there is no reward, because the service does not answer or a FEN is not valid.

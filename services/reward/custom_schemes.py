@@ -40,7 +40,7 @@ GROUP = "rookery.reward_schemes"
 """The group of entry points."""
 
 TIMEOUT_S = 60.0
-"""For one answer of a server."""
+"""For one answer of a server or function. The thread of a function that takes longer goes on."""
 
 Asked = Callable[[dict[str, list[str]]], Awaitable[Any]]
 
@@ -88,8 +88,18 @@ def _of_function(name: str, place: str) -> Term:
         raise SetupError(f"--schemes: cannot import {place!r}: {cause_message(error)}") from error
     card = {key: getattr(function, key) for key in ("version", "low", "high") if hasattr(function, key)}
 
+    def call(columns: dict[str, list[str]]) -> Any:
+        try:
+            return function(**columns)
+        except (
+            BaseException
+        ) as error:  # a future cannot have a StopIteration; SystemExit would end the process
+            return PeerFault(cause_message(error))
+
     async def ask(columns: dict[str, list[str]]) -> Any:
-        values = await asyncio.to_thread(function, **columns)
+        values = await asyncio.to_thread(call, columns)
+        if isinstance(values, PeerFault):
+            raise values
         return await values if inspect.isawaitable(values) else values
 
     return _term(name or function_name, {"version": hashlib.sha256(source).hexdigest()[:12]} | card, ask)
@@ -99,7 +109,7 @@ async def _of_server(name: str, url: str) -> Term:
     http = HttpPool(url, timeout_s=TIMEOUT_S)
 
     async def call(method: str, body: object = None) -> dict[str, Any]:
-        response = await http.request(method, "", json=body)
+        response = await http.request(method, url, json=body)  # the whole URL: httpx adds a slash to a base
         response.raise_for_status()
         return dict(response.json())
 
@@ -139,7 +149,8 @@ def _term(name: str, card: dict[str, Any], ask: Asked) -> Term:
     async def values(fen: str, completions: Sequence[str], moves: Sequence[str]) -> list[float]:
         columns = {"completions": list(completions), "fen": [fen] * len(moves), "move": list(moves)}
         try:
-            told = [float(value) for value in await ask(columns)]
+            async with asyncio.timeout(TIMEOUT_S):
+                told = [float(value) for value in await ask(columns)]
         except Exception as error:  # whatever the user's function raises: a fault, never a reward
             raise PeerFault(f"scheme {name!r}: {cause_message(error)}") from error
         if len(told) != len(moves) or not all(low <= value <= high for value in told):

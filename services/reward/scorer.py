@@ -118,9 +118,13 @@ class Scorer:
         shared = _shared_cache(settings.redis_url)
         custom = await load_terms(settings.schemes)
         try:
-            find_scheme(settings.scheme, custom)
+            scheme = find_scheme(settings.scheme, custom)
         except InvalidInput as error:
             raise SetupError(f"--scheme: {error}") from error
+        if scheme.needs_model and not settings.model_url:
+            raise SetupError(
+                f"--scheme {settings.scheme!r} needs a reward model: give its URL with --model-url"
+            )
         path = find_engine(settings.engine_path, setting="--engine-path (REWARD_ENGINE_PATH)")
         pool = EnginePool(
             path,

@@ -40,6 +40,12 @@ def short(completions, **kwargs):
 def beyond(completions, **kwargs):
     return [1.5 for _ in completions]
 
+def stops(completions, **kwargs):
+    return [next(iter(()))]
+
+def exits(completions, **kwargs):
+    raise SystemExit(3)
+
 def nothing(completions, **kwargs):
     return [None for _ in completions]
 """
@@ -104,7 +110,7 @@ async def test_the_version_is_the_declared_one_or_that_of_the_source(
     assert changed.reward_version != brevity.reward_version
 
 
-@pytest.mark.parametrize("name", ["broken", "short", "beyond", "nothing"])
+@pytest.mark.parametrize("name", ["broken", "stops", "exits", "short", "beyond", "nothing"])
 async def test_what_is_no_reward_is_a_fault(start: Start, module: str, name: str) -> None:
     scorer = await start(f"{module}:{name}")
     items = [Item(FEN, f"\\boxed{{{move}}}", scheme=f"delta+{name}") for move in ("h3", "a3")]

@@ -127,6 +127,22 @@ def test_groups_stay_together_in_large_batches() -> None:
     assert [len(b) for b in client._batches(Answer(FEN, "") for _ in range(1500))] == [1024, 476]
 
 
+def test_long_answers_are_spread_over_requests() -> None:
+    long = [Answer("a", "x" * 20_000), Answer("b", "é" * (client.MAX_BYTES // 8))] * 300
+    batches = list(client._batches(long))
+    assert [answer for batch in batches for answer in batch] == long
+    sizes = [sum(len(answer.response.encode()) for answer in batch) for batch in batches]
+    assert max(sizes) <= client.MAX_BYTES
+    assert len(batches) < 200
+
+
+def test_a_token_with_odd_characters_is_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOKERY_TOKEN", "geheimn\u00edm-0123456789")
+    with pytest.raises(RewardFault, match=r"the token .* has characters that no header") as fault:
+        RewardClient("http://localhost:1").score([Answer("fen", "text")])
+    assert "geheim" not in str(fault.value)
+
+
 def test_trl_gets_floats_from_texts_and_conversations(service: Service) -> None:
     service.answers = [verdicts(VERDICT, VERDICT, VERDICT)]
     logged: dict[str, float] = {}
