@@ -142,10 +142,13 @@ def problem(error: RookeryError) -> dict[str, object]:
 def cause_message(error: BaseException) -> str:
     """The type of `error`, and what the first exception of its chain says.
 
-    httpx says "All connection attempts failed" where the operating system gave the reason.
+    httpx says "All connection attempts failed" where the operating system gave the reason. It suppresses that
+    error as it does others, so of suppressed errors only those of the system count.
     """
     first = error
-    while earlier := first.__cause__ or (None if first.__suppress_context__ else first.__context__):
+    while earlier := first.__cause__ or first.__context__:
+        if first.__cause__ is None and first.__suppress_context__ and not isinstance(earlier, OSError):
+            break
         first = earlier.exceptions[0] if isinstance(earlier, BaseExceptionGroup) else earlier
     return f"{type(error).__name__} {str(first) or error}".strip()
 
