@@ -45,8 +45,8 @@ async def test_a_run_is_reached_over_tls_with_a_certificate_alone(redis_url: str
     async with tls_before(redis_url, authority.sign("redis")) as port:
         ours = f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={member.ca}"
         streams = RunStreams(f"{ours}&ssl_certfile={member.cert}&ssl_keyfile={member.key}", "test")
-        assert await asyncio.to_thread(streams.take_over) == 1
-        assert await asyncio.to_thread(streams.take_over) == 2
+        first = await asyncio.to_thread(streams.take_over)
+        assert await asyncio.to_thread(streams.take_over) > first
         streams.close()
         for url in (ours, f"rediss://127.0.0.1:{port}/0", f"redis://127.0.0.1:{port}/0"):
             stranger = RunStreams(url, "test")
