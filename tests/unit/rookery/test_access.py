@@ -271,6 +271,33 @@ def test_what_is_no_token_is_refused_and_not_quoted(text: str, tmp_path: Path) -
     assert not text or text not in str(refused.value)
 
 
+def test_a_variable_without_a_token_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "")
+    with pytest.raises(SetupError, match="ROOKERY_TOKEN has no token"):
+        _ = Guarded.parse([], prog="x").access
+
+
+def test_an_empty_path_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TOKEN_FILE", "TLS_CERT", "TLS_KEY", "TLS_CA"):
+        monkeypatch.setenv(f"ROOKERY_{name}", "")
+    assert Guarded.parse([], prog="x").access == OPEN
+
+
+def test_bad_certificates_are_named(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    one, other = authority.sign("one"), authority.sign("other")
+    text = tmp_path / "text.pem"
+    text.write_text("no certificate")
+    for flags, why in (
+        (["--tls-ca", str(text)], r"no certificates in .*text\.pem"),
+        (["--tls-cert", str(text), "--tls-key", str(one.key)], r"text\.pem.* no certificate and its key"),
+        (["--tls-cert", str(one.cert), "--tls-key", str(other.key)], "no certificate and its key.*MISMATCH"),
+    ):
+        with pytest.raises(SetupError, match=why):
+            _ = Guarded.parse(flags, prog="x").access
+    assert Guarded.parse(["--tls-cert", str(one.cert), "--tls-key", str(one.key)], prog="x").access.cert
+
+
 def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="No such file"):
         _ = Guarded.parse(["--token-file", str(tmp_path / "none")], prog="x").access
