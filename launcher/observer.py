@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 
 from launcher.probes import TIMEOUT_S, probe
 from rookery.access import OPEN, Access
-from rookery.errors import InvalidInput, Unavailable
+from rookery.errors import InvalidInput, SetupError, Unavailable
 from rookery.plots.strength import read_strength
 from rookery.streams import RunStreams
 from rookery.streams.state import Overview
@@ -176,7 +176,7 @@ class Observer:
     def _redis_version(self) -> str:
         try:
             return "" if self._redis_fault() else str(self._streams.server_version())
-        except Unavailable:
+        except (Unavailable, SetupError):  # a user of Redis may lack INFO
             return ""
 
     def _overview(self) -> Overview | None:
