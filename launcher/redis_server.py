@@ -14,7 +14,7 @@ from rookery.streams.server import ServerVersion
 
 SOCKET = "redis.sock"
 _NEW_DATA = "appendonlydir"
-"""The folder in which Redis 7 and newer keep their data. Older ones have a file, which newer ones take over."""
+"""The folder in which Redis 7 and newer keep their data. Older ones have a file, which newer ones read."""
 _MAX_SOCKET_BYTES = 100
 """A longer path is no address of a socket: Linux allows 107 bytes, macOS 103."""
 

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import ssl
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,10 +70,20 @@ class Access:
         return {"key-env": TOKEN_VARIABLE} if self.token else {}
 
     def admits(self, authorization: str) -> bool:
-        """Whether the value of an Authorization header has the token. Compares in constant time."""
+        """Whether the value of an Authorization header has the token. Compares in constant time.
+
+        The token may also be the password of RFC 7617's Basic, with any user: many clients send that for
+        `http://x:TOKEN@host`.
+        """
         scheme, _, said = authorization.partition(" ")
-        same = compare_digest(said.strip().encode(), self.token.encode())
-        return not self.token or (same and scheme.lower() == "bearer")
+        shown = said.strip().encode()
+        if scheme.lower() == "basic":
+            try:
+                shown = b64decode(shown, validate=True).partition(b":")[2]
+            except ValueError:
+                return not self.token
+        same = compare_digest(shown, self.token.encode())
+        return not self.token or (same and scheme.lower() in ("bearer", "basic"))
 
     def is_open(self, path: str) -> bool:
         """Whether everybody may ask for this HTTP path."""

@@ -20,14 +20,7 @@ from pydantic import BaseModel, Field
 
 from rookery import logs
 from rookery.authentication import RequireToken
-from rookery.errors import (
-    EngineFault,
-    InvalidInput,
-    RookeryError,
-    SetupError,
-    Unavailable,
-    validation_message,
-)
+from rookery.errors import EngineFault, InvalidInput, RookeryError, Unavailable, validation_message
 from rookery.hub import weights_digest
 from rookery.serving import add_problem_handlers
 from rookery.streams import RunStreams
@@ -209,10 +202,7 @@ class RookeryPlugin:
         vLLM adds its error handlers later, for its own errors.
         """
         settings = ServerSettings()
-        asked = {route.strip() for route in settings.open_routes.split(",") if route.strip()}
-        if unknown := asked - {getattr(route, "path", "") for route in app.routes}:
-            raise SetupError(f"vLLM has no route {', '.join(map(repr, sorted(unknown)))} (--open-routes)")
-        is_open = VLLM_ROUTES | asked
+        is_open = VLLM_ROUTES | settings.further_routes({getattr(route, "path", "") for route in app.routes})
         app.router.routes[:] = [route for route in app.routes if getattr(route, "path", "") in is_open]
         add_problem_handlers(app)
         app.include_router(router)

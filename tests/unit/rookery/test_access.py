@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -117,6 +118,8 @@ async def test_http_without_the_token_gets_401_on_every_route_but_probes_and_met
         for said in (
             TOKEN,
             f"Basic {TOKEN}",
+            f"Basic {b64encode(TOKEN.encode()).decode()}",
+            "Basic é",
             f"Bearer {TOKEN}x",
             "Bearer",
             f"Bearer {TOKEN[:-1]}",
@@ -126,6 +129,8 @@ async def test_http_without_the_token_gets_401_on_every_route_but_probes_and_met
             assert (await http.get("/v1/models", headers=headers)).status_code == 401
         for said in (f"Bearer {TOKEN}", f"bearer  {TOKEN}"):
             assert (await http.get("/v1/models", headers={"Authorization": said})).status_code == 200
+        assert (await http.get("/v1/models", auth=("anybody", TOKEN))).status_code == 200
+        assert (await http.get("/v1/models", auth=(TOKEN, ""))).status_code == 401
         for path in ("/healthz", "/readyz", "/metrics"):
             assert (await http.get(path)).status_code == 200
 
